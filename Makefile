@@ -1,0 +1,50 @@
+# Every target does its own set-up: a virtual environment in .venv, installed from the lock files.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+ARGS   ?=
+PEERS  ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test check format bench lock clean
+
+help: ## show what there is
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml requirements/dev.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "qbull needs Python 3.11 or newer; set PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $(STAMP)
+
+run: $(STAMP) ## run the demo; ARGS="--once" ends by itself with a summary
+	$(BIN)/qbull demo $(ARGS)
+
+test: $(STAMP) ## run the tests; ARGS="-k name" picks some
+	$(BIN)/python -m pytest -n 4 $(ARGS)
+
+check: $(STAMP) ## lint, types, layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/mypy --config-file pyproject.toml tests/guide/typing_contract.py
+	$(BIN)/lint-imports
+
+format: $(STAMP) ## rewrite the code in the house style
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(STAMP) ## measure against the hand-written floor; PEERS="streaq …" adds peers
+	$(BIN)/python -m bench $(ARGS) $(if $(PEERS),--peers "$(PEERS)")
+
+lock: ## renew the lock files from pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate --group dev pyproject.toml requirements/build.in -o requirements/dev.txt
+
+clean: ## remove what the other targets made
+	rm -rf $(VENV) .qbull bench/out.json build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

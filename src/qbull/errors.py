@@ -1,0 +1,101 @@
+"""Every error that qbull raises on purpose. Foreign errors are turned into these at the edge.
+
+    QbullError
+    ├── ConfigError          a setting, URL or environment value is wrong
+    │   └── DeclarationError a queue or task was declared wrongly
+    ├── ServerError          the server answers, but cannot be used as it is
+    │   ├── ServerAway       it cannot be reached now; the same call may be sent again
+    │   ├── ServerRefused    wrong password, too old, evicting memory policy, out of memory …
+    │   └── EmbeddedError    the Valkey that qbull starts itself did not start
+    ├── PayloadError         the arguments or the result cannot be carried
+    │   ├── ArgumentsError   they do not fit the task's signature
+    │   └── TooLarge         they are larger than the limit
+    ├── NotFound             no such queue, task or job
+    ├── NotPossible          the job is not in a state that allows this
+    ├── JobFailed            result() of a job that failed for good
+    ├── JobCancelled         result() of a job that was cancelled
+    └── ResultTimeout        result() waited as long as asked, and the job goes on
+
+Two more are raised by tasks to steer their own job: RetryAfter and Fail.
+"""
+
+from __future__ import annotations
+
+
+class QbullError(Exception):
+    """The root of the tree: `except qbull.QbullError` catches all of it."""
+
+
+class ConfigError(QbullError):
+    """A setting, a URL or an environment value is wrong."""
+
+
+class DeclarationError(ConfigError):
+    """A queue or a task was declared wrongly."""
+
+
+class ServerError(QbullError):
+    """The server cannot be used as it is."""
+
+
+class ServerAway(ServerError):
+    """The server cannot be reached now. Whether the last call took effect is unknown; sending it again is safe."""
+
+
+class ServerRefused(ServerError):
+    """The server answers, and says no: password, version, memory policy, rights."""
+
+
+class EmbeddedError(ServerError):
+    """The Valkey that qbull starts itself did not start."""
+
+
+class PayloadError(QbullError):
+    """The arguments or the result cannot be carried."""
+
+
+class ArgumentsError(PayloadError):
+    """The arguments do not fit the task's signature."""
+
+
+class TooLarge(PayloadError):
+    """The arguments or the result are larger than the limit."""
+
+
+class NotFound(QbullError):
+    """No such queue, task or job."""
+
+
+class NotPossible(QbullError):
+    """The job is not in a state that allows this."""
+
+
+class JobFailed(QbullError):
+    """The job failed for good. `error` is its reason, `stacktrace` where it was raised."""
+
+    def __init__(self, message: str, *, error: str = "", stacktrace: str | None = None) -> None:
+        super().__init__(message)
+        self.error = error
+        self.stacktrace = stacktrace
+
+
+class JobCancelled(QbullError):
+    """The job was cancelled before it finished."""
+
+
+class ResultTimeout(QbullError, TimeoutError):
+    """The job had not finished within the time that result() was given. The job itself goes on."""
+
+
+class RetryAfter(Exception):  # noqa: N818 - it reads as what it asks for
+    """Raised by a task: run me again in so many seconds. Counts as an attempt."""
+
+    def __init__(self, delay: float, reason: str = "") -> None:
+        if delay < 0:
+            raise ValueError(f"RetryAfter({delay}): the delay must not be negative")
+        super().__init__(reason or f"asked to be run again in {delay:g} s")
+        self.delay = delay
+
+
+class Fail(Exception):  # noqa: N818
+    """Raised by a task: do not try again, this goes to the dead letters."""
