@@ -88,7 +88,7 @@ class ResultTimeout(QbullError, TimeoutError):
 
 
 class RetryAfter(Exception):  # noqa: N818 - it reads as what it asks for
-    """Raised by a task: run me again in so many seconds. Counts as an attempt."""
+    """Raised by a task: run me again in so many seconds, however many attempts there were before."""
 
     def __init__(self, delay: float, reason: str = "") -> None:
         if delay < 0:

@@ -1,0 +1,151 @@
+"""The front door: an app is a connection, a prefix, and a registry of queues and tasks."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import weakref
+from collections.abc import Coroutine, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from qbull.client import Client, Portal
+from qbull.config import (
+    DEFAULT_KEEP,
+    Keep,
+    Lane,
+    OnFailed,
+    Order,
+    QueueSettings,
+    check_prefix,
+    read_environment,
+)
+from qbull.core.codec import PAYLOAD_LIMIT
+from qbull.core.retry import Retry
+from qbull.errors import ConfigError, NotFound
+from qbull.handle import Job
+from qbull.queue import Queue
+from qbull.store.connect import Address
+from qbull.store.store import Store
+from qbull.worker.worker import Assignment, Worker
+
+A = TypeVar("A")
+
+EMBEDDED = "embedded://.qbull"
+DEFAULT_RETRY = Retry(delays=(1, 5, 15, 60, 300))
+
+
+class App:
+    """`App()` takes QBULL_URL, else REDIS_URL, else starts a Valkey of its own that keeps its data in ./.qbull."""
+
+    def __init__(self, url: str | None = None, *, prefix: str | None = None, payload_limit: int = PAYLOAD_LIMIT) -> None:
+        self.environment = read_environment()
+        self.url = url or self.environment.url or EMBEDDED
+        self.prefix = check_prefix(prefix) if prefix is not None else self.environment.prefix or "qbull"
+        self.payload_limit = payload_limit
+        self.queues: dict[str, Queue] = {}
+        Address.parse(self.url)  # a wrong address is said here, not at the first enqueue
+        self._clients: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Client] = weakref.WeakKeyDictionary()
+        self._portal: Portal | None = None
+        _forget_after_fork(self)
+
+    def queue(
+        self,
+        name: str,
+        *,
+        partitions: int | None = None,
+        order: Order | None = None,
+        concurrency: int = 5,
+        lane: Lane | None = None,
+        retry: Retry = DEFAULT_RETRY,
+        timeout: float | None = None,
+        keep: Keep = DEFAULT_KEEP,
+        on_failed: OnFailed = "continue",
+    ) -> Queue:
+        """Declare a queue. All durations are seconds."""
+        if name in self.queues:
+            raise ConfigError(f'queue "{name}": declared twice; keep one declaration and import it')
+        if partitions is None:
+            partitions = self.environment.partitions or 1
+        settings = QueueSettings(name, partitions, order, concurrency, lane, retry, timeout, keep, on_failed)
+        self.queues[name] = queue = Queue(self, settings)
+        return queue
+
+    def job(self, queue: str | Queue, id: str) -> Job[Any]:
+        """The handle of a job from its id."""
+        return (queue if isinstance(queue, Queue) else self._known(queue)).job(id)
+
+    def worker(self, queues: Sequence[str] | None = None, *, concurrency: int | None = None) -> Worker:
+        """A worker in this process: `async with app.worker() as worker`. All queues of the app where none are named."""
+        return Worker(
+            self.make_store,
+            self.assignments(queues, concurrency),
+            min_idle=self.environment.min_idle,
+            payload_limit=self.payload_limit,
+        )
+
+    def assignments(self, queues: Sequence[str] | None = None, concurrency: int | None = None) -> list[Assignment]:
+        """The queues that a worker of this app serves, with their tasks."""
+        served = [self._known(name) for name in queues] if queues else list(self.queues.values())
+        if not served:
+            raise ConfigError("this app has no queues; declare one with app.queue(…)")
+        return [
+            Assignment(replace(queue.settings, concurrency=concurrency or queue.settings.concurrency), queue.tasks) for queue in served
+        ]
+
+    def make_store(self) -> Store:
+        return Store(self.url, self.prefix)
+
+    def client(self) -> Client:
+        """The connections of the running event loop."""
+        loop = asyncio.get_running_loop()
+        client = self._clients.get(loop)
+        if client is None:
+            client = self._clients[loop] = Client(self.url, self.prefix)
+        return client
+
+    def run_sync(self, coroutine: Coroutine[Any, Any, A]) -> A:
+        """Run something of this app from synchronous code."""
+        if self._portal is None:
+            self._portal = Portal()
+        return self._portal.call(coroutine)
+
+    async def close(self) -> None:
+        """Close the connections of the running event loop."""
+        client = self._clients.pop(asyncio.get_running_loop(), None)
+        if client is not None:
+            await client.close()
+
+    def close_sync(self) -> None:
+        """Close what synchronous calls have opened."""
+        if self._portal is not None:
+            self._portal.call(self.close())
+            self._portal.close()
+            self._portal = None
+
+    async def __aenter__(self) -> App:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    def _known(self, name: str) -> Queue:
+        if name not in self.queues:
+            raise NotFound(f'queue "{name}": not declared in this app; it has: {", ".join(sorted(self.queues)) or "none"}')
+        return self.queues[name]
+
+    def _forget_connections(self) -> None:
+        self._clients = weakref.WeakKeyDictionary()
+        self._portal = None
+
+
+def _forget_after_fork(app: App) -> None:
+    """A forked process must not speak on its parent's connections."""
+    forget = weakref.WeakMethod(app._forget_connections)
+
+    def after() -> None:
+        alive = forget()
+        if alive is not None:
+            alive()
+
+    os.register_at_fork(after_in_child=after)

@@ -1,0 +1,157 @@
+"""Settings: frozen value objects, and the one place where the environment is read."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from qbull.core.retry import Retry
+from qbull.errors import ConfigError
+
+Order = Literal["key", "partition"]
+OnFailed = Literal["continue", "halt"]
+
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
+_PREFIX = re.compile(r"[A-Za-z0-9._:-]{1,100}")
+
+
+@dataclass(frozen=True)
+class Keep:
+    """How long finished jobs stay: by count, by age in seconds, or both. None means no bound of that kind."""
+
+    completed: int | None = None
+    failed: int | None = None
+    completed_for: float | None = None
+    failed_for: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("completed", "failed", "completed_for", "failed_for"):
+            value = getattr(self, name)
+            if value is not None and value < 0:
+                raise ConfigError(f"Keep({name}={value}): must not be negative; 0 keeps none")
+
+
+DEFAULT_KEEP = Keep(completed=10_000, failed=100_000, completed_for=86_400, failed_for=30 * 86_400)
+
+
+@dataclass(frozen=True)
+class Lane:
+    """How many jobs of one key may run at a time, over all workers."""
+
+    limit: int = 1
+
+    def __post_init__(self) -> None:
+        if self.limit < 1:
+            raise ConfigError(f"Lane(limit={self.limit}): at least one job of a key must be allowed to run")
+
+
+@dataclass(frozen=True)
+class QueueSettings:
+    """What a queue was declared with."""
+
+    name: str
+    partitions: int = 1
+    order: Order | None = None
+    concurrency: int = 5
+    lane: Lane | None = None
+    retry: Retry = field(default_factory=lambda: Retry(delays=(1, 5, 15, 60, 300)))
+    timeout: float | None = None
+    keep: Keep = DEFAULT_KEEP
+    on_failed: OnFailed = "continue"
+
+    def __post_init__(self) -> None:
+        check_name("queue", self.name)
+        self._at_least_one("partitions", self.partitions)
+        self._at_least_one("concurrency", self.concurrency)
+        if self.order not in (None, "key", "partition"):
+            self._refuse(f'order={self.order!r}: use "key", "partition" or None')
+        if self.on_failed not in ("continue", "halt"):
+            self._refuse(f'on_failed={self.on_failed!r}: use "continue" or "halt"')
+        if self.order is not None and self.lane is not None and self.lane.limit > 1:
+            self._refuse(f'order="{self.order}" runs one job at a time, Lane(limit={self.lane.limit}) more; choose one of them')
+        if self.on_failed == "halt" and self.order is None:
+            self._refuse('on_failed="halt" stops an ordered lane; set order="key" or order="partition"')
+        if self.timeout is not None and self.timeout <= 0:
+            self._refuse(f"timeout={self.timeout}: must be more than 0 seconds, or None")
+
+    @property
+    def lane_limit(self) -> int:
+        """Jobs of one lane at a time; 0 where the queue has no lanes."""
+        if self.order is not None:
+            return 1
+        return self.lane.limit if self.lane is not None else 0
+
+    def _at_least_one(self, what: str, value: int) -> None:
+        if not isinstance(value, int) or value < 1:
+            self._refuse(f"{what}={value!r}: give a whole number from 1")
+
+    def _refuse(self, fact: str) -> None:
+        raise ConfigError(f'queue "{self.name}": {fact}')
+
+
+@dataclass(frozen=True)
+class Environment:
+    """What the environment says. Empty variables count as not set."""
+
+    url: str | None = None
+    prefix: str | None = None
+    partitions: int | None = None
+    min_idle: float = 30.0
+    log_format: Literal["text", "json"] = "text"
+    log_level: str = "INFO"
+
+
+def read_environment(environ: Mapping[str, str] | None = None) -> Environment:
+    env = {name: value for name, value in (os.environ if environ is None else environ).items() if value}
+    return Environment(
+        url=env.get("QBULL_URL") or env.get("REDIS_URL"),
+        prefix=_prefix(env, "QBULL_PREFIX", "REDIS_PREFIX"),
+        partitions=_number(env, "TOTAL_PARTITIONS", "PARTITIONS", least=1),
+        min_idle=(_number(env, "MIN_IDLE_TIME_MS", least=500) or 30_000) / 1000,
+        log_format="json" if _choice(env, "QBULL_LOG_FORMAT", "text", "json") == "json" else "text",
+        log_level=_choice(env, "QBULL_LOG_LEVEL", "INFO", "DEBUG", "WARNING", "ERROR"),
+    )
+
+
+def check_name(what: str, name: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise ConfigError(f"{what} name {name!r}: use 1 to 100 letters, digits, dots, hyphens or underscores")
+    return name
+
+
+def check_prefix(prefix: str, source: str = "prefix") -> str:
+    prefix = prefix.rstrip(":")  # deployments of earlier systems set "ceres:"
+    if not _PREFIX.fullmatch(prefix):
+        raise ConfigError(f"{source}={prefix!r}: use 1 to 100 letters, digits, dots, colons, hyphens or underscores")
+    return prefix
+
+
+def _prefix(env: Mapping[str, str], *names: str) -> str | None:
+    for name in names:
+        if name in env:
+            return check_prefix(env[name], name)
+    return None
+
+
+def _number(env: Mapping[str, str], *names: str, least: int) -> int | None:
+    for name in names:
+        if name in env:
+            try:
+                value = int(env[name])
+            except ValueError:
+                value = least - 1
+            if value < least:
+                raise ConfigError(f"{name}={env[name]!r}: give a whole number from {least}")
+            return value
+    return None
+
+
+def _choice(env: Mapping[str, str], name: str, *words: str) -> str:
+    value = env.get(name, words[0])
+    for word in words:
+        if value.lower() == word.lower():
+            return word
+    raise ConfigError(f"{name}={value!r}: use one of {', '.join(words)}")

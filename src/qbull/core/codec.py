@@ -1,0 +1,193 @@
+"""Arguments and results as bytes: JSON by msgspec, checked against the task's annotations on both sides.
+
+What msgspec knows goes in and comes back as annotated: dataclasses, its own structs, TypedDicts, enums,
+datetime, UUID, Decimal, bytes, sets, tuples. Pydantic models are recognised by their two methods, so
+pydantic itself is never imported. Nothing is ever pickled.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import typing
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from qbull.errors import ArgumentsError, DeclarationError, PayloadError, TooLarge
+
+PAYLOAD_LIMIT = 1 << 20
+
+
+class Signature:
+    """The arguments of one task: how a call is bound, encoded, checked and decoded again."""
+
+    def __init__(self, name: str, function: Callable[..., Any]) -> None:
+        self.name = name
+        parameters, hints = _read(name, function)
+        self.parameters = tuple(parameters)
+        self.result_type: Any = hints.get("return", Any)
+        self._keyword_only = tuple(p.name for p in parameters.values() if p.kind is p.KEYWORD_ONLY)
+        self._positional = tuple(p.name for p in parameters.values() if p.kind is not p.KEYWORD_ONLY)
+        self._bind = inspect.signature(function).bind
+        fields: list[Any] = []
+        for p in parameters.values():
+            kind = hints.get(p.name, Any)
+            fields.append((p.name, kind) if p.default is p.empty else (p.name, kind, msgspec.field(default_factory=_giver(p.default))))
+        try:
+            self._struct = msgspec.defstruct("Arguments", fields, kw_only=True, forbid_unknown_fields=True)
+            self._decode = msgspec.json.Decoder(self._struct, dec_hook=_from_plain).decode
+            self._encode = msgspec.json.Encoder(enc_hook=_to_plain).encode
+        except (TypeError, msgspec.MsgspecError) as error:
+            raise DeclarationError(f'task "{name}": its annotations cannot be carried as a payload: {error}') from None
+
+    def encode(self, args: tuple[Any, ...], kwargs: dict[str, Any], limit: int = PAYLOAD_LIMIT) -> tuple[bytes, Any]:
+        """The call's payload, and its arguments by name as the worker will see them."""
+        try:
+            if args:
+                bound = self._bind(*args, **kwargs)
+                kwargs = bound.arguments
+            call = self._struct(**kwargs)
+        except TypeError:
+            raise ArgumentsError(f'task "{self.name}": {self._explain(args, kwargs)}') from None
+        try:
+            payload = self._encode(call)
+        except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
+            raise PayloadError(f'task "{self.name}": its arguments cannot be encoded: {error}') from None
+        if len(payload) > limit:
+            raise TooLarge(
+                f'task "{self.name}": its arguments take {len(payload):,} bytes, the limit is {limit:,}; '
+                "store the data elsewhere and pass a reference, or raise payload_limit"
+            )
+        return payload, self._checked(payload)
+
+    def decode(self, payload: bytes) -> tuple[list[Any], dict[str, Any]]:
+        call = self._checked(payload)
+        return [getattr(call, n) for n in self._positional], {n: getattr(call, n) for n in self._keyword_only}
+
+    def _checked(self, payload: bytes) -> Any:
+        try:
+            return self._decode(payload)
+        except msgspec.ValidationError as error:
+            raise ArgumentsError(f'task "{self.name}": {_readable(error)}') from None
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise ArgumentsError(f'task "{self.name}": its payload is not JSON: {error}') from None
+        except Exception as error:  # a model's own validator may raise anything
+            raise ArgumentsError(f'task "{self.name}": {_first_lines(error)}') from None
+
+    def _explain(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+        try:
+            self._bind(*args, **kwargs)
+        except TypeError as error:
+            return str(error)
+        return "its arguments do not fit"
+
+    def decode_result(self, encoded: bytes) -> Any:
+        try:
+            return msgspec.json.decode(encoded, type=self.result_type, dec_hook=_from_plain)
+        except (TypeError, msgspec.MsgspecError):
+            return plain(encoded)
+
+
+def encode_result(value: Any, limit: int = PAYLOAD_LIMIT) -> bytes:
+    if value is None:
+        return b"null"
+    try:
+        encoded = msgspec.json.encode(value, enc_hook=_to_plain)
+    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
+        raise PayloadError(f"its result cannot be encoded: {error}") from None
+    if len(encoded) > limit:
+        raise TooLarge(f"its result takes {len(encoded):,} bytes, the limit is {limit:,}; store it elsewhere and return a reference")
+    return encoded
+
+
+def plain(encoded: bytes) -> Any:
+    """The value without its types, for showing; bytes that are not JSON are shown as text."""
+    try:
+        return msgspec.json.decode(encoded)
+    except (msgspec.MsgspecError, RecursionError):
+        return encoded.decode("utf-8", "replace")
+
+
+class Template:
+    """`"email:verify:{user_id}"` over the arguments, or a function of them: a job's id or key."""
+
+    def __init__(self, what: str, rule: str | Callable[..., object], signature: Signature) -> None:
+        self._what = f'task "{signature.name}": its {what}'
+        self._rule = rule
+        if isinstance(rule, str):
+            try:
+                "".join(rule.format(**dict.fromkeys(signature.parameters, _Anything())))
+            except (KeyError, IndexError, ValueError) as error:
+                raise DeclarationError(
+                    f'{self._what} "{rule}" names {error}; it may use {", ".join(signature.parameters) or "no argument"}'
+                ) from None
+
+    def apply(self, arguments: dict[str, Any]) -> str:
+        try:
+            text = self._rule.format(**arguments) if isinstance(self._rule, str) else self._rule(**arguments)
+        except Exception as error:
+            raise ArgumentsError(f"{self._what} cannot be made of these arguments: {error!r}") from error
+        if not isinstance(text, str) or not text:
+            raise ArgumentsError(f"{self._what} must be a text that is not empty, not {text!r}")
+        return text
+
+
+class _Anything:
+    """Stands for an argument while a template is checked: it has every attribute and item."""
+
+    def __getattr__(self, name: str) -> _Anything:
+        return self
+
+    def __getitem__(self, name: object) -> _Anything:
+        return self
+
+    def __format__(self, spec: str) -> str:
+        return "x"
+
+
+def _read(name: str, function: Callable[..., Any]) -> tuple[dict[str, inspect.Parameter], dict[str, Any]]:
+    parameters = dict(inspect.signature(function).parameters)
+    for p in parameters.values():
+        if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
+            raise DeclarationError(f'task "{name}": *{p.name} cannot be carried by name; give its parameters one by one')
+        if p.kind is p.POSITIONAL_ONLY:
+            raise DeclarationError(f'task "{name}": {p.name} is positional-only, but arguments travel by name; remove the "/"')
+    try:
+        hints = typing.get_type_hints(function, include_extras=True)
+    except NameError as error:
+        raise DeclarationError(f'task "{name}": {error}; annotations must name types that exist when the task is declared') from None
+    return parameters, hints
+
+
+def _giver(value: Any) -> Callable[[], Any]:
+    return lambda: value
+
+
+def _to_plain(value: Any) -> Any:
+    dump = getattr(value, "model_dump", None)
+    if dump is not None:
+        return dump(mode="json")
+    raise NotImplementedError(f"a {type(value).__qualname__} has no JSON form; pass plain data, a dataclass or a model")
+
+
+def _from_plain(kind: Any, value: Any) -> Any:
+    validate = getattr(kind, "model_validate", None)
+    if validate is not None:
+        return validate(value)
+    raise NotImplementedError(f"{getattr(kind, '__qualname__', kind)} cannot be made from a payload")
+
+
+def _readable(error: msgspec.ValidationError) -> str:
+    """`Expected `str`, got `int` - at `$.user_id`` becomes `user_id: expected str, got int`."""
+    text = str(error)
+    at = re.search(r" - at `\$\.?(.*)`$", text)
+    where, fact = (at.group(1), text[: at.start()]) if at else ("", text)
+    fact = fact.replace("`", "")
+    fact = fact[:1].lower() + fact[1:]
+    return f"{where}: {fact}" if where else fact
+
+
+def _first_lines(error: Exception) -> str:
+    return " ".join(line.strip() for line in str(error).splitlines()[:3])

@@ -1,0 +1,33 @@
+"""Job ids: made by the producer before anything is sent, so that sending twice is harmless.
+
+A UUIDv7 without its hyphens: 32 hexadecimal digits that sort by time; any UUID library reads it. Its 12 bits
+after the version hold the partition, so a job is found by its id with one look. Ids given by the user say nothing
+of a partition, and are looked for.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+
+from qbull.errors import ArgumentsError
+
+_MADE_HERE = re.compile(r"[0-9a-f]{12}7([0-9a-f]{3})[89ab][0-9a-f]{15}")
+
+
+def new_id(partition: int) -> str:
+    noise = int.from_bytes(os.urandom(8), "big") >> 2 | 1 << 63
+    return f"{time.time_ns() // 1_000_000:012x}7{partition & 0xFFF:03x}{noise:016x}"
+
+
+def partition_in(id: str) -> int | None:
+    """The partition that an id was made for; None for an id that was not made here."""
+    match = _MADE_HERE.fullmatch(id)
+    return int(match.group(1), 16) if match else None
+
+
+def check_id(id: str) -> str:
+    if not isinstance(id, str) or not 1 <= len(id) <= 200 or not id.isprintable():
+        raise ArgumentsError(f"job id {id!r}: use 1 to 200 printable characters")
+    return id

@@ -1,0 +1,158 @@
+"""A job as it lies in Redis, and as people see it.
+
+A record is a short header that the Lua scripts read, and a body that they never look into:
+
+    byte 1      layout version
+    byte 2      priority, 1 to 10
+    byte 3      1 where the job holds its lane although it is not in the ready stream
+    byte 4      crashes: how many times a worker died while it ran
+    byte 5-10   when it was enqueued, milliseconds on the server's clock, big-endian
+    byte 11     length of the lane's digest: 0 or 8
+    byte 12-…   the lane's digest, then the body (msgpack, a Body as an array)
+
+A finished job keeps its record and gets an Ending beside it. Changing any of this is changing what
+old workers read during a rolling deploy: add fields at the end, with defaults.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+import msgspec
+
+State = Literal["waiting", "delayed", "active", "completed", "failed", "cancelled"]
+STATES: tuple[State, ...] = ("waiting", "active", "delayed", "completed", "failed", "cancelled")
+
+VERSION = 1
+DEFAULT_PRIORITY = 5
+CRASH_LIMIT = 3
+"""A job whose worker died this often while it ran is not tried again."""
+SUSPECT = CRASH_LIMIT - 1
+"""From so many crashes on a job runs alone, so that it can take no neighbour down with it."""
+HISTORY_LIMIT = 20
+
+_HEADER = 11
+
+
+class Attempt(msgspec.Struct, array_like=True, frozen=True):
+    """One run that did not succeed."""
+
+    attempt: int
+    at_ms: int
+    duration_ms: float
+    error: str
+    worker: str
+
+
+class Body(msgspec.Struct, array_like=True):
+    """The part of a record that only Python reads."""
+
+    task: str
+    payload: bytes
+    key: str | None = None
+    attempt: int = 1
+    attempts: int = 0
+    timeout: float | None = None
+    history: list[Attempt] = []
+
+
+class Ending(msgspec.Struct, array_like=True, frozen=True):
+    """How a job finished: written beside its record in the completed or failed stream."""
+
+    attempt: int
+    duration_ms: float
+    worker: str
+    result: bytes | None = None
+    error: str | None = None
+    stacktrace: str | None = None
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_body = msgspec.msgpack.Decoder(Body).decode
+_decode_ending = msgspec.msgpack.Decoder(Ending).decode
+
+
+class Garbage(ValueError):
+    """The bytes are not a record that this version can read."""
+
+
+def pack(body: Body, *, priority: int, lane: bytes) -> bytes:
+    """A new job's record. The time is left empty: the server fills it in."""
+    return bytes((VERSION, priority, 0, 0)) + bytes(6) + bytes((len(lane),)) + lane + _encode(body)
+
+
+def repack(record: bytes, body: Body) -> bytes:
+    """The same job with another body, for the next attempt."""
+    return record[: _HEADER + record[10]] + _encode(body)
+
+
+def body_of(record: bytes) -> Body:
+    if len(record) <= _HEADER or record[0] != VERSION:
+        raise Garbage(_what_is_wrong(record))
+    try:
+        return _decode_body(memoryview(record)[_HEADER + record[10] :])
+    except (msgspec.DecodeError, ValueError) as error:
+        raise Garbage(f"record cannot be read: {error}") from None
+
+
+def _what_is_wrong(record: bytes) -> str:
+    if record and record[0] > VERSION and record[0] < 32:
+        return f"record has layout {record[0]}, this qbull reads up to {VERSION}; upgrade the worker"
+    return f"record cannot be read: {record[:40]!r}"
+
+
+def priority_of(record: bytes) -> int:
+    return record[1]
+
+
+def crashes_of(record: bytes) -> int:
+    return record[3] if len(record) > _HEADER else 0
+
+
+def created_ms_of(record: bytes) -> int:
+    return int.from_bytes(record[4:10], "big")
+
+
+def lane_of(record: bytes) -> bytes:
+    return record[_HEADER : _HEADER + record[10]] if len(record) > _HEADER else b""
+
+
+def pack_ending(ending: Ending) -> bytes:
+    return _encode(ending)
+
+
+def ending_of(packed: bytes) -> Ending:
+    return _decode_ending(packed)
+
+
+@dataclass(frozen=True, slots=True)
+class JobInfo:
+    """Everything that is known about a job, for people and programs that ask."""
+
+    id: str
+    queue: str
+    task: str
+    state: State
+    key: str | None
+    priority: int
+    payload: Any
+    attempt: int
+    max_attempts: int | None
+    partition: int
+    created_at: datetime
+    due_at: datetime | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    duration_ms: float | None = None
+    result: Any = None
+    error: str | None = None
+    stacktrace: str | None = None
+    crashes: int = 0
+    worker: str | None = None
+    history: tuple[Attempt, ...] = field(default=())
+
+
+def moment(milliseconds: int) -> datetime:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC)

@@ -1,0 +1,53 @@
+"""Retry: how often a job is tried, and how long it waits in between."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Literal
+
+from qbull.errors import ConfigError
+
+Backoff = Literal["exponential", "fixed"]
+
+
+@dataclass(frozen=True)
+class Retry:
+    """`Retry(delays=(1, 5, 15))` runs up to 4 times; `Retry(attempts=3, backoff="exponential", delay=5)` waits 5 s, 10 s.
+
+    `attempts` counts all runs, the first one too. With `delays`, a job that has more attempts than
+    delays goes on with the last one. `jitter=0.1` spreads each wait by up to 10 % either way.
+    """
+
+    attempts: int = 0
+    backoff: Backoff = "exponential"
+    delay: float = 1.0
+    max_delay: float = 3600.0
+    jitter: float = 0.0
+    delays: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "delays", tuple(self.delays))
+        if self.attempts == 0:
+            object.__setattr__(self, "attempts", len(self.delays) + 1)
+        if self.attempts < 1:
+            raise ConfigError(f"Retry(attempts={self.attempts}): a job runs at least once; use attempts=1 for no retries")
+        if self.backoff not in ("exponential", "fixed"):
+            raise ConfigError(f'Retry(backoff={self.backoff!r}): use "exponential" or "fixed", or give delays=(…)')
+        if self.delay < 0 or self.max_delay < 0 or any(wait < 0 for wait in self.delays):
+            raise ConfigError("Retry: a delay must not be negative")
+        if not 0 <= self.jitter <= 1:
+            raise ConfigError(f"Retry(jitter={self.jitter}): give a share from 0 to 1")
+
+    def wait_before(self, attempt: int) -> float:
+        """Seconds between the failed attempt and attempt number `attempt` (2 is the first retry)."""
+        nth = max(attempt - 2, 0)
+        if self.delays:
+            wait = self.delays[min(nth, len(self.delays) - 1)]
+        elif self.backoff == "fixed":
+            wait = min(self.delay, self.max_delay)
+        else:
+            wait = min(self.delay * 2.0 ** min(nth, 64), self.max_delay)
+        if self.jitter:
+            wait *= random.uniform(1 - self.jitter, 1 + self.jitter)  # noqa: S311 - spreading, not secrecy
+        return wait

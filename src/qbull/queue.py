@@ -1,0 +1,291 @@
+"""Queue and Task: declare what can be done, and ask for it to be done."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, overload
+
+import msgspec
+
+from qbull.config import QueueSettings, check_name
+from qbull.core.codec import Signature, Template
+from qbull.core.ids import check_id, new_id
+from qbull.core.job import DEFAULT_PRIORITY, STATES, Body, JobInfo, State, pack
+from qbull.core.retry import Retry
+from qbull.core.route import PARTITION_LANE, digest, partition_of
+from qbull.core.task import TaskSpec, kind_of
+from qbull.errors import ArgumentsError, ConfigError, DeclarationError
+from qbull.handle import Job
+from qbull.store import inspect
+from qbull.store.inspect import Counts
+from qbull.store.partition import NewJob
+
+if TYPE_CHECKING:
+    from qbull.app import App
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Queue:
+    """A named set of partitions with settings. Made by `app.queue(…)`."""
+
+    def __init__(self, app: App, settings: QueueSettings) -> None:
+        self.app = app
+        self.settings = settings
+        self.tasks: dict[str, TaskSpec] = {}
+        self._spread = itertools.count(random.randrange(settings.partitions))  # noqa: S311
+
+    def __repr__(self) -> str:
+        return f"<Queue {self.name}>"
+
+    @property
+    def name(self) -> str:
+        return self.settings.name
+
+    @overload
+    def task(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...
+    @overload
+    def task(self, function: Callable[P, R], /) -> PlainTask[P, R]: ...
+    @overload
+    def task(
+        self,
+        *,
+        name: str | None = None,
+        id: str | Callable[..., str] | None = None,
+        key: str | Callable[..., str] | None = None,
+        retry: Retry | None = None,
+        timeout: float | None = None,
+        cpu: bool = False,
+    ) -> Declare: ...
+    def task(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+        """Register a function as a task: `@queue.task`, or `@queue.task(name=…, id=…, key=…, retry=…, timeout=…, cpu=…)`.
+
+        `id` and `key` are templates over the arguments ("email:verify:{user_id}") or functions of them.
+        """
+        return self._declare(function, **options) if function is not None else lambda f: self._declare(f, **options)
+
+    async def stats(self) -> Counts:
+        """How many jobs are in which state, over all partitions."""
+        client = self.app.client()
+        counts = [
+            await client.store.patiently(lambda p=client.partition(self.settings, n): inspect.count(p))
+            for n in range(self.settings.partitions)
+        ]
+        return sum(counts[1:], counts[0])
+
+    async def jobs(self, state: State, start: int = 0, end: int = 10) -> list[JobInfo]:
+        """Jobs of one state: finished ones newest first, others in the order in which they will run."""
+        if state not in STATES:
+            raise ConfigError(f"state {state!r}: use one of {', '.join(STATES)}")
+        if not 0 <= start <= end or end - start > 1000:
+            raise ConfigError(f"jobs from {start} to {end}: give 0 <= start <= end, at most 1,000 at a time")
+        client = self.app.client()
+        await client.store.open()
+        found = await inspect.page([client.partition(self.settings, n) for n in range(self.settings.partitions)], state, start, end)
+        return [job.info(self.name, self.attempts_of(job.body().task)) for job in found]
+
+    def job(self, id: str) -> Job[Any]:
+        return Job(self.app.client, self.settings, check_id(id))
+
+    def attempts_of(self, task: str) -> int:
+        spec = self.tasks.get(task)
+        return spec.retry.attempts if spec is not None else self.settings.retry.attempts
+
+    def _declare(
+        self,
+        function: Callable[..., Any],
+        *,
+        name: str | None = None,
+        id: str | Callable[..., str] | None = None,
+        key: str | Callable[..., str] | None = None,
+        retry: Retry | None = None,
+        timeout: float | None = None,
+        cpu: bool = False,
+    ) -> AsyncTask[..., Any] | PlainTask[..., Any]:
+        name = check_name("task", name or function.__name__)
+        if name in self.tasks:
+            raise DeclarationError(f'queue "{self.name}": task "{name}" is there twice; give one of them another name=…')
+        if timeout is not None and timeout <= 0:
+            raise DeclarationError(f'task "{name}": timeout={timeout}: must be more than 0 seconds, or None')
+        signature = Signature(name, function)
+        kind = kind_of(name, function, cpu=cpu)
+        spec = TaskSpec(
+            name=name,
+            function=function,
+            signature=signature,
+            kind=kind,
+            retry=retry or self.settings.retry,
+            timeout=timeout if timeout is not None else self.settings.timeout,
+            id=Template("id", id, signature) if id is not None else None,
+            key=Template("key", key, signature) if key is not None else None,
+        )
+        self.tasks[name] = spec
+        return AsyncTask(self, spec) if kind == "async" else PlainTask(self, spec)
+
+    def next_partition(self) -> int:
+        return next(self._spread) % self.settings.partitions
+
+    def lane_of(self, key_digest: bytes | None) -> bytes:
+        """The lane that a job takes: none where the queue has no lanes, or the job no key."""
+        if self.settings.order == "partition":
+            return PARTITION_LANE
+        if self.settings.lane_limit and key_digest is not None:
+            return key_digest
+        return b""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What can be said of one enqueue besides its arguments."""
+
+    delay: float | None = None
+    at: datetime | None = None
+    priority: int = DEFAULT_PRIORITY
+    key: str | None = None
+    id: str | None = None
+    timeout: float | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.priority, int) or not 1 <= self.priority <= 10:
+            raise ArgumentsError(f"priority={self.priority!r}: give a whole number from 1 (first) to 10 (last)")
+        if self.delay is not None and self.at is not None:
+            raise ArgumentsError("delay and at: give one of them")
+        if self.delay is not None and self.delay < 0:
+            raise ArgumentsError(f"delay={self.delay}: must not be negative")
+        if self.at is not None and self.at.utcoffset() is None:
+            raise ArgumentsError(f"at={self.at.isoformat()}: has no time zone; use an aware datetime, for example datetime.now(UTC)")
+        if self.timeout is not None and self.timeout <= 0:
+            raise ArgumentsError(f"timeout={self.timeout}: must be more than 0 seconds")
+        if self.key is not None and not (isinstance(self.key, str) and self.key):
+            raise ArgumentsError(f"key={self.key!r}: give a text that is not empty")
+        if self.id is not None:
+            check_id(self.id)
+
+    @property
+    def when(self) -> int | str:
+        if self.at is not None:
+            return f"@{int(self.at.timestamp() * 1000)}"
+        return int((self.delay or 0) * 1000)
+
+
+_PLAIN = Options()
+
+
+class Call(Generic[P, R]):
+    """A task with options: what `task.options(…)` gives."""
+
+    def __init__(self, queue: Queue, spec: TaskSpec, options: Options = _PLAIN) -> None:
+        self._queue = queue
+        self._app = queue.app
+        self.spec = spec
+        self._options = options
+
+    async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+        """Check the arguments, store the job, and answer when the server has it."""
+        number, job = self._make(args, kwargs)
+        client = self._app.client()
+        await client.register(self._queue.settings, tuple(self._queue.tasks))
+        created = await client.enqueue(client.partition(self._queue.settings, number), job)
+        return self._handle(job.id, created)
+
+    async def enqueue_many(self, calls: Iterable[Mapping[str, Any]]) -> list[Job[R]]:
+        """Enqueue many jobs in few calls. All arguments are checked before anything is sent."""
+        if self._options.id is not None:
+            raise ArgumentsError(f'task "{self.spec.name}": one id cannot serve many jobs; declare the task with id="…{{argument}}"')
+        made = [self._make((), dict(call)) for call in calls]
+        client = self._app.client()
+        await client.register(self._queue.settings, tuple(self._queue.tasks))
+        created: dict[int, bool] = {}
+        for number in sorted({number for number, _ in made}):
+            places = [place for place, (partition, _) in enumerate(made) if partition == number]
+            partition = client.partition(self._queue.settings, number)
+            created |= zip(places, await client.enqueue_many(partition, [made[place][1] for place in places]), strict=True)
+        return [self._handle(job.id, created[place]) for place, (_, job) in enumerate(made)]
+
+    def enqueue_sync(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+        """The same from synchronous code: Django, Flask, a script."""
+        return self._app.run_sync(self.enqueue(*args, **kwargs))
+
+    def _make(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int, NewJob]:
+        """The partition and the job, complete before anything is sent, so that sending twice is harmless."""
+        spec, options, queue = self.spec, self._options, self._queue
+        payload, call = spec.signature.encode(args, kwargs, self._app.payload_limit)
+        key, id = options.key, options.id
+        if (key is None and spec.key is not None) or (id is None and spec.id is not None):
+            arguments = msgspec.structs.asdict(call)
+            key = key if key is not None or spec.key is None else spec.key.apply(arguments)
+            id = id if id is not None or spec.id is None else check_id(spec.id.apply(arguments))
+        key_digest = digest(key) if key is not None else None
+        if key_digest is not None:
+            number = partition_of(key_digest, queue.settings.partitions)
+        elif id is not None:
+            number = partition_of(digest(id), queue.settings.partitions)
+        else:
+            number = queue.next_partition()
+        body = Body(spec.name, payload, key, 1, 0, options.timeout)
+        record = pack(body, priority=options.priority, lane=queue.lane_of(key_digest))
+        return number, NewJob(id if id is not None else new_id(number), options.when, record)
+
+    def _handle(self, id: str, created: bool) -> Job[R]:
+        return Job(
+            self._app.client,
+            self._queue.settings,
+            id,
+            created=created,
+            attempts=self.spec.retry.attempts,
+            decode=self.spec.signature.decode_result,
+        )
+
+
+class Task(Call[P, R]):
+    """A function that can be enqueued. Called directly it is still the function."""
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+    @property
+    def queue(self) -> Queue:
+        return self._queue
+
+    def __repr__(self) -> str:
+        return f"<Task {self._queue.name}.{self.name}>"
+
+    def options(
+        self,
+        *,
+        delay: float | None = None,
+        at: datetime | None = None,
+        priority: int | None = None,
+        key: str | None = None,
+        id: str | None = None,
+        timeout: float | None = None,
+    ) -> Call[P, R]:
+        """`await task.options(delay=60).enqueue(…)`: seconds from now, a moment, 1 (first) to 10 (last), a key, an id."""
+        return Call(self._queue, self.spec, Options(delay, at, DEFAULT_PRIORITY if priority is None else priority, key, id, timeout))
+
+
+class AsyncTask(Task[P, R]):
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
+        result: Coroutine[Any, Any, R] = self.spec.function(*args, **kwargs)
+        return result
+
+
+class PlainTask(Task[P, R]):
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        result: R = self.spec.function(*args, **kwargs)
+        return result
+
+
+class Declare(Protocol):
+    """What `@queue.task(…)` gives: it takes the function."""
+
+    @overload
+    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> PlainTask[P, R]: ...

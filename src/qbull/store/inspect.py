@@ -1,0 +1,248 @@
+"""The read side: what is where. Nothing here changes a job, and no call reads more than it shows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from qbull.core.codec import plain
+from qbull.core.job import (
+    Body,
+    Ending,
+    Garbage,
+    JobInfo,
+    State,
+    body_of,
+    crashes_of,
+    created_ms_of,
+    ending_of,
+    moment,
+    priority_of,
+)
+from qbull.store.connect import ErrorReply
+from qbull.store.names import GROUP, ready
+from qbull.store.partition import Partition
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How many jobs of a queue are in which state."""
+
+    waiting: int = 0
+    active: int = 0
+    delayed: int = 0
+    completed: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    oldest_waiting_ms: int | None = None
+    totals: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def total(self) -> int:
+        return self.waiting + self.active + self.delayed + self.completed + self.failed + self.cancelled
+
+    @property
+    def unfinished(self) -> int:
+        return self.waiting + self.active + self.delayed
+
+    def __add__(self, other: Counts) -> Counts:
+        oldest = [ms for ms in (self.oldest_waiting_ms, other.oldest_waiting_ms) if ms is not None]
+        names = {*self.totals, *other.totals}
+        return Counts(
+            self.waiting + other.waiting,
+            self.active + other.active,
+            self.delayed + other.delayed,
+            self.completed + other.completed,
+            self.failed + other.failed,
+            self.cancelled + other.cancelled,
+            min(oldest) if oldest else None,
+            {name: self.totals.get(name, 0) + other.totals.get(name, 0) for name in names},
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A job as the server has it."""
+
+    id: str
+    state: State
+    record: bytes
+    ending: Ending | None = None
+    due_ms: int | None = None
+    finished_ms: int | None = None
+    worker: str | None = None
+    partition: int = 0
+
+    def body(self) -> Body:
+        try:
+            return body_of(self.record)
+        except Garbage:
+            return Body(task="?", payload=self.record)
+
+    def info(self, queue: str, attempts: int | None) -> JobInfo:
+        body, ending = self.body(), self.ending
+        readable = body.task != "?"
+        finished = self.finished_ms
+        started = int(finished - ending.duration_ms) if finished is not None and ending is not None else None
+        return JobInfo(
+            id=self.id,
+            queue=queue,
+            task=body.task,
+            state=self.state,
+            key=body.key,
+            priority=priority_of(self.record) if readable else 5,
+            payload=plain(body.payload),
+            attempt=ending.attempt if ending is not None else body.attempt,
+            max_attempts=body.attempts or attempts,
+            partition=self.partition,
+            created_at=moment(created_ms_of(self.record) if readable else finished or 0),
+            due_at=None if self.due_ms is None else moment(self.due_ms),
+            started_at=None if started is None else moment(started),
+            finished_at=None if finished is None else moment(finished),
+            duration_ms=ending.duration_ms if ending is not None else None,
+            result=plain(ending.result) if ending is not None and ending.result is not None else None,
+            error=ending.error if ending is not None else (body.history[-1].error if body.history else None),
+            stacktrace=ending.stacktrace if ending is not None else None,
+            crashes=crashes_of(self.record) if readable else 0,
+            worker=(ending.worker if ending is not None else self.worker) or None,
+            history=tuple(body.history),
+        )
+
+
+async def find(partition: Partition, id: str) -> Found | None:
+    reply = await partition.server.script("find", partition.base, id)
+    if not reply:
+        return None
+    state, record, ending, at, worker = reply
+    kind: State = state.decode()
+    if kind == "delayed":
+        return Found(id, kind, record, due_ms=int(float(at or 0)), partition=partition.number)
+    if ending:
+        return Found(id, kind, record, ending_of(ending), finished_ms=_ms_of(at), partition=partition.number)
+    return Found(id, kind, record, worker=worker.decode() or None, partition=partition.number)
+
+
+async def count(partition: Partition) -> Counts:
+    reply = await partition.server.script("count", partition.base)
+    totals = {name.decode(): int(n) for name, n in zip(reply[7][::2], reply[7][1::2], strict=True)}
+    return Counts(*reply[:6], oldest_waiting_ms=_ms_of(reply[6]) if reply[6] else None, totals=totals)
+
+
+async def page(partitions: Sequence[Partition], state: State, start: int, end: int) -> list[Found]:
+    """Jobs of one state, from `start` up to `end`: finished ones newest first, others in the order they will run."""
+    found: list[Found] = []
+    for partition in partitions:
+        found += await _of_state(partition, state, end)
+    if state in ("completed", "failed", "cancelled"):
+        found.sort(key=lambda job: -(job.finished_ms or 0))
+    elif state == "delayed":
+        found.sort(key=lambda job: job.due_ms or 0)
+    return found[start:end]
+
+
+async def _of_state(partition: Partition, state: State, most: int) -> list[Found]:
+    match state:
+        case "completed" | "failed" | "cancelled":
+            return await _finished(partition, state, most)
+        case "delayed":
+            return await _delayed(partition, most)
+        case "active":
+            return await _active(partition, most)
+        case "waiting":
+            jobs = await _ready(partition, most)
+            return jobs + await _in_lanes(partition, most - len(jobs))
+
+
+async def _finished(partition: Partition, state: State, most: int) -> list[Found]:
+    rows = await partition.server.call("XREVRANGE", partition.base + state, "+", "-", "COUNT", most)
+    return [
+        Found(f[0].decode("utf-8", "replace"), state, f[1], ending_of(f[3]), finished_ms=_ms_of(entry), partition=partition.number)
+        for entry, f in rows
+    ]
+
+
+async def _delayed(partition: Partition, most: int) -> list[Found]:
+    rows = await partition.server.call("ZRANGE", partition.base + "delayed", 0, most - 1, "WITHSCORES")
+    ids, dues = rows[::2], rows[1::2]
+    if not ids:
+        return []
+    records = await partition.server.call("HMGET", partition.base + "parked", *ids)
+    return [
+        Found(id.decode(), "delayed", record, due_ms=int(float(due)), partition=partition.number)
+        for id, due, record in zip(ids, dues, records, strict=True)
+        if record is not None
+    ]
+
+
+async def _active(partition: Partition, most: int) -> list[Found]:
+    found: list[Found] = []
+    for band in await partition.bands():
+        stream = ready(partition.base, band)
+        try:
+            pending = await partition.server.call("XPENDING", stream, GROUP, "-", "+", most)
+        except ErrorReply:
+            continue
+        for entry, worker, *_ in pending[: most - len(found)]:
+            rows = await partition.server.call("XRANGE", stream, entry, entry)
+            for job in await _unsettled(partition, rows[0][1] if rows else [], band, entry):
+                found.append(Found(job[0].decode("utf-8", "replace"), "active", job[1], worker=worker.decode(), partition=partition.number))
+                break
+    return found
+
+
+async def _unsettled(partition: Partition, fields: list[bytes], band: str, entry: bytes) -> list[tuple[bytes, bytes]]:
+    pairs = list(zip(fields[::2], fields[1::2], strict=True))
+    if len(pairs) < 2:
+        return pairs
+    places = await partition.server.call("HMGET", partition.base + "index", *fields[::2])
+    return [pair for pair, place in zip(pairs, places, strict=True) if place == b"r" + band.encode() + entry]
+
+
+async def _ready(partition: Partition, most: int) -> list[Found]:
+    found: list[Found] = []
+    for band in await partition.bands():
+        if len(found) >= most:
+            break
+        stream = ready(partition.base, band)
+        after = await _last_delivered(partition, stream)
+        rows = await partition.server.call("XRANGE", stream, after, "+", "COUNT", most - len(found))
+        found += [
+            Found(id.decode("utf-8", "replace"), "waiting", record, partition=partition.number)
+            for _, fields in rows
+            for id, record in zip(fields[::2], fields[1::2], strict=True)
+        ]
+    return found[:most]
+
+
+async def _last_delivered(partition: Partition, stream: str) -> bytes:
+    try:
+        groups = await partition.server.call("XINFO", "GROUPS", stream)
+    except ErrorReply:
+        return b"-"
+    rows = [dict(zip(group[::2], group[1::2], strict=True)) for group in groups]
+    return b"(" + rows[0][b"last-delivered-id"] if rows else b"-"
+
+
+async def _in_lanes(partition: Partition, most: int) -> list[Found]:
+    """Jobs behind others of their key. They have no common order, so a bounded look through them must do."""
+    found: list[Found] = []
+    cursor = b"0"
+    for _ in range(10):
+        if len(found) >= most:
+            break
+        cursor, flat = await partition.server.call("HSCAN", partition.base + "parked", cursor, "COUNT", max(most * 2, 100))
+        ids = flat[::2]
+        if ids:
+            places = await partition.server.call("HMGET", partition.base + "index", *ids)
+            found += [
+                Found(id.decode(), "waiting", record, partition=partition.number)
+                for id, record, place in zip(ids, flat[1::2], places, strict=True)
+                if place == b"l"
+            ]
+        if cursor == b"0":
+            break
+    return found[: max(most, 0)]
+
+
+def _ms_of(entry: bytes) -> int:
+    return int(entry.partition(b"-")[0])

@@ -1,0 +1,33 @@
+-- count: how many jobs are in which state. Each number is a length that the server keeps, so the cost is the same at any size.
+-- A train counts as one active job; the others of it wait.
+-- KEYS  base
+-- NAMES index parked delayed bands stats
+-- GIVES waiting active delayed completed failed cancelled, oldest waiting entry, then the totals as name, number …
+local completed = redis.call('XLEN', base .. 'completed')
+local failed = redis.call('XLEN', base .. 'failed')
+local cancelled = redis.call('XLEN', base .. 'cancelled')
+local later = redis.call('ZCARD', delayed)
+local in_lanes = redis.call('HLEN', parked) - later
+local in_streams = redis.call('HLEN', index) - completed - failed - cancelled - later - in_lanes
+local active, oldest = 0, ''
+local streams = {'0', '5'}
+for _, band in ipairs(redis.call('SMEMBERS', bands)) do streams[#streams + 1] = band end
+for _, band in ipairs(streams) do
+  local stream = base .. 'ready:' .. band
+  local pending = redis.pcall('XPENDING', stream, 'workers')
+  local after = '-'
+  if not pending.err then
+    active = active + pending[1]
+    local groups = redis.call('XINFO', 'GROUPS', stream)
+    for _, group in ipairs(groups) do
+      for i = 1, #group, 2 do
+        if group[i] == 'last-delivered-id' then after = '(' .. group[i + 1] end
+      end
+    end
+  end
+  local head = redis.call('XRANGE', stream, after, '+', 'COUNT', 1)[1]
+  if head and (oldest == '' or tonumber(string.match(head[1], '^%d+')) < tonumber(string.match(oldest, '^%d+'))) then
+    oldest = head[1]
+  end
+end
+return {in_streams - active + in_lanes, active, later, completed, failed, cancelled, oldest, redis.call('HGETALL', stats)}

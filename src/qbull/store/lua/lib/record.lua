@@ -1,0 +1,36 @@
+-- record: the header of a job's record, laid out in core/job.py.
+local BANDS = '0123456789a'
+
+local function band_of(record)
+  local priority = string.byte(record, 2) or 5
+  if priority > 10 then priority = 5 end
+  return string.sub(BANDS, priority + 1, priority + 1)
+end
+
+local function lane_of(record)
+  if string.byte(record, 11) ~= 8 then return nil end
+  return string.sub(record, 12, 19)
+end
+
+local function holds_lane(record)
+  return string.byte(record, 3) == 1
+end
+
+local function holding(record, yes)
+  return string.sub(record, 1, 2) .. (yes and '\1' or '\0') .. string.sub(record, 4)
+end
+
+local function crashes_of(record)
+  return string.byte(record, 4)
+end
+
+local function with_crashes(record, n)
+  return string.sub(record, 1, 3) .. string.char(math.min(n, 255)) .. string.sub(record, 5)
+end
+
+-- Another program may have written into the stream: such bytes have no header to go by.
+local function is_record(record)
+  if #record < 12 then return false end
+  local version, priority, lane = string.byte(record, 1), string.byte(record, 2), string.byte(record, 11)
+  return version < 32 and priority >= 1 and priority <= 10 and (lane == 0 or lane == 8)
+end

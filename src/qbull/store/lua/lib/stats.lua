@@ -1,0 +1,11 @@
+-- stats: totals, and counts for each minute that expire after a day. Uses clock.
+local function count_up(counted)
+  local minute = base .. 'stats:' .. math.floor(now_ms / 60000)
+  for what, n in pairs(counted) do
+    if n > 0 then
+      redis.call('HINCRBY', stats, what, n)
+      redis.call('HINCRBY', minute, what, n)
+    end
+  end
+  redis.call('EXPIRE', minute, 90000)
+end

@@ -1,0 +1,26 @@
+-- promote: move delayed jobs whose time has come to ready. One that held its lane goes first in it, another joins its end.
+-- KEYS  base
+-- NAMES index parked delayed lanes bands
+-- USES  clock record index tell ready lane
+-- FLAGS allow-oom
+-- ARGV  limit:int most:int
+-- GIVES how many were moved, and the milliseconds until the next is due (-1: none)
+local due = redis.call('ZRANGE', delayed, '-inf', now_ms, 'BYSCORE', 'LIMIT', 0, most)
+if #due > 0 then
+  local records = redis.call('HMGET', parked, unpack(due))
+  in_chunks('ZREM', delayed, due)
+  in_chunks('HDEL', parked, due)
+  for i, id in ipairs(due) do
+    local record = records[i]
+    if record and holds_lane(record) then
+      add_ready(band_of(record), {id, record})
+    elseif record then
+      admit(id, record)
+    end
+  end
+  write_index()
+  write_lanes()
+end
+local head = redis.call('ZRANGE', delayed, 0, 0, 'WITHSCORES')
+if not head[1] then return {#due, -1} end
+return {#due, math.max(math.ceil(tonumber(head[2]) - now_ms), 0)}

@@ -1,0 +1,75 @@
+"""Every Redis name that qbull uses: what it is, its type, how long it lives.
+
+All names of one partition share one hash tag, so each script works on one slot. The scripts append the
+short names below to `base`; the names are spelled out there once more, in their NAMES lines.
+
+    {<prefix>:<queue>:<p>}:
+      ready:<band>        stream   runnable jobs of a priority band (1-9, a); band 0 is what came back; group `workers`
+      index               hash     job id → where it is
+      parked              hash     job id → record, for delayed jobs and those that wait in a lane
+      delayed             zset     due time in ms → job id
+      lanes               hash     lane → unsettled jobs admitted to it
+      lane:<digest>       list     ids that wait in the lane; gone when empty
+      completed, failed   stream   finished records, trimmed by count and by age
+      bands               set      the priority bands besides 5 and 0 that have been used
+      job:<id>            hash     what a job has besides its record; gone with the job
+      stats               hash     totals
+      stats:<minute>      hash     counts of one minute; expires after 25 hours
+      waiters             string   there while somebody waits for a result; expires after a minute
+    {<prefix>:<queue>}:
+      settings            hash     what the queue was declared with
+    {<prefix>}:
+      queues              set      the names of all queues
+      workers             zset     worker → the server time at which it counts as dead
+      worker:<id>         hash     what a worker is; expires with it
+    <prefix>:bell         channel  "<base>\\n" and "due" (something is due sooner than thought) or "bands" (a new one is in use)
+    <prefix>:done         channel  "<base>\\n" and the ids of jobs that finished, where somebody waits
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+BANDS = "0123456789a"
+RETURNED = "0"
+DEFAULT_BAND = "5"
+GROUP = "workers"
+
+
+@dataclass(frozen=True)
+class Names:
+    prefix: str
+
+    def partition(self, queue: str, partition: int) -> str:
+        """The start of every name of one partition."""
+        return f"{{{self.prefix}:{queue}:{partition}}}:"
+
+    def settings(self, queue: str) -> str:
+        return f"{{{self.prefix}:{queue}}}:settings"
+
+    @property
+    def app(self) -> str:
+        return f"{{{self.prefix}}}:"
+
+    @property
+    def queues(self) -> str:
+        return self.app + "queues"
+
+    @property
+    def workers(self) -> str:
+        return self.app + "workers"
+
+    def worker(self, worker: str) -> str:
+        return f"{self.app}worker:{worker}"
+
+    @property
+    def bell(self) -> str:
+        return f"{self.prefix}:bell"
+
+    @property
+    def done(self) -> str:
+        return f"{self.prefix}:done"
+
+
+def ready(base: str, band: str) -> str:
+    return f"{base}ready:{band}"

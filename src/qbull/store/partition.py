@@ -1,0 +1,116 @@
+"""One partition of a queue: each verb is names, call, typed answer. The atomic change itself is in lua/<verb>.lua.
+
+Every verb may be sent twice: a second enqueue finds the ids, a second settle finds the fence gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from qbull.config import QueueSettings
+from qbull.core.job import CRASH_LIMIT
+from qbull.store.connect import ErrorReply, Server
+from qbull.store.names import DEFAULT_BAND, GROUP, RETURNED, ready
+
+BATCH = 500
+"""Jobs in one call at most: it bounds how long a script keeps the server from others."""
+
+
+class NewJob(NamedTuple):
+    """`when` is milliseconds from now, or "@" and a moment in milliseconds."""
+
+    id: str
+    when: int | str
+    record: bytes
+
+
+class Settlement(NamedTuple):
+    """What became of one job of a delivery. `place` is the band and the entry: the fence."""
+
+    place: bytes
+    id: bytes
+    word: Literal["done", "dead", "delay"]
+    last: Literal["1", "0"]
+    record: bytes
+    detail: bytes | int
+
+
+@dataclass(frozen=True, slots=True)
+class Reclaimed:
+    deliveries: int
+    dead: int
+    more: bool
+
+
+class Partition:
+    def __init__(self, server: Server, base: str, number: int, settings: QueueSettings) -> None:
+        self.server = server
+        self.base = base
+        self.number = number
+        self.settings = settings
+        keep = settings.keep
+        self._limit = settings.lane_limit
+        self._halt = int(settings.on_failed == "halt")
+        self._keep_completed = (_count(keep.completed), _ms(keep.completed_for))
+        self._keep_failed = (_count(keep.failed), _ms(keep.failed_for))
+
+    async def enqueue(self, jobs: Sequence[NewJob]) -> set[int]:
+        """Add a batch; answers with the positions of those whose id was there already."""
+        flat = [argument for job in jobs for argument in job]
+        return set(await self.server.script("enqueue", self.base, self._limit, *flat))
+
+    async def bands(self) -> list[str]:
+        """The ready streams that may have jobs, the most urgent first."""
+        used = {RETURNED, DEFAULT_BAND, *(band.decode() for band in await self.server.call("SMEMBERS", self.base + "bands"))}
+        return sorted(used)
+
+    async def settle(self, batch: Sequence[Settlement]) -> set[int]:
+        """Write down a batch of outcomes; answers with the positions of those that were stale and changed nothing."""
+        flat = [argument for settlement in batch for argument in settlement]
+        return set(
+            await self.server.script(
+                "settle", self.base, self._limit, self._halt, *self._keep_completed, *self._keep_failed, *flat
+            )
+        )
+
+    async def promote(self, most: int = BATCH) -> tuple[int, float | None]:
+        """Move what is due to ready; answers with how many, and the seconds until the next is due."""
+        moved, wait_ms = await self.server.script("promote", self.base, self._limit, most)
+        return moved, None if wait_ms < 0 else wait_ms / 1000
+
+    async def release(self, places: Sequence[bytes]) -> int:
+        """Give back deliveries that will not be run to their end here; answers with the number of jobs."""
+        jobs: int = await self.server.script("release", self.base, *places)
+        return jobs
+
+    async def reclaim(self, worker: str, ending: bytes, started: Sequence[bytes] | None = None) -> Reclaimed:
+        """Take back the deliveries of a dead worker; `started` is what was running, None where nobody saw it."""
+        blind = started is None
+        taken, dead, more = await self.server.script(
+            "reclaim", self.base, self._limit, self._halt, *self._keep_failed,
+            worker, 100, CRASH_LIMIT, int(blind), ending, *(started or ()),
+        )  # fmt: skip
+        return Reclaimed(taken, dead, bool(more) or taken > 0)
+
+    async def mark_alone(self, job: bytes, place: bytes) -> None:
+        """A suspect is about to run: should it take the worker down, this mark is the proof."""
+        name = f"{self.base}job:".encode() + job
+        await self.server.call("HSET", name, "alone", place)
+
+    async def ensure_groups(self, bands: Sequence[str]) -> None:
+        for band in bands:
+            try:
+                await self.server.call("XGROUP", "CREATE", ready(self.base, band), GROUP, "0", "MKSTREAM")
+            except ErrorReply as error:
+                if error.code != "BUSYGROUP":
+                    raise
+
+
+def _count(value: int | None) -> int:
+    return -1 if value is None else value
+
+
+def _ms(seconds: float | None) -> int:
+    return -1 if seconds is None else int(seconds * 1000)

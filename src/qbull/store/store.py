@@ -1,0 +1,197 @@
+"""The store of one app on one event loop: its server, its queues' registry, its live workers.
+
+What happens inside a queue is in partition.py; what people may look at is in inspect.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+
+from qbull.config import QueueSettings
+from qbull.errors import ConfigError, NotFound, ServerAway, ServerError
+from qbull.store.check import read_info, refuse_unfit
+from qbull.store.connect import ErrorReply, Server
+from qbull.store.names import GROUP, Names, ready
+from qbull.store.partition import Partition
+
+A = TypeVar("A")
+
+PATIENCE = 10.0
+"""Seconds for which a producer sends a call again while the server is away."""
+
+
+class Delivery(NamedTuple):
+    """An entry of a ready stream, handed over to this worker: one job, or a train of one lane."""
+
+    partition: Partition
+    band: str
+    entry: bytes
+    fields: list[bytes]
+
+
+@dataclass(frozen=True)
+class Stream:
+    name: str
+    partition: Partition
+    band: str
+
+
+class Store:
+    def __init__(self, url: str, prefix: str) -> None:
+        self.server = Server(url)
+        self.names = Names(prefix)
+        self._checked = False
+        self._checking = asyncio.Lock()
+
+    async def open(self) -> None:
+        """Reach the server for the first time, and refuse one that would not keep jobs."""
+        if self._checked:
+            return
+        async with self._checking:
+            if not self._checked:
+                refuse_unfit(self.server.address.shown, await read_info(self.server))
+                self._checked = True
+
+    async def close(self) -> None:
+        await self.server.close()
+        self._checked = False
+
+    async def patiently(self, call: Callable[[], Awaitable[A]], patience: float = PATIENCE) -> A:
+        """Send again while the server is away. Before it was reached once, its absence is said at once."""
+        await self.open()
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + patience
+        pause = 0.01
+        while True:
+            try:
+                return await call()
+            except ServerAway:
+                if clock() + pause > deadline:
+                    raise
+            await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311
+            pause = min(pause * 2, 1.0)
+
+    def partition(self, settings: QueueSettings, number: int) -> Partition:
+        return Partition(self.server, self.names.partition(settings.name, number), number, settings)
+
+    def partitions(self, settings: QueueSettings) -> list[Partition]:
+        return [self.partition(settings, number) for number in range(settings.partitions)]
+
+    async def register(self, settings: QueueSettings, tasks: Sequence[str]) -> None:
+        """Tell the server of a queue, so that programs without its code know it; refuse a wrong partition count."""
+        name = self.names.settings(settings.name)
+        known = await self._declared(settings.name)
+        if known is not None and known.partitions != settings.partitions:
+            raise ConfigError(
+                f'queue "{settings.name}": partitions={settings.partitions} but the server has {known.partitions}; '
+                f"set partitions={known.partitions}"
+            )
+        if known != settings:
+            await self.server.call("HSET", name, "declared", msgspec.json.encode(settings))
+            await self.server.call("SADD", self.names.queues, settings.name)
+        if tasks:
+            await self.server.call("HSET", name, *(part for task in tasks for part in (f"task:{task}", "1")))
+
+    async def queues(self) -> list[str]:
+        return sorted(name.decode() for name in await self.server.call("SMEMBERS", self.names.queues))
+
+    async def settings(self, queue: str) -> QueueSettings:
+        known = await self._declared(queue)
+        if known is None:
+            others = ", ".join(await self.queues()) or "none yet"
+            raise NotFound(f'queue "{queue}": not on this server; it has: {others}')
+        return known
+
+    async def tasks(self, queue: str) -> list[str]:
+        fields = await self.server.call("HKEYS", self.names.settings(queue))
+        return sorted(field.decode().removeprefix("task:") for field in fields if field.startswith(b"task:"))
+
+    async def _declared(self, queue: str) -> QueueSettings | None:
+        declared = await self.server.call("HGET", self.names.settings(queue), "declared")
+        if declared is None:
+            return None
+        try:
+            return msgspec.json.decode(declared, type=QueueSettings)
+        except msgspec.MsgspecError as error:
+            raise ServerError(f'queue "{queue}": its settings on the server cannot be read: {error}') from None
+
+    # What a worker does with more than one partition at a time.
+
+    async def streams(self, partitions: Sequence[Partition]) -> dict[bytes, Stream]:
+        """The ready streams of these partitions by name, the most urgent band first."""
+        found = [
+            Stream(ready(partition.base, band), partition, band)
+            for partition in partitions
+            for band in await partition.bands()
+        ]
+        found.sort(key=lambda stream: stream.band)
+        return {stream.name.encode(): stream for stream in found}
+
+    async def fetch(
+        self, streams: dict[bytes, Stream], worker: str, count: int, block: float | None, *, again: bool = False
+    ) -> list[Delivery]:
+        """Hand over up to `count` entries of each stream; wait up to `block` seconds for the first.
+
+        `again` reads what was handed over to this worker before: after a lost reply, some of it may be unknown to it.
+        """
+        wait = () if block is None else ("BLOCK", max(int(block * 1000), 1))
+        reply = await self.server.call(
+            "XREADGROUP", "GROUP", GROUP, worker, "COUNT", count, *wait, "STREAMS", *streams, *("0" if again else ">" for _ in streams),
+            timeout=10.0 + (block or 0.0),
+        )  # fmt: skip
+        if not reply:
+            return []
+        return [
+            Delivery(stream.partition, stream.band, entry, fields)
+            for name, entries in reply
+            for stream in (streams[name],)
+            for entry, fields in entries
+            if fields is not None
+        ]
+
+    async def ensure_groups(self, streams: dict[bytes, Stream]) -> None:
+        for stream in streams.values():
+            await stream.partition.ensure_groups([stream.band])
+
+    # Who lives.
+
+    async def beat(self, ttl: float, workers: Sequence[str]) -> list[str]:
+        """These workers live; answers with the ones that said nothing for their whole time."""
+        dead = await self.server.script("beat", self.names.workers, int(ttl * 1000), *workers)
+        return [worker.decode() for worker in dead]
+
+    async def bury(self, worker: str, *, certain: bool = False) -> bool:
+        """Forget a worker whose deliveries were taken back; unless it has come back to life, or is certainly gone."""
+        return bool(await self.server.script("bury", self.names.workers, worker, int(certain)))
+
+    async def describe_worker(self, worker: str, what: dict[str, Any], ttl: float) -> None:
+        name = self.names.worker(worker)
+        await self.server.call("HSET", name, "what", msgspec.json.encode(what))
+        await self.server.call("PEXPIRE", name, int(ttl * 1000))
+
+    async def workers(self) -> dict[str, dict[str, Any]]:
+        """The live workers and what they are."""
+        now = int((await self.server.call("TIME"))[0]) * 1000
+        names = await self.server.call("ZRANGE", self.names.workers, f"({now}", "+inf", "BYSCORE")
+        found = {}
+        for name in names:
+            what = await self.server.call("HGET", self.names.worker(name.decode()), "what")
+            found[name.decode()] = msgspec.json.decode(what) if what else {}
+        return found
+
+    async def consumers(self, stream: Stream) -> dict[str, int]:
+        """Who has deliveries of this stream, and for how many milliseconds it has not been heard of."""
+        try:
+            reply = await self.server.call("XINFO", "CONSUMERS", stream.name, GROUP)
+        except ErrorReply:
+            return {}
+        rows = [dict(zip(row[::2], row[1::2], strict=True)) for row in reply]
+        return {row[b"name"].decode(): row[b"idle"] for row in rows}
+
+

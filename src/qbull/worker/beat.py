@@ -1,0 +1,135 @@
+"""Beat: say that workers live, and take back what dead ones held.
+
+Liveness belongs to the process, not to its event loop: for the processes of `qbull worker` their parent beats, and a
+worker inside another program beats from a thread. So a job that blocks the loop is not run twice. Whoever beats
+is told who has fallen silent, and reclaims.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from qbull.config import QueueSettings
+from qbull.core.job import CRASH_LIMIT, Ending, pack_ending
+from qbull.store.store import Store
+from qbull.worker.outage import Outage
+
+log = logging.getLogger("qbull.worker")
+
+SWEEP = 60.0
+
+
+class Beat:
+    """`workers` gives the ids to speak for and what they are; one that has said nothing for `min_idle` is dead."""
+
+    def __init__(
+        self,
+        store: Store,
+        queues: Sequence[QueueSettings],
+        workers: Callable[[], Mapping[str, dict[str, Any]]],
+        min_idle: float,
+        outage: Outage,
+    ) -> None:
+        self._store = store
+        self._queues = queues
+        self._workers = workers
+        self._min_idle = min_idle
+        self._outage = outage
+        self._swept = -SWEEP
+
+    async def run(self) -> None:
+        while True:
+            await self._outage.survive(self.tick)
+            await asyncio.sleep(self._min_idle / 5)
+
+    async def tick(self) -> None:
+        living = self._workers()
+        for worker, what in living.items():
+            await self._store.describe_worker(worker, what, self._min_idle)
+        for worker in await self._store.beat(self._min_idle, list(living)):
+            taken = await self.reclaim(worker)
+            await self._store.bury(worker)
+            log.warning("worker %s has fallen silent; %d of its deliveries were taken back", worker, taken)
+        if time.monotonic() - self._swept >= max(SWEEP, self._min_idle):
+            self._swept = time.monotonic()
+            await self._sweep(set(living))
+
+    async def reclaim(self, worker: str, running: Sequence[tuple[str, int, bytes]] | None = None) -> int:
+        """Take back all that a dead worker held; `running` is what it was doing, where somebody saw it."""
+        taken = 0
+        for settings in self._queues:
+            for partition in self._store.partitions(settings):
+                started = None if running is None else [place for queue, number, place in running if (queue, number) == (settings.name, partition.number)]  # fmt: skip
+                more = True
+                while more:
+                    answer = await partition.reclaim(worker, _crashed(worker), started)
+                    taken += answer.deliveries
+                    more = answer.more
+                    if answer.dead:
+                        log.error('queue "%s": %d jobs failed for good: %s', settings.name, answer.dead, CRASHED)
+        return taken
+
+    async def _sweep(self, own: set[str]) -> None:
+        """Look for deliveries of workers that nobody remembers: the list of the living may have been lost."""
+        living = own | set(await self._store.workers())
+        for settings in self._queues:
+            streams = await self._store.streams(self._store.partitions(settings))
+            for stream in streams.values():
+                for worker, idle_ms in (await self._store.consumers(stream)).items():
+                    if worker not in living and idle_ms > self._min_idle * 1000:
+                        taken = await self.reclaim(worker)
+                        if taken:
+                            log.warning("worker %s is not known any more; %d of its deliveries were taken back", worker, taken)
+
+
+CRASHED = f"its worker died {CRASH_LIMIT} times while it ran"
+
+
+def _crashed(worker: str) -> bytes:
+    return pack_ending(Ending(attempt=1, duration_ms=0.0, worker=worker, error=CRASHED))
+
+
+class BeatThread:
+    """A beat with a thread, an event loop and a connection of its own."""
+
+    def __init__(self, make: Callable[[], tuple[Store, Beat]]) -> None:
+        self._make = make
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop: asyncio.Event | None = None
+        self._ready = threading.Event()
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._main()), name="qbull-beat", daemon=True)
+
+    async def start(self) -> None:
+        """Returns when the first beat was heard."""
+        self._thread.start()
+        await asyncio.to_thread(self._ready.wait)
+        if self._failure is not None:
+            raise self._failure
+
+    async def stop(self) -> None:
+        if self._loop is not None and self._stop is not None:
+            self._loop.call_soon_threadsafe(self._stop.set)
+        await asyncio.to_thread(self._thread.join)
+
+    async def _main(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stop = asyncio.Event()
+        store, beat = self._make()
+        try:
+            await beat.tick()
+            self._ready.set()
+            running = asyncio.create_task(beat.run())
+            await self._stop.wait()
+            running.cancel()
+            await asyncio.wait([running])
+        except BaseException as error:
+            self._failure = error
+        finally:
+            self._ready.set()
+            await store.close()

@@ -1,0 +1,51 @@
+"""The board: what a worker is running right now, in memory that its parent can still read when it is dead.
+
+A worker writes the place of a delivery into a slot when it begins a job, and clears it when the job has ended. When
+it is killed, its parent reads there which jobs were running, so that only these are suspected of the crash.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import tempfile
+
+SLOT = 160  # a queue name has at most 100 characters
+
+
+class Board:
+    """`slots` places of SLOT bytes: a length, then `<queue> <partition> <band><entry>`."""
+
+    def __init__(self, fd: int, slots: int) -> None:
+        self.fd = fd
+        self.slots = slots
+        self._memory = mmap.mmap(fd, slots * SLOT)
+
+    @classmethod
+    def make(cls, slots: int) -> Board:
+        with tempfile.TemporaryFile() as file:
+            file.truncate(slots * SLOT)
+            return cls(os.dup(file.fileno()), slots)
+
+    def begin(self, slot: int, text: bytes) -> None:
+        at = slot * SLOT
+        length = len(text)
+        self._memory[at + 1 : at + 1 + length] = text
+        self._memory[at] = length
+
+    def end(self, slot: int) -> None:
+        self._memory[slot * SLOT] = 0
+
+    def running(self) -> list[tuple[str, int, bytes]]:
+        """Queue, partition and place of each job that has begun and not ended."""
+        found = []
+        for at in range(0, self.slots * SLOT, SLOT):
+            length = self._memory[at]
+            if length:
+                queue, partition, place = self._memory[at + 1 : at + 1 + length].split(b" ")
+                found.append((queue.decode(), int(partition), place))
+        return found
+
+    def close(self) -> None:
+        self._memory.close()
+        os.close(self.fd)

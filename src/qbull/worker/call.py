@@ -1,0 +1,46 @@
+"""Call: the user's function, on the loop, in a thread or in a process. Gives its encoded result."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from qbull.core.codec import encode_result
+from qbull.core.outcome import Undeliverable
+from qbull.core.task import TaskSpec
+from qbull.errors import PayloadError
+from qbull.worker.pool import Pool
+
+
+class Caller:
+    def __init__(self, queue: str, threads: int, payload_limit: int) -> None:
+        self._limit = payload_limit
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix=f"qbull-{queue}")
+        self._pool = Pool()
+
+    async def __call__(self, task: TaskSpec, args: list[Any], kwargs: dict[str, Any], payload: bytes) -> bytes:
+        try:
+            if task.kind == "async":
+                value = await task.function(*args, **kwargs)
+            elif task.kind == "thread":
+                value = await self._in_thread(task, args, kwargs)
+            else:
+                return await self._pool.run(task, payload, self._limit)
+        except (SystemExit, KeyboardInterrupt) as error:  # sys.exit() in a task ends the task, not the worker
+            raise RuntimeError(f"the task raised {error!r}") from error
+        try:
+            return encode_result(value, self._limit)
+        except PayloadError as error:
+            raise Undeliverable(str(error)) from None
+
+    async def _in_thread(self, task: TaskSpec, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        context = contextvars.copy_context()
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, lambda: context.run(task.function, *args, **kwargs))
+
+    async def close(self) -> None:
+        """A plain function that still runs cannot be stopped; its thread is left behind and its outcome refused."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        await self._pool.close()

@@ -1,0 +1,62 @@
+"""Conclude: turn what a task returned or raised into what is written down."""
+
+from __future__ import annotations
+
+import logging
+import time
+import traceback
+from typing import Literal
+
+from qbull.config import QueueSettings
+from qbull.core.job import HISTORY_LIMIT, Attempt, Body, Ending, pack_ending, repack
+from qbull.core.outcome import Delay, Undeliverable, decide
+from qbull.core.task import TaskSpec
+from qbull.worker.pool import ProcessDied, RemoteError
+from qbull.worker.slot import TimedOut
+
+log = logging.getLogger("qbull.worker")
+
+TRACE_LIMIT = 20_000
+
+
+class Conclude:
+    def __init__(self, settings: QueueSettings, worker: str) -> None:
+        self._settings = settings
+        self._worker = worker
+
+    def done(self, body: Body, result: bytes, began: float) -> bytes:
+        return pack_ending(Ending(body.attempt, (time.perf_counter() - began) * 1000, self._worker, result))
+
+    def failed(
+        self, id: bytes, record: bytes, body: Body | None, task: TaskSpec | None, error: Exception, began: float
+    ) -> tuple[Literal["delay", "dead"], bytes, bytes | int]:
+        """The word, the record and the detail to settle with."""
+        duration = time.perf_counter() - began
+        body = body or Body(task="?", payload=b"")
+        retry = task.retry if task is not None else self._settings.retry
+        outcome = decide(error, body.attempt, body.attempts or retry.attempts, retry, _trace(error))
+        who = (self._settings.name, id.decode("utf-8", "replace"), body.task)
+        if isinstance(outcome, Delay):
+            log.info('queue "%s": job %s (%s) failed and runs again in %.3g s: %s', *who, outcome.seconds, outcome.error)
+            return "delay", repack(record, self._next(body, outcome.error, duration)), int(outcome.seconds * 1000)
+        log.error('queue "%s": job %s (%s) failed for good: %s', *who, outcome.error)
+        ending = Ending(body.attempt, duration * 1000, self._worker, None, outcome.error, outcome.stacktrace)
+        return "dead", record, pack_ending(ending)
+
+    def _next(self, body: Body, error: str, duration: float) -> Body:
+        """The body for the next attempt, with this one in its history."""
+        at_ms = int((time.time() - duration) * 1000)
+        attempt = Attempt(body.attempt, at_ms, duration * 1000, error, self._worker)
+        body.attempt += 1
+        body.history = [*body.history, attempt][-HISTORY_LIMIT:]
+        return body
+
+
+def _trace(error: Exception) -> str | None:
+    match error:
+        case RemoteError():
+            return error.stacktrace
+        case TimedOut() | ProcessDied() | Undeliverable():
+            return None
+        case _:
+            return "".join(traceback.format_exception(error))[-TRACE_LIMIT:]

@@ -1,0 +1,55 @@
+"""The job that is running here: what a task can ask about itself."""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple
+
+from qbull.core.job import Body, created_ms_of, moment
+from qbull.errors import NotFound
+from qbull.store.partition import Partition
+
+
+class Running(NamedTuple):
+    """Kept by the runner for each job; turned into a CurrentJob only when a task asks."""
+
+    queue: str
+    partition: Partition
+    place: bytes
+    id: bytes
+    record: bytes
+    body: Body
+
+
+running: ContextVar[Running | None] = ContextVar("qbull_running", default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentJob:
+    """`fence` rises with every delivery, so other stores can refuse a write with an older one."""
+
+    id: str
+    queue: str
+    task: str
+    key: str | None
+    attempt: int
+    fence: str
+    enqueued_at: datetime
+
+
+def current_job() -> CurrentJob:
+    """The job whose task is running now."""
+    now = running.get()
+    if now is None:
+        raise NotFound("no job is running here; current_job() is for code inside a task")
+    return CurrentJob(
+        id=now.id.decode(),
+        queue=now.queue,
+        task=now.body.task,
+        key=now.body.key,
+        attempt=now.body.attempt,
+        fence=now.place[1:].decode(),
+        enqueued_at=moment(created_ms_of(now.record)),
+    )

@@ -1,0 +1,171 @@
+"""Pool: processes for tasks declared with cpu=True.
+
+Each job has a process for itself while it runs, so a timeout ends it for real, and one that dies takes no other
+with it. Processes are started when first needed and used again. Only bytes travel: the task's name and its
+payload there, the encoded result or the error back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import os
+import socket
+import struct
+import sys
+import traceback
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from qbull.core.codec import PAYLOAD_LIMIT, Signature, encode_result
+from qbull.core.outcome import Undeliverable, describe
+from qbull.core.task import TaskSpec
+from qbull.errors import Fail, PayloadError, RetryAfter
+
+_LENGTH = struct.Struct(">I")
+
+
+class ProcessDied(Exception):
+    """The process that ran the job ended without an answer."""
+
+
+class RemoteError(Exception):
+    """What a task raised in its process."""
+
+    def __init__(self, text: str, stacktrace: str) -> None:
+        super().__init__(text)
+        self.stacktrace = stacktrace
+
+
+class Request(msgspec.Struct):
+    module: str
+    name: str
+    task: str
+    payload: bytes
+    limit: int = PAYLOAD_LIMIT
+
+
+class Answer(msgspec.Struct):
+    result: bytes | None = None
+    error: str = ""
+    stacktrace: str = ""
+    word: str = ""
+    delay: float = 0.0
+
+
+class Pool:
+    def __init__(self) -> None:
+        self._idle: list[_Process] = []
+        self._all: set[_Process] = set()
+
+    async def run(self, task: TaskSpec, payload: bytes, limit: int) -> bytes:
+        """The encoded result. Cancelling it kills the process."""
+        process = self._idle.pop() if self._idle else await self._start()
+        function = task.function
+        try:
+            answer = await process.ask(Request(function.__module__, function.__qualname__, task.name, payload, limit))
+        except BaseException:
+            await self._end(process)
+            raise
+        self._idle.append(process)
+        if answer.word == "retry":
+            raise RetryAfter(answer.delay, answer.error)
+        if answer.word == "fail":
+            raise Fail(answer.error)
+        if answer.word == "undeliverable":
+            raise Undeliverable(answer.error)
+        if answer.result is None:
+            raise RemoteError(answer.error, answer.stacktrace)
+        return answer.result
+
+    async def close(self) -> None:
+        for process in list(self._all):
+            await self._end(process)
+        self._idle.clear()
+
+    async def _start(self) -> _Process:
+        process = await _Process.start()
+        self._all.add(process)
+        return process
+
+    async def _end(self, process: _Process) -> None:
+        self._all.discard(process)
+        await asyncio.shield(process.end())
+
+
+class _Process:
+    def __init__(self, process: asyncio.subprocess.Process, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._process = process
+        self._reader = reader
+        self._writer = writer
+
+    @classmethod
+    async def start(cls) -> _Process:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "qbull.worker.pool", str(theirs.fileno()), pass_fds=(theirs.fileno(),), stdin=asyncio.subprocess.DEVNULL
+            )  # fmt: skip
+        reader, writer = await asyncio.open_connection(sock=ours)
+        return cls(process, reader, writer)
+
+    async def ask(self, request: Request) -> Answer:
+        try:
+            body = msgspec.msgpack.encode(request)
+            self._writer.write(_LENGTH.pack(len(body)) + body)
+            await self._writer.drain()
+            length = _LENGTH.unpack(await self._reader.readexactly(4))[0]
+            return msgspec.msgpack.decode(await self._reader.readexactly(length), type=Answer)
+        except (asyncio.IncompleteReadError, OSError):
+            code = await self._process.wait()
+            raise ProcessDied(f"the process that ran it ended with {_ending(code)}") from None
+
+    async def end(self) -> None:
+        self._writer.close()
+        with suppress(ProcessLookupError):
+            self._process.kill()
+        await self._process.wait()
+
+
+def _ending(code: int) -> str:
+    return f"signal {-code}" if code < 0 else f"code {code}"
+
+
+def _answer(request: Request) -> Answer:
+    try:
+        function = _find(request)
+        args, kwargs = Signature(request.task, function).decode(request.payload)
+        value = function(*args, **kwargs)
+    except RetryAfter as error:
+        return Answer(error=str(error), word="retry", delay=error.delay)
+    except Fail as error:
+        return Answer(error=str(error), word="fail")
+    except Exception as error:
+        return Answer(error=describe(error), stacktrace=traceback.format_exc())
+    try:
+        return Answer(encode_result(value, request.limit))
+    except PayloadError as error:
+        return Answer(error=str(error), word="undeliverable")
+
+
+def _find(request: Request) -> Any:
+    found: Any = importlib.import_module(request.module)
+    for part in request.name.split("."):
+        found = getattr(found, part)
+    return found.spec.function if hasattr(found, "spec") else found
+
+
+def _serve(fd: int) -> None:
+    with os.fdopen(os.dup(fd), "rb") as source, os.fdopen(fd, "wb") as answers:
+        while len(head := source.read(4)) == 4:
+            request = msgspec.msgpack.decode(source.read(_LENGTH.unpack(head)[0]), type=Request)
+            body = msgspec.msgpack.encode(_answer(request))
+            answers.write(_LENGTH.pack(len(body)) + body)
+            answers.flush()
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, os.getcwd())
+    _serve(int(sys.argv[1]))

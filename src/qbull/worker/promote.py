@@ -1,0 +1,39 @@
+"""Promote: move delayed jobs to ready when their time has come.
+
+The server says how long it is until the next one is due, so there is nothing to poll. A bell rings when a job
+is added that is due sooner; and should a bell be lost, each partition is looked at every few seconds all the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from qbull.store.partition import BATCH, Partition
+from qbull.worker.outage import Outage
+
+SAFETY = 5.0
+
+
+class Promoter:
+    """For one partition. `safety` is the longest time between two looks."""
+
+    def __init__(self, partition: Partition, outage: Outage, safety: float) -> None:
+        self._partition = partition
+        self._outage = outage
+        self._safety = safety
+        self._bell = asyncio.Event()
+
+    def ring(self) -> None:
+        self._bell.set()
+
+    async def run(self) -> None:
+        while True:
+            self._bell.clear()
+            moved, wait = await self._outage.survive(self._partition.promote)
+            if moved >= BATCH:
+                continue
+            try:
+                async with asyncio.timeout(self._safety if wait is None else min(wait, self._safety)):
+                    await self._bell.wait()
+            except TimeoutError:
+                pass

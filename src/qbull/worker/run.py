@@ -1,0 +1,242 @@
+"""Run: take deliveries from the hand and work through them.
+
+Each slot runs one delivery at a time, the jobs of a train one after the other. A job is a line of steps: read it,
+find its task, decode its arguments, call, conclude. Nothing that a job contains or does can end a slot.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from qbull.config import QueueSettings
+from qbull.core.codec import PAYLOAD_LIMIT
+from qbull.core.job import SUSPECT, Body, Garbage, body_of, crashes_of
+from qbull.core.outcome import Undeliverable
+from qbull.core.task import TaskSpec
+from qbull.errors import PayloadError
+from qbull.store.partition import Partition, Settlement
+from qbull.store.store import Delivery
+from qbull.worker.board import Board
+from qbull.worker.call import Caller
+from qbull.worker.conclude import Conclude
+from qbull.worker.current import Running, running
+from qbull.worker.hand import Hand, place_of
+from qbull.worker.isolation import Isolation
+from qbull.worker.slot import Deadlines, Interrupted, Slot
+
+log = logging.getLogger("qbull.worker")
+
+TURN = 0.002
+"""Seconds after which a slot whose jobs never wait lets the event loop turn."""
+
+
+class Runner:
+    """The slots of one queue. `settle` takes an outcome and answers whether the delivery ends with it."""
+
+    def __init__(
+        self,
+        settings: QueueSettings,
+        tasks: Mapping[str, TaskSpec],
+        hand: Hand,
+        settle: Callable[[Partition, Settlement], bool],
+        *,
+        worker: str,
+        isolation: Isolation,
+        board: Board | None = None,
+        first_slot: int = 0,
+        payload_limit: int = PAYLOAD_LIMIT,
+    ) -> None:
+        self.settings = settings
+        self._tasks = tasks
+        self._hand = hand
+        self._settle = settle
+        self._isolation = isolation
+        self._board = board
+        self._slots = [Slot(first_slot + n) for n in range(settings.concurrency)]
+        self._deadlines = Deadlines(self._slots)
+        self._call = Caller(settings.name, settings.concurrency, payload_limit)
+        self._conclude = Conclude(settings, worker)
+        self._idle: deque[asyncio.Future[None]] = deque()
+        self._context = contextvars.copy_context()
+        self._stopping = False
+        self._turned = 0.0
+        self._room: Callable[[], None] = lambda: None
+
+    def start(self, room: Callable[[], None]) -> None:
+        """`room` is called when more can be fetched."""
+        self._room = room
+        for slot in self._slots:
+            self._open(slot)
+
+    def free_slots(self) -> int:
+        return len(self._idle)
+
+    def arrived(self) -> None:
+        """There is something in the hand: wake as many slots as have work."""
+        for _ in range(min(self._hand.waiting, len(self._idle))):
+            waiter = self._idle.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+
+    async def stop(self, grace: float) -> None:
+        """Begin nothing more; let what runs end within the grace period, then interrupt it."""
+        self._stopping = True
+        while self._idle:
+            self._idle.popleft().cancel()
+        late = await self._still_running(grace)
+        if late:
+            log.warning('queue "%s": %d running jobs did not end in time and are given back', self.settings.name, len(late))
+        for slot in late:
+            slot.interrupt(Interrupted())
+        for slot in await self._still_running(5.0):
+            log.error('queue "%s": a job does not let itself be interrupted', self.settings.name)
+            if slot.task is not None:
+                slot.task.cancel()
+        self._deadlines.close()
+        await self._call.close()
+
+    async def _still_running(self, within: float) -> list[Slot]:
+        tasks = [slot.task for slot in self._slots if slot.task is not None and not slot.task.done()]
+        if tasks and within > 0:
+            await asyncio.wait(tasks, timeout=within)
+        return [slot for slot in self._slots if slot.task is not None and not slot.task.done()]
+
+    def _open(self, slot: Slot, delivery: Delivery | None = None, at: int = 0) -> None:
+        work = self._work(slot, delivery, at)
+        slot.task = asyncio.get_running_loop().create_task(work, context=self._context.copy())
+
+    async def _work(self, slot: Slot, delivery: Delivery | None, at: int) -> None:
+        while not self._stopping:
+            delivery = delivery or self._hand.take()
+            if delivery is None:
+                await self._wait()
+                continue
+            stopped_at = await self._run_delivery(slot, delivery, at)
+            if contextvars.copy_context() != self._context:
+                # The job left something in the context; the next one must not find it there.
+                if not self._stopping:
+                    self._open(slot, delivery if stopped_at is not None else None, stopped_at or 0)
+                return
+            delivery, at = None, 0
+            now = time.monotonic()
+            if now - self._turned > TURN:
+                self._room()
+                await asyncio.sleep(0)
+                self._turned = time.monotonic()
+
+    async def _wait(self) -> None:
+        waiter = asyncio.get_running_loop().create_future()
+        self._idle.append(waiter)
+        self._room()
+        try:
+            await waiter
+        except asyncio.CancelledError:
+            if not self._stopping:
+                raise
+        self._turned = time.monotonic()
+
+    async def _run_delivery(self, slot: Slot, delivery: Delivery, at: int) -> int | None:
+        """Run its jobs in order. Answers where it stopped because the context was changed, None where it ended."""
+        fields = delivery.fields
+        place = place_of(delivery)
+        last = len(fields) - 2
+        while True:
+            settlement = await self._run_job(slot, delivery, place, at)
+            if settlement is None or self._settle(delivery.partition, settlement):
+                return None
+            at += 2
+            if at > last or self._stopping:  # the rest of a train is given back
+                return None
+            if contextvars.copy_context() != self._context:
+                return at
+
+    async def _run_job(self, slot: Slot, delivery: Delivery, place: bytes, at: int) -> Settlement | None:
+        """One job, from its bytes to what became of it; None where the worker ends before it does."""
+        id, record = delivery.fields[at], delivery.fields[at + 1]
+        body: Body | None = None
+        task: TaskSpec | None = None
+        began = time.perf_counter()
+        try:
+            body = _read(record)
+            task = self._task(body.task)
+            args, kwargs = _decode(task, body)
+            job = Running(self.settings.name, delivery.partition, place, id, record, body)
+            if crashes_of(record) < SUSPECT:
+                if self._isolation.closed:
+                    await self._isolation.opened()
+                result = await self._attempt(slot, job, task, args, kwargs)
+            else:
+                async with self._isolation.alone():
+                    await delivery.partition.mark_alone(id, place)
+                    result = await self._attempt(slot, job, task, args, kwargs)
+        except Interrupted:
+            return None
+        except Exception as error:
+            word, record, detail = self._conclude.failed(id, record, body, task, error, began)
+        else:
+            word, detail = "done", self._conclude.done(body, result, began)
+        return Settlement(place, id, word, "1" if at == len(delivery.fields) - 2 else "0", record, detail)
+
+    async def _attempt(self, slot: Slot, job: Running, task: TaskSpec, args: list[Any], kwargs: dict[str, Any]) -> bytes:
+        """The user's code, with its time limited and itself known while it runs."""
+        timeout = job.body.timeout if job.body.timeout is not None else task.timeout
+        if timeout is not None:
+            self._deadlines.limit(slot, timeout)
+        if self._board is not None:
+            self._board.begin(slot.number, b"%s %d %s" % (job.queue.encode(), job.partition.number, job.place))
+        token = running.set(job)
+        self._isolation.busy += 1
+        try:
+            result = await self._call(task, args, kwargs, job.body.payload)
+        except asyncio.CancelledError as cancelled:
+            why = slot.absorb()
+            if why is not None:
+                raise why from None
+            if slot.task is not None and slot.task.cancelling():
+                raise
+            raise RuntimeError(f"something it waited for was cancelled: {cancelled}") from cancelled
+        finally:
+            self._isolation.left()
+            running.reset(token)
+            if self._board is not None:
+                self._board.end(slot.number)
+            slot.deadline = None
+        if slot.why is not None:
+            await _late_interrupt(slot)
+        return result
+
+    def _task(self, name: str) -> TaskSpec:
+        task = self._tasks.get(name)
+        if task is None:
+            known = ", ".join(sorted(self._tasks)[:10]) or "none"
+            raise Undeliverable(f'no task "{name}" is registered in this worker; it knows: {known}')
+        return task
+
+
+def _read(record: bytes) -> Body:
+    try:
+        return body_of(record)
+    except Garbage as error:
+        raise Undeliverable(str(error)) from None
+
+
+def _decode(task: TaskSpec, body: Body) -> tuple[list[Any], dict[str, Any]]:
+    try:
+        return task.signature.decode(body.payload)
+    except PayloadError as error:
+        raise Undeliverable(str(error)) from None
+
+
+async def _late_interrupt(slot: Slot) -> None:
+    """It was interrupted in the moment in which it finished: take the cancellation that is still to come."""
+    try:
+        await asyncio.sleep(0)
+    except asyncio.CancelledError:
+        slot.absorb()
+    slot.why = None

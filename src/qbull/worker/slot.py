@@ -1,0 +1,76 @@
+"""A slot: one job at a time, until when it may run, and why it was interrupted.
+
+All slots of a queue share one timer. It is set for the earliest deadline and looks for the next when it fires, so
+a job that ends in time costs no timer of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+
+class TimedOut(Exception):
+    """The job ran longer than it may."""
+
+
+class Interrupted(BaseException):
+    """The worker ends before the job does: it is given back, and nothing is counted against it."""
+
+
+class Slot:
+    __slots__ = ("deadline", "number", "task", "timeout", "why")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.task: asyncio.Task[None] | None = None
+        self.timeout = 0.0
+        self.deadline: float | None = None
+        self.why: BaseException | None = None
+
+    def interrupt(self, why: BaseException) -> None:
+        if self.why is None and self.task is not None:
+            self.why = why
+            self.task.cancel()
+
+    def absorb(self) -> BaseException | None:
+        """After a cancellation that was ours: the slot goes on. Gives the reason, None where it was not ours."""
+        why, self.why = self.why, None
+        if why is not None and self.task is not None:
+            self.task.uncancel()
+        return why
+
+
+class Deadlines:
+    def __init__(self, slots: Sequence[Slot]) -> None:
+        self._slots = slots
+        self._timer: asyncio.TimerHandle | None = None
+        self._at = float("inf")
+
+    def limit(self, slot: Slot, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        slot.timeout = seconds
+        slot.deadline = loop.time() + seconds
+        if slot.deadline < self._at:
+            self._set(loop, slot.deadline)
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _set(self, loop: asyncio.AbstractEventLoop, at: float) -> None:
+        self.close()
+        self._at = at
+        self._timer = loop.call_at(at, self._look)
+
+    def _look(self) -> None:
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        self._timer, self._at = None, float("inf")
+        for slot in self._slots:
+            if slot.deadline is not None and slot.deadline <= now:
+                slot.deadline = None
+                slot.interrupt(TimedOut(f"it ran longer than its timeout of {slot.timeout:g} s"))
+        earliest = min((slot.deadline for slot in self._slots if slot.deadline is not None), default=None)
+        if earliest is not None:
+            self._set(loop, earliest)
