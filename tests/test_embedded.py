@@ -249,6 +249,14 @@ def test_a_binary_that_cannot_be_executed_is_named(directory: Path, monkeypatch:
     refuses(directory, f"the server does not stay up: {binary} cannot be executed: Exec format error")
 
 
+def test_a_keeper_that_cannot_run_is_not_tried_forever(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+
+    refuses(directory, f"{directory}: the keeper of the server does not stay up; see server.log there")
+
+
 def test_a_file_in_place_of_the_directory_is_refused(directory: Path) -> None:
     directory.write_text("")
 

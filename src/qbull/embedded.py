@@ -101,7 +101,10 @@ class Embedded:
         return embedded
 
     def ensure(self) -> None:
-        """After a lost connection, or in a forked child: return when the server answers again."""
+        """After a lost connection, or in a forked child: return when the server answers.
+
+        EmbeddedError says why it does not. The claim is kept then, the keeper goes on trying, and so may you.
+        """
         with self._turn:
             self._hear()  # what ended before is history
             try:
@@ -168,8 +171,17 @@ class Embedded:
 
     def _take_claim(self) -> None:
         began = time.monotonic()
-        while not self._closed and not self._join() and not self._start():
+        keepers = 0
+        while not self._closed and not self._join():
+            if self._start():
+                if self._is_claimed():
+                    return
+                keepers += 1
             waited = time.monotonic() - began
+            if keepers == _ENDS:
+                raise EmbeddedError(
+                    f"{self.directory}: the keeper of the server does not stay up; see {_LOG} there"
+                )
             if waited > _PATIENCE:
                 raise EmbeddedError(f"{self.directory}: in use by a process that cannot be reached from here")
             if waited > _ORPHANED:
@@ -187,7 +199,7 @@ class Embedded:
             return False
 
     def _start(self) -> bool:
-        """Start a keeper and claim the server from it, unless another process holds the lock."""
+        """Start a keeper and connect to it, unless another process holds the lock."""
         import fcntl  # not there on Windows, where importing this module must work
 
         with contextlib.ExitStack() as self._starting:
@@ -205,8 +217,6 @@ class Embedded:
             listener = self._starting.enter_context(_listen(sockets / "keeper.sock"))
             self._connect(sockets)  # before the keeper looks: it ends when nobody wants it
             self._run_keeper(lock.fileno(), listener.fileno(), binary)
-        if not self._is_claimed():
-            raise EmbeddedError(f"{self.directory}: the keeper of the server did not start; see {_LOG} there")
         return True
 
     def _write_settings(self, sockets: Path) -> None:
@@ -248,9 +258,12 @@ class Embedded:
         self._claim.connect(os.fspath(sockets / "keeper.sock"))
 
     def _is_claimed(self) -> bool:
-        claimed = self._claim.recv(len(b"claimed\n")) == b"claimed\n"
-        self._claim.setblocking(False)
-        return claimed
+        """Whether the keeper counts us; it may have been about to end when we connected."""
+        with contextlib.suppress(OSError):
+            if self._claim.recv(len(b"claimed\n")) == b"claimed\n":
+                self._claim.setblocking(False)
+                return True
+        return False
 
     def _forget(self) -> None:
         """In a forked child: the claim and the lock are the parent's."""
