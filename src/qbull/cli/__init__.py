@@ -1,0 +1,1 @@
+"""The command line: one small file for each group of commands."""

@@ -1,0 +1,1 @@
+"""What the world hears of the work: nothing in here changes a job."""

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from qbull.config import QueueSettings
-from qbull.errors import ConfigError, NotFound, ServerAway, ServerError
+from qbull.errors import ConfigError, EmbeddedError, NotFound, ServerAway, ServerError
 from qbull.store.check import read_info, refuse_unfit
 from qbull.store.connect import ErrorReply, Server
 from qbull.store.names import GROUP, Names, ready
@@ -71,7 +71,7 @@ class Store:
         while True:
             try:
                 return await call()
-            except ServerAway:
+            except (ServerAway, EmbeddedError):
                 if clock() + pause > deadline:
                     raise
             await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311

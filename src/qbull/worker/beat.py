@@ -12,6 +12,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from qbull.config import QueueSettings
@@ -41,11 +42,19 @@ class Beat:
         self._min_idle = min_idle
         self._outage = outage
         self._swept = -SWEEP
+        self._soon = asyncio.Event()
+
+    def soon(self) -> None:
+        """There is a new worker to speak for."""
+        self._soon.set()
 
     async def run(self) -> None:
         while True:
+            self._soon.clear()
             await self._outage.survive(self.tick)
-            await asyncio.sleep(self._min_idle / 5)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._min_idle / 5):
+                    await self._soon.wait()
 
     async def tick(self) -> None:
         living = self._workers()

@@ -1,0 +1,46 @@
+"""Audit: each job is in exactly one place, each lane's count is right. `qbull doctor` asks it, and so does every test.
+
+It goes through a partition in bounded steps, each of them one atomic look, so it can run beside live work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from qbull.store.names import ready
+from qbull.store.partition import Partition
+
+STEP = 200
+SMALL = 20_000
+
+
+async def audit(partition: Partition) -> list[str]:
+    """One line for each fault; none where all is well."""
+    faults: list[str] = []
+    total = 0
+    async for ids in _every_id(partition):
+        total += len(ids)
+        faults += [line.decode("utf-8", "replace") for line in await partition.server.script("audit", partition.base, *ids)]
+    if total <= SMALL:
+        faults += [line.decode("utf-8", "replace") for line in await partition.server.script("audit_lanes", partition.base)]
+    return [f'queue "{partition.settings.name}" partition {partition.number}: {fault}' for fault in dict.fromkeys(faults)]
+
+
+async def _every_id(partition: Partition) -> AsyncIterator[list[bytes]]:
+    """The ids of the index, of what is parked and of what is in the streams, a bounded number at a time."""
+    for name in ("index", "parked"):
+        cursor = b"0"
+        while True:
+            cursor, flat = await partition.server.call("HSCAN", partition.base + name, cursor, "COUNT", STEP)
+            if flat:
+                yield flat[::2]
+            if cursor == b"0":
+                break
+    for band in await partition.bands():
+        after = b"-"
+        while True:
+            rows = await partition.server.call("XRANGE", ready(partition.base, band), after, "+", "COUNT", STEP)
+            if not rows:
+                break
+            yield [id for _, fields in rows for id in fields[::2]]
+            after = b"(" + rows[-1][0]

@@ -1,0 +1,165 @@
+"""The supervisor: the parent process of `qbull worker`.
+
+It starts the worker processes and says "alive" for them, so that a job which blocks its event loop is not taken for
+dead. A process that dies is seen at once: what it held is taken back, the jobs that were running are known from
+its board, and another process is started. It runs no jobs itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from qbull.config import QueueSettings
+from qbull.store.store import Store
+from qbull.worker.beat import Beat
+from qbull.worker.board import Board
+from qbull.worker.outage import Outage
+from qbull.worker.worker import new_worker_id
+
+log = logging.getLogger("qbull.supervisor")
+
+STEADY = 10.0
+"""A process that lived this long is started again at once when it dies; others wait longer each time."""
+LONGEST_WAIT = 30.0
+
+
+@dataclass
+class Child:
+    id: str
+    process: asyncio.subprocess.Process
+    board: Board
+    life: int
+    started: float = field(default_factory=time.monotonic)
+
+
+class Supervisor:
+    """`command` gives the arguments of a worker process from its id, its board's descriptor and its life line's."""
+
+    def __init__(
+        self,
+        store: Store,
+        queues: Sequence[QueueSettings],
+        command: Callable[[str, int, int], Sequence[str]],
+        *,
+        processes: int,
+        grace: float,
+        min_idle: float,
+    ) -> None:
+        self._store = store
+        self._queues = queues
+        self._command = command
+        self._processes = processes
+        self._grace = grace
+        self._outage = Outage()
+        self._beat = Beat(store, queues, self._living, min_idle, self._outage)
+        self._children: dict[str, Child] = {}
+        self._stop = asyncio.Event()
+        self._signals = 0
+
+    async def run(self) -> int:
+        """Serve until a signal; answers with the exit code."""
+        await self._store.open()
+        loop = asyncio.get_running_loop()
+        for name in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(name, self._signalled)
+        beating: asyncio.Task[None] | None = None
+        try:
+            keepers = [asyncio.create_task(self._keep()) for _ in range(self._processes)]
+            beating = asyncio.create_task(self._beat.run())
+            await asyncio.wait(keepers)
+            for keeper in keepers:
+                keeper.result()
+        finally:
+            if beating is not None:
+                beating.cancel()
+                await asyncio.wait([beating])
+            for name in (signal.SIGTERM, signal.SIGINT):
+                loop.remove_signal_handler(name)
+            await self._store.close()
+        return 0 if self._signals <= 1 else 1
+
+    async def _keep(self) -> None:
+        """Keep one worker process alive until the supervisor is told to stop."""
+        quick_deaths = 0
+        while not self._stop.is_set():
+            child = await self._start()
+            code = await self._end_of(child)
+            if code != 0:
+                log.warning("worker %s ended with %s", child.id, f"signal {-code}" if code < 0 else f"code {code}")
+            await self._clean_up(child)
+            quick_deaths = 0 if time.monotonic() - child.started >= STEADY else quick_deaths + 1
+            if quick_deaths > 1 and not self._stop.is_set():
+                wait = min(0.25 * 2 ** (quick_deaths - 2), LONGEST_WAIT)
+                log.warning("the next worker is started in %.3g s", wait)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(wait):
+                        await self._stop.wait()
+
+    async def _start(self) -> Child:
+        slots = sum(queue.concurrency for queue in self._queues)
+        board = Board.make(slots)
+        theirs, ours = os.pipe()
+        id = new_worker_id()
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *self._command(id, board.fd, theirs), pass_fds=(board.fd, theirs), stdin=asyncio.subprocess.DEVNULL
+            )
+        finally:
+            os.close(theirs)
+        child = self._children[id] = Child(id, process, board, ours)
+        log.info("worker %s started, process %d", id, process.pid)
+        self._beat.soon()
+        return child
+
+    async def _end_of(self, child: Child) -> int:
+        """Wait for the process to end; once stopping, pass the signals on and end it when its time is over."""
+        ending = asyncio.create_task(child.process.wait())
+        stopping = asyncio.create_task(self._stop.wait())
+        await asyncio.wait([ending, stopping], return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        if not ending.done():
+            _send(child.process, signal.SIGTERM)
+            await asyncio.wait([ending], timeout=self._grace + 10)
+            if not ending.done():
+                log.error("worker %s did not end in time and is killed", child.id)
+                _send(child.process, signal.SIGKILL)
+        return await ending
+
+    async def _clean_up(self, child: Child) -> None:
+        """Take back what a dead process held; only the jobs that were running are suspected."""
+        running = child.board.running()
+        taken = await self._outage.survive(lambda: self._beat.reclaim(child.id, running))
+        del self._children[child.id]
+        await self._outage.survive(lambda: self._store.bury(child.id, certain=True))
+        child.board.close()
+        os.close(child.life)
+        if taken:
+            log.warning("worker %s: %d deliveries were taken back, %d of them had begun", child.id, taken, len(running))
+
+    def _signalled(self) -> None:
+        self._signals += 1
+        if self._signals == 1:
+            log.info("stopping: running jobs have %.3g s to end; a second signal ends at once", self._grace)
+            self._stop.set()
+        else:
+            for child in self._children.values():
+                _send(child.process, signal.SIGKILL)
+
+    def _living(self) -> dict[str, dict[str, Any]]:
+        queues = {queue.name: queue.concurrency for queue in self._queues}
+        host = socket.gethostname()
+        return {child.id: {"host": host, "pid": child.process.pid, "queues": queues} for child in self._children.values()}
+
+
+def _send(process: asyncio.subprocess.Process, name: signal.Signals) -> None:
+    with suppress(ProcessLookupError):
+        process.send_signal(name)
