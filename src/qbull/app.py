@@ -38,14 +38,18 @@ DEFAULT_RETRY = Retry(delays=(1, 5, 15, 60, 300))
 class App:
     """`App()` takes QBULL_URL, else REDIS_URL, else starts a Valkey of its own that keeps its data in ./.qbull."""
 
-    def __init__(self, url: str | None = None, *, prefix: str | None = None, payload_limit: int = PAYLOAD_LIMIT) -> None:
+    def __init__(
+        self, url: str | None = None, *, prefix: str | None = None, payload_limit: int = PAYLOAD_LIMIT
+    ) -> None:
         self.environment = read_environment()
         self.url = url or self.environment.url or EMBEDDED
         self.prefix = check_prefix(prefix) if prefix is not None else self.environment.prefix or "qbull"
         self.payload_limit = payload_limit
         self.queues: dict[str, Queue] = {}
         Address.parse(self.url)  # a wrong address is said here, not at the first enqueue
-        self._clients: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Client] = weakref.WeakKeyDictionary()
+        self._clients: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Client] = (
+            weakref.WeakKeyDictionary()
+        )
         self._portal: Portal | None = None
         _forget_after_fork(self)
 
@@ -84,13 +88,18 @@ class App:
             payload_limit=self.payload_limit,
         )
 
-    def assignments(self, queues: Sequence[str] | None = None, concurrency: int | None = None) -> list[Assignment]:
+    def assignments(
+        self, queues: Sequence[str] | None = None, concurrency: int | None = None
+    ) -> list[Assignment]:
         """The queues that a worker of this app serves, with their tasks."""
         served = [self._known(name) for name in queues] if queues else list(self.queues.values())
         if not served:
             raise ConfigError("this app has no queues; declare one with app.queue(…)")
         return [
-            Assignment(replace(queue.settings, concurrency=concurrency or queue.settings.concurrency), queue.tasks) for queue in served
+            Assignment(
+                replace(queue.settings, concurrency=concurrency or queue.settings.concurrency), queue.tasks
+            )
+            for queue in served
         ]
 
     def make_store(self) -> Store:
@@ -131,7 +140,9 @@ class App:
 
     def _known(self, name: str) -> Queue:
         if name not in self.queues:
-            raise NotFound(f'queue "{name}": not declared in this app; it has: {", ".join(sorted(self.queues)) or "none"}')
+            raise NotFound(
+                f'queue "{name}": not declared in this app; it has: {", ".join(sorted(self.queues)) or "none"}'
+            )
         return self.queues[name]
 
     def _forget_connections(self) -> None:

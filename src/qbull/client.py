@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Coroutine, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from qbull.config import QueueSettings
@@ -45,7 +46,9 @@ class Client:
         """Add one job, together with others that are on their way; answers whether it was new."""
         batcher = self._batchers.get(partition.base)
         if batcher is None:
-            batcher = self._batchers[partition.base] = Batcher(lambda jobs: self._send(partition, jobs), BATCH)
+            batcher = self._batchers[partition.base] = Batcher(
+                lambda jobs: self._send(partition, jobs), BATCH
+            )
         return await batcher.add(job)
 
     async def enqueue_many(self, partition: Partition, jobs: Sequence[NewJob]) -> list[bool]:
@@ -61,7 +64,7 @@ class Client:
             likely = partition_of(digest(id), settings.partitions)
         for number in sorted(range(settings.partitions), key=lambda n: n != likely):
             partition = self.partition(settings, number)
-            found = await self.store.patiently(lambda partition=partition: inspect.find(partition, id))
+            found = await self.store.patiently(partial(inspect.find, partition, id))
             if found is not None:
                 return partition, found
         return None
@@ -89,7 +92,9 @@ class Portal:
         except RuntimeError:
             return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
         coroutine.close()
-        raise QbullError("a synchronous call would block the running event loop; await the asynchronous one instead")
+        raise QbullError(
+            "a synchronous call would block the running event loop; await the asynchronous one instead"
+        )
 
     def close(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)

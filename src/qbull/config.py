@@ -71,7 +71,9 @@ class QueueSettings:
         if self.on_failed not in ("continue", "halt"):
             self._refuse(f'on_failed={self.on_failed!r}: use "continue" or "halt"')
         if self.order is not None and self.lane is not None and self.lane.limit > 1:
-            self._refuse(f'order="{self.order}" runs one job at a time, Lane(limit={self.lane.limit}) more; choose one of them')
+            self._refuse(
+                f'order="{self.order}" runs one job at a time, Lane(limit={self.lane.limit}) more; choose one of them'
+            )
         if self.on_failed == "halt" and self.order is None:
             self._refuse('on_failed="halt" stops an ordered lane; set order="key" or order="partition"')
         if self.timeout is not None and self.timeout <= 0:
@@ -125,7 +127,9 @@ def check_name(what: str, name: str) -> str:
 def check_prefix(prefix: str, source: str = "prefix") -> str:
     prefix = prefix.rstrip(":")  # deployments of earlier systems set "ceres:"
     if not _PREFIX.fullmatch(prefix):
-        raise ConfigError(f"{source}={prefix!r}: use 1 to 100 letters, digits, dots, colons, hyphens or underscores")
+        raise ConfigError(
+            f"{source}={prefix!r}: use 1 to 100 letters, digits, dots, colons, hyphens or underscores"
+        )
     return prefix
 
 

@@ -87,7 +87,7 @@ class ResultTimeout(QbullError, TimeoutError):
     """The job had not finished within the time that result() was given. The job itself goes on."""
 
 
-class RetryAfter(Exception):  # noqa: N818 - it reads as what it asks for
+class RetryAfter(Exception):
     """Raised by a task: run me again in so many seconds, however many attempts there were before."""
 
     def __init__(self, delay: float, reason: str = "") -> None:
@@ -97,5 +97,5 @@ class RetryAfter(Exception):  # noqa: N818 - it reads as what it asks for
         self.delay = delay
 
 
-class Fail(Exception):  # noqa: N818
+class Fail(Exception):
     """Raised by a task: do not try again, this goes to the dead letters."""

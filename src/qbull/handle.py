@@ -50,22 +50,30 @@ class Job(Generic[R]):
     async def info(self) -> JobInfo | None:
         """Everything that is known about the job; None for an unknown job."""
         found = await self._find()
-        return found.info(self._settings.name, self._attempts or self._settings.retry.attempts) if found is not None else None
+        return (
+            found.info(self._settings.name, self._attempts or self._settings.retry.attempts)
+            if found is not None
+            else None
+        )
 
     async def result(self, timeout: float | None = None) -> R:
         """Wait until the job has finished and give what its task returned, as annotated there."""
         client = self._client()
         there = await client.find(self._settings, self.id)
         if there is None:
-            raise NotFound(f'queue "{self.queue}": no job {self.id}; it never was there, or is not kept any more')
+            raise NotFound(
+                f'queue "{self.queue}": no job {self.id}; it never was there, or is not kept any more'
+            )
 
         async def look() -> Found | NotFound | None:
             found = await client.find(self._settings, self.id)
             if found is None:
-                return NotFound(f'queue "{self.queue}": job {self.id} has finished, but the queue does not keep it')
+                return NotFound(
+                    f'queue "{self.queue}": job {self.id} has finished, but the queue does not keep it'
+                )
             return found[1] if found[1].ending is not None else None
 
-        finished = await client.results.until(there[0], self.id, look, timeout)
+        finished: Found | NotFound | None = await client.results.until(there[0], self.id, look, timeout)
         if finished is None:
             raise ResultTimeout(f'queue "{self.queue}": job {self.id} has not finished within {timeout:g} s')
         if isinstance(finished, NotFound):
@@ -79,7 +87,11 @@ class Job(Generic[R]):
             raise JobCancelled(f'queue "{self.queue}": job {self.id} was cancelled')
         if found.state == "failed":
             error = ending.error or "no reason was given"
-            raise JobFailed(f'queue "{self.queue}": job {self.id} failed: {error}', error=error, stacktrace=ending.stacktrace)
+            raise JobFailed(
+                f'queue "{self.queue}": job {self.id} failed: {error}',
+                error=error,
+                stacktrace=ending.stacktrace,
+            )
         value: R = self._decode(ending.result or b"null")
         return value
 

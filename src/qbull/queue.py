@@ -7,10 +7,12 @@ import random
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, overload
+from functools import partial
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload
 
 import msgspec
 
+from qbull.client import Client
 from qbull.config import QueueSettings, check_name
 from qbull.core.codec import Signature, Template
 from qbull.core.ids import check_id, new_id
@@ -24,17 +26,24 @@ from qbull.store import inspect
 from qbull.store.inspect import Counts
 from qbull.store.partition import NewJob
 
-if TYPE_CHECKING:
-    from qbull.app import App
-
 P = ParamSpec("P")
 R = TypeVar("R")
+A = TypeVar("A")
+
+
+class Home(Protocol):
+    """What a queue needs of its app."""
+
+    payload_limit: int
+
+    def client(self) -> Client: ...
+    def run_sync(self, coroutine: Coroutine[Any, Any, A], /) -> A: ...
 
 
 class Queue:
     """A named set of partitions with settings. Made by `app.queue(…)`."""
 
-    def __init__(self, app: App, settings: QueueSettings) -> None:
+    def __init__(self, app: Home, settings: QueueSettings) -> None:
         self.app = app
         self.settings = settings
         self.tasks: dict[str, TaskSpec] = {}
@@ -48,12 +57,13 @@ class Queue:
         return self.settings.name
 
     @overload
-    def task(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...
+    def task(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...  # type: ignore[overload-overlap]
     @overload
     def task(self, function: Callable[P, R], /) -> PlainTask[P, R]: ...
     @overload
     def task(
         self,
+        /,
         *,
         name: str | None = None,
         id: str | Callable[..., str] | None = None,
@@ -62,19 +72,36 @@ class Queue:
         timeout: float | None = None,
         cpu: bool = False,
     ) -> Declare: ...
-    def task(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    def task(
+        self,
+        function: Callable[..., Any] | None = None,
+        /,
+        *,
+        name: str | None = None,
+        id: str | Callable[..., str] | None = None,
+        key: str | Callable[..., str] | None = None,
+        retry: Retry | None = None,
+        timeout: float | None = None,
+        cpu: bool = False,
+    ) -> Any:
         """Register a function as a task: `@queue.task`, or `@queue.task(name=…, id=…, key=…, retry=…, timeout=…, cpu=…)`.
 
         `id` and `key` are templates over the arguments ("email:verify:{user_id}") or functions of them.
         """
-        return self._declare(function, **options) if function is not None else lambda f: self._declare(f, **options)
+
+        def declare(function: Callable[..., Any]) -> AsyncTask[..., Any] | PlainTask[..., Any]:
+            spec = self._specify(function, name or function.__name__, id, key, retry, timeout, cpu)
+            return AsyncTask(self, spec) if spec.kind == "async" else PlainTask(self, spec)
+
+        return declare if function is None else declare(function)
 
     async def stats(self) -> Counts:
         """How many jobs are in which state, over all partitions."""
         client = self.app.client()
+        numbers = range(self.settings.partitions)
         counts = [
-            await client.store.patiently(lambda p=client.partition(self.settings, n): inspect.count(p))
-            for n in range(self.settings.partitions)
+            await client.store.patiently(partial(inspect.count, client.partition(self.settings, n)))
+            for n in numbers
         ]
         return sum(counts[1:], counts[0])
 
@@ -86,7 +113,9 @@ class Queue:
             raise ConfigError(f"jobs from {start} to {end}: give 0 <= start <= end, at most 1,000 at a time")
         client = self.app.client()
         await client.store.open()
-        found = await inspect.page([client.partition(self.settings, n) for n in range(self.settings.partitions)], state, start, end)
+        found = await inspect.page(
+            [client.partition(self.settings, n) for n in range(self.settings.partitions)], state, start, end
+        )
         return [job.info(self.name, self.attempts_of(job.body().task)) for job in found]
 
     def job(self, id: str) -> Job[Any]:
@@ -96,36 +125,35 @@ class Queue:
         spec = self.tasks.get(task)
         return spec.retry.attempts if spec is not None else self.settings.retry.attempts
 
-    def _declare(
+    def _specify(
         self,
         function: Callable[..., Any],
-        *,
-        name: str | None = None,
-        id: str | Callable[..., str] | None = None,
-        key: str | Callable[..., str] | None = None,
-        retry: Retry | None = None,
-        timeout: float | None = None,
-        cpu: bool = False,
-    ) -> AsyncTask[..., Any] | PlainTask[..., Any]:
-        name = check_name("task", name or function.__name__)
+        name: str,
+        id: str | Callable[..., str] | None,
+        key: str | Callable[..., str] | None,
+        retry: Retry | None,
+        timeout: float | None,
+        cpu: bool,
+    ) -> TaskSpec:
+        check_name("task", name)
         if name in self.tasks:
-            raise DeclarationError(f'queue "{self.name}": task "{name}" is there twice; give one of them another name=…')
+            raise DeclarationError(
+                f'queue "{self.name}": task "{name}" is there twice; give one of them another name=…'
+            )
         if timeout is not None and timeout <= 0:
             raise DeclarationError(f'task "{name}": timeout={timeout}: must be more than 0 seconds, or None')
         signature = Signature(name, function)
-        kind = kind_of(name, function, cpu=cpu)
-        spec = TaskSpec(
+        self.tasks[name] = spec = TaskSpec(
             name=name,
             function=function,
             signature=signature,
-            kind=kind,
+            kind=kind_of(name, function, cpu=cpu),
             retry=retry or self.settings.retry,
             timeout=timeout if timeout is not None else self.settings.timeout,
             id=Template("id", id, signature) if id is not None else None,
             key=Template("key", key, signature) if key is not None else None,
         )
-        self.tasks[name] = spec
-        return AsyncTask(self, spec) if kind == "async" else PlainTask(self, spec)
+        return spec
 
     def next_partition(self) -> int:
         return next(self._spread) % self.settings.partitions
@@ -152,13 +180,17 @@ class Options:
 
     def __post_init__(self) -> None:
         if not isinstance(self.priority, int) or not 1 <= self.priority <= 10:
-            raise ArgumentsError(f"priority={self.priority!r}: give a whole number from 1 (first) to 10 (last)")
+            raise ArgumentsError(
+                f"priority={self.priority!r}: give a whole number from 1 (first) to 10 (last)"
+            )
         if self.delay is not None and self.at is not None:
             raise ArgumentsError("delay and at: give one of them")
         if self.delay is not None and self.delay < 0:
             raise ArgumentsError(f"delay={self.delay}: must not be negative")
         if self.at is not None and self.at.utcoffset() is None:
-            raise ArgumentsError(f"at={self.at.isoformat()}: has no time zone; use an aware datetime, for example datetime.now(UTC)")
+            raise ArgumentsError(
+                f"at={self.at.isoformat()}: has no time zone; use an aware datetime, for example datetime.now(UTC)"
+            )
         if self.timeout is not None and self.timeout <= 0:
             raise ArgumentsError(f"timeout={self.timeout}: must be more than 0 seconds")
         if self.key is not None and not (isinstance(self.key, str) and self.key):
@@ -196,7 +228,9 @@ class Call(Generic[P, R]):
     async def enqueue_many(self, calls: Iterable[Mapping[str, Any]]) -> list[Job[R]]:
         """Enqueue many jobs in few calls. All arguments are checked before anything is sent."""
         if self._options.id is not None:
-            raise ArgumentsError(f'task "{self.spec.name}": one id cannot serve many jobs; declare the task with id="…{{argument}}"')
+            raise ArgumentsError(
+                f'task "{self.spec.name}": one id cannot serve many jobs; declare the task with id="…{{argument}}"'
+            )
         made = [self._make((), dict(call)) for call in calls]
         client = self._app.client()
         await client.register(self._queue.settings, tuple(self._queue.tasks))
@@ -204,7 +238,11 @@ class Call(Generic[P, R]):
         for number in sorted({number for number, _ in made}):
             places = [place for place, (partition, _) in enumerate(made) if partition == number]
             partition = client.partition(self._queue.settings, number)
-            created |= zip(places, await client.enqueue_many(partition, [made[place][1] for place in places]), strict=True)
+            created |= zip(
+                places,
+                await client.enqueue_many(partition, [made[place][1] for place in places]),
+                strict=True,
+            )
         return [self._handle(job.id, created[place]) for place, (_, job) in enumerate(made)]
 
     def enqueue_sync(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
@@ -267,7 +305,11 @@ class Task(Call[P, R]):
         timeout: float | None = None,
     ) -> Call[P, R]:
         """`await task.options(delay=60).enqueue(…)`: seconds from now, a moment, 1 (first) to 10 (last), a key, an id."""
-        return Call(self._queue, self.spec, Options(delay, at, DEFAULT_PRIORITY if priority is None else priority, key, id, timeout))
+        return Call(
+            self._queue,
+            self.spec,
+            Options(delay, at, DEFAULT_PRIORITY if priority is None else priority, key, id, timeout),
+        )
 
 
 class AsyncTask(Task[P, R]):
@@ -286,6 +328,6 @@ class Declare(Protocol):
     """What `@queue.task(…)` gives: it takes the function."""
 
     @overload
-    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...
+    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...  # type: ignore[overload-overlap]
     @overload
     def __call__(self, function: Callable[P, R], /) -> PlainTask[P, R]: ...

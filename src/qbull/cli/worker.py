@@ -21,9 +21,21 @@ from qbull.worker.worker import Worker
 @click.command()
 @click.argument("app_path", metavar="MODULE:APP")
 @click.option("--queues", help="Serve only these, separated by commas.  [default: all]")
-@click.option("--processes", type=click.IntRange(1, 256), default=1, show_default=True, help="Worker processes.")
-@click.option("--concurrency", type=click.IntRange(1, 10_000), help="Jobs at a time of each queue in one process.  [default: as declared]")
-@click.option("--grace", type=click.FloatRange(0), default=30.0, show_default=True, help="Seconds that running jobs have to end after SIGTERM.")
+@click.option(
+    "--processes", type=click.IntRange(1, 256), default=1, show_default=True, help="Worker processes."
+)
+@click.option(
+    "--concurrency",
+    type=click.IntRange(1, 10_000),
+    help="Jobs at a time of each queue in one process.  [default: as declared]",
+)
+@click.option(
+    "--grace",
+    type=click.FloatRange(0),
+    default=30.0,
+    show_default=True,
+    help="Seconds that running jobs have to end after SIGTERM.",
+)
 def worker(app_path: str, queues: str | None, processes: int, concurrency: int | None, grace: float) -> None:
     """Run jobs of the app in MODULE:APP until SIGTERM or Ctrl-C.
 
@@ -34,7 +46,9 @@ def worker(app_path: str, queues: str | None, processes: int, concurrency: int |
     names = _names(queues)
     settings = [assignment.settings for assignment in app.assignments(names, concurrency)]
     served = ", ".join(queue.name for queue in settings)
-    click.echo(f"qbull worker: {processes} process{'es' * (processes > 1)} for {served}; Ctrl-C ends", err=True)
+    click.echo(
+        f"qbull worker: {processes} process{'es' * (processes > 1)} for {served}; Ctrl-C ends", err=True
+    )
 
     def command(id: str, board: int, life: int) -> list[str]:
         options = ["--id", id, "--board", str(board), "--life", str(life), "--grace", str(grace)]
@@ -46,7 +60,12 @@ def worker(app_path: str, queues: str | None, processes: int, concurrency: int |
 
     async def main() -> int:
         supervisor = Supervisor(
-            app.make_store(), settings, command, processes=processes, grace=grace, min_idle=app.environment.min_idle
+            app.make_store(),
+            settings,
+            command,
+            processes=processes,
+            grace=grace,
+            min_idle=app.environment.min_idle,
         )
         return await supervisor.run()
 
@@ -65,13 +84,17 @@ def worker_process(
     app_path: str, id: str, board: int, life: int, grace: float, queues: str | None, concurrency: int | None
 ) -> None:
     """One worker process under a supervisor."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent passes on what is meant
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # Ctrl-C reaches the whole group; the parent passes on what is meant
     app = load_app(app_path)
     set_up(app.environment.log_format, app.environment.log_level)
     asyncio.run(_serve(app, id, board, life, grace, _names(queues), concurrency))
 
 
-async def _serve(app: App, id: str, board: int, life: int, grace: float, queues: list[str] | None, concurrency: int | None) -> None:
+async def _serve(
+    app: App, id: str, board: int, life: int, grace: float, queues: list[str] | None, concurrency: int | None
+) -> None:
     assignments = app.assignments(queues, concurrency)
     slots = sum(assignment.settings.concurrency for assignment in assignments)
     min_idle = app.environment.min_idle

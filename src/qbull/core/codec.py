@@ -34,15 +34,23 @@ class Signature:
         fields: list[Any] = []
         for p in parameters.values():
             kind = hints.get(p.name, Any)
-            fields.append((p.name, kind) if p.default is p.empty else (p.name, kind, msgspec.field(default_factory=_giver(p.default))))
+            fields.append(
+                (p.name, kind)
+                if p.default is p.empty
+                else (p.name, kind, msgspec.field(default_factory=_giver(p.default)))
+            )
         try:
             self._struct = msgspec.defstruct("Arguments", fields, kw_only=True, forbid_unknown_fields=True)
             self._decode = msgspec.json.Decoder(self._struct, dec_hook=_from_plain).decode
             self._encode = msgspec.json.Encoder(enc_hook=_to_plain).encode
         except (TypeError, msgspec.MsgspecError) as error:
-            raise DeclarationError(f'task "{name}": its annotations cannot be carried as a payload: {error}') from None
+            raise DeclarationError(
+                f'task "{name}": its annotations cannot be carried as a payload: {error}'
+            ) from None
 
-    def encode(self, args: tuple[Any, ...], kwargs: dict[str, Any], limit: int = PAYLOAD_LIMIT) -> tuple[bytes, Any]:
+    def encode(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], limit: int = PAYLOAD_LIMIT
+    ) -> tuple[bytes, Any]:
         """The call's payload, and its arguments by name as the worker will see them."""
         try:
             if args:
@@ -98,7 +106,9 @@ def encode_result(value: Any, limit: int = PAYLOAD_LIMIT) -> bytes:
     except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
         raise PayloadError(f"its result cannot be encoded: {error}") from None
     if len(encoded) > limit:
-        raise TooLarge(f"its result takes {len(encoded):,} bytes, the limit is {limit:,}; store it elsewhere and return a reference")
+        raise TooLarge(
+            f"its result takes {len(encoded):,} bytes, the limit is {limit:,}; store it elsewhere and return a reference"
+        )
     return encoded
 
 
@@ -151,13 +161,19 @@ def _read(name: str, function: Callable[..., Any]) -> tuple[dict[str, inspect.Pa
     parameters = dict(inspect.signature(function).parameters)
     for p in parameters.values():
         if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
-            raise DeclarationError(f'task "{name}": *{p.name} cannot be carried by name; give its parameters one by one')
+            raise DeclarationError(
+                f'task "{name}": *{p.name} cannot be carried by name; give its parameters one by one'
+            )
         if p.kind is p.POSITIONAL_ONLY:
-            raise DeclarationError(f'task "{name}": {p.name} is positional-only, but arguments travel by name; remove the "/"')
+            raise DeclarationError(
+                f'task "{name}": {p.name} is positional-only, but arguments travel by name; remove the "/"'
+            )
     try:
         hints = typing.get_type_hints(function, include_extras=True)
     except NameError as error:
-        raise DeclarationError(f'task "{name}": {error}; annotations must name types that exist when the task is declared') from None
+        raise DeclarationError(
+            f'task "{name}": {error}; annotations must name types that exist when the task is declared'
+        ) from None
     return parameters, hints
 
 
@@ -169,7 +185,9 @@ def _to_plain(value: Any) -> Any:
     dump = getattr(value, "model_dump", None)
     if dump is not None:
         return dump(mode="json")
-    raise NotImplementedError(f"a {type(value).__qualname__} has no JSON form; pass plain data, a dataclass or a model")
+    raise NotImplementedError(
+        f"a {type(value).__qualname__} has no JSON form; pass plain data, a dataclass or a model"
+    )
 
 
 def _from_plain(kind: Any, value: Any) -> Any:

@@ -39,7 +39,9 @@ class Undeliverable(Exception):
     """No attempt can succeed: an unknown task, arguments or a result that cannot be carried."""
 
 
-def decide(error: BaseException, attempt: int, attempts: int, retry: Retry, stacktrace: str | None = None) -> Delay | Dead:
+def decide(
+    error: BaseException, attempt: int, attempts: int, retry: Retry, stacktrace: str | None = None
+) -> Delay | Dead:
     """`attempts` is what this job may have in all; `retry` says how long it waits."""
     reason = describe(error)
     match error:

@@ -31,9 +31,13 @@ class Retry:
         if self.attempts == 0:
             object.__setattr__(self, "attempts", len(self.delays) + 1)
         if self.attempts < 1:
-            raise ConfigError(f"Retry(attempts={self.attempts}): a job runs at least once; use attempts=1 for no retries")
+            raise ConfigError(
+                f"Retry(attempts={self.attempts}): a job runs at least once; use attempts=1 for no retries"
+            )
         if self.backoff not in ("exponential", "fixed"):
-            raise ConfigError(f'Retry(backoff={self.backoff!r}): use "exponential" or "fixed", or give delays=(…)')
+            raise ConfigError(
+                f'Retry(backoff={self.backoff!r}): use "exponential" or "fixed", or give delays=(…)'
+            )
         if self.delay < 0 or self.max_delay < 0 or any(wait < 0 for wait in self.delays):
             raise ConfigError("Retry: a delay must not be negative")
         if not 0 <= self.jitter <= 1:

@@ -31,6 +31,8 @@ def kind_of(name: str, function: Callable[..., Any], *, cpu: bool) -> Kind:
         raise DeclarationError(f'task "{name}": a generator cannot be a task; return a value instead')
     if inspect.iscoroutinefunction(function):
         if cpu:
-            raise DeclarationError(f'task "{name}": cpu=True runs plain functions in processes; remove async, or cpu=True')
+            raise DeclarationError(
+                f'task "{name}": cpu=True runs plain functions in processes; remove async, or cpu=True'
+            )
         return "async"
     return "process" if cpu else "thread"

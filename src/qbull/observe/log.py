@@ -34,7 +34,8 @@ class TextLines(logging.Formatter):
 class JsonLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         event = {
-            "at": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)) + f".{int(record.msecs):03d}Z",
+            "at": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+            + f".{int(record.msecs):03d}Z",
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),

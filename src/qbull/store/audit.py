@@ -20,10 +20,19 @@ async def audit(partition: Partition) -> list[str]:
     total = 0
     async for ids in _every_id(partition):
         total += len(ids)
-        faults += [line.decode("utf-8", "replace") for line in await partition.server.script("audit", partition.base, *ids)]
+        faults += [
+            line.decode("utf-8", "replace")
+            for line in await partition.server.script("audit", partition.base, *ids)
+        ]
     if total <= SMALL:
-        faults += [line.decode("utf-8", "replace") for line in await partition.server.script("audit_lanes", partition.base)]
-    return [f'queue "{partition.settings.name}" partition {partition.number}: {fault}' for fault in dict.fromkeys(faults)]
+        faults += [
+            line.decode("utf-8", "replace")
+            for line in await partition.server.script("audit_lanes", partition.base)
+        ]
+    return [
+        f'queue "{partition.settings.name}" partition {partition.number}: {fault}'
+        for fault in dict.fromkeys(faults)
+    ]
 
 
 async def _every_id(partition: Partition) -> AsyncIterator[list[bytes]]:
@@ -39,7 +48,9 @@ async def _every_id(partition: Partition) -> AsyncIterator[list[bytes]]:
     for band in await partition.bands():
         after = b"-"
         while True:
-            rows = await partition.server.call("XRANGE", ready(partition.base, band), after, "+", "COUNT", STEP)
+            rows = await partition.server.call(
+                "XRANGE", ready(partition.base, band), after, "+", "COUNT", STEP
+            )
             if not rows:
                 break
             yield [id for _, fields in rows for id in fields[::2]]

@@ -20,7 +20,9 @@ def refuse_unfit(shown: str, info: dict[str, str]) -> None:
     version = info.get("redis_version", "0")
     numbers = tuple(int(n) for n in re.findall(r"\d+", version)[:2])
     if numbers < LEAST:
-        raise ServerRefused(f"{shown}: Redis {version} is too old; qbull needs Redis 7.0 or Valkey 7.2 and newer")
+        raise ServerRefused(
+            f"{shown}: Redis {version} is too old; qbull needs Redis 7.0 or Valkey 7.2 and newer"
+        )
     policy = info.get("maxmemory_policy", "noeviction")
     if policy != "noeviction":
         raise ServerRefused(

@@ -62,7 +62,12 @@ class Address:
         query = {name: values[-1] for name, values in parse_qs(parts.query).items()}
         if parts.scheme == "embedded":
             directory = unquote(parts.netloc + parts.path) or ".qbull"
-            return Address(url, {"db": _database(url, query.get("db", "0"))}, client.UnixDomainSocketConnection, directory)
+            return Address(
+                url,
+                {"db": _database(url, query.get("db", "0"))},
+                client.UnixDomainSocketConnection,
+                directory,
+            )
         kwargs: dict[str, Any] = {
             "username": unquote(parts.username) if parts.username else None,
             "password": unquote(parts.password) if parts.password else None,
@@ -72,15 +77,27 @@ class Address:
             return Address(f"unix://{parts.path}", kwargs, client.UnixDomainSocketConnection)
         secure = {"redis": False, "valkey": False, "rediss": True, "valkeys": True}.get(parts.scheme)
         if secure is None:
-            raise ConfigError(f'server address "{_shown(url)}": unknown scheme "{parts.scheme}"; use one of {SCHEMES}')
+            raise ConfigError(
+                f'server address "{_shown(url)}": unknown scheme "{parts.scheme}"; use one of {SCHEMES}'
+            )
         try:
             port = parts.port or 6379
         except ValueError:
-            raise ConfigError(f'server address "{_shown(url)}": the port must be a number from 1 to 65535') from None
+            raise ConfigError(
+                f'server address "{_shown(url)}": the port must be a number from 1 to 65535'
+            ) from None
         if not parts.hostname:
             raise ConfigError(f'server address "{_shown(url)}": it names no host; use redis://HOST:PORT/DB')
-        kwargs |= {"host": parts.hostname, "port": port, "db": _database(url, parts.path.strip("/") or query.get("db", "0"))}
-        kwargs |= {"socket_keepalive": True, "socket_keepalive_options": _keepalive(), "socket_connect_timeout": CONNECT_TIMEOUT}
+        kwargs |= {
+            "host": parts.hostname,
+            "port": port,
+            "db": _database(url, parts.path.strip("/") or query.get("db", "0")),
+        }
+        kwargs |= {
+            "socket_keepalive": True,
+            "socket_keepalive_options": _keepalive(),
+            "socket_connect_timeout": CONNECT_TIMEOUT,
+        }
         if secure and "ssl_ca_certs" in query:
             kwargs["ssl_ca_certs"] = query["ssl_ca_certs"]
         return Address(_shown(url), kwargs, client.SSLConnection if secure else client.Connection)
@@ -160,7 +177,7 @@ class Server:
             **kwargs, protocol=2, socket_timeout=None, retry=Retry(NoBackoff(), 0), client_name="qbull"
         )
         try:
-            await connection.connect()
+            await connection.connect()  # type: ignore[no-untyped-call]
         except (*_AWAY, foreign.ResponseError) as error:
             await connection.disconnect(nowait=True)
             raise self._ours(error) from error
@@ -182,9 +199,13 @@ class Server:
         if isinstance(error, foreign.NoScriptError):
             return NoScript(text)
         if isinstance(error, foreign.AuthenticationError) or text.startswith(("WRONGPASS", "NOAUTH")):
-            return ServerRefused(f"{self.address.shown}: the server refused the user or password; check them in the URL")
+            return ServerRefused(
+                f"{self.address.shown}: the server refused the user or password; check them in the URL"
+            )
         if isinstance(error, foreign.OutOfMemoryError) or text.startswith("OOM"):
-            return ServerRefused(f"{self.address.shown}: the server is out of memory; raise its maxmemory or clean finished jobs")
+            return ServerRefused(
+                f"{self.address.shown}: the server is out of memory; raise its maxmemory or clean finished jobs"
+            )
         if isinstance(error, _REFUSALS):
             return ServerRefused(f"{self.address.shown}: {text}")
         if isinstance(error, _AWAY) or text.startswith(_AWAY_WORDS):

@@ -125,7 +125,9 @@ async def find(partition: Partition, id: str) -> Found | None:
 async def count(partition: Partition) -> Counts:
     reply = await partition.server.script("count", partition.base)
     totals = {name.decode(): int(n) for name, n in zip(reply[7][::2], reply[7][1::2], strict=True)}
-    return Counts(*reply[:6], oldest_waiting_ms=_ms_of(reply[6]) if reply[6] else None, totals=totals)
+    waiting, active, delayed, completed, failed, cancelled, oldest, _ = reply
+    oldest_ms = _ms_of(oldest) if oldest else None
+    return Counts(waiting, active, delayed, completed, failed, cancelled, oldest_ms, totals)
 
 
 async def page(partitions: Sequence[Partition], state: State, start: int, end: int) -> list[Found]:
@@ -156,7 +158,14 @@ async def _of_state(partition: Partition, state: State, most: int) -> list[Found
 async def _finished(partition: Partition, state: State, most: int) -> list[Found]:
     rows = await partition.server.call("XREVRANGE", partition.base + state, "+", "-", "COUNT", most)
     return [
-        Found(f[0].decode("utf-8", "replace"), state, f[1], ending_of(f[3]), finished_ms=_ms_of(entry), partition=partition.number)
+        Found(
+            f[0].decode("utf-8", "replace"),
+            state,
+            f[1],
+            ending_of(f[3]),
+            finished_ms=_ms_of(entry),
+            partition=partition.number,
+        )
         for entry, f in rows
     ]
 
@@ -185,12 +194,22 @@ async def _active(partition: Partition, most: int) -> list[Found]:
         for entry, worker, *_ in pending[: most - len(found)]:
             rows = await partition.server.call("XRANGE", stream, entry, entry)
             for job in await _unsettled(partition, rows[0][1] if rows else [], band, entry):
-                found.append(Found(job[0].decode("utf-8", "replace"), "active", job[1], worker=worker.decode(), partition=partition.number))
+                found.append(
+                    Found(
+                        job[0].decode("utf-8", "replace"),
+                        "active",
+                        job[1],
+                        worker=worker.decode(),
+                        partition=partition.number,
+                    )
+                )
                 break
     return found
 
 
-async def _unsettled(partition: Partition, fields: list[bytes], band: str, entry: bytes) -> list[tuple[bytes, bytes]]:
+async def _unsettled(
+    partition: Partition, fields: list[bytes], band: str, entry: bytes
+) -> list[tuple[bytes, bytes]]:
     pairs = list(zip(fields[::2], fields[1::2], strict=True))
     if len(pairs) < 2:
         return pairs
@@ -230,7 +249,9 @@ async def _in_lanes(partition: Partition, most: int) -> list[Found]:
     for _ in range(10):
         if len(found) >= most:
             break
-        cursor, flat = await partition.server.call("HSCAN", partition.base + "parked", cursor, "COUNT", max(most * 2, 100))
+        cursor, flat = await partition.server.call(
+            "HSCAN", partition.base + "parked", cursor, "COUNT", max(most * 2, 100)
+        )
         ids = flat[::2]
         if ids:
             places = await partition.server.call("HMGET", partition.base + "index", *ids)

@@ -18,6 +18,9 @@ BATCH = 500
 """Jobs in one call at most: it bounds how long a script keeps the server from others."""
 
 
+Word = Literal["done", "dead", "delay"]
+
+
 class NewJob(NamedTuple):
     """`when` is milliseconds from now, or "@" and a moment in milliseconds."""
 
@@ -31,7 +34,7 @@ class Settlement(NamedTuple):
 
     place: bytes
     id: bytes
-    word: Literal["done", "dead", "delay"]
+    word: Word
     last: Literal["1", "0"]
     record: bytes
     detail: bytes | int
@@ -63,7 +66,11 @@ class Partition:
 
     async def bands(self) -> list[str]:
         """The ready streams that may have jobs, the most urgent first."""
-        used = {RETURNED, DEFAULT_BAND, *(band.decode() for band in await self.server.call("SMEMBERS", self.base + "bands"))}
+        used = {
+            RETURNED,
+            DEFAULT_BAND,
+            *(band.decode() for band in await self.server.call("SMEMBERS", self.base + "bands")),
+        }
         return sorted(used)
 
     async def settle(self, batch: Sequence[Settlement]) -> set[int]:

@@ -78,7 +78,9 @@ class Results:
             try:
                 async for _, message in self._store.server.listen(self._store.names.done):
                     base, *ids = message.decode("utf-8", "replace").split("\n")
-                    if not base:  # the subscription stands, perhaps anew: something may have been said meanwhile
+                    if (
+                        not base
+                    ):  # the subscription stands, perhaps anew: something may have been said meanwhile
                         self._up.set()
                         self._wake(list(self._waiting))
                     self._wake([(base, id) for id in ids])

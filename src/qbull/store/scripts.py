@@ -33,7 +33,9 @@ def script(name: str) -> Script:
     header = _header(body)
     lines = [f"#!lua flags={header.get('FLAGS', '')}".removesuffix(" flags=")]
     lines += [f"local {key} = KEYS[{i}]" for i, key in enumerate(header["KEYS"].split(), 1)]
-    lines += [f"local {short} = {_first_key(header)} .. '{short}'" for short in header.get("NAMES", "").split()]
+    lines += [
+        f"local {short} = {_first_key(header)} .. '{short}'" for short in header.get("NAMES", "").split()
+    ]
     lines += _arguments(header.get("ARGV", ""))
     lines += [_read(f"lib/{part}.lua") for part in header.get("USES", "").split()]
     source = "\n".join([*lines, body])

@@ -119,7 +119,9 @@ class Store:
         try:
             return msgspec.json.decode(declared, type=QueueSettings)
         except msgspec.MsgspecError as error:
-            raise ServerError(f'queue "{queue}": its settings on the server cannot be read: {error}') from None
+            raise ServerError(
+                f'queue "{queue}": its settings on the server cannot be read: {error}'
+            ) from None
 
     # What a worker does with more than one partition at a time.
 
@@ -134,7 +136,13 @@ class Store:
         return {stream.name.encode(): stream for stream in found}
 
     async def fetch(
-        self, streams: dict[bytes, Stream], worker: str, count: int, block: float | None, *, again: bool = False
+        self,
+        streams: dict[bytes, Stream],
+        worker: str,
+        count: int,
+        block: float | None,
+        *,
+        again: bool = False,
     ) -> list[Delivery]:
         """Hand over up to `count` entries of each stream; wait up to `block` seconds for the first.
 
@@ -193,5 +201,3 @@ class Store:
             return {}
         rows = [dict(zip(row[::2], row[1::2], strict=True)) for row in reply]
         return {row[b"name"].decode(): row[b"idle"] for row in rows}
-
-

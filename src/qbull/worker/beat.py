@@ -80,7 +80,9 @@ class Beat:
                     taken += answer.deliveries
                     more = answer.more
                     if answer.dead:
-                        log.error('queue "%s": %d jobs failed for good: %s', settings.name, answer.dead, CRASHED)
+                        log.error(
+                            'queue "%s": %d jobs failed for good: %s', settings.name, answer.dead, CRASHED
+                        )
         return taken
 
     async def _sweep(self, own: set[str]) -> None:
@@ -93,7 +95,11 @@ class Beat:
                     if worker not in living and idle_ms > self._min_idle * 1000:
                         taken = await self.reclaim(worker)
                         if taken:
-                            log.warning("worker %s is not known any more; %d of its deliveries were taken back", worker, taken)
+                            log.warning(
+                                "worker %s is not known any more; %d of its deliveries were taken back",
+                                worker,
+                                taken,
+                            )
 
 
 CRASHED = f"its worker died {CRASH_LIMIT} times while it ran"
@@ -112,7 +118,9 @@ class BeatThread:
         self._stop: asyncio.Event | None = None
         self._ready = threading.Event()
         self._failure: BaseException | None = None
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._main()), name="qbull-beat", daemon=True)
+        self._thread = threading.Thread(
+            target=lambda: asyncio.run(self._main()), name="qbull-beat", daemon=True
+        )
 
     async def start(self) -> None:
         """Returns when the first beat was heard."""

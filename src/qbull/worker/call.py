@@ -20,7 +20,9 @@ class Caller:
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix=f"qbull-{queue}")
         self._pool = Pool()
 
-    async def __call__(self, task: TaskSpec, args: list[Any], kwargs: dict[str, Any], payload: bytes) -> bytes:
+    async def __call__(
+        self, task: TaskSpec, args: list[Any], kwargs: dict[str, Any], payload: bytes
+    ) -> bytes:
         try:
             if task.kind == "async":
                 value = await task.function(*args, **kwargs)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 import time
 import traceback
-from typing import Literal
 
 from qbull.config import QueueSettings
 from qbull.core.job import HISTORY_LIMIT, Attempt, Body, Ending, pack_ending, repack
 from qbull.core.outcome import Delay, Undeliverable, decide
 from qbull.core.task import TaskSpec
+from qbull.store.partition import Word
 from qbull.worker.pool import ProcessDied, RemoteError
 from qbull.worker.slot import TimedOut
 
@@ -28,8 +28,14 @@ class Conclude:
         return pack_ending(Ending(body.attempt, (time.perf_counter() - began) * 1000, self._worker, result))
 
     def failed(
-        self, id: bytes, record: bytes, body: Body | None, task: TaskSpec | None, error: Exception, began: float
-    ) -> tuple[Literal["delay", "dead"], bytes, bytes | int]:
+        self,
+        id: bytes,
+        record: bytes,
+        body: Body | None,
+        task: TaskSpec | None,
+        error: Exception,
+        began: float,
+    ) -> tuple[Word, bytes, bytes | int]:
         """The word, the record and the detail to settle with."""
         duration = time.perf_counter() - began
         body = body or Body(task="?", payload=b"")
@@ -37,8 +43,17 @@ class Conclude:
         outcome = decide(error, body.attempt, body.attempts or retry.attempts, retry, _trace(error))
         who = (self._settings.name, id.decode("utf-8", "replace"), body.task)
         if isinstance(outcome, Delay):
-            log.info('queue "%s": job %s (%s) failed and runs again in %.3g s: %s', *who, outcome.seconds, outcome.error)
-            return "delay", repack(record, self._next(body, outcome.error, duration)), int(outcome.seconds * 1000)
+            log.info(
+                'queue "%s": job %s (%s) failed and runs again in %.3g s: %s',
+                *who,
+                outcome.seconds,
+                outcome.error,
+            )
+            return (
+                "delay",
+                repack(record, self._next(body, outcome.error, duration)),
+                int(outcome.seconds * 1000),
+            )
         log.error('queue "%s": job %s (%s) failed for good: %s', *who, outcome.error)
         ending = Ending(body.attempt, duration * 1000, self._worker, None, outcome.error, outcome.stacktrace)
         return "dead", record, pack_ending(ending)

@@ -65,7 +65,9 @@ class Pool:
         process = self._idle.pop() if self._idle else await self._start()
         function = task.function
         try:
-            answer = await process.ask(Request(function.__module__, function.__qualname__, task.name, payload, limit))
+            answer = await process.ask(
+                Request(function.__module__, function.__qualname__, task.name, payload, limit)
+            )
         except BaseException:
             await self._end(process)
             raise
@@ -96,7 +98,9 @@ class Pool:
 
 
 class _Process:
-    def __init__(self, process: asyncio.subprocess.Process, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(
+        self, process: asyncio.subprocess.Process, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         self._process = process
         self._reader = reader
         self._writer = writer

@@ -20,7 +20,7 @@ from qbull.core.job import SUSPECT, Body, Garbage, body_of, crashes_of
 from qbull.core.outcome import Undeliverable
 from qbull.core.task import TaskSpec
 from qbull.errors import PayloadError
-from qbull.store.partition import Partition, Settlement
+from qbull.store.partition import Partition, Settlement, Word
 from qbull.store.store import Delivery
 from qbull.worker.board import Board
 from qbull.worker.call import Caller
@@ -91,7 +91,11 @@ class Runner:
             self._idle.popleft().cancel()
         late = await self._still_running(grace)
         if late:
-            log.warning('queue "%s": %d running jobs did not end in time and are given back', self.settings.name, len(late))
+            log.warning(
+                'queue "%s": %d running jobs did not end in time and are given back',
+                self.settings.name,
+                len(late),
+            )
         for slot in late:
             slot.interrupt(Interrupted())
         for slot in await self._still_running(5.0):
@@ -161,6 +165,8 @@ class Runner:
         id, record = delivery.fields[at], delivery.fields[at + 1]
         body: Body | None = None
         task: TaskSpec | None = None
+        word: Word
+        detail: bytes | int
         began = time.perf_counter()
         try:
             body = _read(record)
@@ -183,13 +189,17 @@ class Runner:
             word, detail = "done", self._conclude.done(body, result, began)
         return Settlement(place, id, word, "1" if at == len(delivery.fields) - 2 else "0", record, detail)
 
-    async def _attempt(self, slot: Slot, job: Running, task: TaskSpec, args: list[Any], kwargs: dict[str, Any]) -> bytes:
+    async def _attempt(
+        self, slot: Slot, job: Running, task: TaskSpec, args: list[Any], kwargs: dict[str, Any]
+    ) -> bytes:
         """The user's code, with its time limited and itself known while it runs."""
         timeout = job.body.timeout if job.body.timeout is not None else task.timeout
         if timeout is not None:
             self._deadlines.limit(slot, timeout)
         if self._board is not None:
-            self._board.begin(slot.number, b"%s %d %s" % (job.queue.encode(), job.partition.number, job.place))
+            self._board.begin(
+                slot.number, b"%s %d %s" % (job.queue.encode(), job.partition.number, job.place)
+            )
         token = running.set(job)
         self._isolation.busy += 1
         try:

@@ -20,7 +20,9 @@ log = logging.getLogger("qbull.worker")
 class Settler:
     """For one partition. `settled` is told each place that has left this worker's hands."""
 
-    def __init__(self, partition: Partition, outage: Outage, settled: Callable[[Partition, bytes], None]) -> None:
+    def __init__(
+        self, partition: Partition, outage: Outage, settled: Callable[[Partition, bytes], None]
+    ) -> None:
         self._partition = partition
         self._outage = outage
         self._settled = settled
@@ -35,7 +37,11 @@ class Settler:
 
     def leaves(self, settlement: Settlement) -> bool:
         """Does the delivery end with this job? Where it must wait, or halts its lane, the rest goes back behind it."""
-        return settlement.last == "1" or settlement.word == "delay" or (settlement.word == "dead" and self._halts)
+        return (
+            settlement.last == "1"
+            or settlement.word == "delay"
+            or (settlement.word == "dead" and self._halts)
+        )
 
     async def flush(self) -> None:
         """Wait until everything that was handed over is written down."""

@@ -94,7 +94,9 @@ class Supervisor:
             child = await self._start()
             code = await self._end_of(child)
             if code != 0:
-                log.warning("worker %s ended with %s", child.id, f"signal {-code}" if code < 0 else f"code {code}")
+                log.warning(
+                    "worker %s ended with %s", child.id, f"signal {-code}" if code < 0 else f"code {code}"
+                )
             await self._clean_up(child)
             quick_deaths = 0 if time.monotonic() - child.started >= STEADY else quick_deaths + 1
             if quick_deaths > 1 and not self._stop.is_set():
@@ -111,7 +113,9 @@ class Supervisor:
         id = new_worker_id()
         try:
             process = await asyncio.create_subprocess_exec(
-                *self._command(id, board.fd, theirs), pass_fds=(board.fd, theirs), stdin=asyncio.subprocess.DEVNULL
+                *self._command(id, board.fd, theirs),
+                pass_fds=(board.fd, theirs),
+                stdin=asyncio.subprocess.DEVNULL,
             )
         finally:
             os.close(theirs)
@@ -143,7 +147,12 @@ class Supervisor:
         child.board.close()
         os.close(child.life)
         if taken:
-            log.warning("worker %s: %d deliveries were taken back, %d of them had begun", child.id, taken, len(running))
+            log.warning(
+                "worker %s: %d deliveries were taken back, %d of them had begun",
+                child.id,
+                taken,
+                len(running),
+            )
 
     def _signalled(self) -> None:
         self._signals += 1
@@ -157,7 +166,10 @@ class Supervisor:
     def _living(self) -> dict[str, dict[str, Any]]:
         queues = {queue.name: queue.concurrency for queue in self._queues}
         host = socket.gethostname()
-        return {child.id: {"host": host, "pid": child.process.pid, "queues": queues} for child in self._children.values()}
+        return {
+            child.id: {"host": host, "pid": child.process.pid, "queues": queues}
+            for child in self._children.values()
+        }
 
 
 def _send(process: asyncio.subprocess.Process, name: signal.Signals) -> None:

@@ -138,7 +138,9 @@ class Worker:
 class _Line:
     """What serves one queue in a worker."""
 
-    def __init__(self, worker: Worker, assignment: Assignment, board: Board | None, first_slot: int, payload_limit: int) -> None:
+    def __init__(
+        self, worker: Worker, assignment: Assignment, board: Board | None, first_slot: int, payload_limit: int
+    ) -> None:
         settings = assignment.settings
         store, outage = worker._store, worker._outage
         self.partitions = store.partitions(settings)
@@ -156,9 +158,19 @@ class _Line:
             first_slot=first_slot,
             payload_limit=payload_limit,
         )
-        self._fetcher = Fetcher(store, self.partitions, worker.id, self._hand, self._runner.free_slots, self._runner.arrived, outage)
+        self._fetcher = Fetcher(
+            store,
+            self.partitions,
+            worker.id,
+            self._hand,
+            self._runner.free_slots,
+            self._runner.arrived,
+            outage,
+        )
         safety = SAFETY * max(len(self.partitions) / 4, 1)
-        self._promoters = {partition.base: Promoter(partition, outage, safety) for partition in self.partitions}
+        self._promoters = {
+            partition.base: Promoter(partition, outage, safety) for partition in self.partitions
+        }
         self._fetching: asyncio.Task[None] | None = None
         self._promoting: list[asyncio.Task[None]] = []
         self._chores: set[asyncio.Task[None]] = set()
@@ -217,7 +229,10 @@ class _Line:
     async def _give_back_all(self) -> None:
         """What is left: interrupted jobs, the rest of trains, and what the last, cut-off reply had brought."""
         try:
-            left = {(d.partition.number, place_of(d)): d.partition for d in (*self._hand.held(), *await self._fetcher.unknown())}
+            left = {
+                (d.partition.number, place_of(d)): d.partition
+                for d in (*self._hand.held(), *await self._fetcher.unknown())
+            }
             for (_, place), partition in left.items():
                 await partition.release([place])
         except ServerError as error:

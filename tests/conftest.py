@@ -1,0 +1,102 @@
+"""What every test gets: a real server, an app of its own on it, and a check afterwards that nothing is out of place."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import qbull
+from qbull.embedded import Embedded
+from qbull.store.audit import audit
+from qbull.store.store import Store
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Embedded]:
+    """One real Valkey for the whole run of one test process."""
+    embedded = Embedded.open(tmp_path_factory.mktemp("valkey"))
+    yield embedded
+    embedded.close()
+
+
+@pytest.fixture(scope="session")
+def server_url(server: Embedded) -> str:
+    return f"unix://:{server.password}@{server.socket}?db=0"
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A developer's own settings must not decide what a test does."""
+    for name in ("QBULL_URL", "REDIS_URL", "QBULL_PREFIX", "REDIS_PREFIX", "TOTAL_PARTITIONS", "PARTITIONS", "MIN_IDLE_TIME_MS"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+async def store(server_url: str) -> AsyncIterator[Store]:
+    """The store of a server that is empty; afterwards every job must be in exactly one place."""
+    store = Store(server_url, "test")
+    await store.open()
+    await store.server.call("FLUSHALL")
+    yield store
+    faults = await every_fault(store)
+    stray = await strays(store)
+    await store.close()
+    assert faults == []
+    assert stray == []
+
+
+@pytest.fixture
+async def app(server_url: str, store: Store) -> AsyncIterator[qbull.App]:
+    """An app on an empty server; afterwards nothing is left running and nothing is out of place."""
+    app = qbull.App(server_url, prefix="test")
+    yield app
+    await app.close()
+    app.close_sync()
+    left = [task for task in asyncio.all_tasks() if task is not asyncio.current_task() and "fixture" not in repr(task)]
+    assert left == [], "tasks were left running"
+
+
+async def every_fault(store: Store) -> list[str]:
+    return [
+        fault
+        for queue in await store.queues()
+        for partition in store.partitions(await store.settings(queue))
+        for fault in await audit(partition)
+    ]
+
+
+async def strays(store: Store) -> list[str]:
+    """Names that should have gone with what they were for."""
+    known = ("index", "parked", "delayed", "lanes", "completed", "failed", "cancelled", "bands", "stats", "ready:", "settings", "queues", "workers")
+    stray = []
+    cursor = b"0"
+    while True:
+        cursor, names = await store.server.call("SCAN", cursor, "COUNT", 500)
+        for name in names:
+            text = name.decode("utf-8", "replace")
+            short = text.rpartition("}:")[2]
+            if short.startswith(known) and not short.startswith("stats:"):
+                continue
+            if short.startswith(("lane:", "job:")):
+                continue  # the audit looks at these
+            if await store.server.call("PTTL", name) == -1:
+                stray.append(text)
+        if cursor == b"0":
+            return stray
+
+
+async def eventually(look: Callable[[], Awaitable[Any]], within: float = 20.0) -> Any:
+    """Wait until `look` gives something true, and give it back."""
+    deadline = time.monotonic() + within
+    while True:
+        found = await look()
+        if found:
+            return found
+        if time.monotonic() > deadline:
+            raise AssertionError(f"did not happen within {within} s; last seen: {found!r}")
+        await asyncio.sleep(0.01)
