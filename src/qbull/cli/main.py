@@ -1,18 +1,34 @@
-"""The `qbull` command. Each subcommand is imported when it is called, so that `qbull --help` is quick."""
+"""The `qbull` command. Each subcommand is imported when it is called.
+
+Whatever a user can cause ends here as one line on stderr and an exit code: 1 where the command could not do what
+was asked, 2 where it was asked wrongly, 130 after Ctrl-C.
+"""
 
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 
 import click
 
 from qbull.errors import QbullError
+from qbull.observe.log import one_line
 
 COMMANDS = {
+    "demo": "qbull.cli.demo:demo",
     "worker": "qbull.cli.worker:worker",
     "worker-process": "qbull.cli.worker:worker_process",
+    "queues": "qbull.cli.queues:queues",
+    "stats": "qbull.cli.queues:stats",
+    "jobs": "qbull.cli.jobs:jobs",
+    "job": "qbull.cli.jobs:job",
+    "workers": "qbull.cli.workers:workers",
+    "enqueue": "qbull.cli.enqueue:enqueue",
+    "doctor": "qbull.cli.doctor:doctor",
 }
+
+INTERRUPTED = 130
 
 
 class Commands(click.Group):
@@ -27,18 +43,53 @@ class Commands(click.Group):
         return command
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=Commands, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]}
+)
 @click.version_option(package_name="qbull")
-def qbull() -> None:
-    """Background jobs for Python on Redis or Valkey: ordered by key, durable, fast."""
+@click.pass_context
+def qbull(ctx: click.Context) -> None:
+    """Background jobs for Python on Redis or Valkey: ordered by key, durable, fast.
+
+    The server is the one of QBULL_URL or REDIS_URL, or of the option --url.
+
+    \b
+    Example:
+      qbull demo
+      qbull worker shop.tasks:app --processes 2
+      qbull jobs email --state failed
+    """
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
 
 
 def main() -> None:
     try:
-        qbull(prog_name="qbull")
+        code = qbull.main(prog_name="qbull", standalone_mode=False)
+        sys.stdout.flush()
     except QbullError as error:
-        click.echo(f"qbull: {error}", err=True)
-        sys.exit(1)
+        _end(1, str(error))
+    except click.ClickException as error:
+        _end(error.exit_code, _complaint(error))
+    except (click.Abort, KeyboardInterrupt):
+        _end(INTERRUPTED)
+    except BrokenPipeError:  # whoever read the output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _end(1)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _end(code: int, message: str = "") -> None:
+    if message:
+        click.echo(f"qbull: {one_line(message)}", err=True)
+    sys.exit(code)
+
+
+def _complaint(error: click.ClickException) -> str:
+    text = " ".join(error.format_message().split()).rstrip(".")
+    if isinstance(error, click.UsageError) and error.ctx is not None:
+        text += f'; see "{error.ctx.command_path} --help"'
+    return text
 
 
 if __name__ == "__main__":

@@ -19,9 +19,11 @@ from qbull.core.job import (
     moment,
     priority_of,
 )
-from qbull.store.connect import ErrorReply
+from qbull.errors import ServerRefused
+from qbull.store.connect import ErrorReply, Server
 from qbull.store.names import GROUP, ready
 from qbull.store.partition import Partition
+from qbull.store.store import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,3 +269,32 @@ async def _in_lanes(partition: Partition, most: int) -> list[Found]:
 
 def _ms_of(entry: bytes) -> int:
     return int(entry.partition(b"-")[0])
+
+
+# What `qbull doctor` asks of the server itself.
+
+
+async def server_time(server: Server) -> float:
+    seconds, microseconds = await server.call("TIME")
+    return int(seconds) + int(microseconds) / 1e6
+
+
+async def server_settings(server: Server, *names: str) -> dict[str, str]:
+    """Nothing where the server does not tell: managed ones often refuse."""
+    try:
+        found = [await server.call("CONFIG", "GET", name) for name in names]
+    except ServerRefused:
+        return {}
+    return {reply[0].decode(): reply[1].decode() for reply in found if reply}
+
+
+async def try_script(store: Store) -> None:
+    """Run a script that looks at a partition which does not exist."""
+    await store.server.script("count", store.names.partition("-", 0))
+
+
+async def silent_workers(store: Store) -> list[str]:
+    """Workers that said nothing for their whole time, and whose deliveries nobody has taken back yet."""
+    now = int(await server_time(store.server) * 1000)
+    names = await store.server.call("ZRANGE", store.names.workers, "-inf", now, "BYSCORE", "LIMIT", 0, 100)
+    return [name.decode() for name in names]

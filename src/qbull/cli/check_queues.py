@@ -1,0 +1,101 @@
+"""What `qbull doctor` asks of each queue: is every job in its place, and does somebody run them?"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Callable
+
+from qbull.cli.finding import Finding, note, ok, problem
+from qbull.cli.show import span
+from qbull.errors import ServerError
+from qbull.store import inspect
+from qbull.store.audit import audit
+from qbull.store.inspect import Counts
+from qbull.store.partition import Partition
+from qbull.store.store import Store
+
+OLD = 300.0
+"""Seconds of waiting after which a job is worth a note although workers live."""
+LARGE = 20_000
+FAULTS = 20
+
+
+async def check_workers(store: Store) -> AsyncIterator[Finding]:
+    living = await store.workers()
+    if living:
+        yield ok("workers", f"{len(living)} alive")
+    for worker in await inspect.silent_workers(store):
+        yield note(
+            "workers",
+            f"{worker} has fallen silent",
+            "the next beat of another worker takes its jobs back"
+            if living
+            else "start a worker: it takes its jobs back",
+        )
+
+
+async def check_queue(store: Store, name: str, say: Callable[[str], None]) -> AsyncIterator[Finding]:
+    """`say` is told how far a long look has come."""
+    subject = f'queue "{name}"'
+    try:
+        settings = await store.settings(name)
+    except ServerError as error:
+        yield problem(subject, str(error), "a newer qbull may have written them; upgrade this one")
+        return
+    counts, faults = Counts(), 0
+    for partition in store.partitions(settings):
+        counted = await inspect.count(partition)
+        counts += counted
+        if counted.total > LARGE:
+            say(f"{subject}: looking at the {counted.total:,} jobs of partition {partition.number} …")
+        async for finding in _audit(partition):
+            faults += 1
+            yield finding
+    if not faults:
+        yield ok(
+            subject,
+            f"each of its {counts.total:,} jobs is in its place, in {_partitions(settings.partitions)}",
+        )
+    async for finding in _progress(store, name, counts):
+        yield finding
+
+
+async def _audit(partition: Partition) -> AsyncIterator[Finding]:
+    faults = await audit(partition)
+    for fault in faults[:FAULTS]:
+        subject, _, fact = fault.partition(": ")
+        yield problem(subject, fact, "keep a copy of the server's data and report this")
+    if len(faults) > FAULTS:
+        yield problem(
+            f'queue "{partition.settings.name}"', f"{len(faults) - FAULTS} more of these", "see above"
+        )
+
+
+async def _progress(store: Store, name: str, counts: Counts) -> AsyncIterator[Finding]:
+    subject = f'queue "{name}"'
+    served = any(name in what.get("queues", {}) for what in (await store.workers()).values())
+    if counts.unfinished and not served:
+        jobs = ", ".join(
+            f"{n} {state}"
+            for state, n in (
+                ("waiting", counts.waiting),
+                ("active", counts.active),
+                ("delayed", counts.delayed),
+            )
+            if n
+        )
+        yield problem(subject, f"{jobs} and no worker", f'run "qbull worker MODULE:APP --queues {name}"')
+    elif counts.oldest_waiting_ms is not None:
+        age = time.time() - counts.oldest_waiting_ms / 1000
+        if age > OLD:
+            yield note(
+                subject, f"a job has been waiting for {span(age)}", "add worker processes or concurrency"
+            )
+    if counts.failed:
+        yield note(
+            subject, f"{counts.failed} jobs failed for good", f'see "qbull jobs {name} --state failed"'
+        )
+
+
+def _partitions(count: int) -> str:
+    return "1 partition" if count == 1 else f"{count} partitions"

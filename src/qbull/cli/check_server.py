@@ -1,0 +1,135 @@
+"""What `qbull doctor` asks of the server: will it keep jobs, and run them?"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+
+from qbull.cli.finding import Finding, note, ok, problem
+from qbull.cli.show import span
+from qbull.errors import ServerError, ServerRefused
+from qbull.store import inspect
+from qbull.store.check import read_info, refuse_unfit
+from qbull.store.store import Store
+
+SKEW = 1.0
+FULL, FILLING = 0.9, 0.75
+
+
+async def check_server(store: Store) -> AsyncIterator[Finding]:
+    """Nothing more is asked after a server that cannot be reached or used."""
+    shown = store.server.address.shown
+    try:
+        info = await read_info(store.server)
+    except ServerError as error:
+        yield problem("server", str(error), "start it, or correct the address in QBULL_URL")
+        return
+    yield ok("server", f"{_product(info)} at {shown}, up for {span(float(info.get('uptime_in_seconds', 0)))}")
+    try:
+        refuse_unfit(shown, info)
+        yield ok("policy", "the version is supported, and nothing is evicted when memory is short")
+    except ServerRefused as error:
+        yield problem("policy", str(error), "jobs are not safe here until then")
+    if info.get("role") == "slave":
+        yield problem("role", "this is a replica, which takes no jobs", "give the address of its primary")
+    yield _memory(info)
+    yield await _durability(store, info)
+    yield await _clock(store)
+    yield await _scripts(store)
+    yield _connections(info)
+
+
+def _product(info: dict[str, str]) -> str:
+    if "valkey_version" in info:
+        return f"Valkey {info['valkey_version']}"
+    return f"Redis {info.get('redis_version', '?')}"
+
+
+def _memory(info: dict[str, str]) -> Finding:
+    used, limit = int(info.get("used_memory", 0)), int(info.get("maxmemory", 0))
+    machine = int(info.get("total_system_memory", 0))
+    if not limit:
+        return note(
+            "memory",
+            f"{_size(used)} used of a machine with {_size(machine)}, and no maxmemory is set",
+            "set one, so that writes are refused before the system ends the server",
+        )
+    fact = f"{_size(used)} used of {_size(limit)}"
+    if used > FULL * limit:
+        return problem(
+            "memory", fact, "raise maxmemory, or keep fewer finished jobs: new ones are refused soon"
+        )
+    if used > FILLING * limit:
+        return note("memory", fact, "raise maxmemory, or keep fewer finished jobs")
+    return ok("memory", fact)
+
+
+async def _durability(store: Store, info: dict[str, str]) -> Finding:
+    """Which profile really holds. A managed server may not tell its settings."""
+    if info.get("aof_enabled") != "1":
+        return problem(
+            "durability",
+            "the append-only file is off: a restart of the server loses jobs",
+            'run "CONFIG SET appendonly yes" and set it in the server\'s configuration',
+        )
+    if info.get("aof_last_write_status", "ok") != "ok":
+        return problem("durability", "the last write to disk failed", "look at the server's disk and its log")
+    settings = await inspect.server_settings(store.server, "appendfsync", "no-appendfsync-on-rewrite")
+    match settings:
+        case {"appendfsync": "always", "no-appendfsync-on-rewrite": "no"}:
+            return ok("durability", '"durable": an acknowledged job is on disk (appendfsync always)')
+        case {"appendfsync": "always" | "everysec"}:
+            return note(
+                "durability",
+                '"fast": a power cut can lose the last two seconds of acknowledged jobs',
+                'for "durable" set "appendfsync always" and "no-appendfsync-on-rewrite no"',
+            )
+        case {"appendfsync": other}:
+            return problem(
+                "durability",
+                f"appendfsync is {other}: a power cut can lose half a minute of acknowledged jobs",
+                'set "appendfsync everysec" for "fast", "always" for "durable"',
+            )
+    return note("durability", "the append-only file is on; the server does not tell its appendfsync")
+
+
+async def _clock(store: Store) -> Finding:
+    asked = time.time()
+    theirs = await inspect.server_time(store.server)
+    skew = theirs - (asked + time.time()) / 2
+    if abs(skew) < SKEW:
+        return ok("clock", f"{span(abs(skew))} from the clock here")
+    way = "ahead of" if skew > 0 else "behind"
+    return note(
+        "clock",
+        f"{span(abs(skew))} {way} the clock here",
+        "qbull goes by the server's; times shown here are off",
+    )
+
+
+async def _scripts(store: Store) -> Finding:
+    try:
+        await inspect.try_script(store)
+    except ServerError as error:
+        return problem(
+            "scripts", str(error), "give the user the rights for EVAL, EVALSHA and the names of this prefix"
+        )
+    return ok("scripts", "can be run")
+
+
+def _connections(info: dict[str, str]) -> Finding:
+    rejected, clients = int(info.get("rejected_connections", 0)), info.get("connected_clients", "?")
+    if rejected:
+        return note(
+            "connections", f"{rejected} were rejected since the server started", "raise its maxclients"
+        )
+    return ok("connections", f"{clients} now, none was ever rejected")
+
+
+def _size(count: int) -> str:
+    size = float(count)
+    for unit in ("B", "KB", "MB", "GB"):
+        if size < 1024:
+            return f"{size:.3g} {unit}"
+        size /= 1024
+    return f"{size:.3g} TB"

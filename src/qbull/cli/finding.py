@@ -1,0 +1,34 @@
+"""A finding: one thing that `qbull doctor` has looked at, what it saw, and what to do about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Level = Literal["ok", "note", "problem"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    level: Level
+    subject: str
+    fact: str
+    next_step: str | None = None
+
+    @property
+    def line(self) -> str:
+        return f"{self.level:<8} {self.subject}: {self.fact}" + (
+            f"; {self.next_step}" if self.next_step else ""
+        )
+
+
+def ok(subject: str, fact: str) -> Finding:
+    return Finding("ok", subject, fact)
+
+
+def note(subject: str, fact: str, next_step: str | None = None) -> Finding:
+    return Finding("note", subject, fact, next_step)
+
+
+def problem(subject: str, fact: str, next_step: str) -> Finding:
+    return Finding("problem", subject, fact, next_step)

@@ -1,0 +1,150 @@
+"""`qbull jobs` and `qbull job`: which jobs there are, and everything about one."""
+
+from __future__ import annotations
+
+import click
+
+from qbull import wire
+from qbull.cli.show import ago, json_text, lines_of, print_json, print_table, short, span
+from qbull.cli.target import Target, as_json, on_target
+from qbull.core.job import STATES, Attempt, JobInfo, State, moment
+from qbull.errors import NotFound
+from qbull.observe.log import one_line
+from qbull.queue import Queue
+
+
+@click.command()
+@click.argument("queue_name", metavar="QUEUE")
+@click.option(
+    "--state", type=click.Choice(STATES), default="waiting", show_default=True, help="Of which state."
+)
+@click.option("--start", type=click.IntRange(0), default=0, show_default=True, help="From which position.")
+@click.option("--end", type=click.IntRange(0), default=10, show_default=True, help="Up to which position.")
+@on_target
+@as_json
+def jobs(target: Target, queue_name: str, state: State, start: int, end: int, as_json: bool) -> None:
+    """List the jobs of one state.
+
+    Finished ones come newest first, others in the order in which they will run.
+
+    \b
+    Example:
+      qbull jobs email --state failed
+      qbull jobs email --state failed --end 1000 --json | jq -r '.[].error' | sort | uniq -c
+
+    With --json: a list of what "qbull job" prints.
+    """
+
+    async def main() -> None:
+        queue = await target.queue(queue_name)
+        found = await queue.jobs(state, start, end)
+        if as_json:
+            print_json([wire.job(info) for info in found])
+        elif found:
+            print_table(*_table(state, found))
+        else:
+            click.echo(await _nothing(queue, state, start), err=True)
+
+    target.run(main)
+
+
+@click.command()
+@click.argument("queue_name", metavar="QUEUE")
+@click.argument("id")
+@on_target
+@as_json
+def job(target: Target, queue_name: str, id: str, as_json: bool) -> None:
+    """Show one job: arguments, result or error, attempts.
+
+    \b
+    Example:
+      qbull job email 0199c2f0a1b27000b4a1f3c2d5e6f708
+
+    With --json: id, queue, task, state, key, priority, payload, result, error, stacktrace, failedReason, attempt,
+    maxAttempts, progress, createdAt, dueAt, startedAt, finishedAt, durationMs, partition, schedule.
+    """
+
+    async def main() -> None:
+        queue = await target.queue(queue_name)
+        info = await queue.job(id).info()
+        if info is None:
+            raise NotFound(f'queue "{queue_name}": no job {id}; it never was there, or is not kept any more')
+        if as_json:
+            print_json(wire.job(info))
+        else:
+            click.echo("\n".join(_page(info)))
+
+    target.run(main)
+
+
+def _table(state: State, found: list[JobInfo]) -> tuple[tuple[str, ...], list[list[object]]]:
+    what, when = {
+        "completed": ("result", "finished"),
+        "failed": ("error", "finished"),
+        "cancelled": ("payload", "finished"),
+        "delayed": ("payload", "due"),
+    }.get(state, ("payload", "enqueued"))
+    times = {"finished": "finished_at", "due": "due_at", "enqueued": "created_at"}
+    rows: list[list[object]] = [
+        [
+            info.id,
+            info.task,
+            info.key,
+            f"{info.attempt}/{info.max_attempts}",
+            ago(getattr(info, times[when])),
+            short(getattr(info, what), 200),
+        ]
+        for info in found
+    ]
+    return ("id", "task", "key", ">attempt", when, "*" + what), rows
+
+
+async def _nothing(queue: Queue, state: State, start: int) -> str:
+    counts = await queue.stats()
+    others = [f"{getattr(counts, other)} {other}" for other in STATES if getattr(counts, other)]
+    where = f" from position {start} on" if start else ""
+    return f'queue "{queue.name}": no {state} jobs{where}; it has: {", ".join(others) or "no jobs at all"}'
+
+
+def _page(info: JobInfo) -> list[str]:
+    facts: list[tuple[str, object]] = [
+        ("queue", f"{info.queue}, partition {info.partition}"),
+        ("task", info.task),
+        ("state", info.state),
+        ("key", info.key),
+        ("priority", info.priority),
+        ("attempt", f"{info.attempt} of {info.max_attempts}"),
+        ("crashes", info.crashes or None),
+        ("worker", info.worker),
+        ("enqueued", _time(info, "created_at")),
+        ("due", _time(info, "due_at")),
+        ("started", _time(info, "started_at")),
+        ("finished", _time(info, "finished_at")),
+        ("took", None if info.duration_ms is None else span(info.duration_ms / 1000)),
+    ]
+    lines = [f"job {one_line(info.id)}", ""]
+    lines += [f"  {name:<10}{one_line(str(value))}" for name, value in facts if value is not None]
+    lines += _part("payload", json_text(info.payload))
+    if info.state == "completed":
+        lines += _part("result", json_text(info.result))
+    if info.error is not None and info.state in ("failed", "cancelled"):
+        lines += _part("error", info.error)
+    if info.stacktrace:
+        lines += _part("traceback", info.stacktrace)
+    if info.history:
+        lines += ["", "earlier attempts", *(f"  {_attempt(attempt)}" for attempt in info.history)]
+    return lines
+
+
+def _part(title: str, text: str) -> list[str]:
+    return ["", title, *(f"  {line}" for line in lines_of(text))]
+
+
+def _time(info: JobInfo, name: str) -> str | None:
+    at = getattr(info, name)
+    return None if at is None else f"{wire.moment(at)} ({ago(at)})"
+
+
+def _attempt(attempt: Attempt) -> str:
+    took = span(attempt.duration_ms / 1000)
+    return f"{attempt.attempt}. {wire.moment(moment(attempt.at_ms))}, {took}, {one_line(attempt.error)}"

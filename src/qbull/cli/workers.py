@@ -1,0 +1,40 @@
+"""`qbull workers`: who runs jobs now."""
+
+from __future__ import annotations
+
+import click
+
+from qbull import wire
+from qbull.cli.show import print_json, print_table
+from qbull.cli.target import Target, as_json, on_target
+
+
+@click.command()
+@on_target
+@as_json
+def workers(target: Target, as_json: bool) -> None:
+    """List the live worker processes.
+
+    \b
+    Example:
+      qbull workers
+
+    With --json: a list of {"id", "host", "pid", "queues": {name: jobs at a time}}.
+    """
+
+    async def main() -> None:
+        await target.store.open()
+        living = [wire.worker(id, what) for id, what in sorted((await target.store.workers()).items())]
+        if as_json:
+            print_json(living)
+        elif living:
+            rows = [[w["id"], w["host"], w["pid"], _queues(w["queues"])] for w in living]
+            print_table(("worker", "host", ">process", "*queues (jobs at a time)"), rows)
+        else:
+            click.echo('no worker is running; start one with "qbull worker MODULE:APP"', err=True)
+
+    target.run(main)
+
+
+def _queues(queues: dict[str, int]) -> str:
+    return ", ".join(f"{name} ({concurrency})" for name, concurrency in queues.items())
