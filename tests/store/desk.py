@@ -1,0 +1,84 @@
+"""A desk to drive one partition from by hand, for tests of the verbs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from qbull.config import QueueSettings
+from qbull.core.job import Body, Ending, pack, pack_ending, repack
+from qbull.core.route import PARTITION_LANE, digest
+from qbull.store import inspect
+from qbull.store.inspect import Counts
+from qbull.store.partition import NewJob, Settlement, Word
+from qbull.store.store import Delivery, Store
+
+
+@dataclass
+class Desk:
+    store: Store
+    settings: QueueSettings
+    known_bands: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.partition = self.store.partition(self.settings, 0)
+
+    @classmethod
+    async def open(cls, store: Store, **settings: Any) -> Desk:
+        desk = cls(store, QueueSettings("q", **settings))
+        await store.register(desk.settings, ["task"])
+        return desk
+
+    def job(self, id: str, key: str | None = None, *, when: int | str = 0, priority: int = 5, payload: bytes = b"{}") -> NewJob:
+        lane = digest(key) if key is not None and self.settings.lane_limit else b""
+        if self.settings.order == "partition":
+            lane = PARTITION_LANE
+        return NewJob(id, when, pack(Body("task", payload, key), priority=priority, lane=lane))
+
+    async def enqueue(self, *ids: str, key: str | None = None, **options: Any) -> set[int]:
+        return await self.partition.enqueue([self.job(id, key, **options) for id in ids])
+
+    async def fetch(self, worker: str = "w1", count: int = 100) -> list[Delivery]:
+        streams = await self.store.streams([self.partition])
+        await self.store.ensure_groups(streams)
+        return await self.store.fetch(streams, worker, count, None)
+
+    async def settle(self, delivery: Delivery, at: int, word: Word, delay_ms: int = 0) -> bool:
+        """Answers whether it was taken; False where it was stale."""
+        return await self.partition.settle([self.settlement(delivery, at, word, delay_ms)]) == set()
+
+    def settlement(self, delivery: Delivery, at: int, word: Word, delay_ms: int = 0) -> Settlement:
+        id, record = delivery.fields[2 * at], delivery.fields[2 * at + 1]
+        last = "1" if 2 * at == len(delivery.fields) - 2 else "0"
+        place = delivery.band.encode() + delivery.entry
+        if word == "delay":
+            return Settlement(place, id, word, last, repack(record, Body("task", b"{}", attempt=2)), delay_ms)
+        ending = Ending(1, 1.0, "w1", b"1") if word == "done" else Ending(1, 1.0, "w1", error="broken")
+        return Settlement(place, id, word, last, record, pack_ending(ending))
+
+    async def finish(self, delivery: Delivery) -> None:
+        for at in range(len(delivery.fields) // 2):
+            assert await self.settle(delivery, at, "done")
+
+    async def state(self, id: str) -> str | None:
+        found = await inspect.find(self.partition, id)
+        return found.state if found is not None else None
+
+    async def counts(self) -> Counts:
+        return await inspect.count(self.partition)
+
+    async def let_time_pass(self, *ids: str) -> None:
+        """Make delayed jobs due now."""
+        for id in ids:
+            await self.store.server.call("ZADD", self.partition.base + "delayed", "XX", 1, id)
+
+
+def ids_of(delivery: Delivery) -> list[str]:
+    return [id.decode() for id in delivery.fields[::2]]
+
+
+def place_of(delivery: Delivery) -> bytes:
+    return delivery.band.encode() + delivery.entry
+
+
+CRASHED = pack_ending(Ending(1, 0.0, "w1", error="crashed"))

@@ -1,0 +1,78 @@
+"""The specification of enqueue and admit."""
+
+from __future__ import annotations
+
+from desk import Desk, ids_of
+
+from qbull.core.job import created_ms_of
+from qbull.store import inspect
+from qbull.store.store import Store
+
+
+async def test_an_id_that_is_there_adds_nothing(store: Store) -> None:
+    desk = await Desk.open(store)
+    await desk.enqueue("a", payload=b'"first"')
+
+    known = await desk.partition.enqueue([desk.job("a"), desk.job("b"), desk.job("b")])
+
+    assert known == {0, 2}
+    found = await inspect.find(desk.partition, "a")
+    assert found is not None and found.body().payload == b'"first"'
+    assert (await desk.counts()).waiting == 2
+
+
+async def test_the_server_says_when_a_job_was_enqueued(store: Store) -> None:
+    desk = await Desk.open(store)
+    seconds, _ = await store.server.call("TIME")
+
+    await desk.enqueue("a")
+
+    found = await inspect.find(desk.partition, "a")
+    assert found is not None
+    assert 0 <= created_ms_of(found.record) - int(seconds) * 1000 < 5000
+
+
+async def test_one_job_of_a_lane_is_in_front_of_the_workers(store: Store) -> None:
+    desk = await Desk.open(store, order="key")
+
+    await desk.enqueue("a1", "a2", "a3", key="a")
+    await desk.enqueue("b1", key="b")
+
+    assert [ids_of(delivery) for delivery in await desk.fetch()] == [["a1"], ["b1"]]
+    assert [await desk.state(id) for id in ("a1", "a2", "a3")] == ["active", "waiting", "waiting"]
+
+
+async def test_jobs_without_a_key_are_in_no_lane(store: Store) -> None:
+    desk = await Desk.open(store, order="key")
+
+    await desk.enqueue("a", "b")
+
+    assert [ids_of(delivery) for delivery in await desk.fetch()] == [["a"], ["b"]]
+
+
+async def test_the_most_urgent_band_is_handed_over_first(store: Store) -> None:
+    desk = await Desk.open(store)
+    for id, priority in (("last", 10), ("usual", 5), ("first", 1)):
+        await desk.enqueue(id, priority=priority)
+
+    deliveries = await desk.fetch()
+
+    assert [ids_of(delivery)[0] for delivery in deliveries] == ["first", "usual", "last"]
+
+
+async def test_a_moment_in_the_past_is_now(store: Store) -> None:
+    desk = await Desk.open(store)
+
+    await desk.enqueue("a", when="@1000")
+
+    assert await desk.state("a") == "waiting"
+
+
+async def test_scripts_are_loaded_again_when_the_server_forgot_them(store: Store) -> None:
+    desk = await Desk.open(store)
+    await desk.enqueue("a")
+
+    await store.server.call("SCRIPT", "FLUSH")
+    await desk.enqueue("b")
+
+    assert (await desk.counts()).waiting == 2

@@ -1,0 +1,288 @@
+"""The engine against a small model: any sequence of verbs, any crash in between, must end with every job done in order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
+
+from conftest import every_fault
+from desk import CRASHED, Desk, ids_of, place_of
+from qbull.config import Keep, Lane
+from qbull.store.store import Delivery, Store
+
+KEYS = st.sampled_from(["a", "a", "a", "b", None])
+WORKERS = st.sampled_from(["w1", "w2"])
+SHAPES: list[dict[str, Any]] = [
+    {},
+    {"order": "key"},
+    {"order": "key", "on_failed": "halt"},
+    {"order": "partition"},
+    {"lane": Lane(limit=2)},
+    {"order": "key", "keep": Keep(completed=0, failed=1000)},
+]
+
+
+@dataclass
+class Held:
+    """A delivery in a worker's hand, and how far it has come."""
+
+    worker: str
+    delivery: Delivery
+    ids: list[str]
+    at: int = 0
+    live: bool = True
+
+
+@dataclass
+class Model:
+    """What must be true, kept by hand."""
+
+    key: dict[str, str | None] = field(default_factory=dict)
+    state: dict[str, str] = field(default_factory=dict)
+    lanes: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    holding: set[str] = field(default_factory=set)
+    crashes: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    finished: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+
+    def lane(self, id: str) -> list[str] | None:
+        key = self.key[id]
+        return self.lanes[key] if key is not None else None
+
+    def admit(self, id: str) -> None:
+        self.state[id] = "waiting"
+        lane = self.lane(id)
+        if lane is not None and id not in self.holding:
+            lane.append(id)
+        self.holding.discard(id)
+
+    def end(self, id: str, state: str, *, keeps_lane: bool) -> None:
+        self.state[id] = state
+        lane = self.lane(id)
+        if lane is not None and not keeps_lane:
+            lane.remove(id)
+            self.finished[self.key[id] or ""].append(id)
+
+
+class Engine(RuleBasedStateMachine):
+    url: str
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loop = asyncio.new_event_loop()
+        self.model = Model()
+        self.held: list[Held] = []
+        self.number = 0
+
+    def do(self, call: Any) -> Any:
+        return self.loop.run_until_complete(call)
+
+    @initialize(shape=st.sampled_from(SHAPES), keys=st.lists(KEYS, min_size=1, max_size=12))
+    def begin(self, shape: dict[str, Any], keys: list[str | None]) -> None:
+        self.store = Store(self.url, "model")
+        self.do(self.store.open())
+        self.do(self.store.server.call("FLUSHDB"))
+        self.desk = self.do(Desk.open(self.store, **shape))
+        self.limit = self.desk.settings.lane_limit
+        self.halts = self.desk.settings.on_failed == "halt"
+        self.keeps = self.desk.settings.keep.completed != 0
+        self.enqueue(keys, 5)
+
+    def lane_key(self, key: str | None) -> str | None:
+        if self.desk.settings.order == "partition":
+            return "partition"
+        return key if self.limit else None
+
+    @rule(keys=st.lists(KEYS, min_size=1, max_size=6), priority=st.sampled_from([5, 5, 1, 10]))
+    def enqueue(self, keys: list[str | None], priority: int) -> None:
+        jobs = []
+        for key in keys:
+            self.number += 1
+            id = f"j{self.number:05d}"
+            self.model.key[id] = self.lane_key(key)
+            jobs.append(self.desk.job(id, key, priority=priority))
+        assert self.do(self.desk.partition.enqueue(jobs)) == set()
+        for job in jobs:
+            self.model.admit(job.id)
+
+    @rule(key=KEYS)
+    def enqueue_for_later(self, key: str | None) -> None:
+        self.number += 1
+        id = f"j{self.number:05d}"
+        assert self.do(self.desk.partition.enqueue([self.desk.job(id, key, when=3_600_000)])) == set()
+        self.model.key[id] = self.lane_key(key)
+        self.model.state[id] = "delayed"
+
+    @precondition(lambda self: any(self.known(id) for id in self.model.state))
+    @rule(data=st.data())
+    def enqueue_again(self, data: st.DataObject) -> None:
+        id = data.draw(st.sampled_from([id for id in self.model.state if self.known(id)]))
+        assert self.do(self.desk.enqueue(id, key="a")) == {0}
+
+    def known(self, id: str) -> bool:
+        return self.keeps or self.model.state[id] != "completed"
+
+    @rule(worker=WORKERS)
+    def fetch_and_finish_one(self, worker: str) -> None:
+        """What a worker does most of the time; it brings the lanes to send trains."""
+        self.fetch(worker, 1)
+        mine = [h for h in self.held if h.live and h.worker == worker and len(h.ids) == 1]
+        if mine:
+            self.finish_next(mine[-1], "done")
+
+    @rule(worker=WORKERS, count=st.integers(1, 5))
+    def fetch(self, worker: str, count: int) -> None:
+        for delivery in self.do(self.desk.fetch(worker, count)):
+            ids = ids_of(delivery)
+            for id in ids:
+                assert self.model.state[id] == "waiting", f"{id} was handed over while {self.model.state[id]}"
+            self.check_order(ids)
+            for id in ids:
+                self.model.state[id] = "active"
+            self.held.append(Held(worker, delivery, ids))
+
+    def check_order(self, ids: list[str]) -> None:
+        lane = self.model.lane(ids[0])
+        if lane is None:
+            assert len(ids) == 1
+            return
+        if self.limit == 1:
+            assert lane[: len(ids)] == ids, f"handed over {ids}, but the lane has {lane}"
+        else:
+            others = sum(self.model.state[id] == "active" or id in self.model.holding for id in lane)
+            assert others < self.limit, "more of a lane were handed over than its limit"
+
+    @precondition(lambda self: any(h.live for h in self.held))
+    @rule(data=st.data(), word=st.sampled_from(["done", "done", "done", "delay", "dead", "delay_now"]))
+    def settle(self, data: st.DataObject, word: str) -> None:
+        self.finish_next(data.draw(st.sampled_from([h for h in self.held if h.live])), word)
+
+    def finish_next(self, held: Held, word: str) -> None:
+        id = held.ids[held.at]
+        delay = 0 if word == "delay_now" else 3_600_000
+        assert self.do(self.desk.settle(held.delivery, held.at, word.removesuffix("_now"), delay))  # type: ignore[arg-type]
+        held.at += 1
+        if word == "done":
+            self.model.end(id, "completed", keeps_lane=False)
+        elif word == "dead":
+            halted = self.halts and self.model.key[id] is not None
+            self.model.end(id, "failed", keeps_lane=halted)
+            if halted:
+                self.go_back(held)
+        else:
+            if self.model.key[id] is not None:
+                self.model.holding.add(id)
+            self.model.state[id] = "delayed"
+            if word == "delay_now":
+                self.model.admit(id)
+            self.go_back(held)
+        if held.at == len(held.ids):
+            held.live = False
+
+    def go_back(self, held: Held) -> None:
+        """What was not settled of a delivery waits again."""
+        for id in held.ids[held.at :]:
+            self.model.state[id] = "waiting"
+        held.live = False
+
+    @precondition(lambda self: any(not h.live for h in self.held))
+    @rule(data=st.data(), word=st.sampled_from(["done", "dead", "delay"]))
+    def settle_too_late(self, data: st.DataObject, word: str) -> None:
+        held = data.draw(st.sampled_from([h for h in self.held if not h.live]))
+        at = data.draw(st.integers(0, len(held.ids) - 1))
+        assert not self.do(self.desk.settle(held.delivery, at, word, 0)), "a stale outcome was taken"  # type: ignore[arg-type]
+
+    @precondition(lambda self: any(h.live for h in self.held))
+    @rule(data=st.data())
+    def release(self, data: st.DataObject) -> None:
+        held = data.draw(st.sampled_from([h for h in self.held if h.live]))
+        assert self.do(self.desk.partition.release([place_of(held.delivery)])) == len(held.ids) - held.at
+        self.go_back(held)
+
+    @rule(worker=WORKERS, seen=st.booleans())
+    def crash(self, worker: str, seen: bool) -> None:
+        mine = [h for h in self.held if h.live and h.worker == worker]
+        started = [place_of(h.delivery) for h in mine[:2]] if seen else None
+        while self.do(self.desk.partition.reclaim(worker, CRASHED, started)).more:
+            pass
+        for n, held in enumerate(mine):
+            id = held.ids[held.at]
+            if (seen and n < 2) or (not seen and self.model.crashes[id] < 2):
+                self.model.crashes[id] += 1
+            if self.model.crashes[id] >= 3:
+                self.model.end(id, "failed", keeps_lane=self.halts and self.model.key[id] is not None)
+                held.at += 1
+            self.go_back(held)
+
+    @rule()
+    def time_passes(self) -> None:
+        due = sorted(id for id, state in self.model.state.items() if state == "delayed")
+        self.do(self.desk.let_time_pass(*due))
+        moved, wait = self.do(self.desk.partition.promote())
+        assert (moved, wait) == (len(due), None)
+        for id in due:
+            self.model.admit(id)
+
+    @rule()
+    def forget_scripts(self) -> None:
+        self.do(self.store.server.call("SCRIPT", "FLUSH"))
+
+    @invariant()
+    def counts_are_right(self) -> None:
+        if not hasattr(self, "desk"):
+            return
+        counts = self.do(self.desk.counts())
+        states = list(self.model.state.values())
+        live = sum(h.live for h in self.held)
+        assert counts.delayed == states.count("delayed")
+        assert counts.failed == states.count("failed")
+        assert counts.completed == (states.count("completed") if self.keeps else 0)
+        assert counts.active == live
+        assert counts.waiting == states.count("waiting") + states.count("active") - live
+
+    def teardown(self) -> None:
+        try:
+            if hasattr(self, "desk"):
+                self.run_to_the_end()
+        finally:
+            self.loop.close()
+
+    def run_to_the_end(self) -> None:
+        assert self.do(every_fault(self.store)) == []
+        for worker in ("w1", "w2"):
+            self.crash(worker, True)
+        self.time_passes()
+        while deliveries := self.do(self.desk.fetch("w3")):
+            for delivery in deliveries:
+                self.check_order(ids_of(delivery))
+                for at, id in enumerate(ids_of(delivery)):
+                    assert self.do(self.desk.settle(delivery, at, "done"))
+                    self.model.end(id, "completed", keeps_lane=False)
+        halted = {key for key, lane in self.model.lanes.items() for id in lane if self.model.state[id] == "failed"}
+        left = {id for id, state in self.model.state.items() if state not in ("completed", "failed")}
+        assert {self.model.key[id] for id in left} <= halted, f"{left} were never handed over"
+        assert self.do(every_fault(self.store)) == []
+        if not left and not halted:
+            names = self.do(self.store.server.call("KEYS", "{model:q:0}:*"))
+            short = {name.decode("utf-8", "replace").rpartition("}:")[2] for name in names}
+            assert not short & {"parked", "delayed", "lanes"}
+            assert not any(name.startswith("lane:") for name in short)
+        self.do(self.store.close())
+
+
+@pytest.mark.timeout(900)
+def test_any_sequence_of_verbs_keeps_every_job_and_every_order(server_url: str) -> None:
+    Engine.url = server_url.replace("db=0", "db=1")
+
+    run_state_machine_as_test(
+        Engine,
+        settings=settings(
+            max_examples=200, stateful_step_count=40, deadline=None, derandomize=False, suppress_health_check=list(HealthCheck)
+        ),
+    )

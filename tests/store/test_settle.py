@@ -1,0 +1,174 @@
+"""The specification of settle: completed, delayed, failed; lanes, trains and the fence."""
+
+from __future__ import annotations
+
+from desk import Desk, ids_of, place_of
+
+from qbull.config import Keep, Lane
+from qbull.core.job import Ending, pack_ending
+from qbull.store import inspect
+from qbull.store.partition import Settlement
+from qbull.store.store import Store
+
+
+async def test_a_second_settle_of_the_same_delivery_is_refused(store: Store) -> None:
+    desk = await Desk.open(store)
+    await desk.enqueue("a")
+    (delivery,) = await desk.fetch()
+
+    answers = [await desk.settle(delivery, 0, "done"), await desk.settle(delivery, 0, "dead")]
+
+    assert answers == [True, False]
+    assert await desk.state("a") == "completed"
+
+
+async def test_a_zombie_cannot_settle(store: Store) -> None:
+    desk = await Desk.open(store)
+    await desk.enqueue("a")
+    (old,) = await desk.fetch("zombie")
+    await desk.partition.reclaim("zombie", b"", [])
+    (new,) = await desk.fetch("other")
+
+    taken = await desk.settle(old, 0, "dead")
+
+    assert not taken
+    assert new.entry > old.entry, "the fence must rise"
+    assert await desk.settle(new, 0, "done")
+
+
+async def test_what_waits_in_a_lane_leaves_as_a_train(store: Store) -> None:
+    desk = await Desk.open(store, order="key")
+    await desk.enqueue(*(f"a{n:02d}" for n in range(40)), key="a")
+    (first,) = await desk.fetch()
+
+    await desk.finish(first)
+
+    (train,) = await desk.fetch()
+    assert ids_of(train) == [f"a{n:02d}" for n in range(1, 33)]
+
+
+async def test_a_train_is_not_heavier_than_it_should_be(store: Store) -> None:
+    desk = await Desk.open(store, order="key")
+    for n in range(5):
+        await desk.enqueue(f"a{n}", key="a", payload=b'"' + b"x" * 100_000 + b'"')
+    (first,) = await desk.fetch()
+
+    await desk.finish(first)
+
+    (train,) = await desk.fetch()
+    assert ids_of(train) == ["a1", "a2"]
+
+
+async def test_a_job_that_must_wait_sends_the_rest_of_its_train_back(store: Store) -> None:
+    desk = await Desk.open(store, order="key")
+    await desk.enqueue("a0", "a1", "a2", "a3", key="a")
+    (first,) = await desk.fetch()
+    await desk.finish(first)
+    (train,) = await desk.fetch()
+
+    await desk.settle(train, 0, "done")
+    await desk.settle(train, 1, "delay", 3_600_000)
+
+    assert await desk.fetch() == []
+    assert [await desk.state(id) for id in ("a1", "a2", "a3")] == ["completed", "delayed", "waiting"]
+    await desk.let_time_pass("a2")
+    await desk.partition.promote()
+    (again,) = await desk.fetch()
+    assert ids_of(again) == ["a2"]
+    await desk.finish(again)
+    assert [ids_of(delivery) for delivery in await desk.fetch()] == [["a3"]]
+
+
+async def test_a_lane_with_a_limit_has_no_more_in_front_of_the_workers(store: Store) -> None:
+    desk = await Desk.open(store, lane=Lane(limit=2))
+    await desk.enqueue("a1", "a2", "a3", "a4", key="a")
+
+    first, second = await desk.fetch()
+    await desk.finish(first)
+
+    assert [ids_of(first), ids_of(second)] == [["a1"], ["a2"]]
+    assert [ids_of(delivery) for delivery in await desk.fetch()] == [["a3"]]
+
+
+async def test_a_lane_that_halts_stops_at_its_dead_letter(store: Store) -> None:
+    desk = await Desk.open(store, order="key", on_failed="halt")
+    await desk.enqueue("a1", "a2", key="a")
+    (first,) = await desk.fetch()
+
+    await desk.settle(first, 0, "dead")
+
+    assert await desk.fetch() == []
+    assert [await desk.state(id) for id in ("a1", "a2")] == ["failed", "waiting"]
+
+
+async def test_a_lane_goes_on_after_a_dead_letter_by_default(store: Store) -> None:
+    desk = await Desk.open(store, order="key")
+    await desk.enqueue("a1", "a2", key="a")
+    (first,) = await desk.fetch()
+
+    await desk.settle(first, 0, "dead")
+
+    assert [ids_of(delivery) for delivery in await desk.fetch()] == [["a2"]]
+
+
+async def test_a_queue_that_gives_up_its_order_empties_its_lanes(store: Store) -> None:
+    ordered = await Desk.open(store, order="key")
+    await ordered.enqueue(*(f"a{n}" for n in range(50)), key="a")
+    unordered = await Desk.open(store)
+
+    done = 0
+    while deliveries := await unordered.fetch():
+        for delivery in deliveries:
+            await unordered.finish(delivery)
+            done += len(ids_of(delivery))
+
+    assert done == 50
+
+
+async def test_finished_jobs_are_kept_by_count(store: Store) -> None:
+    desk = await Desk.open(store, keep=Keep(completed=3, failed=2))
+    await desk.enqueue(*(f"a{n}" for n in range(10)))
+
+    for n, delivery in enumerate(await desk.fetch()):
+        await desk.settle(delivery, 0, "done" if n < 6 else "dead")
+
+    counts = await desk.counts()
+    assert (counts.completed, counts.failed) == (3, 2)
+    assert [await desk.state(id) for id in ("a2", "a3", "a5", "a7", "a9")] == [None, "completed", "completed", None, "failed"]
+
+
+async def test_finished_jobs_are_kept_by_age(store: Store) -> None:
+    desk = await Desk.open(store, keep=Keep(completed_for=60))
+    old = pack_ending(Ending(1, 1.0, "w1", b"1"))
+    await store.server.call("XADD", desk.partition.base + "completed", "1000-0", "old", desk.job("old").record, "end", old)
+    await store.server.call("HSET", desk.partition.base + "index", "old", "c1000-0")
+    await desk.enqueue("new")
+
+    (delivery,) = await desk.fetch()
+    await desk.finish(delivery)
+
+    assert [await desk.state("old"), await desk.state("new")] == [None, "completed"]
+
+
+async def test_nothing_is_kept_where_nothing_is_to_be_kept(store: Store) -> None:
+    desk = await Desk.open(store, keep=Keep(completed=0))
+    await desk.enqueue("a")
+    (delivery,) = await desk.fetch()
+    await desk.partition.mark_alone(b"a", place_of(delivery))
+
+    await desk.finish(delivery)
+
+    assert (await desk.counts()).total == 0
+    assert await store.server.call("EXISTS", desk.partition.base + "job:a") == 0
+
+
+async def test_what_another_program_wrote_into_the_stream_becomes_a_dead_letter(store: Store) -> None:
+    desk = await Desk.open(store, order="key")
+    await store.server.call("XADD", desk.partition.base + "ready:5", "*", "hello", "world")
+    (foreign,) = await desk.fetch()
+
+    ending = pack_ending(Ending(1, 0.0, "w1", error="cannot be read"))
+    stale = await desk.partition.settle([Settlement(place_of(foreign), b"hello", "dead", "1", b"world", ending)])
+
+    assert stale == set()
+    assert await desk.state("hello") == "failed"
