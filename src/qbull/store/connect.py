@@ -112,10 +112,10 @@ class Server:
         self._idle: list[client.AbstractConnection] = []
         self._opening = asyncio.Lock()
 
-    async def call(self, *command: str | bytes | int | float, timeout: float = CALL_TIMEOUT) -> Any:
+    async def call(self, *command: str | bytes | int | float, timeout: float | None = None) -> Any:
         connection = self._idle.pop() if self._idle else await self._connect()
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(timeout or CALL_TIMEOUT):
                 await connection.send_command(*command)
                 reply = await connection.read_response()
         except foreign.ResponseError as error:
@@ -195,7 +195,7 @@ class Server:
         return {"path": str(self._embedded.socket), "password": self._embedded.password}
 
     def _ours(self, error: BaseException) -> ServerError:
-        text = str(error) or type(error).__name__
+        text = str(error).rstrip(".") or type(error).__name__
         if isinstance(error, foreign.NoScriptError):
             return NoScript(text)
         if isinstance(error, foreign.AuthenticationError) or text.startswith(("WRONGPASS", "NOAUTH")):

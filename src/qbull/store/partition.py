@@ -92,14 +92,23 @@ class Partition:
         jobs: int = await self.server.script("release", self.base, *places)
         return jobs
 
-    async def reclaim(self, worker: str, ending: bytes, started: Sequence[bytes] | None = None) -> Reclaimed:
-        """Take back the deliveries of a dead worker; `started` is what was running, None where nobody saw it."""
-        blind = started is None
+    async def reclaim(
+        self, worker: str, ending: bytes, started: Sequence[bytes] | None = None, silent: float = 0.0
+    ) -> Reclaimed:
+        """Take back the deliveries of a dead worker; `started` is what was running.
+
+        Where nobody saw that it is None, and what was handed over within the last `silent` seconds is not suspected.
+        """
+        blind_ms = int(silent * 1000) if started is None else -1
         taken, dead, more = await self.server.script(
             "reclaim", self.base, self._limit, self._halt, *self._keep_failed,
-            worker, 100, CRASH_LIMIT, int(blind), ending, *(started or ()),
+            worker, 100, CRASH_LIMIT, blind_ms, ending, *(started or ()),
         )  # fmt: skip
         return Reclaimed(taken, dead, bool(more) or taken > 0)
+
+    async def holds(self, id: bytes, place: bytes) -> bool:
+        """Is this delivery still the one that counts?"""
+        return bool(await self.server.call("HGET", self.base + "index", id) == b"r" + place)
 
     async def mark_alone(self, job: bytes, place: bytes) -> None:
         """A suspect is about to run: should it take the worker down, this mark is the proof."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
@@ -16,6 +17,7 @@ import msgspec
 from qbull.config import QueueSettings
 from qbull.errors import ConfigError, EmbeddedError, NotFound, ServerAway, ServerError
 from qbull.store.check import read_info, refuse_unfit
+from qbull.store import connect
 from qbull.store.connect import ErrorReply, Server
 from qbull.store.names import GROUP, Names, ready
 from qbull.store.partition import Partition
@@ -24,6 +26,8 @@ A = TypeVar("A")
 
 PATIENCE = 10.0
 """Seconds for which a producer sends a call again while the server is away."""
+FIRST_PATIENCE = 1.0
+"""The same before the server was ever reached: then the address is probably wrong."""
 
 
 class Delivery(NamedTuple):
@@ -33,6 +37,8 @@ class Delivery(NamedTuple):
     band: str
     entry: bytes
     fields: list[bytes]
+    asked: float
+    """When it was asked for, on this machine's steady clock."""
 
 
 @dataclass(frozen=True)
@@ -62,17 +68,17 @@ class Store:
         await self.server.close()
         self._checked = False
 
-    async def patiently(self, call: Callable[[], Awaitable[A]], patience: float = PATIENCE) -> A:
-        """Send again while the server is away. Before it was reached once, its absence is said at once."""
-        await self.open()
+    async def patiently(self, call: Callable[[], Awaitable[A]]) -> A:
+        """Send again while the server is away: for PATIENCE seconds, or a second before it was reached for the first time."""
         clock = asyncio.get_running_loop().time
-        deadline = clock() + patience
+        began = clock()
         pause = 0.01
         while True:
             try:
+                await self.open()
                 return await call()
             except (ServerAway, EmbeddedError):
-                if clock() + pause > deadline:
+                if clock() + pause - began > (PATIENCE if self._checked else FIRST_PATIENCE):
                     raise
             await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311
             pause = min(pause * 2, 1.0)
@@ -149,14 +155,15 @@ class Store:
         `again` reads what was handed over to this worker before: after a lost reply, some of it may be unknown to it.
         """
         wait = () if block is None else ("BLOCK", max(int(block * 1000), 1))
+        asked = time.monotonic()
         reply = await self.server.call(
             "XREADGROUP", "GROUP", GROUP, worker, "COUNT", count, *wait, "STREAMS", *streams, *("0" if again else ">" for _ in streams),
-            timeout=10.0 + (block or 0.0),
+            timeout=connect.CALL_TIMEOUT + (block or 0.0),
         )  # fmt: skip
         if not reply:
             return []
         return [
-            Delivery(stream.partition, stream.band, entry, fields)
+            Delivery(stream.partition, stream.band, entry, fields, asked)
             for name, entries in reply
             for stream in (streams[name],)
             for entry, fields in entries

@@ -76,7 +76,7 @@ class Beat:
                 started = None if running is None else [place for queue, number, place in running if (queue, number) == (settings.name, partition.number)]  # fmt: skip
                 more = True
                 while more:
-                    answer = await partition.reclaim(worker, _crashed(worker), started)
+                    answer = await partition.reclaim(worker, _crashed(worker), started, self._min_idle / 2)
                     taken += answer.deliveries
                     more = answer.more
                     if answer.dead:

@@ -19,7 +19,7 @@ from qbull.core.codec import PAYLOAD_LIMIT
 from qbull.core.job import SUSPECT, Body, Garbage, body_of, crashes_of
 from qbull.core.outcome import Undeliverable
 from qbull.core.task import TaskSpec
-from qbull.errors import PayloadError
+from qbull.errors import PayloadError, ServerError
 from qbull.store.partition import Partition, Settlement, Word
 from qbull.store.store import Delivery
 from qbull.worker.board import Board
@@ -37,7 +37,10 @@ TURN = 0.002
 
 
 class Runner:
-    """The slots of one queue. `settle` takes an outcome and answers whether the delivery ends with it."""
+    """The slots of one queue. `settle` takes an outcome and answers whether the delivery ends with it.
+
+    A delivery that was asked for more than `doubt` seconds ago is looked up before it is begun.
+    """
 
     def __init__(
         self,
@@ -51,12 +54,14 @@ class Runner:
         board: Board | None = None,
         first_slot: int = 0,
         payload_limit: int = PAYLOAD_LIMIT,
+        doubt: float = 15.0,
     ) -> None:
         self.settings = settings
         self._tasks = tasks
         self._hand = hand
         self._settle = settle
         self._isolation = isolation
+        self._doubt = doubt
         self._board = board
         self._slots = [Slot(first_slot + n) for n in range(settings.concurrency)]
         self._deadlines = Deadlines(self._slots)
@@ -121,6 +126,10 @@ class Runner:
             if delivery is None:
                 await self._wait()
                 continue
+            if time.monotonic() - delivery.asked > self._doubt and not await self._still_ours(delivery):
+                self._hand.drop(delivery.partition, place_of(delivery))
+                delivery = None
+                continue
             stopped_at = await self._run_delivery(slot, delivery, at)
             if contextvars.copy_context() != self._context:
                 # The job left something in the context; the next one must not find it there.
@@ -133,6 +142,13 @@ class Runner:
                 self._room()
                 await asyncio.sleep(0)
                 self._turned = time.monotonic()
+
+    async def _still_ours(self, delivery: Delivery) -> bool:
+        """It was asked for long ago: this process may have been stopped meanwhile, and others have taken over."""
+        try:
+            return await delivery.partition.holds(delivery.fields[0], place_of(delivery))
+        except ServerError:
+            return True  # it cannot be known now; settle will know
 
     async def _wait(self) -> None:
         waiter = asyncio.get_running_loop().create_future()

@@ -67,7 +67,7 @@ class Supervisor:
 
     async def run(self) -> int:
         """Serve until a signal; answers with the exit code."""
-        await self._store.open()
+        await self._store.patiently(self._store.open)
         loop = asyncio.get_running_loop()
         for name in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(name, self._signalled)

@@ -15,6 +15,7 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from qbull.config import QueueSettings
@@ -78,9 +79,10 @@ class Worker:
             slot += assignment.settings.concurrency
 
     async def start(self) -> None:
-        await self._store.open()
         for assignment in self._assignments:
-            await self._store.register(assignment.settings, sorted(assignment.tasks))
+            await self._store.patiently(
+                partial(self._store.register, assignment.settings, sorted(assignment.tasks))
+            )
         if self._beat is not None:
             await self._beat.start()
         self._actors.append(asyncio.create_task(Bell(self._store, self._outage, self._heard).run()))
@@ -157,6 +159,7 @@ class _Line:
             board=board,
             first_slot=first_slot,
             payload_limit=payload_limit,
+            doubt=worker._min_idle / 2,
         )
         self._fetcher = Fetcher(
             store,
@@ -193,14 +196,15 @@ class _Line:
             await settler.flush()
 
     def heard(self, base: str, word: str) -> None:
-        for known, promoter in self._promoters.items():
-            if base in (known, ""):
-                if word in ("due", ""):
-                    promoter.ring()
-                if word in ("bands", ""):
-                    chore = asyncio.create_task(self._refresh())
-                    self._chores.add(chore)
-                    chore.add_done_callback(self._chores.discard)
+        """Something was said about a partition; about all of them where it names none."""
+        concerned = [promoter for known, promoter in self._promoters.items() if base in (known, "")]
+        if word in ("due", ""):
+            for promoter in concerned:
+                promoter.ring()
+        if concerned and word in ("bands", ""):
+            chore = asyncio.create_task(self._refresh())
+            self._chores.add(chore)
+            chore.add_done_callback(self._chores.discard)
 
     async def _refresh(self) -> None:
         with suppress(ServerError):

@@ -1,12 +1,14 @@
 -- reclaim: take back the deliveries of a dead worker. Each becomes a new entry, so the old fence is worth nothing.
 -- A job that was running when its worker died has one crash more; at the limit it is dead. Where nobody saw what was
 -- running (blind), the first job of each entry is suspected, but never beyond the number that makes it run alone:
--- from there on only a job that marked its start counts, so no neighbour is ever blamed to death.
+-- from there on only a job that marked its start counts, so no neighbour is ever blamed to death. Nor is one that was
+-- handed over only now: the server may still serve the blocked read of a worker that has stopped.
 -- KEYS  base
 -- NAMES index parked lanes bands stats
 -- USES  clock record index tell ready lane delivery finish stats
 -- FLAGS allow-oom
--- ARGV  limit:int halt:int failed:int failed_ms:int consumer most:int crash_limit:int blind:int ending  … started
+-- ARGV  limit:int halt:int failed:int failed_ms:int consumer most:int crash_limit:int blind_ms:int ending  … started
+--       blind_ms: -1 where somebody saw what was running, else how long a suspect must have been handed over
 --       started: <band><entry> of each delivery that was running; ending: what to write beside a job that is dead
 -- GIVES how many deliveries were taken back, how many jobs of them are dead, and 1 where there may be more
 local running = {}
@@ -29,8 +31,9 @@ for _, band in ipairs(streams) do
       if id and is_record(record) then
         local crashes = crashes_of(record)
         local guilty = running[band .. entry]
-        if blind == 1 then
-          guilty = crashes < crash_limit - 1 or redis.call('HGET', base .. 'job:' .. id, 'alone') == band .. entry
+        if blind_ms >= 0 then
+          local marked = redis.call('HGET', base .. 'job:' .. id, 'alone') == band .. entry
+          guilty = delivery[3] >= blind_ms and (crashes < crash_limit - 1 or marked)
         end
         if guilty then
           record = with_crashes(record, crashes + 1)

@@ -1,0 +1,176 @@
+"""Workers die: by SIGKILL, by their own jobs, by being stopped for too long. No job is lost, none out of order."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import yard
+from fleet import Fleet, every, order_faults, runs
+
+from conftest import eventually
+from qbull.store.store import Store
+
+
+@pytest.fixture
+async def log(
+    tmp_path: Path, store: Store, server_url: str, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Path]:
+    monkeypatch.setattr(yard.app, "url", server_url)
+    yield tmp_path / "log"
+    await yard.app.close()
+
+
+@pytest.mark.timeout(180)
+async def test_every_key_stays_in_order_while_workers_are_killed(log: Path, server_url: str) -> None:
+    keys, each = 200, 100
+    luck = random.Random(7)
+    calls = [
+        {
+            "key": f"k{key}",
+            "number": number,
+            "failures": luck.choice((1, 2)) if luck.random() < 0.2 else 0,
+            "seconds": 0.01,
+        }
+        for number in range(each)
+        for key in range(keys)
+    ]
+
+    async with Fleet(server_url, log, processes=4) as fleet:
+        killer = every(1.0, lambda: fleet.children() and fleet.kill_one(luck.randrange(4)))
+        await yard.step.enqueue_many(calls)
+        await eventually(_nothing_left, within=120)
+        killer.cancel()
+
+    ends = [run for run in runs(log) if run.word == "end"]
+    stats = await yard.work.stats()
+    assert (stats.completed + stats.failed, stats.failed) == (10_000, 0)  # as many as are kept
+    assert stats.totals["completed"] == keys * each
+    assert len({(run.key, run.number) for run in ends}) == keys * each
+    assert order_faults(ends) == []
+    assert "signal 9" in fleet.said()
+
+
+async def test_the_jobs_of_a_killed_process_start_again_at_once(log: Path, server_url: str) -> None:
+    async with Fleet(server_url, log, processes=2) as fleet:
+        for number in range(4):
+            await yard.step.enqueue(key=f"k{number}", number=0, seconds=30)
+        await eventually(lambda: _begun(log, 4))
+        victim = runs(log)[0].pid
+        held = sum(run.pid == victim for run in runs(log))
+        os.kill(victim, signal.SIGKILL)
+        killed = asyncio.get_running_loop().time()
+        await eventually(lambda: _begun(log, 4 + held))
+        within = asyncio.get_running_loop().time() - killed
+        fleet.process.kill()
+        for pid in fleet.children():
+            os.kill(pid, signal.SIGKILL)
+
+    again = runs(log)[4:]
+    assert len(again) == held
+    assert all(run.pid != victim for run in again)
+    assert within < 5, "this is seconds below the time after which a silent worker counts as dead"
+
+
+async def test_a_job_that_blocks_the_loop_is_not_run_twice(log: Path, server_url: str) -> None:
+    async with Fleet(server_url, log, processes=2, environment={"MIN_IDLE_TIME_MS": "500"}):
+        job = await yard.block.enqueue(key="b", seconds=4)
+        await job.result(timeout=30)
+
+    assert [run.word for run in runs(log)] == ["begin", "end"]
+
+
+async def test_a_worker_that_was_stopped_for_too_long_cannot_settle(log: Path, server_url: str) -> None:
+    patient = {"MIN_IDLE_TIME_MS": "1000"}
+    async with Fleet(server_url, log, environment=patient) as zombie:
+        job = await yard.step.enqueue(key="a", number=0, seconds=1)
+        await eventually(lambda: _begun(log, 1))
+        stopped = [zombie.process.pid, *zombie.children()]
+        for pid in stopped:
+            os.kill(pid, signal.SIGSTOP)
+
+        async with Fleet(server_url, log, environment=patient, output=log.with_suffix(".other")):
+            await job.result(timeout=30)
+            info = await job.info()
+            for pid in stopped:
+                os.kill(pid, signal.SIGCONT)
+            await eventually(lambda: _said(zombie, "this outcome was refused"))
+
+        assert info == await job.info()
+        assert info is not None and info.crashes == 1
+
+
+@pytest.mark.timeout(120)
+async def test_a_poison_job_is_given_up_after_three_crashes_and_takes_nobody_with_it(
+    log: Path, server_url: str
+) -> None:
+    async with Fleet(server_url, log, processes=2):
+        poison = await yard.die.enqueue(key="poison")
+        others = [await yard.step.enqueue(key=f"k{n}", number=0, seconds=0.2) for n in range(30)]
+        for job in others:
+            await job.result(timeout=60)
+        info = await eventually(lambda: _failed(poison))
+
+    begun = [run for run in runs(log) if run.key == "poison"]
+    assert len(begun) == 3
+    assert info.error == "its worker died 3 times while it ran"
+    assert (await yard.work.stats()).failed == 1
+
+
+async def test_the_last_worker_of_a_dead_machine_is_taken_over_by_others(log: Path, server_url: str) -> None:
+    short = {"MIN_IDLE_TIME_MS": "1000"}
+    async with Fleet(server_url, log, environment=short) as gone:
+        job = await yard.step.enqueue(key="a", number=0, seconds=1)
+        await eventually(lambda: _begun(log, 1))
+        for pid in [gone.process.pid, *gone.children()]:
+            os.kill(pid, signal.SIGKILL)
+
+        async with Fleet(server_url, log, environment=short, output=log.with_suffix(".other")):
+            await job.result(timeout=30)
+
+    assert [run.word for run in runs(log)] == ["begin", "begin", "end"]
+
+
+async def test_children_do_not_outlive_their_parent(log: Path, server_url: str) -> None:
+    async with Fleet(server_url, log, processes=2, environment={"MIN_IDLE_TIME_MS": "1000"}) as fleet:
+        children = fleet.children()
+        await yard.block.enqueue(key="b", seconds=20)
+        await eventually(lambda: _begun(log, 1))
+
+        fleet.process.kill()
+
+        await eventually(lambda: _gone(children), within=10)
+
+
+async def _nothing_left() -> bool:
+    return (await yard.work.stats()).unfinished == 0
+
+
+async def _begun(log: Path, many: int) -> bool:
+    return sum(run.word == "begin" for run in runs(log)) >= many
+
+
+async def _said(fleet: Fleet, text: str) -> bool:
+    return text in fleet.said()
+
+
+async def _failed(job: object) -> object:
+    info = await job.info()  # type: ignore[attr-defined]
+    return info if info is not None and info.state == "failed" else None
+
+
+async def _gone(pids: list[int]) -> bool:
+    return not any(_alive(pid) for pid in pids)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except FileNotFoundError:
+        return False
+    return stat.rpartition(") ")[2][0] not in "ZX"

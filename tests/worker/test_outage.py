@@ -1,0 +1,168 @@
+"""The server goes away and comes back: jobs and workers survive it, and it is said once when it begins and once when it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import signal
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from proxy import Proxy
+
+import qbull
+from conftest import eventually
+from qbull.embedded import Embedded
+from qbull.errors import ServerError
+from qbull.store import connect
+from qbull.store.store import Store
+from qbull.worker import fetch
+
+
+def counting_queue(app: qbull.App, ran: Counter[int], seconds: float = 0.0) -> qbull.Task[[int], None]:
+    queue = app.queue("work", order="key", concurrency=20)
+
+    @queue.task(key=lambda n: f"k{n % 7}")
+    async def count(n: int) -> None:
+        await asyncio.sleep(seconds)
+        ran[n] += 1
+
+    return count
+
+
+@pytest.mark.timeout(120)
+async def test_a_killed_server_loses_no_job_and_is_said_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = qbull.App(f"embedded://{tmp_path}")
+    ran: Counter[int] = Counter()
+    count = counting_queue(app, ran, seconds=0.002)
+    caplog.set_level(logging.WARNING, logger="qbull")
+    async with app.worker() as worker:
+        await count.enqueue_many([{"n": n} for n in range(1000)])
+        await eventually(lambda: _has(ran, 200))
+
+        await _kill_server(app)
+        more = [asyncio.create_task(count.enqueue(n=n)) for n in range(1000, 1100)]
+        await asyncio.gather(*more)
+        await worker.drain()
+
+    assert set(ran) == set(range(1100))
+    assert (await count.queue.stats()).completed == 1100
+    said = [record.getMessage() for record in caplog.records if record.name == "qbull.worker"]
+    assert len([line for line in said if "work goes on when it is back" in line]) == 1
+    assert len([line for line in said if "the server is back after" in line]) == 1
+    await app.close()
+
+
+@pytest.mark.timeout(120)
+async def test_lost_replies_double_nothing(server: Embedded, store: Store) -> None:
+    ran: Counter[int] = Counter()
+    luck = random.Random(3)
+    async with Proxy(server.socket).running() as proxy:
+        app = qbull.App(f"redis://:{server.password}@127.0.0.1:{proxy.port}/0", prefix="test")
+        count = counting_queue(app, ran)
+        async with app.worker() as worker:
+            await count.queue.stats()
+            for start in range(0, 2000, 50):
+                proxy.mood = "loses replies" if luck.random() < 0.3 else "fair"
+                sending = asyncio.gather(*(count.enqueue(n=n) for n in range(start, start + 50)))
+                await asyncio.wait([sending], timeout=0.05)
+                proxy.mood = "fair"
+                await sending
+            await worker.drain()
+        stats = await count.queue.stats()
+        await app.close()
+
+    assert proxy.lost > 5, "the test lost no replies"
+    assert set(ran) == set(range(2000))
+    assert stats.totals["enqueued"] == 2000
+    assert stats.completed == 2000
+
+
+@pytest.mark.timeout(60)
+async def test_a_connection_that_goes_silent_is_given_up(
+    server: Embedded, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connect, "CALL_TIMEOUT", 0.5)
+    monkeypatch.setattr(fetch, "BLOCK", 0.5)
+    ran: Counter[int] = Counter()
+    async with Proxy(server.socket).running() as proxy:
+        app = qbull.App(f"redis://:{server.password}@127.0.0.1:{proxy.port}/0", prefix="test")
+        count = counting_queue(app, ran)
+        direct = qbull.App(f"unix://:{server.password}@{server.socket}", prefix="test")
+        other = counting_queue(direct, Counter())
+        async with app.worker():
+            await (await count.enqueue(n=0)).result(timeout=10)
+            proxy.mood = "silent"
+            job = await other.enqueue(n=1)
+            await asyncio.sleep(1.5)
+            proxy.mood = "fair"
+            await job.result(timeout=10)
+        await app.close()
+        await direct.close()
+
+    assert ran == {0: 1, 1: 1}
+
+
+async def test_connections_that_are_cut_again_and_again_are_made_again(app: qbull.App, store: Store) -> None:
+    ran: Counter[int] = Counter()
+    count = counting_queue(app, ran)
+    async with app.worker() as worker:
+        for start in range(0, 1000, 100):
+            jobs = asyncio.gather(*(count.enqueue(n=n) for n in range(start, start + 100)))
+            await _repeatedly(
+                lambda: store.server.call("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"), 2
+            )
+            await _repeatedly(lambda: store.server.call("CLIENT", "KILL", "TYPE", "pubsub"), 1)
+            await jobs
+        await worker.drain()
+
+    assert set(ran) == set(range(1000))
+
+
+async def test_a_server_that_was_emptied_is_used_again(app: qbull.App, store: Store) -> None:
+    ran: Counter[int] = Counter()
+    count = counting_queue(app, ran)
+    async with app.worker():
+        await (await count.enqueue(n=0)).result(timeout=10)
+
+        await store.server.call("FLUSHALL")
+        await store.server.call("SCRIPT", "FLUSH")
+        await (await count.enqueue(n=1)).result(timeout=10)
+
+    assert ran == {0: 1, 1: 1}
+
+
+async def test_a_server_that_was_never_there_is_said_at_once(tmp_path: Path) -> None:
+    app = qbull.App("redis://127.0.0.1:1/0")
+    count = counting_queue(app, Counter())
+
+    with pytest.raises(qbull.ServerAway, match=r"redis://127\.0\.0\.1:1/0: cannot be reached"):
+        await count.enqueue(n=1)
+    with pytest.raises(qbull.ServerAway):
+        async with app.worker():
+            pass
+    await app.close()
+
+
+async def _kill_server(app: qbull.App) -> None:
+    info = (await app.client().store.server.call("INFO", "server")).decode()
+    pid = next(line.partition(":")[2] for line in info.splitlines() if line.startswith("process_id:"))
+    os.kill(int(pid), signal.SIGKILL)
+
+
+async def _has(ran: Counter[int], many: int) -> bool:
+    return len(ran) >= many
+
+
+async def _repeatedly(call: Callable[[], object], times: int) -> None:
+    for _ in range(times):
+        try:
+            await call()  # type: ignore[misc]
+        except ServerError:
+            pass

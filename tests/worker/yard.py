@@ -1,0 +1,66 @@
+"""The app that the worker processes of these tests serve. Jobs write a line into a log when they begin and when they end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+
+import qbull
+from qbull.store.store import Store
+
+app = qbull.App(os.environ.get("YARD_URL") or "redis://127.0.0.1:1/0", prefix="test")
+work = app.queue(
+    "work",
+    order="key",
+    concurrency=int(os.environ.get("YARD_CONCURRENCY", "10")),
+    retry=qbull.Retry(attempts=5, backoff="fixed", delay=0.02),
+)
+
+
+def note(word: str, key: str, number: int) -> None:
+    line = f"{word} {key} {number} {qbull.current_job().attempt} {os.getpid()} {time.time()}\n"
+    fd = os.open(os.environ["YARD_LOG"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    os.write(fd, line.encode())
+    os.close(fd)
+
+
+@work.task(key="{key}")
+async def step(key: str, number: int, failures: int = 0, seconds: float = 0.0) -> None:
+    """Fails as often as it is told, then takes its time, then has its effect."""
+    note("begin", key, number)
+    await asyncio.sleep(seconds)
+    if qbull.current_job().attempt <= failures:
+        raise ValueError("not yet")
+    note("end", key, number)
+
+
+@work.task
+async def block(key: str, seconds: float) -> None:
+    """Keeps the event loop to itself."""
+    note("begin", key, 0)
+    time.sleep(seconds)
+    note("end", key, 0)
+
+
+@work.task
+async def die(key: str) -> None:
+    note("begin", key, 0)
+    os._exit(3)
+
+
+@work.task
+def plain(key: str, seconds: float) -> None:
+    note("begin", key, 0)
+    time.sleep(seconds)
+    note("end", key, 0)
+
+
+async def ready_workers() -> int:
+    """How many workers have asked for work."""
+    store = Store(app.url, app.prefix)
+    try:
+        streams = await store.streams(store.partitions(work.settings))
+        return max([len(await store.consumers(stream)) for stream in streams.values()], default=0)
+    finally:
+        await store.close()
