@@ -1,0 +1,141 @@
+"""doctor: what is wrong, and what to do. Each test has a server of its own, since most of them harm it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from shell import Shell
+from shop import Shop
+
+import qbull
+from qbull.embedded import Embedded
+from qbull.store.store import Store
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[str]:
+    """The address of a server that this test may harm."""
+    embedded = Embedded.open(tmp_path / "own")
+    yield f"unix://:{embedded.password}@{embedded.socket}"
+    embedded.close()
+
+
+@pytest.fixture
+async def broken(own: str) -> AsyncIterator[Store]:
+    store = Store(own, "test")
+    yield store
+    await store.close()
+
+
+@pytest.fixture
+async def shop(own: str) -> AsyncIterator[Shop]:
+    async with qbull.App(own, prefix="test") as app:
+        yield Shop(app)
+
+
+@pytest.fixture
+def shell(own: str, tmp_path: Path) -> Shell:
+    return Shell(own, tmp_path)
+
+
+def examine(shell: Shell, **environment: str) -> dict[str, Any]:
+    done = shell.run("doctor", "--json", **environment)
+    found: dict[str, Any] = json.loads(done.out)
+    assert done.code == (0 if found["ok"] else 1)
+    return found
+
+
+def lines(found: dict[str, Any], level: str) -> str:
+    return "\n".join(
+        f"{f['subject']}: {f['fact']}; {f['next']}" for f in found["findings"] if f["level"] == level
+    )
+
+
+async def test_a_sound_server_has_no_problems(shell: Shell, shop: Shop) -> None:
+    await shop.send.enqueue(to="a")
+    async with shop.email.app.worker():
+        found = examine(shell)
+        shown = shell.ok("doctor")
+
+    assert found["ok"] is True
+    assert lines(found, "problem") == lines(found, "note") == ""
+    assert 'durability: "durable"' in lines(found, "ok")
+    assert 'queue "email": each of its 1 jobs is in its place' in lines(found, "ok")
+    assert "workers: 1 alive" in lines(found, "ok")
+    assert shown.endswith("no problems\n")
+
+
+async def test_waiting_jobs_without_a_worker_are_a_problem(shell: Shell, shop: Shop) -> None:
+    await shop.send.enqueue(to="a")
+
+    assert 'queue "email": 1 waiting and no worker; run "qbull worker' in lines(examine(shell), "problem")
+
+
+async def test_a_job_out_of_place_is_a_problem(shell: Shell, shop: Shop, broken: Store) -> None:
+    job = await shop.send.options(delay=60).enqueue(to="a")
+    await broken.server.call("ZREM", broken.names.partition("email", 0) + "delayed", job.id)
+
+    assert f"job {job.id}: index says" in lines(examine(shell), "problem")
+
+
+async def test_settings_that_cannot_be_read_are_a_problem(shell: Shell, shop: Shop, broken: Store) -> None:
+    await shop.send.enqueue(to="a")
+    await broken.server.call("HSET", broken.names.settings("email"), "declared", "{")
+
+    assert "its settings on the server cannot be read" in lines(examine(shell), "problem")
+
+
+@pytest.mark.parametrize(
+    ("setting", "level", "line"),
+    [
+        (("maxmemory-policy", "allkeys-lru"), "problem", 'maxmemory-policy is "allkeys-lru"'),
+        (("appendonly", "no"), "problem", "a restart of the server loses jobs"),
+        (("appendfsync", "no"), "problem", "appendfsync is no"),
+        (("appendfsync", "everysec"), "note", 'durability: "fast"'),
+        (("no-appendfsync-on-rewrite", "yes"), "note", 'durability: "fast"'),
+        (("maxmemory", "0"), "note", "no maxmemory is set"),
+        (("maxmemory", "1mb"), "problem", "new ones are refused soon"),
+    ],
+)
+async def test_the_servers_settings_are_judged(
+    shell: Shell, broken: Store, setting: tuple[str, str], level: str, line: str
+) -> None:
+    await broken.server.call("CONFIG", "SET", *setting)
+
+    assert line in lines(examine(shell), level)
+
+
+async def test_missing_rights_are_named(shell: Shell, own: str, broken: Store) -> None:
+    await broken.server.call(
+        "ACL", "SETUSER", "guest", "on", ">word", "~*", "&*", "+@all", "-config", "-@scripting"
+    )
+
+    found = examine(shell, QBULL_URL=f"unix://guest:word@{own.rpartition('@')[2]}")
+
+    assert "give the user the rights for EVAL" in lines(found, "problem")
+    assert "does not tell its appendfsync" in lines(found, "note")
+
+
+async def test_a_silent_worker_is_noted(shell: Shell, broken: Store) -> None:
+    await broken.server.call("ZADD", broken.names.workers, 1, "ghost")
+
+    assert "workers: ghost has fallen silent; start a worker" in lines(examine(shell), "note")
+
+
+async def test_dead_letters_are_noted(shell: Shell, shop: Shop) -> None:
+    await shop.bounce.enqueue(to="a")
+    async with shop.email.app.worker() as worker:
+        await worker.drain()
+
+    assert 'queue "email": 1 jobs failed for good' in lines(examine(shell), "note")
+
+
+def test_a_server_that_is_away_is_a_problem(shell: Shell) -> None:
+    found = examine(shell, QBULL_URL="redis://127.0.0.1:1")
+
+    assert "cannot be reached" in lines(found, "problem")
+    assert len(found["findings"]) == 1

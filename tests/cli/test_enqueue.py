@@ -1,0 +1,126 @@
+"""enqueue: a job from the shell, with the app's code or without it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from shell import Shell, open_shell, open_shop  # noqa: F401 - two are fixtures
+from shop import Shop
+
+import qbull
+
+
+@pytest.fixture
+async def known(shop: Shop, app: qbull.App) -> Shop:
+    """The server has heard of the shop's queues and tasks, as it has after the first worker."""
+    async with app.worker():
+        return shop
+
+
+async def test_the_id_is_printed_and_the_job_is_there(shell: Shell, known: Shop) -> None:
+    id = shell.ok("enqueue", "email", "send", '{"to": "ana"}').strip()
+
+    info = await known.email.job(id).info()
+    assert info is not None
+    assert (info.state, info.task, info.payload) == ("waiting", "send", {"to": "ana"})
+
+
+async def test_key_id_delay_and_priority_are_the_jobs(shell: Shell, known: Shop) -> None:
+    options = ("--key", "k", "--id", "mine", "--delay", "60", "--priority", "1")
+
+    assert shell.ok("enqueue", "email", "send", '{"to": "ana"}', *options) == "mine\n"
+
+    info = await known.email.job("mine").info()
+    assert info is not None and info.due_at is not None
+    assert (info.state, info.key, info.priority) == ("delayed", "k", 1)
+    assert 59 < (info.due_at - info.created_at).total_seconds() < 61
+
+
+async def test_an_id_that_is_there_already_adds_nothing_and_says_so(shell: Shell, known: Shop) -> None:
+    shell.ok("enqueue", "email", "send", '{"to": "ana"}', "--id", "mine")
+
+    again = shell.run("enqueue", "email", "send", '{"to": "bob"}', "--id", "mine")
+
+    assert (again.code, again.out) == (0, "mine\n")
+    assert "was there already" in again.err
+    assert (await known.email.stats()).total == 1
+
+
+async def test_with_wait_the_result_is_printed(shell: Shell, app: qbull.App, known: Shop) -> None:
+    shell.start("worker", "shop", "--queues", "email")
+
+    out = shell.ok("enqueue", "email", "send", "-", "--wait", "20", stdin='{"to": "ana", "copies": 2}')
+
+    assert json.loads(out) == "2 sent to ana"
+    failed = shell.refused("enqueue", "email", "bounce", '{"to": "x"}', "--wait", "20")
+    assert "failed: ValueError: no mailbox for x" in failed
+    wrong = shell.refused("enqueue", "email", "send", '{"copies": "many"}', "--wait", "20")
+    assert 'failed: task "send": copies: expected int, got str' in wrong
+    shell.close()
+
+
+async def test_a_wait_that_is_too_short_says_so(shell: Shell, known: Shop) -> None:
+    assert "has not finished within 0.1 s" in shell.refused(
+        "enqueue", "email", "send", '{"to": "ana"}', "--wait", "0.1"
+    )
+
+
+async def test_with_the_app_arguments_are_checked_before_anything_is_sent(shell: Shell, known: Shop) -> None:
+    for wrong in ('{"to": 1}', "{}", '{"to": "a", "colour": "red"}'):
+        assert shell.refused("enqueue", "email", "send", wrong, "-A", "shop").startswith('task "send": ')
+
+    assert (await known.email.stats()).total == 0
+
+
+async def test_with_the_app_the_task_makes_its_own_key(shell: Shell, shop: Shop) -> None:
+    id = shell.ok("enqueue", "orders", "ship", '{"customer": "ana"}', "-A", "shop").strip()
+
+    info = await shop.orders.job(id).info()
+    assert info is not None
+    assert info.key == "ana"
+
+
+async def test_without_the_app_an_ordered_queue_wants_a_key(shell: Shell, known: Shop) -> None:
+    assert "give --key" in shell.refused("enqueue", "orders", "ship", '{"customer": "ana"}')
+
+    id = shell.ok("enqueue", "orders", "ship", '{"customer": "ana"}', "--key", "ana").strip()
+
+    same = await known.ship.enqueue(customer="ana")
+    infos = [await known.orders.job(id).info(), await same.info()]
+    assert infos[0] and infos[1] and infos[0].partition == infos[1].partition
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        ("{", "the arguments are not JSON"),
+        ("to=ana", "the arguments are not JSON"),
+        ("[1]", "must be a JSON object"),
+        ("null", "must be a JSON object"),
+        ('{"self": 1}', 'can be called "self"'),
+    ],
+)
+async def test_what_is_no_object_is_refused(shell: Shell, known: Shop, arguments: str, line: str) -> None:
+    assert line in shell.refused("enqueue", "email", "send", arguments)
+
+
+async def test_an_unknown_task_is_answered_with_the_known_ones(shell: Shell, known: Shop) -> None:
+    without = shell.refused("enqueue", "email", "sent", "{}")
+    with_app = shell.refused("enqueue", "email", "sent", "{}", "-A", "shop")
+
+    assert without == 'queue "email": no task "sent" is known to the server; there is: bounce, send'
+    assert with_app == 'queue "email": no task "sent" is in this app; there is: bounce, send'
+
+
+async def test_what_is_too_large_is_refused(shell: Shell, known: Shop) -> None:
+    large = json.dumps({"to": "x" * (1 << 20)})
+
+    assert "the limit is 1,048,576" in shell.refused("enqueue", "email", "send", "-", stdin=large)
+
+
+@pytest.mark.parametrize(
+    "options", [("--priority", "11"), ("--delay", "-1"), ("--delay", "soon"), ("--wait", "x")]
+)
+async def test_wrong_options_are_one_line(shell: Shell, known: Shop, options: tuple[str, ...]) -> None:
+    assert 'see "qbull enqueue --help"' in shell.refused("enqueue", "email", "send", "{}", *options, code=2)
