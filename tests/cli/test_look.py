@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import signal
 import subprocess
@@ -126,8 +127,8 @@ async def test_live_workers_are_listed(shell: Shell, shop: Shop, app: qbull.App)
     assert shell.json("workers") == []
 
     async with app.worker(["email"]) as worker:
-        [listed] = shell.json("workers")
-        shown = shell.ok("workers")
+        [listed] = await asyncio.to_thread(shell.json, "workers")
+        shown = await asyncio.to_thread(shell.ok, "workers")
 
     assert listed["id"] == worker.id
     assert listed["queues"] == {"email": 5}
