@@ -29,7 +29,15 @@ class Desk:
         await store.register(desk.settings, ["task"])
         return desk
 
-    def job(self, id: str, key: str | None = None, *, when: int | str = 0, priority: int = 5, payload: bytes = b"{}") -> NewJob:
+    def job(
+        self,
+        id: str,
+        key: str | None = None,
+        *,
+        when: int | str = 0,
+        priority: int = 5,
+        payload: bytes = b"{}",
+    ) -> NewJob:
         lane = digest(key) if key is not None and self.settings.lane_limit else b""
         if self.settings.order == "partition":
             lane = PARTITION_LANE

@@ -10,7 +10,14 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from conftest import every_fault
 from desk import CRASHED, Desk, ids_of, place_of
@@ -264,7 +271,9 @@ class Engine(RuleBasedStateMachine):
                 for at, id in enumerate(ids_of(delivery)):
                     assert self.do(self.desk.settle(delivery, at, "done"))
                     self.model.end(id, "completed", keeps_lane=False)
-        halted = {key for key, lane in self.model.lanes.items() for id in lane if self.model.state[id] == "failed"}
+        halted = {
+            key for key, lane in self.model.lanes.items() for id in lane if self.model.state[id] == "failed"
+        }
         left = {id for id, state in self.model.state.items() if state not in ("completed", "failed")}
         assert {self.model.key[id] for id in left} <= halted, f"{left} were never handed over"
         assert self.do(every_fault(self.store)) == []
@@ -283,6 +292,10 @@ def test_any_sequence_of_verbs_keeps_every_job_and_every_order(server_url: str) 
     run_state_machine_as_test(
         Engine,
         settings=settings(
-            max_examples=200, stateful_step_count=40, deadline=None, derandomize=False, suppress_health_check=list(HealthCheck)
+            max_examples=200,
+            stateful_step_count=40,
+            deadline=None,
+            derandomize=False,
+            suppress_health_check=list(HealthCheck),
         ),
     )

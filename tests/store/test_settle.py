@@ -134,13 +134,21 @@ async def test_finished_jobs_are_kept_by_count(store: Store) -> None:
 
     counts = await desk.counts()
     assert (counts.completed, counts.failed) == (3, 2)
-    assert [await desk.state(id) for id in ("a2", "a3", "a5", "a7", "a9")] == [None, "completed", "completed", None, "failed"]
+    assert [await desk.state(id) for id in ("a2", "a3", "a5", "a7", "a9")] == [
+        None,
+        "completed",
+        "completed",
+        None,
+        "failed",
+    ]
 
 
 async def test_finished_jobs_are_kept_by_age(store: Store) -> None:
     desk = await Desk.open(store, keep=Keep(completed_for=60))
     old = pack_ending(Ending(1, 1.0, "w1", b"1"))
-    await store.server.call("XADD", desk.partition.base + "completed", "1000-0", "old", desk.job("old").record, "end", old)
+    await store.server.call(
+        "XADD", desk.partition.base + "completed", "1000-0", "old", desk.job("old").record, "end", old
+    )
     await store.server.call("HSET", desk.partition.base + "index", "old", "c1000-0")
     await desk.enqueue("new")
 
@@ -168,7 +176,9 @@ async def test_what_another_program_wrote_into_the_stream_becomes_a_dead_letter(
     (foreign,) = await desk.fetch()
 
     ending = pack_ending(Ending(1, 0.0, "w1", error="cannot be read"))
-    stale = await desk.partition.settle([Settlement(place_of(foreign), b"hello", "dead", "1", b"world", ending)])
+    stale = await desk.partition.settle(
+        [Settlement(place_of(foreign), b"hello", "dead", "1", b"world", ending)]
+    )
 
     assert stale == set()
     assert await desk.state("hello") == "failed"
