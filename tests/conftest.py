@@ -32,7 +32,15 @@ def server_url(server: Embedded) -> str:
 @pytest.fixture(autouse=True)
 def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A developer's own settings must not decide what a test does."""
-    for name in ("QBULL_URL", "REDIS_URL", "QBULL_PREFIX", "REDIS_PREFIX", "TOTAL_PARTITIONS", "PARTITIONS", "MIN_IDLE_TIME_MS"):
+    for name in (
+        "QBULL_URL",
+        "REDIS_URL",
+        "QBULL_PREFIX",
+        "REDIS_PREFIX",
+        "TOTAL_PARTITIONS",
+        "PARTITIONS",
+        "MIN_IDLE_TIME_MS",
+    ):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -57,7 +65,11 @@ async def app(server_url: str, store: Store) -> AsyncIterator[qbull.App]:
     yield app
     await app.close()
     app.close_sync()
-    left = [task for task in asyncio.all_tasks() if task is not asyncio.current_task() and "fixture" not in repr(task)]
+    left = [
+        task
+        for task in asyncio.all_tasks()
+        if task is not asyncio.current_task() and "fixture" not in repr(task)
+    ]
     assert left == [], "tasks were left running"
 
 
@@ -72,7 +84,21 @@ async def every_fault(store: Store) -> list[str]:
 
 async def strays(store: Store) -> list[str]:
     """Names that should have gone with what they were for."""
-    known = ("index", "parked", "delayed", "lanes", "completed", "failed", "cancelled", "bands", "stats", "ready:", "settings", "queues", "workers")
+    known = (
+        "index",
+        "parked",
+        "delayed",
+        "lanes",
+        "completed",
+        "failed",
+        "cancelled",
+        "bands",
+        "stats",
+        "ready:",
+        "settings",
+        "queues",
+        "workers",
+    )
     stray = []
     cursor = b"0"
     while True:

@@ -210,6 +210,8 @@ class Embedded:
                 return False
             binary = _find_server()
             temporary = tempfile.gettempdir()
+            if len(os.fsencode(temporary)) > 50:  # no room for a socket's path either
+                temporary = "/tmp"  # noqa: S108 - a private directory is made in it
             sockets = _socket_directory(self.directory, temporary, make=True)
             os.truncate(lock.fileno(), 0)
             lock.write(temporary.encode())  # whoever joins may have another TMPDIR

@@ -155,10 +155,22 @@ class Queue:
         )
         return spec
 
-    def next_partition(self) -> int:
-        return next(self._spread) % self.settings.partitions
+    def place(
+        self, task: str, payload: bytes, key: str | None, id: str | None, options: Options
+    ) -> tuple[int, NewJob]:
+        """The partition and the job, complete before anything is sent, so that sending twice is harmless."""
+        key_digest = digest(key) if key is not None else None
+        if key_digest is not None:
+            number = partition_of(key_digest, self.settings.partitions)
+        elif id is not None:
+            number = partition_of(digest(id), self.settings.partitions)
+        else:
+            number = next(self._spread) % self.settings.partitions
+        body = Body(task, payload, key, 1, 0, options.timeout)
+        record = pack(body, priority=options.priority, lane=self._lane(key_digest))
+        return number, NewJob(id if id is not None else new_id(number), options.when, record)
 
-    def lane_of(self, key_digest: bytes | None) -> bytes:
+    def _lane(self, key_digest: bytes | None) -> bytes:
         """The lane that a job takes: none where the queue has no lanes, or the job no key."""
         if self.settings.order == "partition":
             return PARTITION_LANE
@@ -250,24 +262,14 @@ class Call(Generic[P, R]):
         return self._app.run_sync(self.enqueue(*args, **kwargs))
 
     def _make(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int, NewJob]:
-        """The partition and the job, complete before anything is sent, so that sending twice is harmless."""
-        spec, options, queue = self.spec, self._options, self._queue
+        spec, options = self.spec, self._options
         payload, call = spec.signature.encode(args, kwargs, self._app.payload_limit)
         key, id = options.key, options.id
         if (key is None and spec.key is not None) or (id is None and spec.id is not None):
             arguments = msgspec.structs.asdict(call)
             key = key if key is not None or spec.key is None else spec.key.apply(arguments)
             id = id if id is not None or spec.id is None else check_id(spec.id.apply(arguments))
-        key_digest = digest(key) if key is not None else None
-        if key_digest is not None:
-            number = partition_of(key_digest, queue.settings.partitions)
-        elif id is not None:
-            number = partition_of(digest(id), queue.settings.partitions)
-        else:
-            number = queue.next_partition()
-        body = Body(spec.name, payload, key, 1, 0, options.timeout)
-        record = pack(body, priority=options.priority, lane=queue.lane_of(key_digest))
-        return number, NewJob(id if id is not None else new_id(number), options.when, record)
+        return self._queue.place(spec.name, payload, key, id, options)
 
     def _handle(self, id: str, created: bool) -> Job[R]:
         return Job(

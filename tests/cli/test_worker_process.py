@@ -120,12 +120,7 @@ async def test_the_worker_processes_end_when_their_parent_is_killed(
     seen(lambda: not Path(f"/proc/{process['pid']}").exists())
 
 
-POOL_DIES = pytest.mark.xfail(
-    strict=True, reason="the pool's processes do not ignore signals that are the parent's"
-)
-
-
-@pytest.mark.parametrize("to", ["parent", pytest.param("group", marks=POOL_DIES)])
+@pytest.mark.parametrize("to", ["parent", "group"])
 async def test_a_job_in_the_process_pool_ends_too(shell: Shell, shop: Shop, mark: str, to: str) -> None:
     job = await shop.block_for.enqueue(mark=mark)
     worker = shell.start("worker", "shop", "--queues", "slow")

@@ -105,7 +105,22 @@ def test_a_long_reason_is_cut() -> None:
     assert reason.endswith(" …")
 
 
-@pytest.mark.parametrize("delay", [-1, -0.001])
-def test_asking_for_the_past_is_refused(delay: float) -> None:
-    with pytest.raises(ValueError, match="must not be negative"):
+def test_a_reason_can_always_be_written_down() -> None:
+    reason = describe(ValueError("caf\udce9.txt"))  # as os.listdir() gives a name that is not UTF-8
+
+    unwritable = [hex(ord(character)) for character in reason if "\ud800" <= character <= "\udfff"]
+    assert unwritable == []
+
+
+def test_an_error_that_cannot_be_shown_is_named_all_the_same() -> None:
+    class Unspeakable(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError
+
+    assert "Unspeakable" in describe(Unspeakable())
+
+
+@pytest.mark.parametrize("delay", [-1, -0.001, float("nan"), float("inf"), 1e300])
+def test_asking_for_no_possible_moment_is_refused(delay: float) -> None:
+    with pytest.raises(ValueError, match="RetryAfter"):
         RetryAfter(delay)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from desk import CRASHED, Desk, ids_of, place_of
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -20,7 +21,6 @@ from hypothesis.stateful import (
 )
 
 from conftest import every_fault
-from desk import CRASHED, Desk, ids_of, place_of
 from qbull.config import Keep, Lane
 from qbull.store.store import Delivery, Store
 

@@ -6,7 +6,6 @@ from desk import Desk, ids_of, place_of
 
 from qbull.config import Keep, Lane
 from qbull.core.job import Ending, pack_ending
-from qbull.store import inspect
 from qbull.store.partition import Settlement
 from qbull.store.store import Store
 

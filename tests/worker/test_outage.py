@@ -9,13 +9,14 @@ import random
 import signal
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from proxy import Proxy
 
 import qbull
 from conftest import eventually
+from proxy import Proxy
 from qbull.embedded import Embedded
 from qbull.errors import ServerError
 from qbull.store import connect
@@ -162,7 +163,5 @@ async def _has(ran: Counter[int], many: int) -> bool:
 
 async def _repeatedly(call: Callable[[], object], times: int) -> None:
     for _ in range(times):
-        try:
+        with suppress(ServerError):
             await call()  # type: ignore[misc]
-        except ServerError:
-            pass

@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import sys
 import tempfile
 from collections.abc import Coroutine, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import click
 
 from qbull.errors import QbullError
 from qbull.observe.log import set_up
+
+if TYPE_CHECKING:
+    from qbull.worker.supervisor import Supervisor
 
 GRACE = 3.0
 INTERRUPTED = 130
@@ -78,38 +80,36 @@ async def _run(directory: Path, once: bool, processes: int) -> int:
     set_up("text", app.environment.log_level)
     async with app:
         await app.client().store.open()
-        worker = asyncio.create_task(_work(processes))
+        supervisor = _supervisor(processes)
+        worker = asyncio.create_task(supervisor.run())
         if once:
             click.echo(f"running the sample workload on an embedded Valkey with {processes} worker processes")
-            well = await _beside(worker, run_once(directory))
+            well = await _beside(supervisor, worker, run_once(directory))
             return INTERRUPTED if well is None else 0 if well else 1
         click.echo(
             "an embedded Valkey, four queues and a worker are running; Ctrl-C ends them. From another terminal:"
         )
         click.echo(f"  QBULL_URL={app.url} QBULL_PREFIX={app.prefix} qbull jobs email --state failed\n")
-        await _beside(worker, _both(produce(), show()))
+        await _beside(supervisor, worker, _both(produce(), show()))
         click.echo("ended" if worker.result() == 0 else "ended at once")
         return 0
 
 
-async def _work(processes: int) -> int:
-    """As `qbull worker` does it."""
+def _supervisor(processes: int) -> Supervisor:
+    """As `qbull worker` has it."""
     from qbull.cli.demo_app import APP, app
+    from qbull.cli.worker import process_command
     from qbull.worker.supervisor import Supervisor
 
-    def command(id: str, board: int, life: int) -> list[str]:
-        options = ["--id", id, "--board", str(board), "--life", str(life), "--grace", str(GRACE)]
-        return [sys.executable, "-m", "qbull.cli.main", "worker-process", APP, *options]
-
     queues = [assignment.settings for assignment in app.assignments()]
+    command = process_command(APP, GRACE)
     idle = app.environment.min_idle
-    supervisor = Supervisor(
-        app.make_store(), queues, command, processes=processes, grace=GRACE, min_idle=idle
-    )
-    return await supervisor.run()
+    return Supervisor(app.make_store(), queues, command, processes=processes, grace=GRACE, min_idle=idle)
 
 
-async def _beside(worker: asyncio.Task[int], doing: Coroutine[Any, Any, bool]) -> bool | None:
+async def _beside(
+    supervisor: Supervisor, worker: asyncio.Task[int], doing: Coroutine[Any, Any, bool]
+) -> bool | None:
     """Do something while the worker runs, then end the worker; None where a signal ended it before."""
     done = asyncio.create_task(doing)
     await asyncio.wait([worker, done], return_when=asyncio.FIRST_COMPLETED)
@@ -118,7 +118,7 @@ async def _beside(worker: asyncio.Task[int], doing: Coroutine[Any, Any, bool]) -
         await asyncio.wait([done])
         worker.result()
         return None
-    os.kill(os.getpid(), signal.SIGTERM)  # the supervisor's signal to let running jobs end
+    supervisor.stop()
     await asyncio.wait([worker])
     worker.result()
     return done.result()

@@ -10,9 +10,9 @@ import msgspec
 
 from qbull.cli.show import print_json
 from qbull.cli.target import Target, on_target
-from qbull.core.codec import PAYLOAD_LIMIT, Signature
-from qbull.core.task import TaskSpec
+from qbull.core.codec import PAYLOAD_LIMIT
 from qbull.errors import ArgumentsError, ConfigError, NotFound, TooLarge
+from qbull.handle import Job
 from qbull.queue import Call, Options, Queue
 
 
@@ -48,8 +48,10 @@ def enqueue(
 
     async def main() -> None:
         queue = await target.queue(queue_name)
-        spec = await _spec(target, queue, task, call_options.key)
-        job = await Call[..., Any](queue, spec, call_options).enqueue(**values)
+        if target.has_code and queue.tasks:
+            job = await _checked(queue, task, call_options, values)
+        else:
+            job = await _unchecked(target, queue, task, call_options, values)
         if not job.created:
             click.echo(f"qbull: a job with the id {job.id} was there already; nothing was added", err=True)
         if wait is None:
@@ -58,6 +60,35 @@ def enqueue(
             print_json(await queue.job(job.id).result(wait))
 
     target.run(main)
+
+
+async def _checked(queue: Queue, task: str, options: Options, values: dict[str, Any]) -> Job[Any]:
+    """By the code of the task, as a program would."""
+    if task not in queue.tasks:
+        raise NotFound(_unknown(queue.name, task, sorted(queue.tasks), "in this app"))
+    return await Call[..., Any](queue, queue.tasks[task], options).enqueue(**values)
+
+
+async def _unchecked(
+    target: Target, queue: Queue, task: str, options: Options, values: dict[str, Any]
+) -> Job[Any]:
+    """For a task that the server has heard of and whose code is elsewhere: its worker checks the arguments."""
+    known = await target.store.tasks(queue.name)
+    if task not in known:
+        raise NotFound(_unknown(queue.name, task, known, "known to the server"))
+    if queue.settings.order == "key" and options.key is None:
+        raise ConfigError(
+            f'queue "{queue.name}" is ordered by key; give --key KEY, or --app MODULE:APP so that the task can make it'
+        )
+    payload = msgspec.json.encode(values)
+    if len(payload) > PAYLOAD_LIMIT:
+        raise TooLarge(
+            f'task "{task}": its arguments take {len(payload):,} bytes, the limit is {PAYLOAD_LIMIT:,}'
+        )
+    number, job = queue.place(task, payload, options.key, options.id, options)
+    client = target.app.client()
+    created = await client.enqueue(client.partition(queue.settings, number), job)
+    return Job(target.app.client, queue.settings, job.id, created=created)
 
 
 def _object(text: str) -> dict[str, Any]:
@@ -76,46 +107,5 @@ def _object(text: str) -> dict[str, Any]:
     return value
 
 
-async def _spec(target: Target, queue: Queue, task: str, key: str | None) -> TaskSpec:
-    """The task as its code declares it; else one that the server has heard of, with arguments that nobody checks."""
-    if target.has_code and queue.tasks:
-        if task not in queue.tasks:
-            raise NotFound(_unknown(queue.name, task, sorted(queue.tasks), "in this app"))
-        return queue.tasks[task]
-    known = await target.store.tasks(queue.name)
-    if task not in known:
-        raise NotFound(_unknown(queue.name, task, known, "known to the server"))
-    if queue.settings.order == "key" and key is None:
-        raise ConfigError(
-            f'queue "{queue.name}" is ordered by key; give --key KEY, or --app MODULE:APP so that the task can make it'
-        )
-    return TaskSpec(task, _elsewhere, Unchecked(task), "async", queue.settings.retry, None)
-
-
 def _unknown(queue: str, task: str, known: list[str], where: str) -> str:
     return f'queue "{queue}": no task "{task}" is {where}; there is: {", ".join(known) or "none"}'
-
-
-class Unchecked(Signature):
-    """The arguments of a task whose code is not here: any object will do, its worker checks it."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.parameters = ()
-
-    def encode(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], limit: int = PAYLOAD_LIMIT
-    ) -> tuple[bytes, Any]:
-        payload = msgspec.json.encode(kwargs)
-        if len(payload) > limit:
-            raise TooLarge(
-                f'task "{self.name}": its arguments take {len(payload):,} bytes, the limit is {limit:,}'
-            )
-        return payload, None
-
-    def decode_result(self, encoded: bytes) -> Any:
-        return msgspec.json.decode(encoded)
-
-
-async def _elsewhere() -> None:
-    """Stands for a function that only the worker has."""

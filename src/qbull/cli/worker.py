@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Callable
 
 import click
 
@@ -39,6 +40,10 @@ from qbull.worker.worker import Worker
 def worker(app_path: str, queues: str | None, processes: int, concurrency: int | None, grace: float) -> None:
     """Run jobs of the app in MODULE:APP until SIGTERM or Ctrl-C.
 
+    \b
+    Example:
+      qbull worker shop.tasks:app --processes 4
+
     A first signal lets running jobs end and gives back what was not begun; a second one ends at once.
     """
     app = load_app(app_path)
@@ -46,23 +51,17 @@ def worker(app_path: str, queues: str | None, processes: int, concurrency: int |
     names = _names(queues)
     settings = [assignment.settings for assignment in app.assignments(names, concurrency)]
     served = ", ".join(queue.name for queue in settings)
-    click.echo(
-        f"qbull worker: {processes} process{'es' * (processes > 1)} for {served}; Ctrl-C ends", err=True
-    )
-
-    def command(id: str, board: int, life: int) -> list[str]:
-        options = ["--id", id, "--board", str(board), "--life", str(life), "--grace", str(grace)]
-        if queues:
-            options += ["--queues", queues]
-        if concurrency:
-            options += ["--concurrency", str(concurrency)]
-        return [sys.executable, "-m", "qbull.cli.main", "worker-process", app_path, *options]
 
     async def main() -> int:
+        store = app.make_store()
+        await store.patiently(store.open)
+        click.echo(
+            f"qbull worker: {processes} process{'es' * (processes > 1)} for {served}; Ctrl-C ends", err=True
+        )
         supervisor = Supervisor(
-            app.make_store(),
+            store,
             settings,
-            command,
+            process_command(app_path, grace, queues, concurrency),
             processes=processes,
             grace=grace,
             min_idle=app.environment.min_idle,
@@ -70,6 +69,23 @@ def worker(app_path: str, queues: str | None, processes: int, concurrency: int |
         return await supervisor.run()
 
     sys.exit(asyncio.run(main()))
+
+
+def process_command(
+    app_path: str, grace: float, queues: str | None = None, concurrency: int | None = None
+) -> Callable[[str, int, int], list[str]]:
+    """How the supervisor starts a worker process."""
+    fixed = ["--grace", str(grace)]
+    if queues:
+        fixed += ["--queues", queues]
+    if concurrency:
+        fixed += ["--concurrency", str(concurrency)]
+
+    def command(id: str, board: int, life: int) -> list[str]:
+        own = ["--id", id, "--board", str(board), "--life", str(life)]
+        return [sys.executable, "-m", "qbull.cli.main", "worker-process", app_path, *own, *fixed]
+
+    return command
 
 
 @click.command(hidden=True)

@@ -16,8 +16,8 @@ import msgspec
 
 from qbull.config import QueueSettings
 from qbull.errors import ConfigError, EmbeddedError, NotFound, ServerAway, ServerError
-from qbull.store.check import read_info, refuse_unfit
 from qbull.store import connect
+from qbull.store.check import read_info, refuse_unfit
 from qbull.store.connect import ErrorReply, Server
 from qbull.store.names import GROUP, Names, ready
 from qbull.store.partition import Partition

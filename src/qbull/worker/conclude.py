@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
 import traceback
+from types import TracebackType
 
 from qbull.config import QueueSettings
 from qbull.core.job import HISTORY_LIMIT, Attempt, Body, Ending, pack_ending, repack
@@ -17,6 +19,7 @@ from qbull.worker.slot import TimedOut
 log = logging.getLogger("qbull.worker")
 
 TRACE_LIMIT = 20_000
+_HERE = os.path.dirname(__file__)
 
 
 class Conclude:
@@ -74,4 +77,14 @@ def _trace(error: Exception) -> str | None:
         case TimedOut() | ProcessDied() | Undeliverable():
             return None
         case _:
-            return "".join(traceback.format_exception(error))[-TRACE_LIMIT:]
+            return "".join(traceback.format_exception(error.with_traceback(_of_the_task(error))))[
+                -TRACE_LIMIT:
+            ]
+
+
+def _of_the_task(error: Exception) -> TracebackType | None:
+    """The traceback from where the user's code begins. An error of qbull's own keeps all of it."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_HERE):
+        trace = trace.tb_next
+    return trace or error.__traceback__

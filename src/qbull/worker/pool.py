@@ -1,7 +1,7 @@
 """Pool: processes for tasks declared with cpu=True.
 
 Each job has a process for itself while it runs, so a timeout ends it for real, and one that dies takes no other
-with it. Processes are started when first needed and used again. Only bytes travel: the task's name and its
+with it. A signal to the worker's group does not reach them: running jobs may end first. Processes are started when first needed and used again. Only bytes travel: the task's name and its
 payload there, the encoded result or the error back.
 """
 
@@ -110,7 +110,7 @@ class _Process:
         ours, theirs = socket.socketpair()
         with theirs:
             process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "qbull.worker.pool", str(theirs.fileno()), pass_fds=(theirs.fileno(),), stdin=asyncio.subprocess.DEVNULL
+                sys.executable, "-m", "qbull.worker.pool", str(theirs.fileno()), pass_fds=(theirs.fileno(),), start_new_session=True, stdin=asyncio.subprocess.DEVNULL
             )  # fmt: skip
         reader, writer = await asyncio.open_connection(sock=ours)
         return cls(process, reader, writer)

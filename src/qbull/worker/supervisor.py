@@ -30,6 +30,8 @@ log = logging.getLogger("qbull.supervisor")
 STEADY = 10.0
 """A process that lived this long is started again at once when it dies; others wait longer each time."""
 LONGEST_WAIT = 30.0
+ONE_SIGNAL = 0.5
+"""SIGTERMs this close together are one: some senders signal a process and then its whole group."""
 
 
 @dataclass
@@ -63,14 +65,15 @@ class Supervisor:
         self._beat = Beat(store, queues, self._living, min_idle, self._outage)
         self._children: dict[str, Child] = {}
         self._stop = asyncio.Event()
-        self._signals = 0
+        self._stopped = 0.0
+        self._at_once = False
 
     async def run(self) -> int:
         """Serve until a signal; answers with the exit code."""
         await self._store.patiently(self._store.open)
         loop = asyncio.get_running_loop()
         for name in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(name, self._signalled)
+            loop.add_signal_handler(name, self._signalled, name)
         beating: asyncio.Task[None] | None = None
         try:
             keepers = [asyncio.create_task(self._keep()) for _ in range(self._processes)]
@@ -85,7 +88,7 @@ class Supervisor:
             for name in (signal.SIGTERM, signal.SIGINT):
                 loop.remove_signal_handler(name)
             await self._store.close()
-        return 0 if self._signals <= 1 else 1
+        return 1 if self._at_once else 0
 
     async def _keep(self) -> None:
         """Keep one worker process alive until the supervisor is told to stop."""
@@ -154,12 +157,18 @@ class Supervisor:
                 len(running),
             )
 
-    def _signalled(self) -> None:
-        self._signals += 1
-        if self._signals == 1:
+    def stop(self) -> None:
+        """Let running jobs end, then end."""
+        if not self._stop.is_set():
             log.info("stopping: running jobs have %.3g s to end; a second signal ends at once", self._grace)
+            self._stopped = time.monotonic()
             self._stop.set()
-        else:
+
+    def _signalled(self, name: signal.Signals) -> None:
+        if not self._stop.is_set():
+            self.stop()
+        elif name == signal.SIGINT or time.monotonic() - self._stopped > ONE_SIGNAL:
+            self._at_once = True
             for child in self._children.values():
                 _send(child.process, signal.SIGKILL)
 

@@ -91,11 +91,8 @@ class Worker:
 
     async def stop(self, grace: float = 30.0) -> None:
         """Fetch no more, let running jobs end within `grace` seconds, write everything down, give the rest back."""
+        await _end(self._actors)
         await asyncio.gather(*(line.stop(grace) for line in self._lines))
-        for actor in self._actors:
-            actor.cancel()
-        if self._actors:
-            await asyncio.wait(self._actors)
         if self._beat is not None:
             await self._beat.stop()
         with suppress(ServerError):

@@ -1,0 +1,59 @@
+"""The public names: `qbull.__all__` is the truth."""
+
+from __future__ import annotations
+
+import inspect
+import types
+
+import pytest
+
+import qbull
+
+
+@pytest.mark.parametrize("name", qbull.__all__)
+def test_every_name_is_there_and_documented(name: str) -> None:
+    thing = getattr(qbull, name)
+
+    assert inspect.getdoc(thing)
+
+
+def test_the_names_are_sorted_and_there_once() -> None:
+    assert qbull.__all__ == sorted(set(qbull.__all__))
+
+
+def test_nothing_public_is_missing_from_the_list() -> None:
+    present = {
+        name
+        for name, thing in vars(qbull).items()
+        if not name.startswith("_") and not isinstance(thing, types.ModuleType)
+    }
+
+    assert present == set(qbull.__all__)
+
+
+def test_every_public_method_is_documented() -> None:
+    undocumented = [
+        f"{name}.{method}"
+        for name in qbull.__all__
+        if inspect.isclass(kind := getattr(qbull, name)) and not issubclass(kind, Exception)
+        for method, thing in vars(kind).items()
+        if not method.startswith("_") and inspect.isroutine(thing) and not thing.__doc__
+    ]
+
+    assert undocumented == []
+
+
+def test_every_error_is_a_qbull_error_but_the_two_that_tasks_raise() -> None:
+    errors = {
+        name: thing
+        for name in qbull.__all__
+        if inspect.isclass(thing := getattr(qbull, name)) and issubclass(thing, Exception)
+    }
+
+    strangers = {name for name, error in errors.items() if not issubclass(error, qbull.QbullError)}
+
+    assert strangers == {"Fail", "RetryAfter"}
+
+
+def test_the_version_is_said() -> None:
+    assert qbull.__version__.count(".") == 2
