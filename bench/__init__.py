@@ -9,6 +9,7 @@ is part of every figure, so what counts are the ratios, and each ratio is taken 
     contestant.py what both must be able to do; the jobs that they are given
     worker.py     a worker process and how it is told to go
     measure.py    one function for each figure
+    quiet.py      whether others used the machine meanwhile
     rounds.py     figures of all rounds, ratios, bars
     table.py      what people see
     peers/        other libraries, each in an environment of its own

@@ -52,6 +52,7 @@ def main() -> None:
         "machine": machine,
         "rounds": plan.rounds,
         "jobs": plan.jobs,
+        "disturbed": run.disturbed(),
         "all": run.figures,
         **({"peers": peers} if peers else {}),
     }
@@ -62,6 +63,10 @@ def main() -> None:
     print(
         f"\n{plan.rounds} rounds of {plan.jobs:,} jobs; {', '.join(f'{k} {v}' for k, v in machine.items())}"
     )
+    if options.quick:
+        print("A quick run: it shows that the bench works, its figures mean nothing.")
+    elif disturbed := run.disturbed():
+        print(f"Not to be trusted, because others used the machine: {'; '.join(disturbed)}")
 
 
 def read_options() -> argparse.Namespace:

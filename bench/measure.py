@@ -75,13 +75,15 @@ def latency(server: Server, contestant: Contestant, samples: int) -> tuple[float
         for _ in range(samples):
             await asyncio.sleep(0.003)  # the worker waits again
             await producer.ping(time.monotonic_ns())
-        await asyncio.sleep(0.05)
 
     with WorkerProcess(contestant.name, server.url, "ping", held=False) as worker:
         asyncio.run(_produce(server, contestant, "ping", pings))
+        deadline = time.monotonic() + PATIENCE
+        while (arrived := worker.pings()) < samples:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{contestant.name}: {arrived} of {samples} pings arrived")
+            time.sleep(LOOK)
         waits = worker.stop()["waits_ns"]
-    if len(waits) < samples:
-        raise RuntimeError(f"{contestant.name}: {len(waits)} of {samples} pings arrived")
     waits = waits[samples // 10 :]  # the first ones open connections
     return median(waits) / 1e6, quantiles(waits, n=100)[98] / 1e6
 

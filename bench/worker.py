@@ -1,7 +1,7 @@
 """A worker process, from both sides: the process itself (`python -m bench.worker`) and the handle that the bench holds.
 
 The process says "ready" when it is connected, and when its first job waits at the gate where it is started held.
-Then it obeys lines: "go", "hold", "cpu", "stop". It ends by itself when the bench is gone.
+Then it obeys lines: "go", "hold", "cpu", "pings", "stop". It ends by itself when the bench is gone.
 """
 
 from __future__ import annotations
@@ -59,6 +59,11 @@ class WorkerProcess:
         self._tell("cpu")
         return float(self._hear())
 
+    def pings(self) -> int:
+        """How many pings it has seen."""
+        self._tell("pings")
+        return int(self._hear())
+
     def stop(self) -> dict[str, Any]:
         """End it in an orderly way; answers with what its gate has seen."""
         self._tell("stop")
@@ -104,6 +109,8 @@ async def serve(contestant: Contestant, url: str, kind: str, *, held: bool) -> N
                     gate.close()
                 case "cpu":
                     say(time.process_time())
+                case "pings":
+                    say(len(gate.waits_ns))
         gate.open()
         loop.remove_reader(sys.stdin)
     say(gate.report())
