@@ -25,6 +25,7 @@ async def test_stats_count_the_jobs_of_each_state(app: qbull.App) -> None:
     async with app.worker() as worker:
         await send.enqueue_many([{"what": "fine"}, {"what": "fine"}, {"what": "fail"}])
         await worker.drain()
+    async with app.worker():
         hanging = await send.options(key="a").enqueue("hang")
         await eventually(lambda: _is(hanging, "active"))
         await send.options(key="a").enqueue_many([{"what": "fine"}, {"what": "fine"}])

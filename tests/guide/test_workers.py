@@ -75,6 +75,32 @@ async def test_a_worker_runs_at_most_so_many_jobs_at_a_time(app: qbull.App) -> N
     assert most == 3
 
 
+async def test_no_job_waits_behind_a_long_one_while_another_worker_is_free(app: qbull.App) -> None:
+    let_go = asyncio.Event()
+
+    @app.queue("email", concurrency=1).task
+    async def send(long: bool = False) -> str:
+        if long:
+            await let_go.wait()
+        return "sent"
+
+    async with app.worker() as one, app.worker():
+        await send.enqueue_many([{} for _ in range(20)])
+        await one.drain()
+        long = await send.enqueue(long=True)
+
+        async def active() -> bool:
+            return await long.state() == "active"
+
+        await eventually(active)
+        jobs = [await send.enqueue() for _ in range(6)]
+        try:
+            for job in jobs:
+                assert await job.result(timeout=5) == "sent"
+        finally:
+            let_go.set()
+
+
 async def test_the_worker_may_be_given_another_concurrency(app: qbull.App) -> None:
     all_there = asyncio.Barrier(8)
 

@@ -1,0 +1,124 @@
+"""What a type checker knows of qbull. Checked by `mypy --strict`; never run.
+
+Every wrong call carries the error that it must give. Should one become acceptable, its comment is not needed any
+more, and the check fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import Any, Literal, assert_type
+
+import qbull
+
+app = qbull.App()
+queue = app.queue("email")
+
+
+@queue.task
+async def verify(user_id: str, retries: int = 3, *, urgent: bool = False) -> str:
+    return user_id
+
+
+@queue.task
+def render(order_id: int) -> bytes:
+    return b""
+
+
+@queue.task(name="notify", id="notify:{user_id}", key="{user_id}", retry=qbull.Retry(attempts=3), timeout=5)
+async def notify(user_id: str) -> None: ...
+
+
+@queue.task(cpu=True)
+def factorise(n: int) -> list[int]:
+    return []
+
+
+async def tasks_are_still_the_functions_they_were() -> None:
+    coroutine = verify("u1")
+    assert_type(coroutine, Coroutine[Any, Any, str])
+    assert_type(await coroutine, str)
+    assert_type(await verify("u1", urgent=True), str)
+    assert_type(render(1), bytes)
+    assert_type(factorise(1), list[int])
+    await verify(1)  # type: ignore[arg-type]
+    render()  # type: ignore[call-arg]
+
+
+async def a_job_knows_the_type_of_its_result() -> None:
+    assert_type(await verify.enqueue("u1"), qbull.Job[str])
+    assert_type(await verify.enqueue(user_id="u1", retries=1, urgent=True), qbull.Job[str])
+    assert_type(await (await verify.enqueue("u1")).result(timeout=10), str)
+    assert_type(await render.enqueue(order_id=1), qbull.Job[bytes])
+    assert_type(await (await render.enqueue(1)).result(), bytes)
+    assert_type(await notify.enqueue("u1"), qbull.Job[None])
+    assert_type(await factorise.enqueue(12), qbull.Job[list[int]])
+    assert_type(await verify.enqueue_many([{"user_id": "u1"}]), list[qbull.Job[str]])
+    assert_type(render.enqueue_sync(1), qbull.Job[bytes])
+    assert_type(app.job("email", "id"), qbull.Job[Any])
+    assert_type(queue.job("id"), qbull.Job[Any])
+
+
+async def options_keep_the_signature() -> None:
+    assert_type(await verify.options(delay=60, priority=1, key="k").enqueue("u1"), qbull.Job[str])
+    assert_type(render.options(id="x").enqueue_sync(1), qbull.Job[bytes])
+    await verify.options(delay=60).enqueue(7)  # type: ignore[arg-type]
+    await verify.options(delay=60).enqueue()  # type: ignore[call-arg]
+    verify.options(60)  # type: ignore[call-arg]
+    verify.options(delay="soon")  # type: ignore[arg-type]
+    verify.options(at="tomorrow")  # type: ignore[arg-type]
+    verify.options(colour="red")  # type: ignore[call-arg]
+
+
+async def a_wrong_call_is_an_error() -> None:
+    await verify.enqueue()  # type: ignore[call-arg]
+    await verify.enqueue(1)  # type: ignore[arg-type]
+    await verify.enqueue("u1", "three")  # type: ignore[arg-type]
+    await verify.enqueue("u1", 3, True)  # type: ignore[call-arg]
+    await verify.enqueue("u1", colour="red")  # type: ignore[call-arg]
+    await verify.enqueue("u1", user_id="u1")  # type: ignore[misc]
+    await render.enqueue("one")  # type: ignore[arg-type]
+    await notify.enqueue()  # type: ignore[call-arg]
+    render.enqueue_sync(order_id="one")  # type: ignore[arg-type]
+    await verify.enqueue_many([7])  # type: ignore[list-item]
+
+
+async def what_can_be_asked() -> None:
+    job = await verify.enqueue("u1")
+    assert_type(job.id, str)
+    assert_type(job.created, bool)
+    assert_type(
+        await job.state(),
+        Literal["waiting", "delayed", "active", "completed", "failed", "cancelled"] | None,
+    )
+    assert_type(await job.info(), qbull.JobInfo | None)
+    assert_type(await queue.jobs("failed"), list[qbull.JobInfo])
+    assert_type((await queue.stats()).waiting, int)
+    assert_type((await queue.stats()).total, int)
+    await queue.jobs("finished")  # type: ignore[arg-type]
+    assert_type((await job.info()).attempt, int)  # type: ignore[union-attr]
+    assert_type(await job.result(), int)  # type: ignore[assert-type]
+
+
+async def what_a_task_can_ask() -> None:
+    current = qbull.current_job()
+    assert_type(current.attempt, int)
+    assert_type(current.fence, str)
+    assert_type(current.key, str | None)
+
+
+def declarations_are_checked() -> None:
+    app.queue("a", order="key", on_failed="halt", lane=qbull.Lane(limit=1), keep=qbull.Keep(completed=1))
+    app.queue("b", order="fifo")  # type: ignore[arg-type]
+    app.queue("c", on_failed="stop")  # type: ignore[arg-type]
+    app.queue("d", concurrency="many")  # type: ignore[arg-type]
+    app.queue("e", retry=3)  # type: ignore[arg-type]
+    qbull.Retry(backoff="linear")  # type: ignore[arg-type]
+    queue.task(timeout="long")  # type: ignore[call-overload]
+
+
+async def a_worker_is_a_context() -> None:
+    async with app.worker(queues=["email"], concurrency=3) as worker:
+        assert_type(await worker.drain(), None)
+    async with app as same:
+        assert_type(same, qbull.App)
