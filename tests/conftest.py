@@ -64,7 +64,7 @@ async def app(server_url: str, store: Store) -> AsyncIterator[qbull.App]:
     app = qbull.App(server_url, prefix="test")
     yield app
     await app.close()
-    app.close_sync()
+    await asyncio.to_thread(app.close_sync)
     left = [
         task
         for task in asyncio.all_tasks()

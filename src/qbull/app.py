@@ -92,6 +92,8 @@ class App:
         self, queues: Sequence[str] | None = None, concurrency: int | None = None
     ) -> list[Assignment]:
         """The queues that a worker of this app serves, with their tasks."""
+        if isinstance(queues, str):
+            raise ConfigError(f'queues="{queues}": give a list of names, for example queues=["{queues}"]')
         served = [self._known(name) for name in queues] if queues else list(self.queues.values())
         if not served:
             raise ConfigError("this app has no queues; declare one with app.queue(…)")
@@ -103,6 +105,7 @@ class App:
         ]
 
     def make_store(self) -> Store:
+        """A new connection to the app's server, for whoever runs in an event loop of its own."""
         return Store(self.url, self.prefix)
 
     def client(self) -> Client:

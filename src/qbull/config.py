@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from qbull.core.retry import Retry
-from qbull.errors import ConfigError
+from qbull.errors import LONGEST, ConfigError
 
 Order = Literal["key", "partition"]
 OnFailed = Literal["continue", "halt"]
@@ -20,7 +20,10 @@ _PREFIX = re.compile(r"[A-Za-z0-9._:-]{1,100}")
 
 @dataclass(frozen=True)
 class Keep:
-    """How long finished jobs stay: by count, by age in seconds, or both. None means no bound of that kind."""
+    """How long finished jobs stay: by count, by age in seconds, or both.
+
+    Where neither is said of completed jobs they stay for a day or 10,000 of them; failed ones 30 days or 100,000.
+    """
 
     completed: int | None = None
     failed: int | None = None
@@ -30,11 +33,22 @@ class Keep:
     def __post_init__(self) -> None:
         for name in ("completed", "failed", "completed_for", "failed_for"):
             value = getattr(self, name)
-            if value is not None and value < 0:
+            kinds = (int, float) if name.endswith("_for") else (int,)
+            if value is None:
+                continue
+            if not isinstance(value, kinds) or isinstance(value, bool) or not value <= LONGEST:
+                raise ConfigError(f"Keep({name}={value!r}): give a number")
+            if value < 0:
                 raise ConfigError(f"Keep({name}={value}): must not be negative; 0 keeps none")
+        if self.completed is None and self.completed_for is None:
+            object.__setattr__(self, "completed", 10_000)
+            object.__setattr__(self, "completed_for", 86_400)
+        if self.failed is None and self.failed_for is None:
+            object.__setattr__(self, "failed", 100_000)
+            object.__setattr__(self, "failed_for", 30 * 86_400)
 
 
-DEFAULT_KEEP = Keep(completed=10_000, failed=100_000, completed_for=86_400, failed_for=30 * 86_400)
+DEFAULT_KEEP = Keep()
 
 
 @dataclass(frozen=True)
@@ -76,7 +90,7 @@ class QueueSettings:
             )
         if self.on_failed == "halt" and self.order is None:
             self._refuse('on_failed="halt" stops an ordered lane; set order="key" or order="partition"')
-        if self.timeout is not None and self.timeout <= 0:
+        if self.timeout is not None and not 0 < self.timeout <= LONGEST:
             self._refuse(f"timeout={self.timeout}: must be more than 0 seconds, or None")
 
     @property
@@ -87,7 +101,7 @@ class QueueSettings:
         return self.lane.limit if self.lane is not None else 0
 
     def _at_least_one(self, what: str, value: int) -> None:
-        if not isinstance(value, int) or value < 1:
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             self._refuse(f"{what}={value!r}: give a whole number from 1")
 
     def _refuse(self, fact: str) -> None:

@@ -21,6 +21,9 @@ Two more are raised by tasks to steer their own job: RetryAfter and Fail.
 
 from __future__ import annotations
 
+LONGEST = 10 * 366 * 86_400
+"""Seconds: no job waits longer than ten years."""
+
 
 class QbullError(Exception):
     """The root of the tree: `except qbull.QbullError` catches all of it."""
@@ -91,8 +94,8 @@ class RetryAfter(Exception):
     """Raised by a task: run me again in so many seconds, however many attempts there were before."""
 
     def __init__(self, delay: float, reason: str = "") -> None:
-        if delay < 0:
-            raise ValueError(f"RetryAfter({delay}): the delay must not be negative")
+        if not 0 <= delay <= LONGEST:
+            raise ValueError(f"RetryAfter({delay}): give seconds from 0 to {LONGEST}")
         super().__init__(reason or f"asked to be run again in {delay:g} s")
         self.delay = delay
 

@@ -25,7 +25,7 @@ class Job(Generic[R]):
         id: str,
         *,
         created: bool = False,
-        attempts: int | None = None,
+        attempts: Callable[[str], int] | None = None,
         decode: Callable[[bytes], Any] = plain,
     ) -> None:
         self.id = id
@@ -50,11 +50,12 @@ class Job(Generic[R]):
     async def info(self) -> JobInfo | None:
         """Everything that is known about the job; None for an unknown job."""
         found = await self._find()
-        return (
-            found.info(self._settings.name, self._attempts or self._settings.retry.attempts)
-            if found is not None
-            else None
+        if found is None:
+            return None
+        attempts = (
+            self._attempts(found.body().task) if self._attempts is not None else self._settings.retry.attempts
         )
+        return found.info(self._settings.name, attempts)
 
     async def result(self, timeout: float | None = None) -> R:
         """Wait until the job has finished and give what its task returned, as annotated there."""

@@ -15,12 +15,12 @@ import msgspec
 from qbull.client import Client
 from qbull.config import QueueSettings, check_name
 from qbull.core.codec import Signature, Template
-from qbull.core.ids import check_id, new_id
+from qbull.core.ids import check_id, check_key, new_id
 from qbull.core.job import DEFAULT_PRIORITY, STATES, Body, JobInfo, State, pack
 from qbull.core.retry import Retry
 from qbull.core.route import PARTITION_LANE, digest, partition_of
 from qbull.core.task import TaskSpec, kind_of
-from qbull.errors import ArgumentsError, ConfigError, DeclarationError
+from qbull.errors import LONGEST, ArgumentsError, ConfigError, DeclarationError
 from qbull.handle import Job
 from qbull.store import inspect
 from qbull.store.inspect import Counts
@@ -90,7 +90,9 @@ class Queue:
         """
 
         def declare(function: Callable[..., Any]) -> AsyncTask[..., Any] | PlainTask[..., Any]:
-            spec = self._specify(function, name or function.__name__, id, key, retry, timeout, cpu)
+            spec = self._specify(
+                function, name or str(getattr(function, "__name__", "")), id, key, retry, timeout, cpu
+            )
             return AsyncTask(self, spec) if spec.kind == "async" else PlainTask(self, spec)
 
         return declare if function is None else declare(function)
@@ -119,9 +121,11 @@ class Queue:
         return [job.info(self.name, self.attempts_of(job.body().task)) for job in found]
 
     def job(self, id: str) -> Job[Any]:
-        return Job(self.app.client, self.settings, check_id(id))
+        """The handle of a job from its id."""
+        return Job(self.app.client, self.settings, check_id(id), attempts=self.attempts_of)
 
     def attempts_of(self, task: str) -> int:
+        """How often a job of this task is tried at most."""
         spec = self.tasks.get(task)
         return spec.retry.attempts if spec is not None else self.settings.retry.attempts
 
@@ -135,12 +139,14 @@ class Queue:
         timeout: float | None,
         cpu: bool,
     ) -> TaskSpec:
+        if not name:
+            raise DeclarationError(f"{function!r} has no name of its own; give the task one with name=…")
         check_name("task", name)
         if name in self.tasks:
             raise DeclarationError(
                 f'queue "{self.name}": task "{name}" is there twice; give one of them another name=…'
             )
-        if timeout is not None and timeout <= 0:
+        if timeout is not None and not 0 < timeout <= LONGEST:
             raise DeclarationError(f'task "{name}": timeout={timeout}: must be more than 0 seconds, or None')
         signature = Signature(name, function)
         self.tasks[name] = spec = TaskSpec(
@@ -160,9 +166,12 @@ class Queue:
     ) -> tuple[int, NewJob]:
         """The partition and the job, complete before anything is sent, so that sending twice is harmless."""
         key_digest = digest(key) if key is not None else None
-        if key_digest is not None:
+        ordered = self.settings.order is not None or self.settings.lane is not None
+        if key_digest is not None and (ordered or id is None):
             number = partition_of(key_digest, self.settings.partitions)
-        elif id is not None:
+        elif (
+            id is not None
+        ):  # where no lane asks for its key, the id alone decides, so it is taken for the whole queue
             number = partition_of(digest(id), self.settings.partitions)
         else:
             number = next(self._spread) % self.settings.partitions
@@ -197,16 +206,20 @@ class Options:
             )
         if self.delay is not None and self.at is not None:
             raise ArgumentsError("delay and at: give one of them")
-        if self.delay is not None and self.delay < 0:
-            raise ArgumentsError(f"delay={self.delay}: must not be negative")
+        for name, value in (("delay", self.delay), ("timeout", self.timeout)):
+            if value is not None and (not isinstance(value, int | float) or isinstance(value, bool)):
+                raise ArgumentsError(f"{name}={value!r}: give a number of seconds")
+        if self.delay is not None and not 0 <= self.delay <= LONGEST:
+            fact = "must not be negative" if self.delay < 0 else f"give seconds from 0 to {LONGEST}"
+            raise ArgumentsError(f"delay={self.delay}: {fact}")
         if self.at is not None and self.at.utcoffset() is None:
             raise ArgumentsError(
                 f"at={self.at.isoformat()}: has no time zone; use an aware datetime, for example datetime.now(UTC)"
             )
-        if self.timeout is not None and self.timeout <= 0:
+        if self.timeout is not None and not 0 < self.timeout <= LONGEST:
             raise ArgumentsError(f"timeout={self.timeout}: must be more than 0 seconds")
-        if self.key is not None and not (isinstance(self.key, str) and self.key):
-            raise ArgumentsError(f"key={self.key!r}: give a text that is not empty")
+        if self.key is not None:
+            check_key(self.key)
         if self.id is not None:
             check_id(self.id)
 
@@ -267,7 +280,7 @@ class Call(Generic[P, R]):
         key, id = options.key, options.id
         if (key is None and spec.key is not None) or (id is None and spec.id is not None):
             arguments = msgspec.structs.asdict(call)
-            key = key if key is not None or spec.key is None else spec.key.apply(arguments)
+            key = key if key is not None or spec.key is None else check_key(spec.key.apply(arguments))
             id = id if id is not None or spec.id is None else check_id(spec.id.apply(arguments))
         return self._queue.place(spec.name, payload, key, id, options)
 
@@ -277,7 +290,7 @@ class Call(Generic[P, R]):
             self._queue.settings,
             id,
             created=created,
-            attempts=self.spec.retry.attempts,
+            attempts=self._queue.attempts_of,
             decode=self.spec.signature.decode_result,
         )
 

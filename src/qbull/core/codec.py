@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
+import msgspec.inspect
 
 from qbull.errors import ArgumentsError, DeclarationError, PayloadError, TooLarge
 
@@ -43,6 +44,7 @@ class Signature:
             self._struct = msgspec.defstruct("Arguments", fields, kw_only=True, forbid_unknown_fields=True)
             self._decode = msgspec.json.Decoder(self._struct, dec_hook=_from_plain).decode
             self._encode = msgspec.json.Encoder(enc_hook=_to_plain).encode
+            _refuse_unknown(self._struct)
         except (TypeError, msgspec.MsgspecError) as error:
             raise DeclarationError(
                 f'task "{name}": its annotations cannot be carried as a payload: {error}'
@@ -130,8 +132,9 @@ class Template:
             try:
                 "".join(rule.format(**dict.fromkeys(signature.parameters, _Anything())))
             except (KeyError, IndexError, ValueError) as error:
+                fact = f"names {error}" if isinstance(error, KeyError) else f"cannot be read: {error}"
                 raise DeclarationError(
-                    f'{self._what} "{rule}" names {error}; it may use {", ".join(signature.parameters) or "no argument"}'
+                    f'{self._what} "{rule}" {fact}; it may use {", ".join(signature.parameters) or "no argument"}'
                 ) from None
 
     def apply(self, arguments: dict[str, Any]) -> str:
@@ -170,11 +173,21 @@ def _read(name: str, function: Callable[..., Any]) -> tuple[dict[str, inspect.Pa
             )
     try:
         hints = typing.get_type_hints(function, include_extras=True)
-    except NameError as error:
+    except Exception as error:  # whatever evaluating an annotation raises
         raise DeclarationError(
             f'task "{name}": {error}; annotations must name types that exist when the task is declared'
         ) from None
     return parameters, hints
+
+
+def _refuse_unknown(struct: type) -> None:
+    """A type that neither msgspec nor a model can carry is refused here, not at the first call."""
+    for field in msgspec.inspect.type_info(struct).fields:  # type: ignore[attr-defined]
+        kind = field.type
+        if isinstance(kind, msgspec.inspect.CustomType) and not hasattr(kind.cls, "model_validate"):
+            raise TypeError(
+                f"{field.name} is a {kind.cls.__qualname__}; use plain data, a dataclass or a model"
+            )
 
 
 def _giver(value: Any) -> Callable[[], Any]:
@@ -185,23 +198,22 @@ def _to_plain(value: Any) -> Any:
     dump = getattr(value, "model_dump", None)
     if dump is not None:
         return dump(mode="json")
-    raise NotImplementedError(
-        f"a {type(value).__qualname__} has no JSON form; pass plain data, a dataclass or a model"
-    )
+    raise TypeError(f"a {type(value).__qualname__} has no JSON form; pass plain data, a dataclass or a model")
 
 
 def _from_plain(kind: Any, value: Any) -> Any:
     validate = getattr(kind, "model_validate", None)
     if validate is not None:
         return validate(value)
-    raise NotImplementedError(f"{getattr(kind, '__qualname__', kind)} cannot be made from a payload")
+    raise TypeError(f"{getattr(kind, '__qualname__', kind)} cannot be made from a payload")
 
 
 def _readable(error: msgspec.ValidationError) -> str:
-    """`Expected `str`, got `int` - at `$.user_id`` becomes `user_id: expected str, got int`."""
+    """`Expected `str`, got `int` - at `$.user_id`` becomes `user_id: expected str, got int`; a model's report one line."""
     text = str(error)
-    at = re.search(r" - at `\$\.?(.*)`$", text)
+    at = re.search(r" - at `\$\.?([^`]*)`$", text)
     where, fact = (at.group(1), text[: at.start()]) if at else ("", text)
+    fact = " ".join(line.strip() for line in fact.splitlines() if "For further information" not in line)
     fact = fact.replace("`", "")
     fact = fact[:1].lower() + fact[1:]
     return f"{where}: {fact}" if where else fact

@@ -27,6 +27,20 @@ def partition_in(id: str) -> int | None:
     return int(match.group(1), 16) if match else None
 
 
+def check_key(key: str) -> str:
+    if not isinstance(key, str) or not 1 <= len(key) <= 1000 or not _is_text(key):
+        raise ArgumentsError(f"key={key!r}: give a text that is not empty and has at most 1,000 characters")
+    return key
+
+
+def _is_text(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def check_id(id: str) -> str:
     if not isinstance(id, str) or not 1 <= len(id) <= 200 or not id.isprintable():
         raise ArgumentsError(f"job id {id!r}: use 1 to 200 printable characters")

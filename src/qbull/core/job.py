@@ -93,7 +93,7 @@ def body_of(record: bytes) -> Body:
         raise Garbage(_what_is_wrong(record))
     try:
         return _decode_body(memoryview(record)[_HEADER + record[10] :])
-    except (msgspec.DecodeError, ValueError) as error:
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise Garbage(f"record cannot be read: {error}") from None
 
 
@@ -124,7 +124,10 @@ def pack_ending(ending: Ending) -> bytes:
 
 
 def ending_of(packed: bytes) -> Ending:
-    return _decode_ending(packed)
+    try:
+        return _decode_ending(packed)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return Ending(0, 0.0, "?", error="what was written down of its end cannot be read")
 
 
 @dataclass(frozen=True, slots=True)

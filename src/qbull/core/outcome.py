@@ -35,6 +35,10 @@ class Dead:
 Outcome: TypeAlias = Done | Delay | Dead
 
 
+class Reported(Exception):
+    """Something whose text says it all: it happened in another process, or is no exception of the task's own."""
+
+
 class Undeliverable(Exception):
     """No attempt can succeed: an unknown task, arguments or a result that cannot be carried."""
 
@@ -57,7 +61,11 @@ def decide(
 
 def describe(error: BaseException) -> str:
     """One line that says what went wrong, bounded in length."""
-    text = str(error) or "no message"
-    if not isinstance(error, Fail | RetryAfter | Undeliverable):
-        text = f"{type(error).__name__}: {text}" if str(error) else type(error).__name__
+    try:
+        text = str(error)
+    except Exception:
+        text = "its message cannot be shown"
+    if not isinstance(error, Fail | RetryAfter | Undeliverable | Reported):
+        text = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    text = text.encode("utf-8", "replace").decode() or "no message"
     return text if len(text) <= 2000 else text[:2000] + " …"

@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass
 from typing import Literal
 
-from qbull.errors import ConfigError
+from qbull.errors import LONGEST, ConfigError
 
 Backoff = Literal["exponential", "fixed"]
 
@@ -30,7 +30,7 @@ class Retry:
         object.__setattr__(self, "delays", tuple(self.delays))
         if self.attempts == 0:
             object.__setattr__(self, "attempts", len(self.delays) + 1)
-        if self.attempts < 1:
+        if not isinstance(self.attempts, int) or self.attempts < 1:
             raise ConfigError(
                 f"Retry(attempts={self.attempts}): a job runs at least once; use attempts=1 for no retries"
             )
@@ -38,8 +38,11 @@ class Retry:
             raise ConfigError(
                 f'Retry(backoff={self.backoff!r}): use "exponential" or "fixed", or give delays=(…)'
             )
-        if self.delay < 0 or self.max_delay < 0 or any(wait < 0 for wait in self.delays):
-            raise ConfigError("Retry: a delay must not be negative")
+        for wait in (self.delay, self.max_delay, *self.delays):
+            if not isinstance(wait, int | float) or not 0 <= wait <= LONGEST:
+                raise ConfigError(
+                    f"Retry: a delay of {wait!r}: give seconds from 0, a delay must not be negative"
+                )
         if not 0 <= self.jitter <= 1:
             raise ConfigError(f"Retry(jitter={self.jitter}): give a share from 0 to 1")
 

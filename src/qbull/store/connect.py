@@ -1,4 +1,7 @@
-"""The one place that speaks to the Redis client library: URLs in, raw replies out, its errors turned into ours.
+"""The one place that speaks to the Redis client library: raw commands in, raw replies out, its errors turned into ours.
+
+`open_server` gives what a URL names: one server, a cluster (cluster.py), or the master that sentinels keep (sentinel.py).
+To everybody above they are the same: a `Server`.
 
 `Server.call` sends one command on a connection of its own and gives the reply as it came. Nothing is ever
 sent twice from here: whoever calls knows whether that is safe. A call that is cancelled or times out closes its
@@ -8,11 +11,9 @@ connection, so that no later caller can read a reply that was not meant for it.
 from __future__ import annotations
 
 import asyncio
-import socket
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any
-from urllib.parse import parse_qs, unquote, urlsplit
 
 import redis.asyncio.connection as client
 import redis.exceptions as foreign
@@ -20,12 +21,14 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from qbull.embedded import Embedded
-from qbull.errors import ConfigError, ServerAway, ServerError, ServerRefused
+from qbull.errors import ServerAway, ServerError, ServerRefused
+from qbull.store.address import CONNECT_TIMEOUT
+from qbull.store.address import Address as Address
 from qbull.store.scripts import script
 
 CALL_TIMEOUT = 10.0
-CONNECT_TIMEOUT = 5.0
-SCHEMES = "redis:// rediss:// valkey:// valkeys:// unix:// embedded://"
+
+Argument = str | bytes | int | float
 
 _REFUSALS = (
     foreign.AuthenticationError,
@@ -33,104 +36,76 @@ _REFUSALS = (
     foreign.NoPermissionError,
     foreign.OutOfMemoryError,
 )
+_DEMOTED = (foreign.ReadOnlyError, foreign.MasterDownError)
 _AWAY = (
     foreign.ConnectionError,
     foreign.TimeoutError,
     foreign.BusyLoadingError,
-    foreign.ReadOnlyError,
-    foreign.MasterDownError,
     foreign.ClusterDownError,
     foreign.TryAgainError,
+    *_DEMOTED,
     OSError,
     EOFError,
 )
-_AWAY_WORDS = ("UNBLOCKED", "MISCONF", "BUSY ", "NOREPLICAS")
+_AWAY_WORDS = (
+    "UNBLOCKED",
+    "MISCONF",
+    "BUSY ",
+    "NOREPLICAS",
+    "Script attempted to access a non local key",  # its slot is being moved
+)
 
 
-@dataclass(frozen=True)
-class Address:
-    """Where the server is: what a URL says, with the parts that nobody should read left out of `shown`."""
+def open_server(url: str) -> Server:
+    from qbull.store.cluster import ClusterServer  # both are made of what is below
+    from qbull.store.sentinel import SentinelServer
 
-    shown: str
-    kwargs: dict[str, Any]
-    kind: type[client.AbstractConnection]
-    directory: str | None = None
-
-    @staticmethod
-    def parse(url: str) -> Address:
-        parts = urlsplit(url)
-        query = {name: values[-1] for name, values in parse_qs(parts.query).items()}
-        if parts.scheme == "embedded":
-            directory = unquote(parts.netloc + parts.path) or ".qbull"
-            return Address(
-                url,
-                {"db": _database(url, query.get("db", "0"))},
-                client.UnixDomainSocketConnection,
-                directory,
-            )
-        kwargs: dict[str, Any] = {
-            "username": unquote(parts.username) if parts.username else None,
-            "password": unquote(parts.password) if parts.password else None,
-        }
-        if parts.scheme == "unix":
-            kwargs |= {"path": unquote(parts.path), "db": _database(url, query.get("db", "0"))}
-            return Address(f"unix://{parts.path}", kwargs, client.UnixDomainSocketConnection)
-        secure = {"redis": False, "valkey": False, "rediss": True, "valkeys": True}.get(parts.scheme)
-        if secure is None:
-            raise ConfigError(
-                f'server address "{_shown(url)}": unknown scheme "{parts.scheme}"; use one of {SCHEMES}'
-            )
-        try:
-            port = parts.port or 6379
-        except ValueError:
-            raise ConfigError(
-                f'server address "{_shown(url)}": the port must be a number from 1 to 65535'
-            ) from None
-        if not parts.hostname:
-            raise ConfigError(f'server address "{_shown(url)}": it names no host; use redis://HOST:PORT/DB')
-        kwargs |= {
-            "host": parts.hostname,
-            "port": port,
-            "db": _database(url, parts.path.strip("/") or query.get("db", "0")),
-        }
-        kwargs |= {
-            "socket_keepalive": True,
-            "socket_keepalive_options": _keepalive(),
-            "socket_connect_timeout": CONNECT_TIMEOUT,
-        }
-        if secure and "ssl_ca_certs" in query:
-            kwargs["ssl_ca_certs"] = query["ssl_ca_certs"]
-        return Address(_shown(url), kwargs, client.SSLConnection if secure else client.Connection)
+    address = Address.parse(url)
+    kind = {"one": Server, "cluster": ClusterServer, "sentinel": SentinelServer}[address.topology]
+    return kind(address)
 
 
 class Server:
     """A Redis or Valkey server, for one event loop."""
 
-    def __init__(self, url: str) -> None:
-        self.address = Address.parse(url)
+    same_slot_only = False
+    """Whether all names of one command must have the same hash tag."""
+
+    def __init__(self, url: str | Address) -> None:
+        self.address = Address.parse(url) if isinstance(url, str) else url
         self._embedded: Embedded | None = None
         self._idle: list[client.AbstractConnection] = []
+        self._listening: set[client.AbstractConnection] = set()
+        self._era = 0  # connections of an earlier one are not used again
         self._opening = asyncio.Lock()
 
-    async def call(self, *command: str | bytes | int | float, timeout: float | None = None) -> Any:
+    async def call(self, *command: Argument, timeout: float | None = None) -> Any:
+        return await self.call_in_turn(command, timeout=timeout)
+
+    async def call_in_turn(self, *commands: tuple[Argument, ...], timeout: float | None = None) -> Any:
+        """Send these on one connection, each after the reply to the one before; gives the last reply."""
+        era = self._era
         connection = self._idle.pop() if self._idle else await self._connect()
         try:
             async with asyncio.timeout(timeout or CALL_TIMEOUT):
-                await connection.send_command(*command)
-                reply = await connection.read_response()
+                for command in commands:
+                    await connection.send_command(*command)
+                    reply = await connection.read_response()
         except foreign.ResponseError as error:
-            self._idle.append(connection)
+            if isinstance(error, _DEMOTED):
+                await self._drop()  # the name may belong to another server by now: look it up again
+            await self._put_back(connection, era)
             raise self._ours(error) from error
         except BaseException as error:
             await connection.disconnect(nowait=True)
             if isinstance(error, _AWAY):
-                await self._drop_idle()  # what failed this one has probably failed them all
+                await self._drop()  # what failed this one has probably failed them all
                 raise self._ours(error) from error
             raise
-        self._idle.append(connection)
+        await self._put_back(connection, era)
         return reply
 
-    async def script(self, name: str, key: str, *args: str | bytes | int | float) -> Any:
+    async def script(self, name: str, key: str, *args: Argument) -> Any:
         """Run a verb. Its digest is sent first; a server that does not know it gets the source."""
         verb = script(name)
         try:
@@ -138,13 +113,15 @@ class Server:
         except NoScript:
             return await self.call("EVAL", verb.source, 1, key, *args)
 
-    async def listen(self, *channels: str) -> AsyncIterator[tuple[str, bytes]]:
+    async def listen(self, *channels: str) -> AsyncGenerator[tuple[str, bytes], None]:
         """What is published on these channels; first ("", b"") once the subscription stands. Ends by raising."""
         connection = await self._connect()
+        self._listening.add(connection)
         try:
-            await connection.send_command("SUBSCRIBE", *channels)
-            for _ in channels:
-                await connection.read_response()
+            async with asyncio.timeout(CALL_TIMEOUT):
+                await connection.send_command("SUBSCRIBE", *channels)
+                for _ in channels:
+                    await connection.read_response()
             yield "", b""
             while True:
                 message = await connection.read_response(timeout=30)
@@ -157,27 +134,49 @@ class Server:
         except (*_AWAY, foreign.ResponseError) as error:
             raise self._ours(error) from error
         finally:
+            self._listening.discard(connection)
             await connection.disconnect(nowait=True)
 
+    async def primaries(self) -> list[Server]:
+        """The servers that keep jobs: itself, or all primaries of a cluster."""
+        return [self]
+
     async def close(self) -> None:
-        await self._drop_idle()
+        await self._drop()
+        await self._stop_listening()
         if self._embedded is not None:
             await asyncio.to_thread(self._embedded.close)
             self._embedded = None
 
-    async def _drop_idle(self) -> None:
+    async def _put_back(self, connection: client.AbstractConnection, era: int) -> None:
+        if era == self._era:
+            self._idle.append(connection)
+        else:
+            await connection.disconnect(nowait=True)
+
+    async def _drop(self) -> None:
+        """Use none of the connections again that there are now."""
+        self._era += 1
         while self._idle:
             await self._idle.pop().disconnect(nowait=True)
 
+    async def _stop_listening(self) -> None:
+        for connection in list(self._listening):
+            await connection.disconnect(nowait=True)
+
     async def _connect(self) -> client.AbstractConnection:
-        kwargs = dict(self.address.kwargs)
-        if self.address.directory is not None:
-            kwargs |= await self._open_embedded(self.address.directory)
-        connection = self.address.kind(
+        return await self._dial(self.address)
+
+    async def _dial(self, address: Address) -> client.AbstractConnection:
+        kwargs = dict(address.kwargs)
+        if address.directory is not None:
+            kwargs |= await self._open_embedded(address.directory)
+        connection = address.kind(
             **kwargs, protocol=2, socket_timeout=None, retry=Retry(NoBackoff(), 0), client_name="qbull"
         )
         try:
-            await connection.connect()  # type: ignore[no-untyped-call]
+            async with asyncio.timeout(CONNECT_TIMEOUT):  # the greetings too: a frozen server still accepts
+                await connection.connect()  # type: ignore[no-untyped-call]
         except (*_AWAY, foreign.ResponseError) as error:
             await connection.disconnect(nowait=True)
             raise self._ours(error) from error
@@ -198,6 +197,8 @@ class Server:
         text = str(error).rstrip(".") or type(error).__name__
         if isinstance(error, foreign.NoScriptError):
             return NoScript(text)
+        if isinstance(error, foreign.AskError):  # MOVED is one of them
+            return Redirected(self.address, error)
         if isinstance(error, foreign.AuthenticationError) or text.startswith(("WRONGPASS", "NOAUTH")):
             return ServerRefused(
                 f"{self.address.shown}: the server refused the user or password; check them in the URL"
@@ -213,8 +214,44 @@ class Server:
         return ErrorReply(f"{self.address.shown}: {text}", text.split(" ", 1)[0])
 
 
+class Inquiry:
+    """Where are the servers? Asked once at a time; who comes meanwhile, or within `rest` seconds, shares the end of it."""
+
+    def __init__(self, ask: Callable[[], Awaitable[None]], rest: float) -> None:
+        self._ask = ask
+        self._rest = rest
+        self._turn = asyncio.Lock()
+        self.forget()
+
+    def forget(self) -> None:
+        self._ended = float("-inf")
+        self._failure: ServerError | None = None
+
+    async def __call__(self) -> None:
+        came = time.monotonic()
+        async with self._turn:
+            if came > self._ended + self._rest:
+                self._failure = None
+                try:
+                    await self._ask()
+                except ServerError as error:
+                    self._failure = error
+                self._ended = time.monotonic()
+        if self._failure is not None:
+            raise self._failure.with_traceback(None)
+
+
 class NoScript(ServerError):
     """The server does not know the script's digest: it was restarted, or failed over."""
+
+
+class Redirected(ServerRefused):
+    """The command was not executed: its slot belongs to another node or, where `once`, is on its way there."""
+
+    def __init__(self, address: Address, error: foreign.AskError) -> None:
+        super().__init__(f"{address.shown}: is one node of a cluster; use redis+cluster://HOST:PORT")
+        self.once = not isinstance(error, foreign.MovedError)
+        self.endpoint: tuple[str, int] = (error.host or address.kwargs.get("host", ""), error.port)
 
 
 class ErrorReply(ServerRefused):
@@ -223,21 +260,3 @@ class ErrorReply(ServerRefused):
     def __init__(self, message: str, code: str) -> None:
         super().__init__(message)
         self.code = code
-
-
-def _database(url: str, text: str) -> int:
-    if not text.isdigit():
-        raise ConfigError(f'server address "{_shown(url)}": the database must be a number, not "{text}"')
-    return int(text)
-
-
-def _shown(url: str) -> str:
-    parts = urlsplit(url)
-    if "@" not in parts.netloc:
-        return url
-    return parts._replace(netloc="***@" + parts.netloc.rpartition("@")[2]).geturl()
-
-
-def _keepalive() -> dict[int, int]:
-    wanted = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
-    return {getattr(socket, name): value for name, value in wanted.items() if hasattr(socket, name)}

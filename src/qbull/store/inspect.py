@@ -36,6 +36,8 @@ class Counts:
     completed: int = 0
     failed: int = 0
     cancelled: int = 0
+    in_lanes: int = 0
+    """How many of the waiting ones are behind others of their key."""
     oldest_waiting_ms: int | None = None
     totals: dict[str, int] = field(default_factory=dict)
 
@@ -47,6 +49,11 @@ class Counts:
     def unfinished(self) -> int:
         return self.waiting + self.active + self.delayed
 
+    @property
+    def runnable(self) -> int:
+        """Jobs that are running, can run now, or will be due: all that is unfinished but what waits behind others."""
+        return self.unfinished - self.in_lanes
+
     def __add__(self, other: Counts) -> Counts:
         oldest = [ms for ms in (self.oldest_waiting_ms, other.oldest_waiting_ms) if ms is not None]
         names = {*self.totals, *other.totals}
@@ -57,6 +64,7 @@ class Counts:
             self.completed + other.completed,
             self.failed + other.failed,
             self.cancelled + other.cancelled,
+            self.in_lanes + other.in_lanes,
             min(oldest) if oldest else None,
             {name: self.totals.get(name, 0) + other.totals.get(name, 0) for name in names},
         )
@@ -126,10 +134,10 @@ async def find(partition: Partition, id: str) -> Found | None:
 
 async def count(partition: Partition) -> Counts:
     reply = await partition.server.script("count", partition.base)
-    totals = {name.decode(): int(n) for name, n in zip(reply[7][::2], reply[7][1::2], strict=True)}
-    waiting, active, delayed, completed, failed, cancelled, oldest, _ = reply
+    totals = {name.decode(): int(n) for name, n in zip(reply[8][::2], reply[8][1::2], strict=True)}
+    waiting, active, delayed, completed, failed, cancelled, in_lanes, oldest, _ = reply
     oldest_ms = _ms_of(oldest) if oldest else None
-    return Counts(waiting, active, delayed, completed, failed, cancelled, oldest_ms, totals)
+    return Counts(waiting, active, delayed, completed, failed, cancelled, in_lanes, oldest_ms, totals)
 
 
 async def page(partitions: Sequence[Partition], state: State, start: int, end: int) -> list[Found]:

@@ -83,8 +83,10 @@ class Partition:
         )
 
     async def promote(self, most: int = BATCH) -> tuple[int, float | None]:
-        """Move what is due to ready; answers with how many, and the seconds until the next is due."""
-        moved, wait_ms = await self.server.script("promote", self.base, self._limit, most)
+        """Move what is due to ready, drop what is too old; answers with how many, and the seconds until the next is due."""
+        moved, wait_ms = await self.server.script(
+            "promote", self.base, self._limit, most, self._keep_completed[1], self._keep_failed[1]
+        )
         return moved, None if wait_ms < 0 else wait_ms / 1000
 
     async def release(self, places: Sequence[bytes]) -> int:

@@ -170,6 +170,14 @@ class Store:
             if fields is not None
         ]
 
+    async def fetch_urgent(self, streams: dict[bytes, Stream], worker: str, count: int) -> list[Delivery]:
+        """Hand over up to `count` entries of one partition, the most urgent band first. Does not wait."""
+        asked = time.monotonic()
+        partition = next(iter(streams.values())).partition
+        bands = [stream.band for stream in streams.values()]
+        reply = await self.server.script("fetch", partition.base, worker, count, *bands)
+        return [Delivery(partition, band.decode(), entry, fields, asked) for band, entry, fields in reply]
+
     async def ensure_groups(self, streams: dict[bytes, Stream]) -> None:
         for stream in streams.values():
             await stream.partition.ensure_groups([stream.band])

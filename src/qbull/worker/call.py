@@ -11,6 +11,7 @@ from qbull.core.codec import encode_result
 from qbull.core.outcome import Undeliverable
 from qbull.core.task import TaskSpec
 from qbull.errors import PayloadError
+from qbull.worker.current import Running
 from qbull.worker.pool import Pool
 
 
@@ -20,17 +21,17 @@ class Caller:
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix=f"qbull-{queue}")
         self._pool = Pool()
 
-    async def __call__(
-        self, task: TaskSpec, args: list[Any], kwargs: dict[str, Any], payload: bytes
-    ) -> bytes:
+    async def __call__(self, task: TaskSpec, args: list[Any], kwargs: dict[str, Any], job: Running) -> bytes:
         try:
             if task.kind == "async":
                 value = await task.function(*args, **kwargs)
             elif task.kind == "thread":
                 value = await self._in_thread(task, args, kwargs)
             else:
-                return await self._pool.run(task, payload, self._limit)
-        except (SystemExit, KeyboardInterrupt) as error:  # sys.exit() in a task ends the task, not the worker
+                return await self._pool.run(task, job, self._limit)
+        except (Exception, asyncio.CancelledError):
+            raise
+        except BaseException as error:  # sys.exit() in a task ends the task, not the worker
             raise RuntimeError(f"the task raised {error!r}") from error
         try:
             return encode_result(value, self._limit)
@@ -39,8 +40,14 @@ class Caller:
 
     async def _in_thread(self, task: TaskSpec, args: list[Any], kwargs: dict[str, Any]) -> Any:
         context = contextvars.copy_context()
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, lambda: context.run(task.function, *args, **kwargs))
+
+        def call() -> Any:
+            try:
+                return context.run(task.function, *args, **kwargs)
+            except StopIteration as error:  # no future can carry it
+                raise RuntimeError("the task raised StopIteration") from error
+
+        return await asyncio.get_running_loop().run_in_executor(self._threads, call)
 
     async def close(self) -> None:
         """A plain function that still runs cannot be stopped; its thread is left behind and its outcome refused."""

@@ -77,9 +77,11 @@ def _trace(error: Exception) -> str | None:
         case TimedOut() | ProcessDied() | Undeliverable():
             return None
         case _:
-            return "".join(traceback.format_exception(error.with_traceback(_of_the_task(error))))[
-                -TRACE_LIMIT:
-            ]
+            try:
+                text = "".join(traceback.format_exception(error.with_traceback(_of_the_task(error))))
+            except Exception:  # an exception can be such that it cannot be shown
+                return None
+            return text.encode("utf-8", "replace").decode()[-TRACE_LIMIT:]
 
 
 def _of_the_task(error: Exception) -> TracebackType | None:

@@ -16,7 +16,7 @@ class Running(NamedTuple):
     """Kept by the runner for each job; turned into a CurrentJob only when a task asks."""
 
     queue: str
-    partition: Partition
+    partition: Partition | None
     place: bytes
     id: bytes
     record: bytes
@@ -35,8 +35,14 @@ class CurrentJob:
     task: str
     key: str | None
     attempt: int
-    fence: str
+    fence: int
     enqueued_at: datetime
+
+
+def fence_of(place: bytes) -> int:
+    """The entry `<milliseconds>-<sequence>` as one number that fits 64 bits and rises with it."""
+    milliseconds, _, sequence = place[1:].partition(b"-")
+    return int(milliseconds) << 20 | min(int(sequence), 0xFFFFF)
 
 
 def current_job() -> CurrentJob:
@@ -50,6 +56,6 @@ def current_job() -> CurrentJob:
         task=now.body.task,
         key=now.body.key,
         attempt=now.body.attempt,
-        fence=now.place[1:].decode(),
+        fence=fence_of(now.place),
         enqueued_at=moment(created_ms_of(now.record)),
     )

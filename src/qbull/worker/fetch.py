@@ -3,13 +3,18 @@
 A worker holds what its free slots can begin now, and what it will begin within the next moments at the speed it
 is running. So jobs of a millisecond come in hundreds, and nobody waits behind a job of a minute that another
 worker could have begun.
+
+One blocking read waits on all partitions that a worker serves. While there is more in some of them than it wants, it
+reads these one after the other, so that what is settled together comes from one partition. A cluster does not allow
+a read over several partitions; there each has a read of its own.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
 
 from qbull.errors import ServerError
 from qbull.store.connect import ErrorReply
@@ -22,6 +27,8 @@ BLOCK = 5.0
 AHEAD = 0.05
 """Seconds of work that a worker may hold beyond what it is running."""
 MOST = 500
+PLAIN = 2
+"""Streams of a partition where nobody uses priorities: the default band, and the one of what came back."""
 
 
 class Fetcher:
@@ -30,7 +37,6 @@ class Fetcher:
     def __init__(
         self,
         store: Store,
-        partitions: list[Partition],
         worker: str,
         hand: Hand,
         free_slots: Callable[[], int],
@@ -38,18 +44,74 @@ class Fetcher:
         outage: Outage,
     ) -> None:
         self._store = store
-        self._partitions = partitions
         self._worker = worker
         self._hand = hand
         self._free_slots = free_slots
         self._arrived = arrived
         self._outage = outage
-        self._streams: dict[bytes, Stream] = {}
         self._room = asyncio.Event()
         self._pace = Pace()
+        self._readers: dict[tuple[int, ...], asyncio.Task[None]] = {}
+        self._ended: set[asyncio.Task[None]] = set()
+        self._streams: dict[int, dict[bytes, Stream]] = {}
 
-    async def run(self) -> None:
-        lost = False  # a reply may have been lost, with deliveries in it
+    async def serve(self, partitions: Sequence[Partition]) -> None:
+        """Read these partitions from now on, and no others. Called again when a new band is in use."""
+        wanted: dict[int, dict[bytes, Stream]] = {}
+        for partition in partitions:
+            streams = await self._store.streams([partition])
+            await self._store.ensure_groups(streams)
+            wanted[partition.number] = streams
+        changed = {number for number, streams in wanted.items() if self._streams.get(number) != streams}
+        gone = self._streams.keys() - wanted.keys()
+        self._streams = wanted
+        groups = (
+            [(number,) for number in wanted]
+            if self._store.server.same_slot_only
+            else [tuple(wanted)]
+            if wanted
+            else []
+        )
+        for group, reader in list(self._readers.items()):
+            if group not in groups or changed.intersection(group) or gone.intersection(group):
+                self._cut(group, reader)
+        for group in groups:
+            if group not in self._readers:
+                self._readers[group] = asyncio.create_task(self._read(group, cut=bool(changed or gone)))
+
+    async def stop(self) -> None:
+        for group, reader in list(self._readers.items()):
+            self._cut(group, reader)
+        if self._ended:
+            await asyncio.wait(self._ended)
+
+    def made_room(self) -> None:
+        """A slot is free, or something has left the hand."""
+        if not self._room.is_set():
+            self._room.set()
+
+    async def refresh(self) -> None:
+        """Look which streams there are now; make the groups that are missing."""
+        await self.serve([next(iter(streams.values())).partition for streams in self._streams.values()])
+
+    async def in_my_name(self, numbers: Sequence[int] | None = None) -> list[Delivery]:
+        """What the server has handed over to this worker and has not been told the end of."""
+        found: list[Delivery] = []
+        for number, streams in list(self._streams.items()):
+            if numbers is None or number in numbers:
+                found += await self._store.fetch(streams, self._worker, 10_000, None, again=True)
+        return found
+
+    def _cut(self, group: tuple[int, ...], reader: asyncio.Task[None]) -> None:
+        """End a read. Should a reply be on its way, the next reader takes up what was in it."""
+        del self._readers[group]
+        reader.cancel()
+        self._ended.add(reader)
+        reader.add_done_callback(self._ended.discard)
+
+    async def _read(self, group: tuple[int, ...], *, cut: bool) -> None:
+        lost = cut  # a reply may have been lost, with deliveries in it
+        more: deque[int] = deque()  # partitions that have more than was wanted
         while True:
             want = self._want()
             if want <= 0:
@@ -59,13 +121,16 @@ class Fetcher:
             asked = time.monotonic()
             try:
                 if lost:
-                    await self.refresh()
-                    await self._take_up()
+                    deliveries = await self.in_my_name(group)
                     lost = False
-                    self._outage.over(asked)
-                    continue
-                deliveries = await self._read(want)
+                elif more:
+                    deliveries = await self._read_one(more, want)
+                else:
+                    deliveries = await self._read_all(group, more, want)
             except ServerError as error:
+                if isinstance(error, ErrorReply) and error.code == "NOGROUP":  # the server was emptied
+                    await self._make_groups(group)
+                    continue
                 self._outage.met(error)
                 await asyncio.sleep(0.05)
                 lost = True
@@ -75,34 +140,46 @@ class Fetcher:
                 self._hand.put(deliveries)
                 self._arrived()
 
-    def made_room(self) -> None:
-        """A slot is free, or something has left the hand."""
-        if not self._room.is_set():
-            self._room.set()
+    async def _read_one(self, more: deque[int], want: int) -> list[Delivery]:
+        number = more.popleft()
+        count = min(want, MOST)
+        if len(self._streams[number]) > PLAIN:
+            deliveries = await self._store.fetch_urgent(self._streams[number], self._worker, count)
+        else:
+            deliveries = await self._store.fetch(self._streams[number], self._worker, count, None)
+        if len(deliveries) >= count:
+            more.append(number)
+        return deliveries
 
-    async def refresh(self) -> None:
-        """Look which streams there are now; make the groups that are missing."""
-        streams = await self._store.streams(self._partitions)
-        await self._store.ensure_groups(streams)
-        self._streams = streams
+    async def _read_all(self, group: tuple[int, ...], more: deque[int], want: int) -> list[Delivery]:
+        streams = {name: stream for number in group for name, stream in self._streams[number].items()}
+        if len(group) > 1:
+            streams = dict(sorted(streams.items(), key=lambda item: item[1].band))
+        readers = max(len(self._readers), 1)
+        count = min(max(want // (len(group) * readers), 1), MOST)
+        for number in group:
+            if len(self._streams[number]) > PLAIN:
+                # A read of several bands takes from each of them; only one band after the other is fair to the urgent.
+                deliveries = await self._store.fetch_urgent(
+                    self._streams[number], self._worker, min(want, MOST)
+                )
+                if deliveries:
+                    return deliveries
+                count = 1
+        block = BLOCK * max(readers / 8, 1)
+        deliveries = await self._store.fetch(streams, self._worker, count, block)
+        if len(group) > 1 or count < want:
+            seen = [delivery.partition.number for delivery in deliveries]
+            more.extend(number for number in dict.fromkeys(seen) if seen.count(number) >= count)
+        return deliveries
 
-    async def unknown(self) -> list[Delivery]:
-        """What the server has in this worker's name."""
-        return await self._store.fetch(self._streams, self._worker, 10_000, None, again=True)
-
-    async def _take_up(self) -> None:
-        """Take what a lost reply had brought. What is in the hand already stays as it is."""
-        self._hand.put(await self.unknown())
-        self._arrived()
-
-    async def _read(self, want: int) -> list[Delivery]:
+    async def _make_groups(self, group: tuple[int, ...]) -> None:
         try:
-            return await self._store.fetch(self._streams, self._worker, min(want, MOST), BLOCK)
-        except ErrorReply as error:
-            if error.code not in ("NOGROUP", "UNBLOCKED"):
-                raise
-            await self.refresh()  # the server was emptied, or a band is new
-            return []
+            for number in group:
+                await self._store.ensure_groups(self._streams[number])
+        except ServerError as error:
+            self._outage.met(error)
+            await asyncio.sleep(0.05)
 
     def _want(self) -> int:
         return self._free_slots() + int(self._pace(self._hand.finished) * AHEAD) - self._hand.waiting

@@ -6,6 +6,7 @@ given back. What the server says is this worker's and is not in the hand came wi
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Iterable
 
@@ -20,6 +21,8 @@ class Hand:
         self._bands: tuple[deque[Delivery], ...] = tuple(deque() for _ in BANDS)
         self.waiting = 0
         self.finished = 0
+        self.taken = time.monotonic()
+        """When something was begun last."""
 
     def put(self, deliveries: Iterable[Delivery]) -> None:
         for delivery in deliveries:
@@ -35,6 +38,7 @@ class Hand:
         for band in self._bands:
             if band:
                 self.waiting -= 1
+                self.taken = time.monotonic()
                 return band.popleft()
         return None
 

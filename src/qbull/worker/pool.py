@@ -20,18 +20,20 @@ from typing import Any
 import msgspec
 
 from qbull.core.codec import PAYLOAD_LIMIT, Signature, encode_result
-from qbull.core.outcome import Undeliverable, describe
+from qbull.core.job import body_of
+from qbull.core.outcome import Reported, Undeliverable, describe
 from qbull.core.task import TaskSpec
 from qbull.errors import Fail, PayloadError, RetryAfter
+from qbull.worker.current import Running, running
 
 _LENGTH = struct.Struct(">I")
 
 
-class ProcessDied(Exception):
+class ProcessDied(Reported):
     """The process that ran the job ended without an answer."""
 
 
-class RemoteError(Exception):
+class RemoteError(Reported):
     """What a task raised in its process."""
 
     def __init__(self, text: str, stacktrace: str) -> None:
@@ -42,8 +44,10 @@ class RemoteError(Exception):
 class Request(msgspec.Struct):
     module: str
     name: str
-    task: str
-    payload: bytes
+    queue: str
+    id: bytes
+    place: bytes
+    record: bytes
     limit: int = PAYLOAD_LIMIT
 
 
@@ -60,14 +64,15 @@ class Pool:
         self._idle: list[_Process] = []
         self._all: set[_Process] = set()
 
-    async def run(self, task: TaskSpec, payload: bytes, limit: int) -> bytes:
+    async def run(self, task: TaskSpec, job: Running, limit: int) -> bytes:
         """The encoded result. Cancelling it kills the process."""
         process = self._idle.pop() if self._idle else await self._start()
         function = task.function
         try:
-            answer = await process.ask(
-                Request(function.__module__, function.__qualname__, task.name, payload, limit)
+            request = Request(
+                function.__module__, function.__qualname__, job.queue, job.id, job.place, job.record, limit
             )
+            answer = await process.ask(request)
         except BaseException:
             await self._end(process)
             raise
@@ -140,13 +145,15 @@ def _ending(code: int) -> str:
 def _answer(request: Request) -> Answer:
     try:
         function = _find(request)
-        args, kwargs = Signature(request.task, function).decode(request.payload)
+        body = body_of(request.record)
+        args, kwargs = Signature(body.task, function).decode(body.payload)
+        running.set(Running(request.queue, None, request.place, request.id, request.record, body))
         value = function(*args, **kwargs)
     except RetryAfter as error:
         return Answer(error=str(error), word="retry", delay=error.delay)
     except Fail as error:
         return Answer(error=str(error), word="fail")
-    except Exception as error:
+    except BaseException as error:
         return Answer(error=describe(error), stacktrace=traceback.format_exc())
     try:
         return Answer(encode_result(value, request.limit))

@@ -131,8 +131,8 @@ class Runner:
                 delivery = None
                 continue
             stopped_at = await self._run_delivery(slot, delivery, at)
-            if contextvars.copy_context() != self._context:
-                # The job left something in the context; the next one must not find it there.
+            if self._is_spoilt(slot):
+                # The job left something behind; the next one must not find it.
                 if not self._stopping:
                     self._open(slot, delivery if stopped_at is not None else None, stopped_at or 0)
                 return
@@ -173,8 +173,14 @@ class Runner:
             at += 2
             if at > last or self._stopping:  # the rest of a train is given back
                 return None
-            if contextvars.copy_context() != self._context:
+            if self._is_spoilt(slot):
                 return at
+
+    def _is_spoilt(self, slot: Slot) -> bool:
+        """A job may leave a changed context or a cancellation behind in its slot."""
+        return contextvars.copy_context() != self._context or (
+            slot.task is not None and slot.task.cancelling() > 0
+        )
 
     async def _run_job(self, slot: Slot, delivery: Delivery, place: bytes, at: int) -> Settlement | None:
         """One job, from its bytes to what became of it; None where the worker ends before it does."""
@@ -192,11 +198,11 @@ class Runner:
             if crashes_of(record) < SUSPECT:
                 if self._isolation.closed:
                     await self._isolation.opened()
-                result = await self._attempt(slot, job, task, args, kwargs)
+                result = await self._attempt(slot, delivery.partition.number, job, task, args, kwargs)
             else:
                 async with self._isolation.alone():
                     await delivery.partition.mark_alone(id, place)
-                    result = await self._attempt(slot, job, task, args, kwargs)
+                    result = await self._attempt(slot, delivery.partition.number, job, task, args, kwargs)
         except Interrupted:
             return None
         except Exception as error:
@@ -206,27 +212,23 @@ class Runner:
         return Settlement(place, id, word, "1" if at == len(delivery.fields) - 2 else "0", record, detail)
 
     async def _attempt(
-        self, slot: Slot, job: Running, task: TaskSpec, args: list[Any], kwargs: dict[str, Any]
+        self, slot: Slot, number: int, job: Running, task: TaskSpec, args: list[Any], kwargs: dict[str, Any]
     ) -> bytes:
         """The user's code, with its time limited and itself known while it runs."""
         timeout = job.body.timeout if job.body.timeout is not None else task.timeout
         if timeout is not None:
             self._deadlines.limit(slot, timeout)
         if self._board is not None:
-            self._board.begin(
-                slot.number, b"%s %d %s" % (job.queue.encode(), job.partition.number, job.place)
-            )
+            self._board.begin(slot.number, b"%s %d %s" % (job.queue.encode(), number, job.place))
         token = running.set(job)
         self._isolation.busy += 1
         try:
-            result = await self._call(task, args, kwargs, job.body.payload)
+            result = await self._call(task, args, kwargs, job)
         except asyncio.CancelledError as cancelled:
             why = slot.absorb()
             if why is not None:
                 raise why from None
-            if slot.task is not None and slot.task.cancelling():
-                raise
-            raise RuntimeError(f"something it waited for was cancelled: {cancelled}") from cancelled
+            raise RuntimeError(f"it or something it waited for was cancelled: {cancelled}") from cancelled
         finally:
             self._isolation.left()
             running.reset(token)

@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from qbull.core.outcome import Reported
 
-class TimedOut(Exception):
+
+class TimedOut(Reported):
     """The job ran longer than it may."""
 
 

@@ -12,6 +12,7 @@ import logging
 import os
 import secrets
 import socket
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -37,6 +38,10 @@ from qbull.worker.run import Runner
 from qbull.worker.settle import Settler
 
 log = logging.getLogger("qbull.worker")
+
+
+STUCK = 0.25
+"""Seconds after which a delivery that no slot has begun is given back."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +78,7 @@ class Worker:
         self._beat = None if supervised else BeatThread(self._make_beat)
         self._lines: list[_Line] = []
         self._actors: list[asyncio.Task[None]] = []
+        self._stopped = False
         slot = 0
         for assignment in assignments:
             self._lines.append(_Line(self, assignment, board, slot, payload_limit))
@@ -91,6 +97,9 @@ class Worker:
 
     async def stop(self, grace: float = 30.0) -> None:
         """Fetch no more, let running jobs end within `grace` seconds, write everything down, give the rest back."""
+        if self._stopped:
+            return
+        self._stopped = True
         await _end(self._actors)
         await asyncio.gather(*(line.stop(grace) for line in self._lines))
         if self._beat is not None:
@@ -107,12 +116,12 @@ class Worker:
         await self.stop()
 
     async def drain(self) -> None:
-        """Run until the queues are empty, delayed jobs and retries included."""
+        """Run until the queues are empty, delayed jobs and retries included. Jobs behind a halted lane stay."""
         while True:
             for line in self._lines:
                 await line.flush()
             counts = [await inspect.count(partition) for line in self._lines for partition in line.partitions]
-            if not any(count.unfinished for count in counts):
+            if not any(count.runnable for count in counts):
                 return
             await asyncio.sleep(0.02)
 
@@ -159,30 +168,24 @@ class _Line:
             doubt=worker._min_idle / 2,
         )
         self._fetcher = Fetcher(
-            store,
-            self.partitions,
-            worker.id,
-            self._hand,
-            self._runner.free_slots,
-            self._runner.arrived,
-            outage,
+            store, worker.id, self._hand, self._runner.free_slots, self._runner.arrived, outage
         )
         safety = SAFETY * max(len(self.partitions) / 4, 1)
         self._promoters = {
             partition.base: Promoter(partition, outage, safety) for partition in self.partitions
         }
-        self._fetching: asyncio.Task[None] | None = None
         self._promoting: list[asyncio.Task[None]] = []
         self._chores: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
-        await self._fetcher.refresh()
         self._runner.start(self._fetcher.made_room)
-        self._fetching = asyncio.create_task(self._fetcher.run())
+        await self._fetcher.serve(self.partitions)
         self._promoting = [asyncio.create_task(promoter.run()) for promoter in self._promoters.values()]
+        self._promoting.append(asyncio.create_task(self._let_others_have_them()))
 
     async def stop(self, grace: float) -> None:
-        await _end([*self._promoting, *self._chores, *([self._fetching] if self._fetching else [])])
+        await _end([*self._promoting, *self._chores])
+        await self._fetcher.stop()
         await self._give_back_unbegun()
         await self._runner.stop(grace)
         await self.flush()
@@ -216,8 +219,15 @@ class _Line:
         self._hand.drop(partition, place)
         self._fetcher.made_room()
 
+    async def _let_others_have_them(self) -> None:
+        """What was fetched ahead of slots that are now busy for longer goes back: another worker may have a free one."""
+        while True:
+            await asyncio.sleep(STUCK)
+            if self._hand.waiting and time.monotonic() - self._hand.taken >= STUCK:
+                await self._give_back_unbegun()
+
     async def _give_back_unbegun(self) -> None:
-        """At once, before waiting for what runs: others can begin these now."""
+        """Others can begin these now."""
         unbegun = self._hand.take_all()
         with suppress(ServerError):
             for partition in self.partitions:
@@ -232,7 +242,7 @@ class _Line:
         try:
             left = {
                 (d.partition.number, place_of(d)): d.partition
-                for d in (*self._hand.held(), *await self._fetcher.unknown())
+                for d in (*self._hand.held(), *await self._fetcher.in_my_name())
             }
             for (_, place), partition in left.items():
                 await partition.release([place])

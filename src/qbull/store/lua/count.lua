@@ -2,7 +2,8 @@
 -- A train counts as one active job; the others of it wait.
 -- KEYS  base
 -- NAMES index parked delayed bands stats
--- GIVES waiting active delayed completed failed cancelled, oldest waiting entry, then the totals as name, number …
+-- GIVES waiting active delayed completed failed cancelled, how many of the waiting are in lanes, the oldest waiting
+--       entry, the totals as name, number …
 local completed = redis.call('XLEN', base .. 'completed')
 local failed = redis.call('XLEN', base .. 'failed')
 local cancelled = redis.call('XLEN', base .. 'cancelled')
@@ -30,4 +31,4 @@ for _, band in ipairs(streams) do
     oldest = head[1]
   end
 end
-return {in_streams - active + in_lanes, active, later, completed, failed, cancelled, oldest, redis.call('HGETALL', stats)}
+return {in_streams - active + in_lanes, active, later, completed, failed, cancelled, in_lanes, oldest, redis.call('HGETALL', stats)}

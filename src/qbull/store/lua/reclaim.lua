@@ -55,7 +55,7 @@ for _, band in ipairs(streams) do
           finish('failed', 'f', id, record, ending)
         end
       end
-      if #mine > 0 then add_ready('0', mine) end
+      if #mine > 0 then add_ready('0', mine, entry) end
     end
     if taken >= most then
       more = 1

@@ -10,7 +10,7 @@ for i = rest, #ARGV do
   local band, entry = string.sub(ARGV[i], 1, 1), string.sub(ARGV[i], 2)
   local mine = unsettled(band, entry)
   if #mine > 0 then
-    add_ready('0', mine)
+    add_ready('0', mine, entry)
     leave(band, entry)
     jobs = jobs + #mine / 2
   end

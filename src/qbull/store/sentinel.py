@@ -1,0 +1,136 @@
+"""Sentinel: the server that the sentinels call the master, whichever that is now.
+
+Where it is is asked before the first connection and after every loss, and each new connection must say of itself that it is
+a master's: a sentinel may not have heard yet. Besides, one sentinel is listened to, because an old master that is cut
+off from the others would go on taking jobs that nobody will ever see. While no sentinel answers, the last known master is used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from contextlib import aclosing, suppress
+
+import redis.asyncio.connection as client
+import redis.exceptions as foreign
+
+from qbull.errors import ServerAway, ServerError, ServerRefused
+from qbull.store.address import Address
+from qbull.store.connect import CALL_TIMEOUT, Inquiry, Server
+
+ASK_TIMEOUT = 1.0
+"""Seconds for one sentinel to answer; then another one is asked."""
+REST = 0.1
+"""Seconds between two questions, however many calls fail meanwhile."""
+
+
+class SentinelServer(Server):
+    """A master that sentinels watch over, for one event loop."""
+
+    def __init__(self, url: str | Address) -> None:
+        super().__init__(url)
+        self._sentinels = [Server(seed) for seed in self.address.seeds]
+        self._master: Address | None = None
+        self._doubted = True
+        self._inquiry = Inquiry(self._ask_around, REST)
+        self._watching: asyncio.Task[None] | None = None
+
+    async def close(self) -> None:
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.wait([self._watching])
+            self._watching = None
+        for sentinel in self._sentinels:
+            await sentinel.close()
+        await super().close()
+        self._master = None
+        self._inquiry.forget()
+
+    async def _drop(self) -> None:
+        self._doubted = True
+        await super()._drop()
+
+    async def _connect(self) -> client.AbstractConnection:
+        master = await self._find()
+        try:
+            connection = await self._dial(master)
+            await self._confirm(connection, master)
+        except ServerAway:
+            self._doubted = True
+            raise
+        if self._watching is None:
+            self._watching = asyncio.create_task(self._watch())
+        return connection
+
+    async def _find(self) -> Address:
+        if self._doubted:
+            try:
+                await self._inquiry()
+            except ServerError:
+                if self._master is None:
+                    raise
+        assert self._master is not None
+        return self._master
+
+    async def _ask_around(self) -> None:
+        failures: list[ServerError] = []
+        for sentinel in self._in_turn():
+            try:
+                self._master = await self._ask(sentinel)
+            except ServerError as error:
+                failures.append(error)
+            else:
+                self._doubted = False
+                return
+        if refusal := next((failure for failure in failures if isinstance(failure, ServerRefused)), None):
+            raise refusal
+        raise ServerAway(
+            f"{self.address.shown}: none of its sentinels can be reached; the last: {failures[-1]}"
+        )
+
+    async def _ask(self, sentinel: Server) -> Address:
+        name = self.address.master
+        try:
+            async with asyncio.timeout(ASK_TIMEOUT):
+                found = await sentinel.call("SENTINEL", "GET-MASTER-ADDR-BY-NAME", name)
+        except TimeoutError:
+            raise ServerAway(f"{sentinel.address.shown}: no answer in {ASK_TIMEOUT:g} s") from None
+        if found is None:
+            raise ServerRefused(
+                f'{sentinel.address.shown}: it knows no master "{name}"; check the name in the URL'
+            )
+        host, port = found
+        return self.address.at(host.decode(), int(port))
+
+    async def _confirm(self, connection: client.AbstractConnection, master: Address) -> None:
+        try:
+            async with asyncio.timeout(CALL_TIMEOUT):
+                await connection.send_command("ROLE")
+                role, *_ = await connection.read_response()
+            if role != b"master":
+                raise ServerAway(f"{master.shown}: it is not the master any more")
+        except BaseException as error:
+            await connection.disconnect(nowait=True)
+            if isinstance(error, foreign.RedisError | OSError):
+                raise self._ours(error) from error
+            raise
+
+    async def _watch(self) -> None:
+        """Hear of a new master. Each subscription begins with a question: it may have been told of just before."""
+        while True:
+            for sentinel in self._in_turn():
+                with suppress(ServerError):
+                    async with aclosing(sentinel.listen("+switch-master")) as messages:
+                        async for _ in messages:
+                            await self._follow(await self._ask(sentinel))
+            await asyncio.sleep(1)
+
+    async def _follow(self, master: Address) -> None:
+        if self._master is None or master.endpoint != self._master.endpoint:
+            self._master = master
+            await self._drop()
+            await self._stop_listening()
+
+    def _in_turn(self) -> list[Server]:
+        """At random, so that one that is wrong is not asked for ever."""
+        return random.sample(self._sentinels, len(self._sentinels))
