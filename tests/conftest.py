@@ -98,6 +98,7 @@ async def strays(store: Store) -> list[str]:
         "settings",
         "queues",
         "workers",
+        "roster",
     )
     stray = []
     cursor = b"0"

@@ -27,7 +27,8 @@ from qbull.handle import Job
 from qbull.queue import Queue
 from qbull.store.connect import Address
 from qbull.store.store import Store
-from qbull.worker.worker import Assignment, Worker
+from qbull.worker.assignment import Assignment
+from qbull.worker.worker import Worker
 
 A = TypeVar("A")
 
@@ -84,6 +85,7 @@ class App:
         return Worker(
             self.make_store,
             self.assignments(queues, concurrency),
+            sharing=self.environment.sharing,
             min_idle=self.environment.min_idle,
             payload_limit=self.payload_limit,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from qbull.core.retry import Retry
@@ -109,12 +109,42 @@ class QueueSettings:
 
 
 @dataclass(frozen=True)
+class Sharing:
+    """How a worker comes to the partitions it reads. A pod is one `qbull worker` with its processes.
+
+    `most` is the most partitions of a queue that this process takes (None: any number).
+    """
+
+    mode: Literal["auto", "leased", "static"] = "auto"
+    most: int | None = None
+    instance: int = 0
+    instances: int = 1
+    process: int = 0
+    processes: int = 1
+    pod: str = ""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.instance < self.instances:
+            raise ConfigError(
+                f"INSTANCE_ID={self.instance} with INSTANCE_COUNT={self.instances}: ids go from 0 to {self.instances - 1}"
+            )
+
+    def of_process(self, process: int, processes: int, pod: str) -> Sharing:
+        """The same for one of a pod's processes: they share what the pod may have."""
+        most = self.most
+        if most is not None:
+            most = most // processes + (process < most % processes)
+        return replace(self, most=most, process=process, processes=processes, pod=pod)
+
+
+@dataclass(frozen=True)
 class Environment:
     """What the environment says. Empty variables count as not set."""
 
     url: str | None = None
     prefix: str | None = None
     partitions: int | None = None
+    sharing: Sharing = Sharing()
     min_idle: float = 30.0
     log_format: Literal["text", "json"] = "text"
     log_level: str = "INFO"
@@ -126,6 +156,7 @@ def read_environment(environ: Mapping[str, str] | None = None) -> Environment:
         url=env.get("QBULL_URL") or env.get("REDIS_URL"),
         prefix=_prefix(env, "QBULL_PREFIX", "REDIS_PREFIX"),
         partitions=_number(env, "TOTAL_PARTITIONS", "PARTITIONS", least=1),
+        sharing=_sharing(env),
         min_idle=(_number(env, "MIN_IDLE_TIME_MS", least=500) or 30_000) / 1000,
         log_format="json" if _choice(env, "QBULL_LOG_FORMAT", "text", "json") == "json" else "text",
         log_level=_choice(env, "QBULL_LOG_LEVEL", "INFO", "DEBUG", "WARNING", "ERROR"),
@@ -145,6 +176,44 @@ def check_prefix(prefix: str, source: str = "prefix") -> str:
             f"{source}={prefix!r}: use 1 to 100 letters, digits, dots, colons, hyphens or underscores"
         )
     return prefix
+
+
+def _sharing(env: Mapping[str, str]) -> Sharing:
+    return make_sharing(
+        env.get("QBULL_SHARING"),
+        _number(env, "PARTITIONS_PER_POD", least=1),
+        env.get("INSTANCE_ID"),
+        _number(env, "INSTANCE_COUNT", least=1),
+    )
+
+
+def make_sharing(
+    mode: str | None, per_pod: int | None, instance: str | None, instances: int | None
+) -> Sharing:
+    """Static where an instance count is given, else auto; an id such as "worker-3" counts as 3."""
+    if mode is not None and mode not in ("auto", "leased", "static"):
+        raise ConfigError(f'QBULL_SHARING="{mode}": use "auto", "leased" or "static"')
+    if instances is None:
+        if instance is not None or mode == "static":
+            given = f'INSTANCE_ID="{instance}"' if instance is not None else 'sharing "static"'
+            raise ConfigError(f"{given} needs INSTANCE_COUNT: how many instances there are in all")
+        return Sharing("leased" if mode == "leased" else "auto", per_pod)
+    if mode in ("auto", "leased"):
+        raise ConfigError(
+            f'sharing "{mode}" and INSTANCE_COUNT={instances}: choose one; an instance count means "static"'
+        )
+    if per_pod is not None:
+        raise ConfigError(
+            f"PARTITIONS_PER_POD={per_pod} and INSTANCE_COUNT={instances}: choose one; the count decides how many a pod has"
+        )
+    if instance is None:
+        raise ConfigError(f"INSTANCE_COUNT={instances} needs INSTANCE_ID: which of them this is, from 0")
+    digits = re.search(r"(\d+)$", instance)
+    if digits is None:
+        raise ConfigError(
+            f'INSTANCE_ID="{instance}": give a number, or a name that ends in one such as worker-3'
+        )
+    return Sharing("static", None, int(digits.group(1)), instances)
 
 
 def _prefix(env: Mapping[str, str], *names: str) -> str | None:

@@ -67,8 +67,8 @@ def stats(name: str, counts: Counted) -> dict[str, Any]:
     }
 
 
-def worker(id: str, what: dict[str, Any]) -> dict[str, Any]:
-    return {"id": id, "host": what.get("host"), "pid": what.get("pid"), "queues": what.get("queues", {})}
+def worker(id: str, host: str, pid: int, queues: dict[str, int]) -> dict[str, Any]:
+    return {"id": id, "host": host, "pid": pid, "queues": queues}
 
 
 def moment(at: datetime | None) -> str | None:

@@ -73,7 +73,7 @@ async def _audit(partition: Partition) -> AsyncIterator[Finding]:
 
 async def _progress(store: Store, name: str, counts: Counts) -> AsyncIterator[Finding]:
     subject = f'queue "{name}"'
-    served = any(name in what.get("queues", {}) for what in (await store.workers()).values())
+    served = any(name in who.queues for who in (await store.workers()).values())
     if counts.unfinished and not served:
         jobs = ", ".join(
             f"{n} {state}"

@@ -98,13 +98,10 @@ async def _run(directory: Path, once: bool, processes: int) -> int:
 def _supervisor(processes: int) -> Supervisor:
     """As `qbull worker` has it."""
     from qbull.cli.demo_app import APP, app
-    from qbull.cli.worker import process_command
-    from qbull.worker.supervisor import Supervisor
+    from qbull.cli.worker import Orders, make_supervisor
+    from qbull.config import Sharing
 
-    queues = [assignment.settings for assignment in app.assignments()]
-    command = process_command(APP, GRACE)
-    idle = app.environment.min_idle
-    return Supervisor(app.make_store(), queues, command, processes=processes, grace=GRACE, min_idle=idle)
+    return make_supervisor(app, Orders(APP, GRACE, Sharing()), processes)
 
 
 async def _beside(

@@ -129,5 +129,5 @@ def _oldest(counts: Counts) -> str | None:
 async def _serving(target: Target) -> dict[str, int]:
     """How many live workers each queue has."""
     await target.store.open()
-    served = [name for what in (await target.store.workers()).values() for name in what.get("queues", {})]
+    served = [name for who in (await target.store.workers()).values() for name in who.queues]
     return {name: served.count(name) for name in set(served)}

@@ -4,19 +4,33 @@ from __future__ import annotations
 
 import asyncio
 import os
+import secrets
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import click
+import msgspec
 
 from qbull.app import App
 from qbull.cli.loading import load_app
+from qbull.config import Sharing, make_sharing
 from qbull.observe.log import set_up
 from qbull.worker.board import Board
 from qbull.worker.supervisor import Supervisor
 from qbull.worker.worker import Worker
+
+
+@dataclass(frozen=True)
+class Orders:
+    """What a worker process is told by its parent."""
+
+    app: str
+    grace: float
+    sharing: Sharing
+    queues: list[str] | None = None
+    concurrency: int | None = None
 
 
 @click.command()
@@ -37,7 +51,35 @@ from qbull.worker.worker import Worker
     show_default=True,
     help="Seconds that running jobs have to end after SIGTERM.",
 )
-def worker(app_path: str, queues: str | None, processes: int, concurrency: int | None, grace: float) -> None:
+@click.option(
+    "--sharing",
+    type=click.Choice(["auto", "leased", "static"]),
+    envvar="QBULL_SHARING",
+    help="How the partitions of a queue are shared out over workers.  [default: auto; static with --instance-count]",
+)
+@click.option(
+    "--partitions-per-pod",
+    type=click.IntRange(1),
+    envvar="PARTITIONS_PER_POD",
+    help="The most partitions of a queue that this command reads, over all its processes.",
+)
+@click.option(
+    "--instance-id", envvar="INSTANCE_ID", help="Which instance this is, from 0; worker-3 counts as 3."
+)
+@click.option(
+    "--instance-count", type=click.IntRange(1), envvar="INSTANCE_COUNT", help="How many instances there are."
+)
+def worker(
+    app_path: str,
+    queues: str | None,
+    processes: int,
+    concurrency: int | None,
+    grace: float,
+    sharing: str | None,
+    partitions_per_pod: int | None,
+    instance_id: str | None,
+    instance_count: int | None,
+) -> None:
     """Run jobs of the app in MODULE:APP until SIGTERM or Ctrl-C.
 
     \b
@@ -46,77 +88,69 @@ def worker(app_path: str, queues: str | None, processes: int, concurrency: int |
 
     A first signal lets running jobs end and gives back what was not begun; a second one ends at once.
     """
+    shared = make_sharing(sharing, partitions_per_pod, instance_id, instance_count)
     app = load_app(app_path)
     set_up(app.environment.log_format, app.environment.log_level)
-    names = _names(queues)
-    settings = [assignment.settings for assignment in app.assignments(names, concurrency)]
-    served = ", ".join(queue.name for queue in settings)
+    names = [name.strip() for name in queues.split(",") if name.strip()] if queues else None
+    orders = Orders(app_path, grace, shared, names, concurrency)
 
     async def main() -> int:
-        store = app.make_store()
-        await store.patiently(store.open)
+        supervisor = make_supervisor(app, orders, processes)
+        await supervisor.reach()
+        served = ", ".join(a.settings.name for a in app.assignments(names))
         click.echo(
             f"qbull worker: {processes} process{'es' * (processes > 1)} for {served}; Ctrl-C ends", err=True
-        )
-        supervisor = Supervisor(
-            store,
-            settings,
-            process_command(app_path, grace, queues, concurrency),
-            processes=processes,
-            grace=grace,
-            min_idle=app.environment.min_idle,
         )
         return await supervisor.run()
 
     sys.exit(asyncio.run(main()))
 
 
-def process_command(
-    app_path: str, grace: float, queues: str | None = None, concurrency: int | None = None
-) -> Callable[[str, int, int], list[str]]:
-    """How the supervisor starts a worker process."""
-    fixed = ["--grace", str(grace)]
-    if queues:
-        fixed += ["--queues", queues]
-    if concurrency:
-        fixed += ["--concurrency", str(concurrency)]
+def make_supervisor(app: App, orders: Orders, processes: int) -> Supervisor:
+    pod = f"{os.uname().nodename}-{os.getpid()}-{secrets.token_hex(3)}"
+    settings = [assignment.settings for assignment in app.assignments(orders.queues, orders.concurrency)]
 
-    def command(id: str, board: int, life: int) -> list[str]:
-        own = ["--id", id, "--board", str(board), "--life", str(life)]
-        return [sys.executable, "-m", "qbull.cli.main", "worker-process", app_path, *own, *fixed]
+    def command(number: int, id: str, board: int, life: int) -> list[str]:
+        told = msgspec.json.encode(
+            replace(orders, sharing=orders.sharing.of_process(number, processes, pod))
+        ).decode()
+        options = ["--id", id, "--board", str(board), "--life", str(life)]
+        return [sys.executable, "-m", "qbull.cli.main", "worker-process", told, *options]
 
-    return command
+    return Supervisor(
+        app.make_store(),
+        settings,
+        command,
+        processes=processes,
+        grace=orders.grace,
+        min_idle=app.environment.min_idle,
+    )
 
 
 @click.command(hidden=True)
-@click.argument("app_path")
+@click.argument("told")
 @click.option("--id", required=True)
 @click.option("--board", type=int, required=True)
 @click.option("--life", type=int, required=True)
-@click.option("--grace", type=float, required=True)
-@click.option("--queues")
-@click.option("--concurrency", type=int)
-def worker_process(
-    app_path: str, id: str, board: int, life: int, grace: float, queues: str | None, concurrency: int | None
-) -> None:
+def worker_process(told: str, id: str, board: int, life: int) -> None:
     """One worker process under a supervisor."""
     signal.signal(
         signal.SIGINT, signal.SIG_IGN
     )  # Ctrl-C reaches the whole group; the parent passes on what is meant
-    app = load_app(app_path)
+    orders = msgspec.json.decode(told, type=Orders)
+    app = load_app(orders.app)
     set_up(app.environment.log_format, app.environment.log_level)
-    asyncio.run(_serve(app, id, board, life, grace, _names(queues), concurrency))
+    asyncio.run(_serve(app, orders, id, board, life))
 
 
-async def _serve(
-    app: App, id: str, board: int, life: int, grace: float, queues: list[str] | None, concurrency: int | None
-) -> None:
-    assignments = app.assignments(queues, concurrency)
+async def _serve(app: App, orders: Orders, id: str, board: int, life: int) -> None:
+    assignments = app.assignments(orders.queues, orders.concurrency)
     slots = sum(assignment.settings.concurrency for assignment in assignments)
     min_idle = app.environment.min_idle
     worker = Worker(
         app.make_store,
         assignments,
+        sharing=orders.sharing,
         min_idle=min_idle,
         payload_limit=app.payload_limit,
         id=id,
@@ -125,12 +159,12 @@ async def _serve(
     )
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
+    # More of them change nothing: a service manager may signal the whole group, and the parent passes its own on.
     loop.add_signal_handler(signal.SIGTERM, stop.set)
     _follow_parent(life, loop, stop, min_idle / 2)
     await worker.start()
     await stop.wait()
-    # More of them change nothing: a service manager may signal the whole group, and the parent passes its own on.
-    await worker.stop(grace)
+    await worker.stop(orders.grace)
     await app.close()
 
 
@@ -145,7 +179,3 @@ def _follow_parent(life: int, loop: asyncio.AbstractEventLoop, stop: asyncio.Eve
         timer.start()
 
     threading.Thread(target=watch, name="qbull-life", daemon=True).start()
-
-
-def _names(queues: str | None) -> list[str] | None:
-    return [name.strip() for name in queues.split(",") if name.strip()] if queues else None

@@ -24,7 +24,12 @@ def workers(target: Target, as_json: bool) -> None:
 
     async def main() -> None:
         await target.store.open()
-        living = [wire.worker(id, what) for id, what in sorted((await target.store.workers()).items())]
+        living = [
+            wire.worker(
+                id, who.host, who.pid, {name: serving.concurrency for name, serving in who.queues.items()}
+            )
+            for id, who in sorted((await target.store.workers()).items())
+        ]
         if as_json:
             print_json(living)
         elif living:

@@ -63,7 +63,7 @@ class ClusterServer(Server):
             try:
                 return await node.call_in_turn(*turn, timeout=timeout)
             except Redirected as redirected:
-                self._doubted = True
+                self._doubted = self._doubted or not redirected.once
                 if redirected.once and command[0] in _SCRIPTS:
                     raise self._away(f"slot {slot} is being moved to another node") from None
                 turn = [("ASKING",), command] if redirected.once else [command]

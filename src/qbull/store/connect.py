@@ -47,7 +47,10 @@ _AWAY = (
     OSError,
     EOFError,
 )
-_AWAY_WORDS = (
+_AWAY_WORDS = (  # redis-py before 6 has no types for the first three, outside of its own cluster client
+    "CLUSTERDOWN",
+    "TRYAGAIN",
+    "MASTERDOWN",
     "UNBLOCKED",
     "MISCONF",
     "BUSY ",
@@ -197,8 +200,10 @@ class Server:
         text = str(error).rstrip(".") or type(error).__name__
         if isinstance(error, foreign.NoScriptError):
             return NoScript(text)
-        if isinstance(error, foreign.AskError):  # MOVED is one of them
-            return Redirected(self.address, error)
+        if isinstance(error, foreign.AskError):
+            text = f"{'MOVED' if isinstance(error, foreign.MovedError) else 'ASK'} {text}"
+        if text.startswith(("MOVED ", "ASK ")):
+            return Redirected(self.address, text)
         if isinstance(error, foreign.AuthenticationError) or text.startswith(("WRONGPASS", "NOAUTH")):
             return ServerRefused(
                 f"{self.address.shown}: the server refused the user or password; check them in the URL"
@@ -248,10 +253,12 @@ class NoScript(ServerError):
 class Redirected(ServerRefused):
     """The command was not executed: its slot belongs to another node or, where `once`, is on its way there."""
 
-    def __init__(self, address: Address, error: foreign.AskError) -> None:
+    def __init__(self, address: Address, reply: str) -> None:
         super().__init__(f"{address.shown}: is one node of a cluster; use redis+cluster://HOST:PORT")
-        self.once = not isinstance(error, foreign.MovedError)
-        self.endpoint: tuple[str, int] = (error.host or address.kwargs.get("host", ""), error.port)
+        word, _, place = reply.split(" ")
+        host, _, port = place.rpartition(":")
+        self.once = word == "ASK"
+        self.endpoint = (host or address.kwargs.get("host", ""), int(port))
 
 
 class ErrorReply(ServerRefused):

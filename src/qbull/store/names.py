@@ -15,13 +15,14 @@ short names below to `base`; the names are spelled out there once more, in their
       job:<id>            hash     what a job has besides its record; gone with the job
       stats               hash     totals
       stats:<minute>      hash     counts of one minute; expires after 25 hours
+      lease               hash     owner, epoch, since: who reads the partition alone; only with sharing "leased"
       waiters             string   there while somebody waits for a result; expires after a minute
     {<prefix>:<queue>}:
       settings            hash     what the queue was declared with
     {<prefix>}:
       queues              set      the names of all queues
       workers             zset     worker → the server time at which it counts as dead
-      worker:<id>         hash     what a worker is; expires with it
+      roster              hash     worker → what it is and what it reads; gone with the worker
     <prefix>:bell         channel  "<base>\\n" and "due" (something is due sooner than thought) or "bands" (a new one is in use)
     <prefix>:done         channel  "<base>\\n" and the ids of jobs that finished, where somebody waits
 """
@@ -58,9 +59,6 @@ class Names:
     @property
     def workers(self) -> str:
         return self.app + "workers"
-
-    def worker(self, worker: str) -> str:
-        return f"{self.app}worker:{worker}"
 
     @property
     def bell(self) -> str:

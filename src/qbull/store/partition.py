@@ -117,6 +117,16 @@ class Partition:
         name = f"{self.base}job:".encode() + job
         await self.server.call("HSET", name, "alone", place)
 
+    async def lease(self, worker: str, living: Sequence[str]) -> int:
+        """Take the partition for this worker alone, where none of the living has it; the epoch, or 0."""
+        epoch: int = await self.server.script(
+            "lease", self.base, worker, *(name for name in living if name != worker)
+        )
+        return epoch
+
+    async def unlease(self, worker: str) -> None:
+        await self.server.script("unlease", self.base, worker)
+
     async def ensure_groups(self, bands: Sequence[str]) -> None:
         for band in bands:
             try:

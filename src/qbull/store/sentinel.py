@@ -10,18 +10,26 @@ from __future__ import annotations
 import asyncio
 import random
 from contextlib import aclosing, suppress
+from typing import NamedTuple
 
 import redis.asyncio.connection as client
 import redis.exceptions as foreign
 
 from qbull.errors import ServerAway, ServerError, ServerRefused
 from qbull.store.address import Address
-from qbull.store.connect import CALL_TIMEOUT, Inquiry, Server
+from qbull.store.connect import CALL_TIMEOUT, ErrorReply, Inquiry, Server
 
 ASK_TIMEOUT = 1.0
 """Seconds for one sentinel to answer; then another one is asked."""
 REST = 0.1
 """Seconds between two questions, however many calls fail meanwhile."""
+
+
+class Told(NamedTuple):
+    """What a sentinel says. The epoch rises with each failover: of two answers, the higher one is newer."""
+
+    epoch: int
+    master: Address
 
 
 class SentinelServer(Server):
@@ -31,6 +39,7 @@ class SentinelServer(Server):
         super().__init__(url)
         self._sentinels = [Server(seed) for seed in self.address.seeds]
         self._master: Address | None = None
+        self._epoch = -1
         self._doubted = True
         self._inquiry = Inquiry(self._ask_around, REST)
         self._watching: asyncio.Task[None] | None = None
@@ -43,7 +52,7 @@ class SentinelServer(Server):
         for sentinel in self._sentinels:
             await sentinel.close()
         await super().close()
-        self._master = None
+        self._master, self._epoch = None, -1
         self._inquiry.forget()
 
     async def _drop(self) -> None:
@@ -73,34 +82,41 @@ class SentinelServer(Server):
         return self._master
 
     async def _ask_around(self) -> None:
+        newest: Told | None = None
         failures: list[ServerError] = []
         for sentinel in self._in_turn():
             try:
-                self._master = await self._ask(sentinel)
+                told = await self._ask(sentinel)
             except ServerError as error:
                 failures.append(error)
-            else:
-                self._doubted = False
-                return
-        if refusal := next((failure for failure in failures if isinstance(failure, ServerRefused)), None):
+                continue
+            if newest is None or told.epoch > newest.epoch:
+                newest = told
+            if told.epoch >= self._epoch:
+                break  # the others have not heard of the last failover yet
+        if newest is not None:
+            self._epoch, self._master = newest
+            self._doubted = False
+        elif refusal := next((failure for failure in failures if isinstance(failure, ServerRefused)), None):
             raise refusal
-        raise ServerAway(
-            f"{self.address.shown}: none of its sentinels can be reached; the last: {failures[-1]}"
-        )
+        else:
+            raise ServerAway(
+                f"{self.address.shown}: none of its sentinels can be reached; the last: {failures[-1]}"
+            )
 
-    async def _ask(self, sentinel: Server) -> Address:
+    async def _ask(self, sentinel: Server) -> Told:
         name = self.address.master
         try:
             async with asyncio.timeout(ASK_TIMEOUT):
-                found = await sentinel.call("SENTINEL", "GET-MASTER-ADDR-BY-NAME", name)
+                facts = await sentinel.call("SENTINEL", "MASTER", name)
+                # Where a failover is under way, this one tells the new place sooner.
+                host, port = await sentinel.call("SENTINEL", "GET-MASTER-ADDR-BY-NAME", name)
         except TimeoutError:
             raise ServerAway(f"{sentinel.address.shown}: no answer in {ASK_TIMEOUT:g} s") from None
-        if found is None:
-            raise ServerRefused(
-                f'{sentinel.address.shown}: it knows no master "{name}"; check the name in the URL'
-            )
-        host, port = found
-        return self.address.at(host.decode(), int(port))
+        except ErrorReply as error:
+            raise ServerRefused(f'{error}; check the master\'s name in the URL, "{name}"') from None
+        epoch = int(facts[facts.index(b"config-epoch") + 1])
+        return Told(epoch, self.address.at(host.decode(), int(port)))
 
     async def _confirm(self, connection: client.AbstractConnection, master: Address) -> None:
         try:
@@ -125,11 +141,15 @@ class SentinelServer(Server):
                             await self._follow(await self._ask(sentinel))
             await asyncio.sleep(1)
 
-    async def _follow(self, master: Address) -> None:
-        if self._master is None or master.endpoint != self._master.endpoint:
-            self._master = master
+    async def _follow(self, told: Told) -> None:
+        if self._master is None or told.epoch < self._epoch:
+            return
+        moved = told.master.endpoint != self._master.endpoint
+        self._epoch, self._master = told
+        if moved:
             await self._drop()
             await self._stop_listening()
+            self._doubted = False
 
     def _in_turn(self) -> list[Server]:
         """At random, so that one that is wrong is not asked for ever."""

@@ -10,7 +10,7 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -21,6 +21,7 @@ from qbull.store.check import read_info, refuse_unfit
 from qbull.store.connect import ErrorReply, Server
 from qbull.store.names import GROUP, Names, ready
 from qbull.store.partition import Partition
+from qbull.store.roster import Member, member_of, pack_member
 
 A = TypeVar("A")
 
@@ -186,27 +187,21 @@ class Store:
 
     async def beat(self, ttl: float, workers: Sequence[str]) -> list[str]:
         """These workers live; answers with the ones that said nothing for their whole time."""
-        dead = await self.server.script("beat", self.names.workers, int(ttl * 1000), *workers)
+        dead = await self.server.script("beat", self.names.app, int(ttl * 1000), *workers)
         return [worker.decode() for worker in dead]
+
+    async def enroll(self, worker: str, member: Member, ttl: float) -> None:
+        """A worker says what it is and what it reads."""
+        await self.server.script("enroll", self.names.app, worker, int(ttl * 1000), pack_member(member))
 
     async def bury(self, worker: str, *, certain: bool = False) -> bool:
         """Forget a worker whose deliveries were taken back; unless it has come back to life, or is certainly gone."""
-        return bool(await self.server.script("bury", self.names.workers, worker, int(certain)))
+        return bool(await self.server.script("bury", self.names.app, worker, int(certain)))
 
-    async def describe_worker(self, worker: str, what: dict[str, Any], ttl: float) -> None:
-        name = self.names.worker(worker)
-        await self.server.call("HSET", name, "what", msgspec.json.encode(what))
-        await self.server.call("PEXPIRE", name, int(ttl * 1000))
-
-    async def workers(self) -> dict[str, dict[str, Any]]:
-        """The live workers and what they are."""
-        now = int((await self.server.call("TIME"))[0]) * 1000
-        names = await self.server.call("ZRANGE", self.names.workers, f"({now}", "+inf", "BYSCORE")
-        found = {}
-        for name in names:
-            what = await self.server.call("HGET", self.names.worker(name.decode()), "what")
-            found[name.decode()] = msgspec.json.decode(what) if what else {}
-        return found
+    async def workers(self) -> dict[str, Member]:
+        """The live workers, and what they have said of themselves."""
+        flat = await self.server.script("roster", self.names.app)
+        return {id.decode(): member_of(what) for id, what in zip(flat[::2], flat[1::2], strict=True)}
 
     async def consumers(self, stream: Stream) -> dict[str, int]:
         """Who has deliveries of this stream, and for how many milliseconds it has not been heard of."""

@@ -11,9 +11,8 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any
 
 from qbull.config import QueueSettings
 from qbull.core.job import CRASH_LIMIT, Ending, pack_ending
@@ -26,13 +25,13 @@ SWEEP = 60.0
 
 
 class Beat:
-    """`workers` gives the ids to speak for and what they are; one that has said nothing for `min_idle` is dead."""
+    """`workers` gives the ids to speak for; one that has said nothing for `min_idle` is dead."""
 
     def __init__(
         self,
         store: Store,
         queues: Sequence[QueueSettings],
-        workers: Callable[[], Mapping[str, dict[str, Any]]],
+        workers: Callable[[], Sequence[str]],
         min_idle: float,
         outage: Outage,
     ) -> None:
@@ -58,9 +57,7 @@ class Beat:
 
     async def tick(self) -> None:
         living = self._workers()
-        for worker, what in living.items():
-            await self._store.describe_worker(worker, what, self._min_idle)
-        for worker in await self._store.beat(self._min_idle, list(living)):
+        for worker in await self._store.beat(self._min_idle, living):
             taken = await self.reclaim(worker)
             await self._store.bury(worker)
             log.warning("worker %s has fallen silent; %d of its deliveries were taken back", worker, taken)

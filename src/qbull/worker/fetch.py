@@ -20,7 +20,7 @@ from qbull.errors import ServerError
 from qbull.store.connect import ErrorReply
 from qbull.store.partition import Partition
 from qbull.store.store import Delivery, Store, Stream
-from qbull.worker.hand import Hand
+from qbull.worker.hand import Hand, name_of
 from qbull.worker.outage import Outage
 
 BLOCK = 5.0
@@ -90,17 +90,17 @@ class Fetcher:
         if not self._room.is_set():
             self._room.set()
 
-    async def refresh(self) -> None:
-        """Look which streams there are now; make the groups that are missing."""
-        await self.serve([next(iter(streams.values())).partition for streams in self._streams.values()])
-
-    async def in_my_name(self, numbers: Sequence[int] | None = None) -> list[Delivery]:
-        """What the server has handed over to this worker and has not been told the end of."""
+    async def in_my_name(self, partitions: Sequence[Partition]) -> list[Delivery]:
+        """What the server has handed over to this worker of these and has not been told the end of."""
         found: list[Delivery] = []
-        for number, streams in list(self._streams.items()):
-            if numbers is None or number in numbers:
-                found += await self._store.fetch(streams, self._worker, 10_000, None, again=True)
+        for partition in partitions:
+            streams = await self._store.streams([partition])
+            await self._store.ensure_groups(streams)
+            found += await self._store.fetch(streams, self._worker, 10_000, None, again=True)
         return found
+
+    def _partition(self, number: int) -> Partition:
+        return next(iter(self._streams[number].values())).partition
 
     def _cut(self, group: tuple[int, ...], reader: asyncio.Task[None]) -> None:
         """End a read. Should a reply be on its way, the next reader takes up what was in it."""
@@ -121,7 +121,9 @@ class Fetcher:
             asked = time.monotonic()
             try:
                 if lost:
-                    deliveries = await self.in_my_name(group)
+                    with self._hand.recall() as left:
+                        mine = await self.in_my_name([self._partition(number) for number in group])
+                        deliveries = [delivery for delivery in mine if name_of(delivery) not in left]
                     lost = False
                 elif more:
                     deliveries = await self._read_one(more, want)

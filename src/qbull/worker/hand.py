@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Iterator
+from contextlib import contextmanager
 
 from qbull.store.names import BANDS
 from qbull.store.partition import Partition
@@ -18,16 +19,27 @@ from qbull.store.store import Delivery
 class Hand:
     def __init__(self) -> None:
         self._held: dict[tuple[int, bytes], Delivery] = {}
+        self._recalls: list[set[tuple[int, bytes]]] = []
         self._bands: tuple[deque[Delivery], ...] = tuple(deque() for _ in BANDS)
         self.waiting = 0
         self.finished = 0
         self.taken = time.monotonic()
         """When something was begun last."""
 
+    @contextmanager
+    def recall(self) -> Iterator[set[tuple[int, bytes]]]:
+        """While the server is asked what is in this worker's name: what leaves the hand meanwhile, and may still be
+        in the answer, although it has been settled or given back."""
+        left: set[tuple[int, bytes]] = set()
+        self._recalls.append(left)
+        try:
+            yield left
+        finally:
+            self._recalls.remove(left)
+
     def put(self, deliveries: Iterable[Delivery]) -> None:
         for delivery in deliveries:
-            place = place_of(delivery)
-            name = (delivery.partition.number, place)
+            name = name_of(delivery)
             if name not in self._held:
                 self._held[name] = delivery
                 self._bands[int(delivery.band, 16)].append(delivery)
@@ -45,14 +57,22 @@ class Hand:
     def drop(self, partition: Partition, place: bytes) -> None:
         if self._held.pop((partition.number, place), None) is not None:
             self.finished += 1
+            for left in self._recalls:
+                left.add((partition.number, place))
 
-    def take_all(self) -> list[Delivery]:
-        """Everything that was not begun, for giving it back."""
-        rest = [delivery for band in self._bands for delivery in band]
+    def take_all(self, of: Container[int] | None = None) -> list[Delivery]:
+        """Everything that was not begun, or all of it `of` some partitions, for giving it back."""
+        taken: list[Delivery] = []
         for band in self._bands:
+            kept = [delivery for delivery in band if of is not None and delivery.partition.number not in of]
+            taken += [delivery for delivery in band if of is None or delivery.partition.number in of]
             band.clear()
-        self.waiting = 0
-        return rest
+            band.extend(kept)
+        self.waiting -= len(taken)
+        return taken
+
+    def __contains__(self, delivery: Delivery) -> bool:
+        return name_of(delivery) in self._held
 
     def held(self) -> list[Delivery]:
         return list(self._held.values())
@@ -63,3 +83,7 @@ class Hand:
 
 def place_of(delivery: Delivery) -> bytes:
     return delivery.band.encode() + delivery.entry
+
+
+def name_of(delivery: Delivery) -> tuple[int, bytes]:
+    return delivery.partition.number, place_of(delivery)

@@ -27,6 +27,7 @@ from qbull.errors import Fail, PayloadError, RetryAfter
 from qbull.worker.current import Running, running
 
 _LENGTH = struct.Struct(">I")
+_MAIN = "import sys; from qbull.worker.pool import serve; serve(int(sys.argv[1]))"
 
 
 class ProcessDied(Reported):
@@ -115,7 +116,7 @@ class _Process:
         ours, theirs = socket.socketpair()
         with theirs:
             process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "qbull.worker.pool", str(theirs.fileno()), pass_fds=(theirs.fileno(),), start_new_session=True, stdin=asyncio.subprocess.DEVNULL
+                sys.executable, "-c", _MAIN, str(theirs.fileno()), pass_fds=(theirs.fileno(),), start_new_session=True, stdin=asyncio.subprocess.DEVNULL
             )  # fmt: skip
         reader, writer = await asyncio.open_connection(sock=ours)
         return cls(process, reader, writer)
@@ -168,15 +169,12 @@ def _find(request: Request) -> Any:
     return found.spec.function if hasattr(found, "spec") else found
 
 
-def _serve(fd: int) -> None:
+def serve(fd: int) -> None:
+    """What a process of the pool does until its worker is gone."""
+    sys.path.insert(0, os.getcwd())
     with os.fdopen(os.dup(fd), "rb") as source, os.fdopen(fd, "wb") as answers:
         while len(head := source.read(4)) == 4:
             request = msgspec.msgpack.decode(source.read(_LENGTH.unpack(head)[0]), type=Request)
             body = msgspec.msgpack.encode(_answer(request))
             answers.write(_LENGTH.pack(len(body)) + body)
             answers.flush()
-
-
-if __name__ == "__main__":
-    sys.path.insert(0, os.getcwd())
-    _serve(int(sys.argv[1]))

@@ -11,12 +11,10 @@ import asyncio
 import logging
 import os
 import signal
-import socket
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
 
 from qbull.config import QueueSettings
 from qbull.store.store import Store
@@ -44,13 +42,13 @@ class Child:
 
 
 class Supervisor:
-    """`command` gives the arguments of a worker process from its id, its board's descriptor and its life line's."""
+    """`command` gives the arguments of a worker process: from its number, its id, its board's descriptor and its life line's."""
 
     def __init__(
         self,
         store: Store,
         queues: Sequence[QueueSettings],
-        command: Callable[[str, int, int], Sequence[str]],
+        command: Callable[[int, str, int, int], Sequence[str]],
         *,
         processes: int,
         grace: float,
@@ -62,21 +60,25 @@ class Supervisor:
         self._processes = processes
         self._grace = grace
         self._outage = Outage()
-        self._beat = Beat(store, queues, self._living, min_idle, self._outage)
+        self._beat = Beat(store, queues, lambda: list(self._children), min_idle, self._outage)
         self._children: dict[str, Child] = {}
         self._stop = asyncio.Event()
         self._stopped = 0.0
         self._at_once = False
 
+    async def reach(self) -> None:
+        """See that the server is there and fit, before anything is started."""
+        await self._store.patiently(self._store.open)
+
     async def run(self) -> int:
         """Serve until a signal; answers with the exit code."""
-        await self._store.patiently(self._store.open)
+        await self.reach()
         loop = asyncio.get_running_loop()
         for name in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(name, self._signalled, name)
         beating: asyncio.Task[None] | None = None
         try:
-            keepers = [asyncio.create_task(self._keep()) for _ in range(self._processes)]
+            keepers = [asyncio.create_task(self._keep(number)) for number in range(self._processes)]
             beating = asyncio.create_task(self._beat.run())
             await asyncio.wait(keepers)
             for keeper in keepers:
@@ -90,11 +92,11 @@ class Supervisor:
             await self._store.close()
         return 1 if self._at_once else 0
 
-    async def _keep(self) -> None:
+    async def _keep(self, number: int) -> None:
         """Keep one worker process alive until the supervisor is told to stop."""
         quick_deaths = 0
         while not self._stop.is_set():
-            child = await self._start()
+            child = await self._start(number)
             code = await self._end_of(child)
             if code != 0:
                 log.warning(
@@ -109,14 +111,14 @@ class Supervisor:
                     async with asyncio.timeout(wait):
                         await self._stop.wait()
 
-    async def _start(self) -> Child:
+    async def _start(self, number: int) -> Child:
         slots = sum(queue.concurrency for queue in self._queues)
         board = Board.make(slots)
         theirs, ours = os.pipe()
         id = new_worker_id()
         try:
             process = await asyncio.create_subprocess_exec(
-                *self._command(id, board.fd, theirs),
+                *self._command(number, id, board.fd, theirs),
                 pass_fds=(board.fd, theirs),
                 stdin=asyncio.subprocess.DEVNULL,
             )
@@ -171,14 +173,6 @@ class Supervisor:
             self._at_once = True
             for child in self._children.values():
                 _send(child.process, signal.SIGKILL)
-
-    def _living(self) -> dict[str, dict[str, Any]]:
-        queues = {queue.name: queue.concurrency for queue in self._queues}
-        host = socket.gethostname()
-        return {
-            child.id: {"host": host, "pid": child.process.pid, "queues": queues}
-            for child in self._children.values()
-        }
 
 
 def _send(process: asyncio.subprocess.Process, name: signal.Signals) -> None:

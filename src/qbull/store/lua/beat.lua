@@ -1,5 +1,6 @@
 -- beat: these workers live; who does not?
--- KEYS  workers
+-- KEYS  base
+-- NAMES workers
 -- USES  clock
 -- FLAGS allow-oom
 -- ARGV  ttl_ms:int  … worker

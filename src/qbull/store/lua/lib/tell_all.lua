@@ -1,0 +1,4 @@
+-- tell_all: say something that concerns every worker of the app.
+local function tell_all(word)
+  redis.call('PUBLISH', string.match(base, '^{(.+)}:$') .. ':bell', '\n' .. word)
+end

@@ -1,0 +1,15 @@
+"""An assignment: a queue that a worker is to serve, and the tasks it can run for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from qbull.config import QueueSettings
+from qbull.core.task import TaskSpec
+
+
+@dataclass(frozen=True)
+class Assignment:
+    settings: QueueSettings
+    tasks: Mapping[str, TaskSpec]

@@ -1,0 +1,117 @@
+"""Lease: which partitions of a queue this worker reads.
+
+A worker's right to a partition lasts as long as its parent says that it lives; nothing has to be renewed. Whatever
+two workers believe for a moment, lanes keep the order and fences keep the outcomes right, so a hand-over needs no
+pause: the one stops reading, gives back what it has not begun, and finishes what runs.
+
+- auto:   an even share of the partitions, computed by everybody from the same roster; nothing moves that need not.
+- leased: partitions that nobody has, up to a number, taken for this worker alone and kept until it stops.
+- static: `partition % instances == instance`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+
+from qbull.config import QueueSettings, Sharing
+from qbull.core.share import Reader, share_out, static_share
+from qbull.store.partition import Partition
+from qbull.store.roster import Member
+from qbull.store.store import Store
+from qbull.worker.outage import Outage
+
+log = logging.getLogger("qbull.worker")
+
+SAFETY = 10.0
+"""Seconds between two looks where no bell rings."""
+
+
+class Leases:
+    """For one queue. `serve` is told the partitions to read whenever they change."""
+
+    def __init__(
+        self,
+        store: Store,
+        settings: QueueSettings,
+        partitions: Sequence[Partition],
+        worker: str,
+        sharing: Sharing,
+        serve: Callable[[list[int]], Awaitable[None]],
+        outage: Outage,
+    ) -> None:
+        self._store = store
+        self._settings = settings
+        self._partitions = partitions
+        self._worker = worker
+        self._sharing = sharing
+        self._serve = serve
+        self._outage = outage
+        self._bell = asyncio.Event()
+        self.held: list[int] = []
+
+    def ring(self) -> None:
+        """Somebody has come, gone, or taken something."""
+        self._bell.set()
+
+    async def run(self) -> None:
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(SAFETY):
+                    await self._bell.wait()
+            self._bell.clear()
+            await self._outage.survive(self.tick)
+
+    async def tick(self) -> None:
+        """Look who is there, and read what is ours now."""
+        if self._sharing.mode == "static":
+            share = self._static()
+        else:
+            members = await self._store.workers()
+            share = self._even(members) if self._sharing.mode == "auto" else await self._take(members)
+        if share != self.held:
+            log.debug('queue "%s": reading partitions %s', self._settings.name, share)
+            self.held = share
+            await self._serve(share)
+
+    async def give_up(self) -> None:
+        """Leave everything to others."""
+        if self._sharing.mode == "leased":
+            for number in self.held:
+                await self._partitions[number].unlease(self._worker)
+        self.held = []
+
+    def _static(self) -> list[int]:
+        s = self._sharing
+        return static_share(self._settings.partitions, s.instance, s.instances, s.process, s.processes)
+
+    def _even(self, members: dict[str, Member]) -> list[int]:
+        readers = {self._worker: Reader(frozenset(self.held), self._sharing.most)}
+        for name, member in members.items():
+            serving = member.queues.get(self._settings.name)
+            if name != self._worker and serving is not None and serving.sharing == "auto":
+                readers[name] = Reader(frozenset(serving.partitions), serving.most)
+        return share_out(self._settings.partitions, readers)[self._worker]
+
+    async def _take(self, members: dict[str, Member]) -> list[int]:
+        """What we have, and as much of what nobody has as we may."""
+        taken = {
+            number
+            for name, member in members.items()
+            if name != self._worker and (serving := member.queues.get(self._settings.name)) is not None
+            for number in serving.partitions
+        }
+        held = list(self.held)
+        most = self._settings.partitions if self._sharing.most is None else self._sharing.most
+        for number in range(self._settings.partitions):
+            if len(held) >= most:
+                break
+            if (
+                number not in held
+                and number not in taken
+                and await self._partitions[number].lease(self._worker, list(members))
+            ):
+                held.append(number)
+        return sorted(held)

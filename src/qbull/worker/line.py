@@ -1,0 +1,178 @@
+"""A line: what serves one queue in a worker, from the stream to the slots and back."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
+
+from qbull.config import Sharing
+from qbull.core.codec import PAYLOAD_LIMIT
+from qbull.errors import ServerError
+from qbull.store.partition import Partition, Settlement
+from qbull.store.roster import Serving
+from qbull.store.store import Delivery, Store
+from qbull.worker.assignment import Assignment
+from qbull.worker.board import Board
+from qbull.worker.fetch import Fetcher
+from qbull.worker.hand import Hand, place_of
+from qbull.worker.isolation import Isolation
+from qbull.worker.lease import Leases
+from qbull.worker.outage import Outage
+from qbull.worker.promote import SAFETY, Promoter
+from qbull.worker.run import Runner
+from qbull.worker.settle import Settler
+
+log = logging.getLogger("qbull.worker")
+
+STUCK = 0.25
+"""Seconds after which a delivery that no slot has begun is given back."""
+
+
+class Line:
+    """`changed` is called when it reads other partitions than before."""
+
+    def __init__(
+        self,
+        store: Store,
+        assignment: Assignment,
+        worker: str,
+        sharing: Sharing,
+        outage: Outage,
+        isolation: Isolation,
+        changed: Callable[[], Awaitable[None]],
+        *,
+        min_idle: float,
+        board: Board | None = None,
+        first_slot: int = 0,
+        payload_limit: int = PAYLOAD_LIMIT,
+    ) -> None:
+        self.settings = settings = assignment.settings
+        self.partitions = store.partitions(settings)
+        self._sharing = sharing
+        self._outage = outage
+        self._changed = changed
+        self._hand = Hand()
+        self._settlers = [Settler(partition, outage, self._settled) for partition in self.partitions]
+        self._runner = Runner(
+            settings,
+            assignment.tasks,
+            self._hand,
+            self._settle,
+            worker=worker,
+            isolation=isolation,
+            board=board,
+            first_slot=first_slot,
+            payload_limit=payload_limit,
+            doubt=min_idle / 2,
+        )
+        self._fetcher = Fetcher(
+            store, worker, self._hand, self._runner.free_slots, self._runner.arrived, outage
+        )
+        self._leases = Leases(store, settings, self.partitions, worker, sharing, self._serve, outage)
+        self._promoters: dict[int, tuple[Promoter, asyncio.Task[None]]] = {}
+        self._actors: list[asyncio.Task[None]] = []
+        self._chores: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> None:
+        self._runner.start(self._fetcher.made_room)
+        await self._leases.tick()
+        self._actors = [
+            asyncio.create_task(self._leases.run()),
+            asyncio.create_task(self._let_others_have_them()),
+        ]
+
+    async def stop(self, grace: float) -> None:
+        await end([*self._actors, *self._chores, *(task for _, task in self._promoters.values())])
+        await self._fetcher.stop()
+        await self._give_back(self._hand.take_all())
+        await self._runner.stop(grace)
+        await self.flush()
+        await self._give_back_all()
+        with suppress(ServerError):
+            await self._leases.give_up()
+
+    async def flush(self) -> None:
+        for settler in self._settlers:
+            await settler.flush()
+
+    def serving(self) -> Serving:
+        """What the roster says of this line."""
+        s = self._sharing
+        static = (s.instance, s.instances) if s.mode == "static" else (None, None)
+        return Serving(self.settings.concurrency, self._leases.held, s.mode, s.most, *static)
+
+    def heard(self, base: str, word: str) -> None:
+        """Something was said about a partition; about all of them where it names none."""
+        if word in ("workers", ""):
+            self._leases.ring()
+        concerned = [number for number in self._promoters if base in (self.partitions[number].base, "")]
+        if word in ("due", ""):
+            for number in concerned:
+                self._promoters[number][0].ring()
+        if concerned and word in ("bands", ""):
+            chore = asyncio.create_task(self._refresh())
+            self._chores.add(chore)
+            chore.add_done_callback(self._chores.discard)
+
+    async def _serve(self, numbers: list[int]) -> None:
+        """Read these partitions from now on. What was not begun of the others goes back, what runs goes on."""
+        gone = self._promoters.keys() - set(numbers)
+        left = [self.partitions[number] for number in gone]
+        await self._fetcher.serve([self.partitions[number] for number in numbers])
+        await end([self._promoters.pop(number)[1] for number in gone])
+        await self._give_back(self._hand.take_all(gone))
+        await self._give_back(d for d in await self._fetcher.in_my_name(left) if d not in self._hand)
+        safety = SAFETY * max(len(numbers) / 4, 1)
+        for number in numbers:
+            if number not in self._promoters:
+                promoter = Promoter(self.partitions[number], self._outage, safety)
+                self._promoters[number] = promoter, asyncio.create_task(promoter.run())
+        await self._changed()
+
+    async def _refresh(self) -> None:
+        with suppress(ServerError):
+            await self._fetcher.serve([self.partitions[number] for number in self._leases.held])
+
+    def _settle(self, partition: Partition, settlement: Settlement) -> bool:
+        settler = self._settlers[partition.number]
+        settler.add(settlement)
+        return settler.leaves(settlement)
+
+    def _settled(self, partition: Partition, place: bytes) -> None:
+        self._hand.drop(partition, place)
+        self._fetcher.made_room()
+
+    async def _let_others_have_them(self) -> None:
+        """What was fetched ahead of slots that are now busy for longer goes back: another worker may have a free one."""
+        while True:
+            await asyncio.sleep(STUCK)
+            if self._hand.waiting and time.monotonic() - self._hand.taken >= STUCK:
+                await self._give_back(self._hand.take_all())
+
+    async def _give_back(self, deliveries: Iterable[Delivery]) -> None:
+        """Others can begin these now."""
+        places: dict[int, list[bytes]] = {}
+        for delivery in deliveries:
+            places.setdefault(delivery.partition.number, []).append(place_of(delivery))
+        with suppress(ServerError):
+            for number, some in places.items():
+                await self.partitions[number].release(some)
+                for place in some:
+                    self._hand.drop(self.partitions[number], place)
+
+    async def _give_back_all(self) -> None:
+        """What is left: interrupted jobs, the rest of trains, and what the last, cut-off reply had brought."""
+        try:
+            await self._give_back([*self._hand.held(), *await self._fetcher.in_my_name(self.partitions)])
+        except ServerError as error:
+            log.warning("%s; what this worker still held is taken over by others in a while", error)
+
+
+async def end(tasks: Sequence[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks)
