@@ -51,7 +51,7 @@ daemonize no
 sentinel monitor jobs 127.0.0.1 {port} 2
 sentinel auth-pass jobs {password}
 sentinel down-after-milliseconds jobs 700
-sentinel failover-timeout jobs 2000
+sentinel failover-timeout jobs 1000
 """
 QUICK = ("info-period", "200", "ping-period", "300", "ask-period", "100", "publish-period", "200")
 """Sentinels ask and tell each other every few seconds; a test does not want to wait for that.
@@ -116,6 +116,16 @@ class Node:
 
     def is_primary(self) -> bool:
         return bool(self.info("replication")["role"] == "master")
+
+    def wait_for_replicas(self) -> None:
+        """Until they have all that is written here by now."""
+        written = self.info("replication")["master_repl_offset"]
+
+        def have_it() -> bool:
+            info = self.info("replication")
+            return all(info[f"slave{n}"]["offset"] >= written for n in range(info["connected_slaves"]))
+
+        wait_for(have_it)
 
     def kill(self, how: signal.Signals = signal.SIGKILL) -> None:
         assert self.process is not None

@@ -180,7 +180,7 @@ async def test_a_killed_primary_is_away_until_its_replica_has_taken_over(
     desk = await Desk.open(cluster_store)
     await desk.enqueue("before")
     victim = cluster.owner(slot_of(("GET", desk.partition.base)) or 0)
-    await eventually(lambda: _true(replicated(victim)))
+    await asyncio.to_thread(victim.wait_for_replicas)
 
     victim.kill()
     killed = time.monotonic()
@@ -205,7 +205,7 @@ async def test_a_frozen_primary_is_given_up_for_its_replica(
     desk = await Desk.open(cluster_store)
     await desk.enqueue("before")
     victim = cluster.owner(slot_of(("GET", desk.partition.base)) or 0)
-    await eventually(lambda: _true(replicated(victim)))
+    await asyncio.to_thread(victim.wait_for_replicas)
 
     victim.kill(signal.SIGSTOP)
     try:
@@ -492,11 +492,6 @@ def replica_of(cluster: Cluster, primary: Node) -> Node:
     return next(
         node for node in cluster.replicas() if node.info("replication")["master_port"] == primary.port
     )
-
-
-def replicated(primary: Node) -> bool:
-    info = primary.info("replication")
-    return bool(info["slave0"]["offset"] == info["master_repl_offset"])
 
 
 def errors_of(*nodes: Node) -> dict[str, Any]:

@@ -54,7 +54,7 @@ async def test_a_killed_master_is_away_until_a_replica_has_taken_over(
     desk = await Desk.open(kept_store)
     await desk.enqueue("before")
     old = trio.master()
-    await eventually(lambda: _true(replicated(old)))
+    await asyncio.to_thread(old.wait_for_replicas)
 
     old.kill()
     killed = time.monotonic()
@@ -76,7 +76,7 @@ async def test_a_planned_failover_doubles_nothing(trio: Trio, kept_store: Store)
     desk = await Desk.open(kept_store)
     await desk.enqueue("before")
     old = trio.master()
-    await eventually(lambda: _true(replicated(old)))
+    await asyncio.to_thread(old.wait_for_replicas)
 
     await asyncio.to_thread(wait_for, trio.fails_over)
     await asyncio.to_thread(wait_for, lambda: trio.master() is not old and not old.is_primary())
@@ -92,7 +92,7 @@ async def test_a_master_that_is_frozen_is_left_as_soon_as_the_sentinels_say_so(
     desk = await Desk.open(kept_store)
     await desk.enqueue("before")
     old = trio.master()
-    await eventually(lambda: _true(replicated(old)))
+    await asyncio.to_thread(old.wait_for_replicas)
     await eventually(lambda: _true(any(watched(sentinel) for sentinel in trio.sentinels)))
 
     old.kill(signal.SIGSTOP)
@@ -252,12 +252,6 @@ async def listens(server: Server, channel: str) -> Any:
     except ServerAway:
         return None
     return messages
-
-
-def replicated(master: Node) -> bool:
-    info = master.info("replication")
-    offsets = [info[name]["offset"] for name in ("slave0", "slave1")]
-    return offsets == [info["master_repl_offset"]] * 2
 
 
 def watched(sentinel: Node) -> bool:
