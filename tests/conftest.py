@@ -99,6 +99,8 @@ async def strays(store: Store) -> list[str]:
         "queues",
         "workers",
         "roster",
+        "kept",
+        "extras",
     )
     stray = []
     cursor = b"0"

@@ -128,11 +128,11 @@ class Node:
         wait_for(have_it)
 
     def kill(self, how: signal.Signals = signal.SIGKILL) -> None:
-        assert self.process is not None
-        with suppress(ProcessLookupError):
+        if self.runs:  # the number of one that was waited for may be another one's by now
+            assert self.process is not None
             os.killpg(self.process.pid, how)
-        if how == signal.SIGKILL:
-            self.process.wait()
+            if how == signal.SIGKILL:
+                self.process.wait()
 
     @property
     def runs(self) -> bool:
@@ -295,8 +295,7 @@ def _running(nodes: list[Node]) -> Iterator[None]:
         yield
     finally:
         for node in nodes:
-            if node.process is not None:
-                node.kill()
+            node.kill()
 
 
 def wait_for(look: Callable[[], Any], within: float = 20.0) -> None:

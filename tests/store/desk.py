@@ -10,7 +10,7 @@ from qbull.core.job import Body, Ending, pack, pack_ending, repack
 from qbull.core.route import PARTITION_LANE, digest
 from qbull.store import inspect
 from qbull.store.inspect import Counts
-from qbull.store.partition import NewJob, Settlement, Word
+from qbull.store.partition import NewJob, Outcomes
 from qbull.store.store import Delivery, Store
 
 
@@ -51,18 +51,20 @@ class Desk:
         await self.store.ensure_groups(streams)
         return await self.store.fetch(streams, worker, count, None)
 
-    async def settle(self, delivery: Delivery, at: int, word: Word, delay_ms: int = 0) -> bool:
+    async def settle(self, delivery: Delivery, at: int, word: str, delay_ms: int = 0) -> bool:
         """Answers whether it was taken; False where it was stale."""
-        return await self.partition.settle([self.settlement(delivery, at, word, delay_ms)]) == set()
-
-    def settlement(self, delivery: Delivery, at: int, word: Word, delay_ms: int = 0) -> Settlement:
-        id, record = delivery.fields[2 * at], delivery.fields[2 * at + 1]
-        last = "1" if 2 * at == len(delivery.fields) - 2 else "0"
-        place = delivery.band.encode() + delivery.entry
+        outcomes = Outcomes()
+        fields, last = delivery.fields, 2 * at == len(delivery.fields) - 2
+        id, record = fields[2 * at], fields[2 * at + 1]
         if word == "delay":
-            return Settlement(place, id, word, last, repack(record, Body("task", b"{}", attempt=2)), delay_ms)
-        ending = Ending(1, 1.0, "w1", b"1") if word == "done" else Ending(1, 1.0, "w1", error="broken")
-        return Settlement(place, id, word, last, record, pack_ending(ending))
+            outcomes.delay(delivery.place, id, last, repack(record, Body("task", b"{}", attempt=2)), delay_ms)
+        elif word == "dead":
+            outcomes.dead(delivery.place, id, last, record, pack_ending(Ending(1, 1.0, "w1", error="broken")))
+        elif len(fields) == 2:
+            outcomes.done(delivery.band, delivery.entry, id, record, DONE)
+        else:
+            outcomes.done_in_train(delivery.place, id, last, record, DONE)
+        return await self.partition.settle(outcomes) == []
 
     async def finish(self, delivery: Delivery) -> None:
         for at in range(len(delivery.fields) // 2):
@@ -85,8 +87,5 @@ def ids_of(delivery: Delivery) -> list[str]:
     return [id.decode() for id in delivery.fields[::2]]
 
 
-def place_of(delivery: Delivery) -> bytes:
-    return delivery.band.encode() + delivery.entry
-
-
+DONE = pack_ending(Ending(1, 1.0, "w1", b"1"))
 CRASHED = pack_ending(Ending(1, 0.0, "w1", error="crashed"))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from desk import Desk, ids_of
 
-from qbull.core.job import created_ms_of
 from qbull.store import inspect
 from qbull.store.store import Store
 
@@ -29,7 +28,25 @@ async def test_the_server_says_when_a_job_was_enqueued(store: Store) -> None:
 
     found = await inspect.find(desk.partition, "a")
     assert found is not None
-    assert 0 <= created_ms_of(found.record) - int(seconds) * 1000 < 5000
+    created = found.info("q", 1).created_at.timestamp()
+    assert 0 <= created - int(seconds) < 5
+
+
+async def test_the_moment_of_enqueueing_survives_every_move(store: Store) -> None:
+    desk = await Desk.open(store, order="key")
+    await desk.enqueue("a", "b", key="k")
+    created = [(await inspect.find(desk.partition, id)).info("q", 1).created_at for id in ("a", "b")]
+
+    (first,) = await desk.fetch("dead")
+    await desk.partition.reclaim("dead", b"", [])
+    (first,) = await desk.fetch()
+    await desk.settle(first, 0, "delay", 3_600_000)
+    await desk.let_time_pass("a")
+    await desk.partition.promote()
+    (first,) = await desk.fetch()
+    await desk.settle(first, 0, "dead")
+
+    assert [(await inspect.find(desk.partition, id)).info("q", 1).created_at for id in ("a", "b")] == created
 
 
 async def test_one_job_of_a_lane_is_in_front_of_the_workers(store: Store) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from desk import CRASHED, Desk, ids_of, place_of
+from desk import CRASHED, Desk, ids_of
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -173,7 +173,7 @@ class Engine(RuleBasedStateMachine):
     def finish_next(self, held: Held, word: str) -> None:
         id = held.ids[held.at]
         delay = 0 if word == "delay_now" else 3_600_000
-        assert self.do(self.desk.settle(held.delivery, held.at, word.removesuffix("_now"), delay))  # type: ignore[arg-type]
+        assert self.do(self.desk.settle(held.delivery, held.at, word.removesuffix("_now"), delay))
         held.at += 1
         if word == "done":
             self.model.end(id, "completed", keeps_lane=False)
@@ -203,19 +203,19 @@ class Engine(RuleBasedStateMachine):
     def settle_too_late(self, data: st.DataObject, word: str) -> None:
         held = data.draw(st.sampled_from([h for h in self.held if not h.live]))
         at = data.draw(st.integers(0, len(held.ids) - 1))
-        assert not self.do(self.desk.settle(held.delivery, at, word, 0)), "a stale outcome was taken"  # type: ignore[arg-type]
+        assert not self.do(self.desk.settle(held.delivery, at, word, 0)), "a stale outcome was taken"
 
     @precondition(lambda self: any(h.live for h in self.held))
     @rule(data=st.data())
     def release(self, data: st.DataObject) -> None:
         held = data.draw(st.sampled_from([h for h in self.held if h.live]))
-        assert self.do(self.desk.partition.release([place_of(held.delivery)])) == len(held.ids) - held.at
+        assert self.do(self.desk.partition.release([held.delivery.place])) == len(held.ids) - held.at
         self.go_back(held)
 
     @rule(worker=WORKERS, seen=st.booleans())
     def crash(self, worker: str, seen: bool) -> None:
         mine = [h for h in self.held if h.live and h.worker == worker]
-        started = [place_of(h.delivery) for h in mine[:2]] if seen else None
+        started = [h.delivery.place for h in mine[:2]] if seen else None
         while self.do(self.desk.partition.reclaim(worker, CRASHED, started)).more:
             pass
         for n, held in enumerate(mine):

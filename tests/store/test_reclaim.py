@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from desk import CRASHED, Desk, ids_of, place_of
+from desk import CRASHED, Desk, ids_of
 
 from qbull.core.job import crashes_of
 from qbull.store.store import Store
@@ -24,7 +24,7 @@ async def test_only_what_was_running_is_suspected(store: Store) -> None:
     await desk.enqueue("ran", "waited")
     ran, _ = await desk.fetch("dead")
 
-    await desk.partition.reclaim("dead", CRASHED, [place_of(ran)])
+    await desk.partition.reclaim("dead", CRASHED, [ran.place])
 
     crashes = {ids_of(delivery)[0]: crashes_of(delivery.fields[1]) for delivery in await desk.fetch()}
     assert crashes == {"ran": 1, "waited": 0}
@@ -37,7 +37,7 @@ async def test_the_third_crash_is_the_last(store: Store) -> None:
     for _ in range(3):
         (delivery,) = await desk.fetch("dead")
         assert ids_of(delivery)[0] == "poison"
-        answer = await desk.partition.reclaim("dead", CRASHED, [place_of(delivery)])
+        answer = await desk.partition.reclaim("dead", CRASHED, [delivery.place])
 
     assert answer.dead == 1
     assert await desk.state("poison") == "failed"
@@ -63,7 +63,7 @@ async def test_a_suspect_that_marked_its_start_is_blamed_unseen(store: Store) ->
         await desk.partition.reclaim("dead", CRASHED, None)
 
     (delivery,) = await desk.fetch("dead")
-    await desk.partition.mark_alone(b"poison", place_of(delivery))
+    await desk.partition.mark_alone(b"poison", delivery.place)
     await desk.partition.reclaim("dead", CRASHED, None)
 
     assert await desk.state("poison") == "failed"
@@ -77,7 +77,7 @@ async def test_a_train_comes_back_without_what_was_settled(store: Store) -> None
     (train,) = await desk.fetch("dead")
     await desk.settle(train, 0, "done")
 
-    await desk.partition.reclaim("dead", CRASHED, [place_of(train)])
+    await desk.partition.reclaim("dead", CRASHED, [train.place])
 
     (again,) = await desk.fetch()
     assert ids_of(again) == ["a2", "a3"]
@@ -105,7 +105,7 @@ async def test_release_counts_nothing_against_a_job(store: Store) -> None:
     await desk.finish(first)
     (train,) = await desk.fetch()
 
-    jobs = await desk.partition.release([place_of(train)])
+    jobs = await desk.partition.release([train.place])
 
     assert jobs == 2
     (again,) = await desk.fetch()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from desk import Desk, ids_of, place_of
+from desk import Desk, ids_of
 
 from qbull.config import Keep, Lane
 from qbull.core.job import Ending, pack_ending
-from qbull.store.partition import Settlement
+from qbull.store.partition import Outcomes
 from qbull.store.store import Store
 
 
@@ -161,7 +161,7 @@ async def test_nothing_is_kept_where_nothing_is_to_be_kept(store: Store) -> None
     desk = await Desk.open(store, keep=Keep(completed=0))
     await desk.enqueue("a")
     (delivery,) = await desk.fetch()
-    await desk.partition.mark_alone(b"a", place_of(delivery))
+    await desk.partition.mark_alone(b"a", delivery.place)
 
     await desk.finish(delivery)
 
@@ -175,9 +175,9 @@ async def test_what_another_program_wrote_into_the_stream_becomes_a_dead_letter(
     (foreign,) = await desk.fetch()
 
     ending = pack_ending(Ending(1, 0.0, "w1", error="cannot be read"))
-    stale = await desk.partition.settle(
-        [Settlement(place_of(foreign), b"hello", "dead", "1", b"world", ending)]
-    )
+    outcomes = Outcomes()
+    outcomes.dead(foreign.place, b"hello", True, b"world", ending)
+    stale = await desk.partition.settle(outcomes)
 
-    assert stale == set()
+    assert stale == []
     assert await desk.state("hello") == "failed"

@@ -6,7 +6,8 @@ A record is a short header that the Lua scripts read, and a body that they never
     byte 2      priority, 1 to 10
     byte 3      1 where the job holds its lane although it is not in the ready stream
     byte 4      crashes: how many times a worker died while it ran
-    byte 5-10   when it was enqueued, milliseconds on the server's clock, big-endian
+    byte 5-10   when it was enqueued, milliseconds on the server's clock, big-endian; 0 while it is in the entry
+                that it was enqueued with, whose id has that time
     byte 11     length of the lane's digest: 0 or 8
     byte 12-…   the lane's digest, then the body (msgpack, a Body as an array)
 
@@ -67,6 +68,8 @@ class Ending(msgspec.Struct, array_like=True, frozen=True):
     result: bytes | None = None
     error: str | None = None
     stacktrace: str | None = None
+    created_ms: int = 0
+    """When it was enqueued, where its record does not say."""
 
 
 _encode = msgspec.msgpack.Encoder().encode

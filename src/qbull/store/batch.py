@@ -20,15 +20,22 @@ class Batcher(Generic[T, A]):
         self._send = send
         self._most = most
         self._waiting: list[tuple[T, asyncio.Future[A]]] = []
-        self._sending: asyncio.Task[None] | None = None
+        self._sending = False
+        self._task: asyncio.Task[None] | None = None
 
-    def add(self, item: T) -> asyncio.Future[A]:
-        loop = asyncio.get_running_loop()
-        answer: asyncio.Future[A] = loop.create_future()
-        self._waiting.append((item, answer))
-        if self._sending is None:
-            self._sending = loop.create_task(self._run())
-        return answer
+    async def add(self, item: T) -> A:
+        if self._sending:
+            answer: asyncio.Future[A] = asyncio.get_running_loop().create_future()
+            self._waiting.append((item, answer))
+            return await answer
+        self._sending = True  # nobody is on the way: go at once, and let others gather meanwhile
+        try:
+            return (await self._send([item]))[0]
+        finally:
+            if self._waiting:
+                self._task = asyncio.get_running_loop().create_task(self._run())
+            else:
+                self._sending = False
 
     async def _run(self) -> None:
         try:
@@ -45,4 +52,4 @@ class Batcher(Generic[T, A]):
                         if not future.done():
                             future.set_result(answer)
         finally:
-            self._sending = None
+            self._sending = False

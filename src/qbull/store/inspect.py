@@ -82,6 +82,8 @@ class Found:
     finished_ms: int | None = None
     worker: str | None = None
     partition: int = 0
+    entry_ms: int = 0
+    """The time of the entry that it is in; when it was enqueued, where its record does not say."""
 
     def body(self) -> Body:
         try:
@@ -105,7 +107,7 @@ class Found:
             attempt=ending.attempt if ending is not None else body.attempt,
             max_attempts=body.attempts or attempts,
             partition=self.partition,
-            created_at=moment(created_ms_of(self.record) if readable else finished or 0),
+            created_at=moment(self._created_ms() if readable else finished or 0),
             due_at=None if self.due_ms is None else moment(self.due_ms),
             started_at=None if started is None else moment(started),
             finished_at=None if finished is None else moment(finished),
@@ -116,6 +118,11 @@ class Found:
             crashes=crashes_of(self.record) if readable else 0,
             worker=(ending.worker if ending is not None else self.worker) or None,
             history=tuple(body.history),
+        )
+
+    def _created_ms(self) -> int:
+        return created_ms_of(self.record) or (
+            self.ending.created_ms if self.ending is not None else self.entry_ms
         )
 
 
@@ -129,7 +136,10 @@ async def find(partition: Partition, id: str) -> Found | None:
         return Found(id, kind, record, due_ms=int(float(at or 0)), partition=partition.number)
     if ending:
         return Found(id, kind, record, ending_of(ending), finished_ms=_ms_of(at), partition=partition.number)
-    return Found(id, kind, record, worker=worker.decode() or None, partition=partition.number)
+    entry_ms = _ms_of(at) if at else 0
+    return Found(
+        id, kind, record, worker=worker.decode() or None, partition=partition.number, entry_ms=entry_ms
+    )
 
 
 async def count(partition: Partition) -> Counts:
@@ -166,7 +176,15 @@ async def _of_state(partition: Partition, state: State, most: int) -> list[Found
 
 
 async def _finished(partition: Partition, state: State, most: int) -> list[Found]:
+    """The newest first. An entry may hold several, some of them removed since."""
+    if most <= 0:
+        return []
     rows = await partition.server.call("XREVRANGE", partition.base + state, "+", "-", "COUNT", most)
+    jobs = [(entry, f[at : at + 4]) for entry, f in rows for at in range(len(f) - 4, -1, -4)][: most * 2]
+    if not jobs:
+        return []
+    letter = {"completed": b"c", "failed": b"f"}.get(state, b"x")
+    places = await partition.server.call("HMGET", partition.base + "index", *(f[0] for _, f in jobs))
     return [
         Found(
             f[0].decode("utf-8", "replace"),
@@ -176,8 +194,9 @@ async def _finished(partition: Partition, state: State, most: int) -> list[Found
             finished_ms=_ms_of(entry),
             partition=partition.number,
         )
-        for entry, f in rows
-    ]
+        for (entry, f), place in zip(jobs, places, strict=True)
+        if place == letter + entry
+    ][:most]
 
 
 async def _delayed(partition: Partition, most: int) -> list[Found]:
@@ -236,8 +255,14 @@ async def _ready(partition: Partition, most: int) -> list[Found]:
         after = await _last_delivered(partition, stream)
         rows = await partition.server.call("XRANGE", stream, after, "+", "COUNT", most - len(found))
         found += [
-            Found(id.decode("utf-8", "replace"), "waiting", record, partition=partition.number)
-            for _, fields in rows
+            Found(
+                id.decode("utf-8", "replace"),
+                "waiting",
+                record,
+                partition=partition.number,
+                entry_ms=_ms_of(entry),
+            )
+            for entry, fields in rows
             for id, record in zip(fields[::2], fields[1::2], strict=True)
         ]
     return found[:most]

@@ -10,9 +10,11 @@ short names below to `base`; the names are spelled out there once more, in their
       delayed             zset     due time in ms → job id
       lanes               hash     lane → unsettled jobs admitted to it
       lane:<digest>       list     ids that wait in the lane; gone when empty
-      completed, failed   stream   finished records, trimmed by count and by age
+      completed, failed   stream   finished records, up to 16 an entry, trimmed by count and by age
+      kept                hash     how many jobs are in these
       bands               set      the priority bands besides 5 and 0 that have been used
       job:<id>            hash     what a job has besides its record; gone with the job
+      extras              set      the jobs that have such
       stats               hash     totals
       stats:<minute>      hash     counts of one minute; expires after 25 hours
       lease               hash     owner, epoch, since: who reads the partition alone; only with sharing "leased"

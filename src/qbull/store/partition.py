@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from qbull.config import QueueSettings
 from qbull.core.job import CRASH_LIMIT
@@ -18,9 +18,6 @@ BATCH = 500
 """Jobs in one call at most: it bounds how long a script keeps the server from others."""
 
 
-Word = Literal["done", "dead", "delay"]
-
-
 class NewJob(NamedTuple):
     """`when` is milliseconds from now, or "@" and a moment in milliseconds."""
 
@@ -29,15 +26,42 @@ class NewJob(NamedTuple):
     record: bytes
 
 
-class Settlement(NamedTuple):
-    """What became of one job of a delivery. `place` is the band and the entry: the fence."""
+class Outcomes:
+    """What became of some jobs of a partition, to be written down in one call."""
 
-    place: bytes
-    id: bytes
-    word: Word
-    last: Literal["1", "0"]
-    record: bytes
-    detail: bytes | int
+    __slots__ = ("count", "members", "others", "singles")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.singles: dict[str, list[bytes]] = {}
+        self.members: list[bytes | str] = []
+        self.others: list[bytes | str | int] = []
+
+    def done(self, band: str, entry: bytes, id: bytes, record: bytes, ending: bytes) -> None:
+        """A job that was alone in its entry is done."""
+        self.count += 1
+        singles = self.singles.get(band)
+        if singles is None:
+            singles = self.singles[band] = []
+        singles += (entry, id, record, ending)
+
+    def done_in_train(self, place: bytes, id: bytes, last: bool, record: bytes, ending: bytes) -> None:
+        self.count += 1
+        self.members += (place, id, "1" if last else "0", record, ending)
+
+    def dead(self, place: bytes, id: bytes, last: bool, record: bytes, ending: bytes) -> None:
+        self.count += 1
+        self.others += (place, id, "dead", "1" if last else "0", record, ending)
+
+    def delay(self, place: bytes, id: bytes, last: bool, record: bytes, milliseconds: int) -> None:
+        self.count += 1
+        self.others += (place, id, "delay", "1" if last else "0", record, milliseconds)
+
+    def arguments(self) -> list[bytes | str | int]:
+        singles: list[bytes | str | int] = []
+        for band, jobs in self.singles.items():
+            singles += (band, len(jobs) // 4, *jobs)
+        return [len(singles), len(self.members), *singles, *self.members, *self.others]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +97,18 @@ class Partition:
         }
         return sorted(used)
 
-    async def settle(self, batch: Sequence[Settlement]) -> set[int]:
-        """Write down a batch of outcomes; answers with the positions of those that were stale and changed nothing."""
-        flat = [argument for settlement in batch for argument in settlement]
-        return set(
-            await self.server.script(
-                "settle", self.base, self._limit, self._halt, *self._keep_completed, *self._keep_failed, *flat
-            )
+    async def settle(self, outcomes: Outcomes) -> list[bytes]:
+        """Write down a batch of outcomes; answers with the ids of those that were stale and changed nothing."""
+        stale: list[bytes] = await self.server.script(
+            "settle",
+            self.base,
+            self._limit,
+            self._halt,
+            *self._keep_completed,
+            *self._keep_failed,
+            *outcomes.arguments(),
         )
+        return stale
 
     async def promote(self, most: int = BATCH) -> tuple[int, float | None]:
         """Move what is due to ready, drop what is too old; answers with how many, and the seconds until the next is due."""
@@ -114,8 +142,8 @@ class Partition:
 
     async def mark_alone(self, job: bytes, place: bytes) -> None:
         """A suspect is about to run: should it take the worker down, this mark is the proof."""
-        name = f"{self.base}job:".encode() + job
-        await self.server.call("HSET", name, "alone", place)
+        await self.server.call("SADD", self.base + "extras", job)
+        await self.server.call("HSET", f"{self.base}job:".encode() + job, "alone", place)
 
     async def lease(self, worker: str, living: Sequence[str]) -> int:
         """Take the partition for this worker alone, where none of the living has it; the epoch, or 0."""

@@ -43,13 +43,13 @@ def script(name: str) -> Script:
 
 
 def _arguments(spec: str) -> list[str]:
-    fixed, _, listed = spec.partition("…")
+    fixed = spec.partition("…")[0]
     lines = []
     for position, argument in enumerate(fixed.split(), 1):
         name, _, kind = argument.partition(":")
         value = f"ARGV[{position}]"
         lines.append(f"local {name} = {f'tonumber({value})' if kind == 'int' else value}")
-    if listed:
+    if "…" in spec:
         lines.append(f"local rest = {len(fixed.split()) + 1}")
     return lines
 

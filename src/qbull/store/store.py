@@ -38,6 +38,8 @@ class Delivery(NamedTuple):
     band: str
     entry: bytes
     fields: list[bytes]
+    place: bytes
+    """The band and the entry: what names it in its partition."""
     asked: float
     """When it was asked for, on this machine's steady clock."""
 
@@ -47,6 +49,7 @@ class Stream:
     name: str
     partition: Partition
     band: str
+    tag: bytes
 
 
 class Store:
@@ -135,7 +138,7 @@ class Store:
     async def streams(self, partitions: Sequence[Partition]) -> dict[bytes, Stream]:
         """The ready streams of these partitions by name, the most urgent band first."""
         found = [
-            Stream(ready(partition.base, band), partition, band)
+            Stream(ready(partition.base, band), partition, band, band.encode())
             for partition in partitions
             for band in await partition.bands()
         ]
@@ -164,7 +167,7 @@ class Store:
         if not reply:
             return []
         return [
-            Delivery(stream.partition, stream.band, entry, fields, asked)
+            Delivery(stream.partition, stream.band, entry, fields, stream.tag + entry, asked)
             for name, entries in reply
             for stream in (streams[name],)
             for entry, fields in entries
@@ -177,7 +180,10 @@ class Store:
         partition = next(iter(streams.values())).partition
         bands = [stream.band for stream in streams.values()]
         reply = await self.server.script("fetch", partition.base, worker, count, *bands)
-        return [Delivery(partition, band.decode(), entry, fields, asked) for band, entry, fields in reply]
+        return [
+            Delivery(partition, band.decode(), entry, fields, band + entry, asked)
+            for band, entry, fields in reply
+        ]
 
     async def ensure_groups(self, streams: dict[bytes, Stream]) -> None:
         for stream in streams.values():

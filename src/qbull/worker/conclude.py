@@ -12,8 +12,10 @@ from qbull.config import QueueSettings
 from qbull.core.job import HISTORY_LIMIT, Attempt, Body, Ending, pack_ending, repack
 from qbull.core.outcome import Delay, Undeliverable, decide
 from qbull.core.task import TaskSpec
-from qbull.store.partition import Word
+from qbull.store.store import Delivery
+from qbull.worker.current import entry_ms
 from qbull.worker.pool import ProcessDied, RemoteError
+from qbull.worker.settle import Settler
 from qbull.worker.slot import TimedOut
 
 log = logging.getLogger("qbull.worker")
@@ -27,19 +29,24 @@ class Conclude:
         self._settings = settings
         self._worker = worker
 
-    def done(self, body: Body, result: bytes, began: float) -> bytes:
-        return pack_ending(Ending(body.attempt, (time.perf_counter() - began) * 1000, self._worker, result))
+    def done(self, delivery: Delivery, record: bytes, body: Body, result: bytes, began: float) -> bytes:
+        """The ending to write down beside the record."""
+        duration = (time.perf_counter() - began) * 1000
+        created = 0 if record[4] else entry_ms(delivery.place)
+        return pack_ending(Ending(body.attempt, duration, self._worker, result, None, None, created))
 
     def failed(
         self,
-        id: bytes,
-        record: bytes,
+        settler: Settler,
+        delivery: Delivery,
+        at: int,
         body: Body | None,
         task: TaskSpec | None,
         error: Exception,
         began: float,
-    ) -> tuple[Word, bytes, bytes | int]:
-        """The word, the record and the detail to settle with."""
+    ) -> bool:
+        """Settle it as delayed or dead. Answers whether its delivery ends with it."""
+        id, record = delivery.fields[at], delivery.fields[at + 1]
         duration = time.perf_counter() - began
         body = body or Body(task="?", payload=b"")
         retry = task.retry if task is not None else self._settings.retry
@@ -52,14 +59,11 @@ class Conclude:
                 outcome.seconds,
                 outcome.error,
             )
-            return (
-                "delay",
-                repack(record, self._next(body, outcome.error, duration)),
-                int(outcome.seconds * 1000),
-            )
+            again = repack(record, self._next(body, outcome.error, duration))
+            return settler.delay(delivery, at, again, int(outcome.seconds * 1000))
         log.error('queue "%s": job %s (%s) failed for good: %s', *who, outcome.error)
         ending = Ending(body.attempt, duration * 1000, self._worker, None, outcome.error, outcome.stacktrace)
-        return "dead", record, pack_ending(ending)
+        return settler.dead(delivery, at, pack_ending(ending))
 
     def _next(self, body: Body, error: str, duration: float) -> Body:
         """The body for the next attempt, with this one in its history."""

@@ -39,6 +39,11 @@ class CurrentJob:
     enqueued_at: datetime
 
 
+def entry_ms(place: bytes) -> int:
+    """The time of the entry, on the server's clock."""
+    return int(place[1:].partition(b"-")[0])
+
+
 def fence_of(place: bytes) -> int:
     """The entry `<milliseconds>-<sequence>` as one number that fits 64 bits and rises with it."""
     milliseconds, _, sequence = place[1:].partition(b"-")
@@ -57,5 +62,5 @@ def current_job() -> CurrentJob:
         key=now.body.key,
         attempt=now.body.attempt,
         fence=fence_of(now.place),
-        enqueued_at=moment(created_ms_of(now.record)),
+        enqueued_at=moment(created_ms_of(now.record) or entry_ms(now.place)),
     )

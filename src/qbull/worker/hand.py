@@ -12,7 +12,6 @@ from collections.abc import Container, Iterable, Iterator
 from contextlib import contextmanager
 
 from qbull.store.names import BANDS
-from qbull.store.partition import Partition
 from qbull.store.store import Delivery
 
 
@@ -54,11 +53,12 @@ class Hand:
                 return band.popleft()
         return None
 
-    def drop(self, partition: Partition, place: bytes) -> None:
-        if self._held.pop((partition.number, place), None) is not None:
+    def drop(self, delivery: Delivery) -> None:
+        name = name_of(delivery)
+        if self._held.pop(name, None) is not None:
             self.finished += 1
             for left in self._recalls:
-                left.add((partition.number, place))
+                left.add(name)
 
     def take_all(self, of: Container[int] | None = None) -> list[Delivery]:
         """Everything that was not begun, or all of it `of` some partitions, for giving it back."""
@@ -81,9 +81,5 @@ class Hand:
         return len(self._held)
 
 
-def place_of(delivery: Delivery) -> bytes:
-    return delivery.band.encode() + delivery.entry
-
-
 def name_of(delivery: Delivery) -> tuple[int, bytes]:
-    return delivery.partition.number, place_of(delivery)
+    return delivery.partition.number, delivery.place

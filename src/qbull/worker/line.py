@@ -11,13 +11,12 @@ from contextlib import suppress
 from qbull.config import Sharing
 from qbull.core.codec import PAYLOAD_LIMIT
 from qbull.errors import ServerError
-from qbull.store.partition import Partition, Settlement
 from qbull.store.roster import Serving
 from qbull.store.store import Delivery, Store
 from qbull.worker.assignment import Assignment
 from qbull.worker.board import Board
 from qbull.worker.fetch import Fetcher
-from qbull.worker.hand import Hand, place_of
+from qbull.worker.hand import Hand
 from qbull.worker.isolation import Isolation
 from qbull.worker.lease import Leases
 from qbull.worker.outage import Outage
@@ -60,7 +59,7 @@ class Line:
             settings,
             assignment.tasks,
             self._hand,
-            self._settle,
+            self._settlers,
             worker=worker,
             isolation=isolation,
             board=board,
@@ -136,13 +135,8 @@ class Line:
         with suppress(ServerError):
             await self._fetcher.serve([self.partitions[number] for number in self._leases.held])
 
-    def _settle(self, partition: Partition, settlement: Settlement) -> bool:
-        settler = self._settlers[partition.number]
-        settler.add(settlement)
-        return settler.leaves(settlement)
-
-    def _settled(self, partition: Partition, place: bytes) -> None:
-        self._hand.drop(partition, place)
+    def _settled(self, delivery: Delivery) -> None:
+        self._hand.drop(delivery)
         self._fetcher.made_room()
 
     async def _let_others_have_them(self) -> None:
@@ -154,14 +148,14 @@ class Line:
 
     async def _give_back(self, deliveries: Iterable[Delivery]) -> None:
         """Others can begin these now."""
-        places: dict[int, list[bytes]] = {}
+        some: dict[int, list[Delivery]] = {}
         for delivery in deliveries:
-            places.setdefault(delivery.partition.number, []).append(place_of(delivery))
+            some.setdefault(delivery.partition.number, []).append(delivery)
         with suppress(ServerError):
-            for number, some in places.items():
-                await self.partitions[number].release(some)
-                for place in some:
-                    self._hand.drop(self.partitions[number], place)
+            for number, returned in some.items():
+                await self.partitions[number].release([delivery.place for delivery in returned])
+                for delivery in returned:
+                    self._hand.drop(delivery)
 
     async def _give_back_all(self) -> None:
         """What is left: interrupted jobs, the rest of trains, and what the last, cut-off reply had brought."""

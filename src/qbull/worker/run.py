@@ -11,7 +11,7 @@ import contextvars
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from qbull.config import QueueSettings
@@ -20,14 +20,14 @@ from qbull.core.job import SUSPECT, Body, Garbage, body_of, crashes_of
 from qbull.core.outcome import Undeliverable
 from qbull.core.task import TaskSpec
 from qbull.errors import PayloadError, ServerError
-from qbull.store.partition import Partition, Settlement, Word
 from qbull.store.store import Delivery
 from qbull.worker.board import Board
 from qbull.worker.call import Caller
 from qbull.worker.conclude import Conclude
 from qbull.worker.current import Running, running
-from qbull.worker.hand import Hand, place_of
+from qbull.worker.hand import Hand
 from qbull.worker.isolation import Isolation
+from qbull.worker.settle import Settler
 from qbull.worker.slot import Deadlines, Interrupted, Slot
 
 log = logging.getLogger("qbull.worker")
@@ -37,7 +37,7 @@ TURN = 0.002
 
 
 class Runner:
-    """The slots of one queue. `settle` takes an outcome and answers whether the delivery ends with it.
+    """The slots of one queue. `settlers` are those of its partitions.
 
     A delivery that was asked for more than `doubt` seconds ago is looked up before it is begun.
     """
@@ -47,7 +47,7 @@ class Runner:
         settings: QueueSettings,
         tasks: Mapping[str, TaskSpec],
         hand: Hand,
-        settle: Callable[[Partition, Settlement], bool],
+        settlers: Sequence[Settler],
         *,
         worker: str,
         isolation: Isolation,
@@ -59,7 +59,7 @@ class Runner:
         self.settings = settings
         self._tasks = tasks
         self._hand = hand
-        self._settle = settle
+        self._settlers = settlers
         self._isolation = isolation
         self._doubt = doubt
         self._board = board
@@ -127,7 +127,7 @@ class Runner:
                 await self._wait()
                 continue
             if time.monotonic() - delivery.asked > self._doubt and not await self._still_ours(delivery):
-                self._hand.drop(delivery.partition, place_of(delivery))
+                self._hand.drop(delivery)
                 delivery = None
                 continue
             stopped_at = await self._run_delivery(slot, delivery, at)
@@ -146,7 +146,7 @@ class Runner:
     async def _still_ours(self, delivery: Delivery) -> bool:
         """It was asked for long ago: this process may have been stopped meanwhile, and others have taken over."""
         try:
-            return await delivery.partition.holds(delivery.fields[0], place_of(delivery))
+            return await delivery.partition.holds(delivery.fields[0], delivery.place)
         except ServerError:
             return True  # it cannot be known now; settle will know
 
@@ -162,16 +162,12 @@ class Runner:
         self._turned = time.monotonic()
 
     async def _run_delivery(self, slot: Slot, delivery: Delivery, at: int) -> int | None:
-        """Run its jobs in order. Answers where it stopped because the context was changed, None where it ended."""
-        fields = delivery.fields
-        place = place_of(delivery)
-        last = len(fields) - 2
+        """Run its jobs in order. Answers where it stopped because the slot was spoilt, None where it ended."""
+        last = len(delivery.fields) - 2
         while True:
-            settlement = await self._run_job(slot, delivery, place, at)
-            if settlement is None or self._settle(delivery.partition, settlement):
-                return None
+            ended = await self._run_job(slot, delivery, at)
             at += 2
-            if at > last or self._stopping:  # the rest of a train is given back
+            if ended or at > last or self._stopping:  # the rest of a train is given back
                 return None
             if self._is_spoilt(slot):
                 return at
@@ -182,34 +178,31 @@ class Runner:
             slot.task is not None and slot.task.cancelling() > 0
         )
 
-    async def _run_job(self, slot: Slot, delivery: Delivery, place: bytes, at: int) -> Settlement | None:
-        """One job, from its bytes to what became of it; None where the worker ends before it does."""
+    async def _run_job(self, slot: Slot, delivery: Delivery, at: int) -> bool:
+        """One job, from its bytes to what became of it. Answers whether its delivery ends with it."""
         id, record = delivery.fields[at], delivery.fields[at + 1]
+        settler = self._settlers[delivery.partition.number]
         body: Body | None = None
         task: TaskSpec | None = None
-        word: Word
-        detail: bytes | int
         began = time.perf_counter()
         try:
             body = _read(record)
             task = self._task(body.task)
             args, kwargs = _decode(task, body)
-            job = Running(self.settings.name, delivery.partition, place, id, record, body)
+            job = Running(self.settings.name, delivery.partition, delivery.place, id, record, body)
             if crashes_of(record) < SUSPECT:
                 if self._isolation.closed:
                     await self._isolation.opened()
                 result = await self._attempt(slot, delivery.partition.number, job, task, args, kwargs)
             else:
                 async with self._isolation.alone():
-                    await delivery.partition.mark_alone(id, place)
+                    await delivery.partition.mark_alone(id, delivery.place)
                     result = await self._attempt(slot, delivery.partition.number, job, task, args, kwargs)
         except Interrupted:
-            return None
+            return True  # the worker ends before it does: the delivery is given back
         except Exception as error:
-            word, record, detail = self._conclude.failed(id, record, body, task, error, began)
-        else:
-            word, detail = "done", self._conclude.done(body, result, began)
-        return Settlement(place, id, word, "1" if at == len(delivery.fields) - 2 else "0", record, detail)
+            return self._conclude.failed(settler, delivery, at, body, task, error, began)
+        return settler.done(delivery, at, self._conclude.done(delivery, record, body, result, began))
 
     async def _attempt(
         self, slot: Slot, number: int, job: Running, task: TaskSpec, args: list[Any], kwargs: dict[str, Any]

@@ -9,71 +9,91 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable
 
-from qbull.store.partition import BATCH, Partition, Settlement
+from qbull.store.partition import BATCH, Outcomes, Partition
+from qbull.store.store import Delivery
 from qbull.worker.outage import Outage
 
 log = logging.getLogger("qbull.worker")
 
 
 class Settler:
-    """For one partition. `settled` is told each place that has left this worker's hands."""
+    """For one partition. Each outcome answers whether the delivery ends with it; `settled` is told when it has ended."""
 
-    def __init__(
-        self, partition: Partition, outage: Outage, settled: Callable[[Partition, bytes], None]
-    ) -> None:
+    def __init__(self, partition: Partition, outage: Outage, settled: Callable[[Delivery], None]) -> None:
         self._partition = partition
         self._outage = outage
         self._settled = settled
-        self._waiting: list[Settlement] = []
         self._halts = partition.settings.on_failed == "halt"
+        self._waiting: deque[tuple[Outcomes, list[Delivery]]] = deque()
         self._sending: asyncio.Task[None] | None = None
 
-    def add(self, settlement: Settlement) -> None:
-        self._waiting.append(settlement)
-        if self._sending is None:
-            self._sending = asyncio.get_running_loop().create_task(self._send())
+    def done(self, delivery: Delivery, at: int, ending: bytes) -> bool:
+        fields = delivery.fields
+        outcomes, ended = self._batch()
+        if len(fields) == 2:
+            outcomes.done(delivery.band, delivery.entry, fields[0], fields[1], ending)
+            ended.append(delivery)
+            return True
+        last = at == len(fields) - 2
+        outcomes.done_in_train(delivery.place, fields[at], last, fields[at + 1], ending)
+        if last:
+            ended.append(delivery)
+        return last
 
-    def leaves(self, settlement: Settlement) -> bool:
-        """Does the delivery end with this job? Where it must wait, or halts its lane, the rest goes back behind it."""
-        return (
-            settlement.last == "1"
-            or settlement.word == "delay"
-            or (settlement.word == "dead" and self._halts)
-        )
+    def dead(self, delivery: Delivery, at: int, ending: bytes) -> bool:
+        last = at == len(delivery.fields) - 2
+        outcomes, ended = self._batch()
+        outcomes.dead(delivery.place, delivery.fields[at], last, delivery.fields[at + 1], ending)
+        if last or self._halts:  # the rest of a train stays behind a dead letter that halts its lane
+            ended.append(delivery)
+            return True
+        return False
+
+    def delay(self, delivery: Delivery, at: int, record: bytes, milliseconds: int) -> bool:
+        last = at == len(delivery.fields) - 2
+        outcomes, ended = self._batch()
+        outcomes.delay(delivery.place, delivery.fields[at], last, record, milliseconds)
+        ended.append(delivery)  # the rest of a train waits with it
+        return True
 
     async def flush(self) -> None:
         """Wait until everything that was handed over is written down."""
         while self._sending is not None:
             await asyncio.wait([self._sending])
 
+    def _batch(self) -> tuple[Outcomes, list[Delivery]]:
+        if not self._waiting or self._waiting[-1][0].count >= BATCH:
+            self._waiting.append((Outcomes(), []))
+        if self._sending is None:
+            self._sending = asyncio.get_running_loop().create_task(self._send())
+        return self._waiting[-1]
+
     async def _send(self) -> None:
         try:
             while self._waiting:
-                batch, self._waiting = self._waiting[:BATCH], self._waiting[BATCH:]
+                outcomes, ended = self._waiting.popleft()
                 tries = 0
 
-                async def call(batch: list[Settlement] = batch) -> set[int]:
+                async def call(outcomes: Outcomes = outcomes) -> list[bytes]:
                     nonlocal tries
                     tries += 1
-                    return await self._partition.settle(batch)
+                    return await self._partition.settle(outcomes)
 
                 stale = await self._outage.survive(call)
                 if stale and tries == 1:
-                    self._say_stale([batch[position] for position in stale])
-                for settlement in batch:
-                    if self.leaves(settlement):
-                        self._settled(self._partition, settlement.place)
+                    self._say_stale(stale)
+                for delivery in ended:
+                    self._settled(delivery)
         finally:
             self._sending = None
-            if self._waiting:  # cancelled, or handed over in the last moment
-                self._sending = asyncio.get_running_loop().create_task(self._send())
 
-    def _say_stale(self, refused: list[Settlement]) -> None:
-        for settlement in refused:
+    def _say_stale(self, refused: list[bytes]) -> None:
+        for id in refused:
             log.warning(
                 'queue "%s": job %s was taken over by another worker meanwhile; this outcome was refused',
                 self._partition.settings.name,
-                settlement.id.decode("utf-8", "replace"),
+                id.decode("utf-8", "replace"),
             )

@@ -1,12 +1,11 @@
 -- count: how many jobs are in which state. Each number is a length that the server keeps, so the cost is the same at any size.
 -- A train counts as one active job; the others of it wait.
 -- KEYS  base
--- NAMES index parked delayed bands stats
+-- NAMES index parked delayed bands stats kept
 -- GIVES waiting active delayed completed failed cancelled, how many of the waiting are in lanes, the oldest waiting
 --       entry, the totals as name, number …
-local completed = redis.call('XLEN', base .. 'completed')
-local failed = redis.call('XLEN', base .. 'failed')
-local cancelled = redis.call('XLEN', base .. 'cancelled')
+local ended = redis.call('HMGET', kept, 'completed', 'failed', 'cancelled')
+local completed, failed, cancelled = tonumber(ended[1] or 0), tonumber(ended[2] or 0), tonumber(ended[3] or 0)
 local later = redis.call('ZCARD', delayed)
 local in_lanes = redis.call('HLEN', parked) - later
 local in_streams = redis.call('HLEN', index) - completed - failed - cancelled - later - in_lanes

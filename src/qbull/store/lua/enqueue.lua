@@ -1,20 +1,10 @@
 -- enqueue: put a batch of jobs into a partition. A job whose id is there already adds nothing.
 -- KEYS  base
 -- NAMES index parked delayed lanes bands stats
--- USES  clock record index tell ready lane stats
+-- USES  clock stamp record index tell ready lane stats
 -- ARGV  limit:int  … id when record
 --       when: milliseconds from now, or @ and a moment in milliseconds
 -- GIVES the positions (from 0) of the jobs that were there already
-local created
-do
-  local bytes, n = {}, now_ms
-  for i = 6, 1, -1 do
-    bytes[i] = n % 256
-    n = math.floor(n / 256)
-  end
-  created = string.char(unpack(bytes))
-end
-
 local ids, taken_lanes = {}, {}
 for i = rest, #ARGV, 3 do
   ids[#ids + 1] = ARGV[i]
@@ -25,15 +15,16 @@ load_lanes(taken_lanes)
 
 local known, soonest, soonest_id = {}, nil, nil
 for i = rest, #ARGV, 3 do
-  local id, when = ARGV[i], ARGV[i + 1]
+  local id, when, record = ARGV[i], ARGV[i + 1], ARGV[i + 2]
   if place_of(id) then
     known[#known + 1] = (i - rest) / 3
+  elseif when == '0' then
+    admit(id, record)
   else
-    local record = string.sub(ARGV[i + 2], 1, 4) .. created .. string.sub(ARGV[i + 2], 11)
     local at = string.match(when, '^@(.*)')
     local delay = at and tonumber(at) - now_ms or tonumber(when)
     if delay > 0 then
-      redis.call('HSET', parked, id, record)
+      redis.call('HSET', parked, id, stamped(record))
       redis.call('ZADD', delayed, now_ms + delay, id)
       put(id, 'd')
       if not soonest or delay < soonest then soonest, soonest_id = delay, id end
@@ -45,7 +36,5 @@ end
 write_index()
 write_lanes()
 count_up({enqueued = #ids - #known})
-if soonest and redis.call('ZRANGE', delayed, 0, 0)[1] == soonest_id then
-  tell('bell', 'due')
-end
+if soonest and redis.call('ZRANGE', delayed, 0, 0)[1] == soonest_id then tell('bell', 'due') end
 return known

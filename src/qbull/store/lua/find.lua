@@ -2,7 +2,7 @@
 -- KEYS  base
 -- NAMES index parked delayed
 -- ARGV  id
--- GIVES nothing for an unknown job, else its state, record, ending, due time or finishing entry, worker
+-- GIVES nothing for an unknown job, else its state, record, ending, due time or entry, worker
 local place = redis.call('HGET', index, id)
 if not place then return {} end
 local kind, at = string.sub(place, 1, 1), string.sub(place, 2)
@@ -24,10 +24,13 @@ if kind == 'r' then
   end
   local pending = redis.pcall('XPENDING', stream, 'workers', entry, entry, 1)
   if first == id and not pending.err and pending[1] then
-    return {'active', record, '', '', pending[1][2]}
+    return {'active', record, '', entry, pending[1][2]}
   end
-  return {'waiting', record, '', '', ''}
+  return {'waiting', record, '', entry, ''}
 end
 local streams = {c = 'completed', f = 'failed', x = 'cancelled'}
 local fields = in_entry(base .. streams[kind], at)
-return {streams[kind], fields[2] or '', fields[4] or '', at, ''}
+for i = 1, #fields, 4 do
+  if fields[i] == id then return {streams[kind], fields[i + 1], fields[i + 3], at, ''} end
+end
+return {}

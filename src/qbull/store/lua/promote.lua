@@ -1,8 +1,8 @@
 -- promote: move delayed jobs whose time has come to ready. One that held its lane goes first in it, another joins its end.
 -- The other thing that time brings is done with it: finished jobs that are old enough go.
 -- KEYS  base
--- NAMES index parked delayed lanes bands
--- USES  clock record index tell ready lane finish
+-- NAMES index parked delayed lanes bands kept
+-- USES  clock stamp record index tell ready lane extras finish
 -- FLAGS allow-oom
 -- ARGV  limit:int most:int completed_ms:int failed_ms:int
 -- GIVES how many were moved, and the milliseconds until the next is due (-1: none)

@@ -4,8 +4,8 @@
 -- from there on only a job that marked its start counts, so no neighbour is ever blamed to death. Nor is one that was
 -- handed over only now: the server may still serve the blocked read of a worker that has stopped.
 -- KEYS  base
--- NAMES index parked lanes bands stats
--- USES  clock record index tell ready lane delivery finish stats
+-- NAMES index parked lanes bands stats kept
+-- USES  clock stamp record index tell ready lane delivery extras finish stats
 -- FLAGS allow-oom
 -- ARGV  limit:int halt:int failed:int failed_ms:int consumer most:int crash_limit:int blind_ms:int ending  … started
 --       blind_ms: -1 where somebody saw what was running, else how long a suspect must have been handed over
@@ -52,7 +52,7 @@ for _, band in ipairs(streams) do
             counts[lane] = lane_count(lane) - 1
             if #mine == 0 then freed[#freed + 1] = lane end
           end
-          finish('failed', 'f', id, record, ending)
+          finish('failed', failed, id, stamped(record, entry), ending)
         end
       end
       if #mine > 0 then add_ready('0', mine, entry) end
@@ -64,9 +64,8 @@ for _, band in ipairs(streams) do
     if #pending == 0 then redis.call('XGROUP', 'DELCONSUMER', stream, 'workers', consumer) end
   end
 end
-for _, lane in ipairs(freed) do
-  if lane_count(lane) > 0 then release(lane) end
-end
+write_bundle('failed')
+release(freed)
 write_leaving()
 write_index()
 write_lanes()

@@ -1,7 +1,7 @@
 -- release: a worker gives deliveries back that it will not run to their end now. Nothing is counted against them.
 -- KEYS  base
 -- NAMES index bands
--- USES  record index tell ready delivery
+-- USES  clock stamp record index tell ready delivery
 -- FLAGS allow-oom
 -- ARGV  … place
 -- GIVES how many jobs went back

@@ -1,53 +1,128 @@
 -- settle: write down what became of a batch of deliveries. One that is no longer the worker's is refused.
 -- KEYS  base
--- NAMES index parked delayed lanes bands stats
--- USES  clock record index tell ready lane delivery finish stats
+-- NAMES index parked delayed lanes bands stats kept
+-- USES  clock stamp record index tell ready lane delivery extras finish stats
 -- FLAGS allow-oom
--- ARGV  limit:int halt:int completed:int completed_ms:int failed:int failed_ms:int  … place id word last record detail
---       place is <band><entry>; last is 1 for the last job of its entry; detail is the ending, for "delay" milliseconds
---       word: "done", "dead", "delay"
--- GIVES the positions (from 0) of the stale ones
-local ids, known_lanes, is_known = {}, {}, {}
-for i = rest, #ARGV, 6 do
-  ids[#ids + 1] = ARGV[i + 1]
-  local lane = lane_of(ARGV[i + 4])
-  if lane and not is_known[lane] then
-    is_known[lane] = true
-    known_lanes[#known_lanes + 1] = lane
+-- ARGV  limit:int halt:int completed:int completed_ms:int failed:int failed_ms:int singles:int members:int  …
+--       singles (a number of arguments): band, how many, and for each entry, id, record, ending: jobs that are done and
+--         were alone in their entry
+--       members (likewise): place, id, last, record, ending: jobs of a train that are done
+--       the others: place, id, word, last, record, detail
+--       place is <band><entry>; last is 1 for the last job of its entry; word is "dead", with its ending as detail, or
+--         "delay" with milliseconds
+-- GIVES the ids of the stale ones
+local stale, freed, finished = {}, {}, {}
+local has_extras = redis.call('EXISTS', base .. 'extras') == 1
+local counted = {completed = 0, failed = 0, retried = 0}
+local members_at = rest + singles
+local others_at = members_at + members
+
+local function done(id, record, ending)
+  counted.completed = counted.completed + 1
+  finished[#finished + 1] = id
+  if completed == 0 then
+    forget(id)
+    if has_extras then forget_extras(id) end
+  else
+    finish('completed', completed, id, record, ending)
   end
 end
-look_up(ids)
-load_lanes(known_lanes)
 
-local stale, freed = {}, {}
-local counted = {completed = 0, failed = 0, retried = 0}
-local rings, extras = false, {}
-for i = rest, #ARGV, 6 do
-  local place, id, word, last = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3] == '1'
+local function leave_lane(record, is_last)
+  local lane = lane_of(record)
+  if not lane then return end
+  counts[lane] = lane_count(lane) - 1
+  if is_last then freed[#freed + 1] = lane end
+end
+
+do -- one look for all lanes
+  local list, seen = {}, {}
+  local function note(record)
+    local lane = lane_of(record)
+    if lane and not seen[lane] then
+      seen[lane] = true
+      list[#list + 1] = lane
+    end
+  end
+  local i = rest
+  while i < members_at do
+    local many = tonumber(ARGV[i + 1])
+    for j = i + 4, i + 4 * many, 4 do note(ARGV[j]) end
+    i = i + 2 + 4 * many
+  end
+  for j = members_at + 3, others_at - 1, 5 do note(ARGV[j]) end
+  for j = others_at + 4, #ARGV, 6 do note(ARGV[j]) end
+  load_lanes(list)
+end
+
+local at = rest
+while at < members_at do
+  local band, many = ARGV[at], tonumber(ARGV[at + 1])
+  local stream, entries = base .. 'ready:' .. band, {}
+  at = at + 2
+  for i = 1, many do entries[i] = ARGV[at + 4 * (i - 1)] end
+  -- What is still pending is the worker's: reclaim acks an entry away. Only where some are not, the index must say which.
+  local doubt = redis.call('XACK', stream, 'workers', unpack(entries)) ~= many
+  if doubt then
+    local ids = {}
+    for i = 1, many do ids[i] = ARGV[at + 4 * (i - 1) + 1] end
+    look_up(ids)
+  end
+  for i = at, at + 4 * many - 1, 4 do
+    local id, record = ARGV[i + 1], ARGV[i + 2]
+    if doubt and place_of(id) ~= 'r' .. band .. ARGV[i] then
+      stale[#stale + 1] = id
+    else
+      done(id, record, ARGV[i + 3])
+      leave_lane(record, true)
+    end
+  end
+  redis.call('XDEL', stream, unpack(entries))
+  at = at + 4 * many
+end
+
+do -- the jobs of a train are all of one entry: one of them tells for all whether it is still the worker's
+  local first = {}
+  for i = members_at, others_at - 1, 5 do
+    if not first[ARGV[i]] then first[ARGV[i]] = ARGV[i + 1] end
+  end
+  local ids = {}
+  for _, id in pairs(first) do ids[#ids + 1] = id end
+  for i = others_at, #ARGV, 6 do ids[#ids + 1] = ARGV[i + 1] end
+  look_up(ids)
+  local ours = {}
+  for place, id in pairs(first) do ours[place] = place_of(id) == 'r' .. place end
+  for i = members_at, others_at - 1, 5 do
+    local place, id, is_last, record = ARGV[i], ARGV[i + 1], ARGV[i + 2] == '1', ARGV[i + 3]
+    if not ours[place] then
+      stale[#stale + 1] = id
+    else
+      done(id, record, ARGV[i + 4])
+      leave_lane(record, is_last)
+      if is_last then leave(string.sub(place, 1, 1), string.sub(place, 2)) end
+    end
+  end
+end
+
+local rings = false
+for i = others_at, #ARGV, 6 do
+  local place, id, word, is_last = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3] == '1'
   local record, detail = ARGV[i + 4], ARGV[i + 5]
   local band, entry = string.sub(place, 1, 1), string.sub(place, 2)
   if place_of(id) ~= 'r' .. place and not (word == 'dead' and is_foreign(band, entry, id, record)) then
-    stale[#stale + 1] = (i - rest) / 6
+    stale[#stale + 1] = id
   else
     local lane = is_record(record) and lane_of(record)
-    local held = word == 'delay' or (word == 'dead' and halt == 1 and lane)
-    local others
-    if lane and held and not last then others = unsettled(band, entry) end
-    if word == 'done' then
-      counted.completed = counted.completed + 1
-      if completed == 0 then
-        forget(id)
-        extras[#extras + 1] = base .. 'job:' .. id
-      else
-        finish('completed', 'c', id, record, detail)
-      end
-    elseif word == 'dead' then
+    local held = word == 'delay' or (halt == 1 and lane)
+    local others = lane and held and not is_last and unsettled(band, entry)
+    record = stamped(record, entry)
+    if lane then record = holding(record, held) end
+    if word == 'dead' then
       counted.failed = counted.failed + 1
-      if lane then record = holding(record, held) end
-      finish('failed', 'f', id, record, detail)
+      finished[#finished + 1] = id
+      finish('failed', failed, id, record, detail)
     else
       counted.retried = counted.retried + 1
-      if lane then record = holding(record, true) end
       local delay = tonumber(detail)
       if delay > 0 then
         redis.call('HSET', parked, id, record)
@@ -55,7 +130,7 @@ for i = rest, #ARGV, 6 do
         put(id, 'd')
         rings = rings or redis.call('ZRANGE', delayed, 0, 0)[1] == id
       else
-        add_ready(band_of(record), {id, record})
+        add_ready(band_of(record), {id, record}, entry)
       end
     end
     if others then
@@ -63,17 +138,14 @@ for i = rest, #ARGV, 6 do
       table.remove(others, 1)
       back_to_lane(lane, others)
     end
-    if lane and not held then
-      counts[lane] = lane_count(lane) - 1
-      if last then freed[#freed + 1] = lane end
-    end
-    if last or held then leave(band, entry) end
+    if lane and not held then leave_lane(record, is_last) end
+    if is_last or held then leave(band, entry) end
   end
 end
-for _, lane in ipairs(freed) do
-  if lane_count(lane) > 0 then release(lane) end
-end
-if #extras > 0 then redis.call('UNLINK', unpack(extras)) end
+
+write_bundle('completed')
+write_bundle('failed')
+release(freed)
 write_leaving()
 write_index()
 write_lanes()
@@ -82,6 +154,6 @@ if completed ~= 0 and counted.completed > 0 then trim('completed', completed, co
 if counted.failed > 0 then trim('failed', failed, failed_ms, 1000) end
 if rings then tell('bell', 'due') end
 if counted.completed + counted.failed > 0 and redis.call('EXISTS', base .. 'waiters') == 1 then
-  tell('done', table.concat(ids, '\n'))
+  tell('done', table.concat(finished, '\n'))
 end
 return stale

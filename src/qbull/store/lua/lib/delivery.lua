@@ -1,4 +1,4 @@
--- delivery: entries that leave a ready stream. Uses record, index.
+-- delivery: entries that leave a ready stream. Uses stamp, record, index.
 local leaving = {}
 
 local function leave(band, entry)
@@ -42,7 +42,7 @@ local function unsettled(band, entry)
     local place = place_of(fields[i])
     if place == 'r' .. band .. entry or (not place and not is_record(fields[i + 1])) then
       rest[#rest + 1] = fields[i]
-      rest[#rest + 1] = fields[i + 1]
+      rest[#rest + 1] = stamped(fields[i + 1], entry)
     end
   end
   return rest

@@ -32,7 +32,7 @@ local function write_index()
     if place then
       set[#set + 1] = id
       set[#set + 1] = place
-    elseif places[id] then
+    else
       gone[#gone + 1] = id
     end
   end

@@ -1,4 +1,4 @@
--- lane: the jobs that share a key. Uses record, index, ready.
+-- lane: the jobs that share a key. Uses clock, record, index, ready.
 -- `lanes` counts the unsettled jobs of a lane that have been admitted to it: those in front of the workers, those
 -- that wait for their next attempt, and those in the lane's list. At most `limit` of them are outside the list;
 -- 0 is no limit, so a queue that gave up its order still empties the lists it had.
@@ -40,7 +40,7 @@ local function admit(id, record)
     local count = lane_count(lane) + 1
     counts[lane] = count
     if limit > 0 and count > limit then
-      redis.call('HSET', parked, id, record)
+      redis.call('HSET', parked, id, stamped(record))
       redis.call('RPUSH', lane_list(lane), id)
       put(id, 'l')
       return
@@ -49,29 +49,57 @@ local function admit(id, record)
   add_ready(band_of(record), {id, record})
 end
 
--- Take jobs from the head of the lane's list, while it has room, and send them off: a train where the lane is sequential.
-local function release(lane)
-  local list = lane_list(lane)
-  local waiting = redis.call('LLEN', list)
-  local free = limit > 0 and limit - (lane_count(lane) - waiting) or TRAIN
-  if waiting == 0 or free < 1 then return end
-  local ids = redis.call('LRANGE', list, 0, (limit == 1 and TRAIN or free) - 1)
-  local records = redis.call('HMGET', parked, unpack(ids))
-  local train, bytes, taken = {}, 0, 0
-  for i, id in ipairs(ids) do
-    bytes = bytes + #records[i]
-    if taken > 0 and bytes > TRAIN_BYTES then break end
-    taken = i
-    if limit == 1 then
-      train[#train + 1] = id
-      train[#train + 1] = records[i]
-    else
-      add_ready(band_of(records[i]), {id, records[i]})
+local function push_back(lane, ids, from)
+  for i = #ids, from, -1 do redis.call('LPUSH', lane_list(lane), ids[i]) end
+end
+
+-- Take jobs from the heads of these lanes, as far as they have room, and send them off: a sequential lane as a train.
+local function release(freed)
+  local trains, ids = {}, {}
+  for _, lane in ipairs(freed) do
+    local count = lane_count(lane)
+    if count > 0 then
+      local most = TRAIN
+      if limit > 1 then most = limit - (count - redis.call('LLEN', lane_list(lane))) end
+      local taken = most > 0 and redis.call('LPOP', lane_list(lane), most) or {}
+      if taken and #taken > 0 then
+        if limit == 1 and count > #taken + redis.call('LLEN', lane_list(lane)) then
+          push_back(lane, taken, 1) -- the limit was higher before: others of this lane are still outside its list
+        else
+          trains[#trains + 1] = {lane, taken}
+          for _, id in ipairs(taken) do ids[#ids + 1] = id end
+        end
+      end
     end
   end
-  if limit == 1 then add_ready(band_of(train[2]), train) end
-  redis.call('LTRIM', list, taken, -1)
-  redis.call('HDEL', parked, unpack(ids, 1, taken))
+  local gone, at = {}, 0
+  local records = {}
+  for from = 1, #ids, 1000 do
+    local some = redis.call('HMGET', parked, unpack(ids, from, math.min(from + 999, #ids)))
+    for i = 1, math.min(1000, #ids - from + 1) do records[from + i - 1] = some[i] end
+  end
+  for _, found in ipairs(trains) do
+    local lane, taken = found[1], found[2]
+    local train, bytes = {}, 0
+    for i, id in ipairs(taken) do
+      local record = records[at + i]
+      bytes = bytes + #record
+      if i > 1 and bytes > TRAIN_BYTES then
+        push_back(lane, taken, i)
+        break
+      end
+      gone[#gone + 1] = id
+      if limit == 1 then
+        train[#train + 1] = id
+        train[#train + 1] = record
+      else
+        add_ready(band_of(record), {id, record})
+      end
+    end
+    at = at + #taken
+    if #train > 0 then add_ready(band_of(train[2]), train) end
+  end
+  in_chunks('HDEL', parked, gone)
 end
 
 -- The jobs of a train that were not begun go back to the head of their lane, in order.

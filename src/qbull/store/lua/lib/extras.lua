@@ -1,0 +1,4 @@
+-- extras: what a job has besides its record, in job:<id>; `extras` knows which jobs have any.
+local function forget_extras(id)
+  if redis.call('SREM', base .. 'extras', id) == 1 then redis.call('UNLINK', base .. 'job:' .. id) end
+end
