@@ -25,7 +25,7 @@ run: $(STAMP) ## run the demo; ARGS="--once" ends by itself with a summary
 	$(BIN)/qbull demo $(ARGS)
 
 test: $(STAMP) ## run the tests; ARGS="-k name" picks some
-	$(BIN)/python -m pytest -n 4 $(ARGS)
+	$(BIN)/python -m pytest -n 4 --dist loadgroup $(ARGS)
 
 check: $(STAMP) ## lint, types, layers
 	$(BIN)/ruff check .

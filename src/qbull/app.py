@@ -25,7 +25,7 @@ from qbull.core.retry import Retry
 from qbull.errors import ConfigError, NotFound
 from qbull.handle import Job
 from qbull.queue import Queue
-from qbull.store.connect import Address
+from qbull.store.address import Address
 from qbull.store.store import Store
 from qbull.worker.assignment import Assignment
 from qbull.worker.worker import Worker

@@ -34,9 +34,6 @@ def test_a_wrong_address_is_said(shell: Shell, url: str, line: str) -> None:
     assert line in shell.refused("stats", "email", QBULL_URL=url)
 
 
-@pytest.mark.xfail(
-    strict=True, reason="the client hides the refusal behind its ConnectionError; connect.py must look"
-)
 def test_a_wrong_password_is_said_and_not_shown(shell: Shell, server: Embedded) -> None:
     said = shell.refused("queues", "--url", f"unix://:secret-word@{server.socket}")
 

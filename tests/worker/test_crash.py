@@ -49,7 +49,8 @@ async def test_every_key_stays_in_order_while_workers_are_killed(log: Path, serv
 
     ends = [run for run in runs(log) if run.word == "end"]
     stats = await yard.work.stats()
-    assert (stats.completed + stats.failed, stats.failed) == (10_000, 0)  # as many as are kept
+    assert stats.failed == 0
+    assert 10_000 <= stats.completed < 10_016  # as many as are kept
     assert stats.totals["completed"] == keys * each
     assert len({(run.key, run.number) for run in ends}) == keys * each
     assert order_faults(ends) == []

@@ -21,7 +21,11 @@ FAULTS = 20
 
 
 async def check_workers(store: Store) -> AsyncIterator[Finding]:
-    living = await store.workers()
+    try:
+        living = await store.workers()
+    except ServerError as error:
+        yield problem("workers", str(error), "see what the server's checks say above")
+        return
     if living:
         yield ok("workers", f"{len(living)} alive")
     for worker in await inspect.silent_workers(store):
@@ -73,7 +77,10 @@ async def _audit(partition: Partition) -> AsyncIterator[Finding]:
 
 async def _progress(store: Store, name: str, counts: Counts) -> AsyncIterator[Finding]:
     subject = f'queue "{name}"'
-    served = any(name in who.queues for who in (await store.workers()).values())
+    try:
+        served = any(name in who.queues for who in (await store.workers()).values())
+    except ServerError:
+        return  # said of the workers already
     if counts.unfinished and not served:
         jobs = ", ".join(
             f"{n} {state}"

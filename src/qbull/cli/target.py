@@ -15,7 +15,7 @@ from qbull.cli.loading import load_app
 from qbull.config import read_environment
 from qbull.errors import ConfigError
 from qbull.queue import Queue
-from qbull.store.connect import Address
+from qbull.store.address import Address
 from qbull.store.store import Store
 
 A = TypeVar("A")
@@ -70,7 +70,10 @@ def on_target(command: F) -> F:
             "-A", "--app", "app_path", metavar="MODULE:APP", help="The app whose server and tasks are meant."
         ),
         click.option("--prefix", help="What its names on the server begin with.  [default: QBULL_PREFIX]"),
-        click.option("--url", help="The server, as redis://HOST:PORT/DB.  [default: QBULL_URL or REDIS_URL]"),
+        click.option(
+            "--url",
+            help="The server: redis://HOST:PORT/DB, redis+cluster://, redis+sentinel:// …  [default: QBULL_URL or REDIS_URL]",
+        ),
     ):
         with_target = option(with_target)
     return with_target  # type: ignore[return-value]

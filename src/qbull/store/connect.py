@@ -22,8 +22,7 @@ from redis.backoff import NoBackoff
 
 from qbull.embedded import Embedded
 from qbull.errors import ServerAway, ServerError, ServerRefused
-from qbull.store.address import CONNECT_TIMEOUT
-from qbull.store.address import Address as Address
+from qbull.store.address import CONNECT_TIMEOUT, Address
 from qbull.store.scripts import script
 
 CALL_TIMEOUT = 10.0
@@ -197,6 +196,8 @@ class Server:
         return {"path": str(self._embedded.socket), "password": self._embedded.password}
 
     def _ours(self, error: BaseException) -> ServerError:
+        if type(error) is foreign.ConnectionError and isinstance(error.__cause__, foreign.RedisError):
+            error = error.__cause__  # while it greets, the client hides what the server said
         text = str(error).rstrip(".") or type(error).__name__
         if isinstance(error, foreign.NoScriptError):
             return NoScript(text)
@@ -204,7 +205,9 @@ class Server:
             text = f"{'MOVED' if isinstance(error, foreign.MovedError) else 'ASK'} {text}"
         if text.startswith(("MOVED ", "ASK ")):
             return Redirected(self.address, text)
-        if isinstance(error, foreign.AuthenticationError) or text.startswith(("WRONGPASS", "NOAUTH")):
+        if isinstance(error, foreign.AuthenticationError) or text.startswith(
+            ("WRONGPASS", "NOAUTH", "invalid username")
+        ):
             return ServerRefused(
                 f"{self.address.shown}: the server refused the user or password; check them in the URL"
             )

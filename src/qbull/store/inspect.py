@@ -328,6 +328,4 @@ async def try_script(store: Store) -> None:
 
 async def silent_workers(store: Store) -> list[str]:
     """Workers that said nothing for their whole time, and whose deliveries nobody has taken back yet."""
-    now = int(await server_time(store.server) * 1000)
-    names = await store.server.call("ZRANGE", store.names.workers, "-inf", now, "BYSCORE", "LIMIT", 0, 100)
-    return [name.decode() for name in names]
+    return await store.beat(0, [])

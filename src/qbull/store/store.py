@@ -18,7 +18,7 @@ from qbull.config import QueueSettings
 from qbull.errors import ConfigError, EmbeddedError, NotFound, ServerAway, ServerError
 from qbull.store import connect
 from qbull.store.check import read_info, refuse_unfit
-from qbull.store.connect import ErrorReply, Server
+from qbull.store.connect import ErrorReply, open_server
 from qbull.store.names import GROUP, Names, ready
 from qbull.store.partition import Partition
 from qbull.store.roster import Member, member_of, pack_member
@@ -54,7 +54,7 @@ class Stream:
 
 class Store:
     def __init__(self, url: str, prefix: str) -> None:
-        self.server = Server(url)
+        self.server = open_server(url)
         self.names = Names(prefix)
         self._checked = False
         self._checking = asyncio.Lock()
@@ -65,7 +65,8 @@ class Store:
             return
         async with self._checking:
             if not self._checked:
-                refuse_unfit(self.server.address.shown, await read_info(self.server))
+                for primary in await self.server.primaries():
+                    refuse_unfit(primary.address.shown, await read_info(primary))
                 self._checked = True
 
     async def close(self) -> None:

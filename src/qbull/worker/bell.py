@@ -24,8 +24,9 @@ class Bell:
         while True:
             try:
                 async for _, message in self._store.server.listen(self._store.names.bell):
+                    self._outage.over(self)
                     base, _, word = message.decode("utf-8", "replace").partition("\n")
                     self._heard(base, word)
             except ServerError as error:
-                self._outage.met(error)
+                self._outage.met(error, self)
             await asyncio.sleep(0.2)

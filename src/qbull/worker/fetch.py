@@ -15,6 +15,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from qbull.errors import ServerError
 from qbull.store.connect import ErrorReply
@@ -112,13 +113,13 @@ class Fetcher:
     async def _read(self, group: tuple[int, ...], *, cut: bool) -> None:
         lost = cut  # a reply may have been lost, with deliveries in it
         more: deque[int] = deque()  # partitions that have more than was wanted
+        who = object()
         while True:
             want = self._want()
             if want <= 0:
                 self._room.clear()
                 await self._room.wait()
                 continue
-            asked = time.monotonic()
             try:
                 if lost:
                     with self._hand.recall() as left:
@@ -133,11 +134,11 @@ class Fetcher:
                 if isinstance(error, ErrorReply) and error.code == "NOGROUP":  # the server was emptied
                     await self._make_groups(group)
                     continue
-                self._outage.met(error)
+                self._outage.met(error, who)
                 await asyncio.sleep(0.05)
                 lost = True
                 continue
-            self._outage.over(asked)
+            self._outage.over(who)
             if deliveries:
                 self._hand.put(deliveries)
                 self._arrived()
@@ -176,12 +177,8 @@ class Fetcher:
         return deliveries
 
     async def _make_groups(self, group: tuple[int, ...]) -> None:
-        try:
-            for number in group:
-                await self._store.ensure_groups(self._streams[number])
-        except ServerError as error:
-            self._outage.met(error)
-            await asyncio.sleep(0.05)
+        for number in group:
+            await self._outage.survive(partial(self._store.ensure_groups, self._streams[number]))
 
     def _want(self) -> int:
         return self._free_slots() + int(self._pace(self._hand.finished) * AHEAD) - self._hand.waiting

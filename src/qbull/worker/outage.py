@@ -9,7 +9,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from qbull.errors import ServerAway, ServerError
+from qbull.errors import EmbeddedError, ServerAway, ServerError
 
 log = logging.getLogger("qbull.worker")
 A = TypeVar("A")
@@ -18,39 +18,47 @@ LONGEST_PAUSE = 2.0
 
 
 class Outage:
-    """Shared by all actors of a process, so that ten of them failing is still one line."""
+    """Shared by all actors of a process, so that ten of them failing is still one line.
+
+    It lasts until everybody who failed has succeeded: of a cluster, only one node may be away.
+    """
 
     def __init__(self) -> None:
-        self._since: float | None = None
+        self._failing: set[object] = set()
+        self._since = 0.0
         self._said: dict[str, float] = {}
 
     async def survive(self, call: Callable[[], Awaitable[A]]) -> A:
         """Make the call until the server takes it. Only for calls that may be sent twice."""
         pause = 0.02
-        while True:
-            asked = time.monotonic()
-            try:
-                answer = await call()
-            except ServerError as error:
-                self.met(error)
-            else:
-                self.over(asked)
-                return answer
-            await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311
-            pause = min(pause * 2, LONGEST_PAUSE)
+        who = object()
+        try:
+            while True:
+                try:
+                    return await call()
+                except ServerError as error:
+                    self.met(error, who)
+                await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311
+                pause = min(pause * 2, LONGEST_PAUSE)
+        finally:
+            if self._failing:
+                self.over(who)
 
-    def met(self, error: ServerError) -> None:
+    def met(self, error: ServerError, who: object) -> None:
         now = time.monotonic()
-        if not isinstance(error, ServerAway):
+        if not isinstance(error, ServerAway | EmbeddedError):
             if now - self._said.get(str(error), -60) >= 60:
                 self._said = {str(error): now}
                 log.error("%s; it will be tried again", error)
-        elif self._since is None:
+            return
+        if not self._failing:
             self._since = now
             log.warning("%s; work goes on when it is back", error)
+        self._failing.add(who)
 
-    def over(self, asked: float) -> None:
-        """A call that was made at `asked` succeeded: an outage that began before it has ended."""
-        if self._since is not None and asked >= self._since:
-            log.warning("the server is back after %.1f s", time.monotonic() - self._since)
-            self._since = None
+    def over(self, who: object) -> None:
+        """This one has succeeded, or has given up."""
+        if who in self._failing:
+            self._failing.discard(who)
+            if not self._failing:
+                log.warning("the server is back after %.1f s", time.monotonic() - self._since)

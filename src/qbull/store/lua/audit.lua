@@ -1,5 +1,6 @@
 -- audit: is every job of these in exactly the place that the index says, and no other? Looks, changes nothing.
 -- KEYS  base
+-- FLAGS no-writes
 -- NAMES index parked delayed lanes
 -- ARGV  … id
 -- GIVES one line for each fault

@@ -1,5 +1,6 @@
 -- audit_lanes: does the count of every lane match the jobs that are in it? For a partition at rest; looks, changes nothing.
 -- KEYS  base
+-- FLAGS no-writes
 -- NAMES index parked delayed lanes bands
 -- USES  record
 -- GIVES one line for each fault

@@ -1,6 +1,7 @@
 -- count: how many jobs are in which state. Each number is a length that the server keeps, so the cost is the same at any size.
 -- A train counts as one active job; the others of it wait.
 -- KEYS  base
+-- FLAGS no-writes
 -- NAMES index parked delayed bands stats kept
 -- GIVES waiting active delayed completed failed cancelled, how many of the waiting are in lanes, the oldest waiting
 --       entry, the totals as name, number …

@@ -1,5 +1,6 @@
 -- find: where a job is and what is known of it, in one look.
 -- KEYS  base
+-- FLAGS no-writes
 -- NAMES index parked delayed
 -- ARGV  id
 -- GIVES nothing for an unknown job, else its state, record, ending, due time or entry, worker

@@ -15,6 +15,8 @@ local function write_bundle(stream)
 end
 
 -- Where few are to be kept, each has an entry of its own, so that the count is exact.
+local function bundle_size(most) return most >= 0 and most < 1000 and 1 or BUNDLE end
+
 local function finish(stream, most, id, record, ending)
   local bundle = bundles[stream]
   if not bundle then
@@ -27,7 +29,7 @@ local function finish(stream, most, id, record, ending)
   bundle[n + 3] = 'end'
   bundle[n + 4] = ending
   put(id, 'finished')
-  if n + 4 >= BUNDLE * 4 or (most >= 0 and most < 1000) then write_bundle(stream) end
+  if n + 4 >= bundle_size(most) * 4 then write_bundle(stream) end
 end
 
 local function drop_finished(stream, entries)
@@ -61,7 +63,8 @@ local function trim(stream, most, age_ms, bound)
   if most >= 0 then over = math.min(tonumber(redis.call('HGET', kept, stream) or 0) - most, bound) end
   local entries = {}
   if over > 0 then
-    for _, found in ipairs(redis.call('XRANGE', base .. stream, '-', '+', 'COUNT', math.ceil(over / BUNDLE) + 1)) do
+    local count = math.ceil(over / bundle_size(most)) + 1
+    for _, found in ipairs(redis.call('XRANGE', base .. stream, '-', '+', 'COUNT', count)) do
       over = over - #found[2] / 4
       if over < 0 then break end
       entries[#entries + 1] = found
