@@ -51,6 +51,7 @@ class App:
         self._clients: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Client] = (
             weakref.WeakKeyDictionary()
         )
+        self._last: tuple[weakref.ref[asyncio.AbstractEventLoop], Client] | None = None
         self._portal: Portal | None = None
         _forget_after_fork(self)
 
@@ -113,9 +114,13 @@ class App:
     def client(self) -> Client:
         """The connections of the running event loop."""
         loop = asyncio.get_running_loop()
+        last = self._last
+        if last is not None and last[0]() is loop:
+            return last[1]
         client = self._clients.get(loop)
         if client is None:
             client = self._clients[loop] = Client(self.url, self.prefix)
+        self._last = (weakref.ref(loop), client)
         return client
 
     def run_sync(self, coroutine: Coroutine[Any, Any, A]) -> A:
@@ -126,6 +131,7 @@ class App:
 
     async def close(self) -> None:
         """Close the connections of the running event loop."""
+        self._last = None
         client = self._clients.pop(asyncio.get_running_loop(), None)
         if client is not None:
             await client.close()
@@ -152,6 +158,7 @@ class App:
 
     def _forget_connections(self) -> None:
         self._clients = weakref.WeakKeyDictionary()
+        self._last = None
         self._portal = None
 
 

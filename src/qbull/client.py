@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Sequence
+from collections.abc import Collection, Coroutine, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -28,7 +28,7 @@ class Client:
         self.results = Results(self.store)
         self._batchers: dict[str, Batcher[NewJob, bool]] = {}
         self._partitions: dict[tuple[str, int], Partition] = {}
-        self._registered: dict[str, frozenset[str]] = {}
+        self._registered: dict[str, int] = {}
 
     def partition(self, settings: QueueSettings, number: int) -> Partition:
         name = (settings.name, number)
@@ -36,11 +36,11 @@ class Client:
             self._partitions[name] = self.store.partition(settings, number)
         return self._partitions[name]
 
-    async def register(self, settings: QueueSettings, tasks: Sequence[str]) -> None:
-        known = frozenset(tasks)
-        if self._registered.get(settings.name) != known:
-            await self.store.patiently(lambda: self.store.register(settings, tasks))
-            self._registered[settings.name] = known
+    async def register(self, settings: QueueSettings, tasks: Collection[str]) -> None:
+        """Make the queue and its tasks known to the server, where this was not done yet."""
+        if self._registered.get(settings.name) != len(tasks):
+            await self.store.patiently(lambda: self.store.register(settings, list(tasks)))
+            self._registered[settings.name] = len(tasks)
 
     async def enqueue(self, partition: Partition, job: NewJob) -> bool:
         """Add one job, together with others that are on their way; answers whether it was new."""

@@ -246,7 +246,7 @@ class Call(Generic[P, R]):
         """Check the arguments, store the job, and answer when the server has it."""
         number, job = self._make(args, kwargs)
         client = self._app.client()
-        await client.register(self._queue.settings, tuple(self._queue.tasks))
+        await client.register(self._queue.settings, self._queue.tasks)
         created = await client.enqueue(client.partition(self._queue.settings, number), job)
         return self._handle(job.id, created)
 
@@ -258,7 +258,7 @@ class Call(Generic[P, R]):
             )
         made = [self._make((), dict(call)) for call in calls]
         client = self._app.client()
-        await client.register(self._queue.settings, tuple(self._queue.tasks))
+        await client.register(self._queue.settings, self._queue.tasks)
         created: dict[int, bool] = {}
         for number in sorted({number for number, _ in made}):
             places = [place for place, (partition, _) in enumerate(made) if partition == number]

@@ -8,16 +8,22 @@ of a partition, and are looked for.
 from __future__ import annotations
 
 import os
+import random
 import re
 import time
 
 from qbull.errors import ArgumentsError
 
+# Seeded from the system in every process, a forked one too; an id must be unlike others, it need not be a secret.
+_source = random.Random()  # noqa: S311
+_random = _source.getrandbits
+os.register_at_fork(after_in_child=_source.seed)
+
 _MADE_HERE = re.compile(r"[0-9a-f]{12}7([0-9a-f]{3})[89ab][0-9a-f]{15}")
 
 
 def new_id(partition: int) -> str:
-    noise = int.from_bytes(os.urandom(8), "big") >> 2 | 1 << 63
+    noise = _random(62) | 1 << 63
     return f"{time.time_ns() // 1_000_000:012x}7{partition & 0xFFF:03x}{noise:016x}"
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import redis.asyncio.connection as client
 import redis.exceptions as foreign
+from hiredis import pack_command
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
@@ -91,7 +92,7 @@ class Server:
         try:
             async with asyncio.timeout(timeout or CALL_TIMEOUT):
                 for command in commands:
-                    await connection.send_command(*command)
+                    await connection.send_packed_command(pack_command(command))  # type: ignore[arg-type]
                     reply = await connection.read_response()
         except foreign.ResponseError as error:
             if isinstance(error, _DEMOTED):

@@ -11,7 +11,7 @@ import asyncio
 from qbull.store.partition import BATCH, Partition
 from qbull.worker.outage import Outage
 
-SAFETY = 5.0
+SAFETY = 10.0
 
 
 class Promoter:

@@ -4,8 +4,7 @@ local function count_up(counted)
   for what, n in pairs(counted) do
     if n > 0 then
       redis.call('HINCRBY', stats, what, n)
-      redis.call('HINCRBY', minute, what, n)
+      if redis.call('HINCRBY', minute, what, n) == n then redis.call('EXPIRE', minute, 90000) end
     end
   end
-  redis.call('EXPIRE', minute, 90000)
 end
