@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from qbull.config import QueueSettings
-from qbull.core.job import Body, Ending, pack, pack_ending, repack
+from qbull.core.job import Body, Ending, pack, repack, seal
 from qbull.core.route import PARTITION_LANE, digest
 from qbull.store import inspect
 from qbull.store.inspect import Counts
@@ -59,11 +59,11 @@ class Desk:
         if word == "delay":
             outcomes.delay(delivery.place, id, last, repack(record, Body("task", b"{}", attempt=2)), delay_ms)
         elif word == "dead":
-            outcomes.dead(delivery.place, id, last, record, pack_ending(Ending(1, 1.0, "w1", error="broken")))
+            outcomes.dead(delivery.place, id, last, record, seal(Ending(1, 1.0, "w1", error="broken")))
         elif len(fields) == 2:
-            outcomes.done(delivery.band, delivery.entry, id, record, DONE)
+            outcomes.done(delivery.band, delivery.entry, id, record + DONE)
         else:
-            outcomes.done_in_train(delivery.place, id, last, record, DONE)
+            outcomes.done_in_train(delivery.place, id, last, record + DONE)
         return await self.partition.settle(outcomes) == []
 
     async def finish(self, delivery: Delivery) -> None:
@@ -87,5 +87,5 @@ def ids_of(delivery: Delivery) -> list[str]:
     return [id.decode() for id in delivery.fields[::2]]
 
 
-DONE = pack_ending(Ending(1, 1.0, "w1", b"1"))
-CRASHED = pack_ending(Ending(1, 0.0, "w1", error="crashed"))
+DONE = seal(Ending(1, 1.0, "w1", b"1"))
+CRASHED = seal(Ending(1, 0.0, "w1", error="crashed"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from desk import Desk, ids_of
 
 from qbull.config import Keep, Lane
-from qbull.core.job import Ending, pack_ending
+from qbull.core.job import Ending, seal
 from qbull.store.partition import Outcomes
 from qbull.store.store import Store
 
@@ -144,10 +144,11 @@ async def test_finished_jobs_are_kept_by_count(store: Store) -> None:
 
 async def test_finished_jobs_are_kept_by_age(store: Store) -> None:
     desk = await Desk.open(store, keep=Keep(completed_for=60))
-    old = pack_ending(Ending(1, 1.0, "w1", b"1"))
+    old = seal(Ending(1, 1.0, "w1", b"1"))
     await store.server.call(
-        "XADD", desk.partition.base + "completed", "1000-0", "old", desk.job("old").record, "end", old
+        "XADD", desk.partition.base + "completed", "1000-0", "old", desk.job("old").record + old
     )
+    await store.server.call("HINCRBY", desk.partition.base + "kept", "completed", 1)
     await store.server.call("HSET", desk.partition.base + "index", "old", "c1000-0")
     await desk.enqueue("new")
 
@@ -174,7 +175,7 @@ async def test_what_another_program_wrote_into_the_stream_becomes_a_dead_letter(
     await store.server.call("XADD", desk.partition.base + "ready:5", "*", "hello", "world")
     (foreign,) = await desk.fetch()
 
-    ending = pack_ending(Ending(1, 0.0, "w1", error="cannot be read"))
+    ending = seal(Ending(1, 0.0, "w1", error="cannot be read"))
     outcomes = Outcomes()
     outcomes.dead(foreign.place, b"hello", True, b"world", ending)
     stale = await desk.partition.settle(outcomes)

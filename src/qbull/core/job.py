@@ -11,7 +11,7 @@ A record is a short header that the Lua scripts read, and a body that they never
     byte 11     length of the lane's digest: 0 or 8
     byte 12-…   the lane's digest, then the body (msgpack, a Body as an array)
 
-A finished job keeps its record and gets an Ending beside it. Changing any of this is changing what
+A finished job keeps its record and has an Ending sealed behind it. Changing any of this is changing what
 old workers read during a rolling deploy: add fields at the end, with defaults.
 """
 
@@ -60,7 +60,7 @@ class Body(msgspec.Struct, array_like=True):
 
 
 class Ending(msgspec.Struct, array_like=True, frozen=True):
-    """How a job finished: written beside its record in the completed or failed stream."""
+    """How a job finished: sealed behind its record in the completed or failed stream."""
 
     attempt: int
     duration_ms: float
@@ -122,15 +122,19 @@ def lane_of(record: bytes) -> bytes:
     return record[_HEADER : _HEADER + record[10]] if len(record) > _HEADER else b""
 
 
-def pack_ending(ending: Ending) -> bytes:
-    return _encode(ending)
+def seal(ending: Ending) -> bytes:
+    """The ending as it is put behind a record: msgpack, then its length in four bytes."""
+    packed = _encode(ending)
+    return packed + len(packed).to_bytes(4, "big")
 
 
-def ending_of(packed: bytes) -> Ending:
+def unseal(sealed: bytes) -> tuple[bytes, Ending]:
+    """A record and its ending again."""
+    length = int.from_bytes(sealed[-4:], "big")
     try:
-        return _decode_ending(packed)
+        return sealed[: -4 - length], _decode_ending(sealed[-4 - length : -4])
     except (msgspec.DecodeError, ValueError, RecursionError):
-        return Ending(0, 0.0, "?", error="what was written down of its end cannot be read")
+        return sealed, Ending(0, 0.0, "?", error="what was written down of its end cannot be read")
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,9 @@ from qbull.core.job import (
     body_of,
     crashes_of,
     created_ms_of,
-    ending_of,
     moment,
     priority_of,
+    unseal,
 )
 from qbull.errors import ServerRefused
 from qbull.store.connect import ErrorReply, Server
@@ -130,12 +130,12 @@ async def find(partition: Partition, id: str) -> Found | None:
     reply = await partition.server.script("find", partition.base, id)
     if not reply:
         return None
-    state, record, ending, at, worker = reply
+    state, record, at, worker = reply
     kind: State = state.decode()
     if kind == "delayed":
         return Found(id, kind, record, due_ms=int(float(at or 0)), partition=partition.number)
-    if ending:
-        return Found(id, kind, record, ending_of(ending), finished_ms=_ms_of(at), partition=partition.number)
+    if kind in ("completed", "failed", "cancelled"):
+        return Found(id, kind, *unseal(record), finished_ms=_ms_of(at), partition=partition.number)
     entry_ms = _ms_of(at) if at else 0
     return Found(
         id, kind, record, worker=worker.decode() or None, partition=partition.number, entry_ms=entry_ms
@@ -180,7 +180,7 @@ async def _finished(partition: Partition, state: State, most: int) -> list[Found
     if most <= 0:
         return []
     rows = await partition.server.call("XREVRANGE", partition.base + state, "+", "-", "COUNT", most)
-    jobs = [(entry, f[at : at + 4]) for entry, f in rows for at in range(len(f) - 4, -1, -4)][: most * 2]
+    jobs = [(entry, f[at : at + 2]) for entry, f in rows for at in range(len(f) - 2, -1, -2)][: most * 2]
     if not jobs:
         return []
     letter = {"completed": b"c", "failed": b"f"}.get(state, b"x")
@@ -189,8 +189,7 @@ async def _finished(partition: Partition, state: State, most: int) -> list[Found
         Found(
             f[0].decode("utf-8", "replace"),
             state,
-            f[1],
-            ending_of(f[3]),
+            *unseal(f[1]),
             finished_ms=_ms_of(entry),
             partition=partition.number,
         )

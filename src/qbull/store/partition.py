@@ -29,29 +29,35 @@ class NewJob(NamedTuple):
 class Outcomes:
     """What became of some jobs of a partition, to be written down in one call."""
 
-    __slots__ = ("count", "members", "others", "singles")
+    __slots__ = ("count", "ended", "others", "singles", "trains")
 
     def __init__(self) -> None:
         self.count = 0
         self.singles: dict[str, list[bytes]] = {}
-        self.members: list[bytes | str] = []
+        self.trains: dict[bytes, list[bytes]] = {}
+        self.ended: set[bytes] = set()
         self.others: list[bytes | str | int] = []
 
-    def done(self, band: str, entry: bytes, id: bytes, record: bytes, ending: bytes) -> None:
+    def done(self, band: str, entry: bytes, id: bytes, sealed: bytes) -> None:
         """A job that was alone in its entry is done."""
         self.count += 1
         singles = self.singles.get(band)
         if singles is None:
             singles = self.singles[band] = []
-        singles += (entry, id, record, ending)
+        singles += (entry, id, sealed)
 
-    def done_in_train(self, place: bytes, id: bytes, last: bool, record: bytes, ending: bytes) -> None:
+    def done_in_train(self, place: bytes, id: bytes, last: bool, sealed: bytes) -> None:
         self.count += 1
-        self.members += (place, id, "1" if last else "0", record, ending)
+        train = self.trains.get(place)
+        if train is None:
+            train = self.trains[place] = []
+        train += (id, sealed)
+        if last:
+            self.ended.add(place)
 
-    def dead(self, place: bytes, id: bytes, last: bool, record: bytes, ending: bytes) -> None:
+    def dead(self, place: bytes, id: bytes, last: bool, record: bytes, seal: bytes) -> None:
         self.count += 1
-        self.others += (place, id, "dead", "1" if last else "0", record, ending)
+        self.others += (place, id, "dead", "1" if last else "0", record, seal)
 
     def delay(self, place: bytes, id: bytes, last: bool, record: bytes, milliseconds: int) -> None:
         self.count += 1
@@ -60,8 +66,11 @@ class Outcomes:
     def arguments(self) -> list[bytes | str | int]:
         singles: list[bytes | str | int] = []
         for band, jobs in self.singles.items():
-            singles += (band, len(jobs) // 4, *jobs)
-        return [len(singles), len(self.members), *singles, *self.members, *self.others]
+            singles += (band, len(jobs) // 3, *jobs)
+        members: list[bytes | str | int] = []
+        for place, train in self.trains.items():
+            members += (place, "1" if place in self.ended else "0", len(train) // 2, *train)
+        return [len(singles), len(members), *singles, *members, *self.others]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +132,7 @@ class Partition:
         return jobs
 
     async def reclaim(
-        self, worker: str, ending: bytes, started: Sequence[bytes] | None = None, silent: float = 0.0
+        self, worker: str, seal: bytes, started: Sequence[bytes] | None = None, silent: float = 0.0
     ) -> Reclaimed:
         """Take back the deliveries of a dead worker; `started` is what was running.
 
@@ -132,7 +141,7 @@ class Partition:
         blind_ms = int(silent * 1000) if started is None else -1
         taken, dead, more = await self.server.script(
             "reclaim", self.base, self._limit, self._halt, *self._keep_failed,
-            worker, 100, CRASH_LIMIT, blind_ms, ending, *(started or ()),
+            worker, 100, CRASH_LIMIT, blind_ms, seal, *(started or ()),
         )  # fmt: skip
         return Reclaimed(taken, dead, bool(more) or taken > 0)
 

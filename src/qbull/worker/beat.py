@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from qbull.config import QueueSettings
-from qbull.core.job import CRASH_LIMIT, Ending, pack_ending
+from qbull.core.job import CRASH_LIMIT, Ending, seal
 from qbull.store.store import Store
 from qbull.worker.outage import Outage
 
@@ -103,7 +103,7 @@ CRASHED = f"its worker died {CRASH_LIMIT} times while it ran"
 
 
 def _crashed(worker: str) -> bytes:
-    return pack_ending(Ending(attempt=1, duration_ms=0.0, worker=worker, error=CRASHED))
+    return seal(Ending(attempt=1, duration_ms=0.0, worker=worker, error=CRASHED))
 
 
 class BeatThread:

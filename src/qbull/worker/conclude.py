@@ -9,7 +9,7 @@ import traceback
 from types import TracebackType
 
 from qbull.config import QueueSettings
-from qbull.core.job import HISTORY_LIMIT, Attempt, Body, Ending, pack_ending, repack
+from qbull.core.job import HISTORY_LIMIT, Attempt, Body, Ending, repack, seal
 from qbull.core.outcome import Delay, Undeliverable, decide
 from qbull.core.task import TaskSpec
 from qbull.store.store import Delivery
@@ -30,10 +30,10 @@ class Conclude:
         self._worker = worker
 
     def done(self, delivery: Delivery, record: bytes, body: Body, result: bytes, began: float) -> bytes:
-        """The ending to write down beside the record."""
+        """What to seal behind the record."""
         duration = (time.perf_counter() - began) * 1000
         created = 0 if record[4] else entry_ms(delivery.place)
-        return pack_ending(Ending(body.attempt, duration, self._worker, result, None, None, created))
+        return seal(Ending(body.attempt, duration, self._worker, result, None, None, created))
 
     def failed(
         self,
@@ -63,7 +63,7 @@ class Conclude:
             return settler.delay(delivery, at, again, int(outcome.seconds * 1000))
         log.error('queue "%s": job %s (%s) failed for good: %s', *who, outcome.error)
         ending = Ending(body.attempt, duration * 1000, self._worker, None, outcome.error, outcome.stacktrace)
-        return settler.dead(delivery, at, pack_ending(ending))
+        return settler.dead(delivery, at, seal(ending))
 
     def _next(self, body: Body, error: str, duration: float) -> Body:
         """The body for the next attempt, with this one in its history."""

@@ -30,23 +30,23 @@ class Settler:
         self._waiting: deque[tuple[Outcomes, list[Delivery]]] = deque()
         self._sending: asyncio.Task[None] | None = None
 
-    def done(self, delivery: Delivery, at: int, ending: bytes) -> bool:
+    def done(self, delivery: Delivery, at: int, seal: bytes) -> bool:
         fields = delivery.fields
         outcomes, ended = self._batch()
         if len(fields) == 2:
-            outcomes.done(delivery.band, delivery.entry, fields[0], fields[1], ending)
+            outcomes.done(delivery.band, delivery.entry, fields[0], fields[1] + seal)
             ended.append(delivery)
             return True
         last = at == len(fields) - 2
-        outcomes.done_in_train(delivery.place, fields[at], last, fields[at + 1], ending)
+        outcomes.done_in_train(delivery.place, fields[at], last, fields[at + 1] + seal)
         if last:
             ended.append(delivery)
         return last
 
-    def dead(self, delivery: Delivery, at: int, ending: bytes) -> bool:
+    def dead(self, delivery: Delivery, at: int, seal: bytes) -> bool:
         last = at == len(delivery.fields) - 2
         outcomes, ended = self._batch()
-        outcomes.dead(delivery.place, delivery.fields[at], last, delivery.fields[at + 1], ending)
+        outcomes.dead(delivery.place, delivery.fields[at], last, delivery.fields[at + 1], seal)
         if last or self._halts:  # the rest of a train stays behind a dead letter that halts its lane
             ended.append(delivery)
             return True

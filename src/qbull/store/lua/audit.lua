@@ -31,8 +31,8 @@ for i = rest, #ARGV do
     end
     if stream then
       local found = redis.call('XRANGE', base .. stream, entry, entry)[1]
-      local there, step = false, kind == 'r' and 2 or 4
-      for j = 1, found and #found[2] or 0, step do there = there or found[2][j] == id end
+      local there = false
+      for j = 1, found and #found[2] or 0, 2 do there = there or found[2][j] == id end
       if not there then fault(id, 'index says ' .. stream .. ' ' .. entry .. ', but it is not there') end
     end
     if kind == 'l' then

@@ -23,7 +23,7 @@ for i = 1, #flat, 2 do
   if not redis.call('ZSCORE', delayed, flat[i]) or holds_lane(flat[i + 1]) then count(flat[i + 1]) end
 end
 for _, entry in ipairs(redis.call('XRANGE', base .. 'failed', '-', '+')) do
-  for i = 1, #entry[2], 4 do
+  for i = 1, #entry[2], 2 do
     local there = redis.call('HGET', index, entry[2][i]) == 'f' .. entry[1]
     if there and holds_lane(entry[2][i + 1]) then count(entry[2][i + 1]) end
   end

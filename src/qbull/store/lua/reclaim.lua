@@ -9,7 +9,7 @@
 -- FLAGS allow-oom
 -- ARGV  limit:int halt:int failed:int failed_ms:int consumer most:int crash_limit:int blind_ms:int ending  … started
 --       blind_ms: -1 where somebody saw what was running, else how long a suspect must have been handed over
---       started: <band><entry> of each delivery that was running; ending: what to write beside a job that is dead
+--       started: <band><entry> of each delivery that was running; ending: what to seal behind the record of a job that is dead
 -- GIVES how many deliveries were taken back, how many jobs of them are dead, and 1 where there may be more
 local running = {}
 for i = rest, #ARGV do running[ARGV[i]] = true end
@@ -52,7 +52,7 @@ for _, band in ipairs(streams) do
             counts[lane] = lane_count(lane) - 1
             if #mine == 0 then freed[#freed + 1] = lane end
           end
-          finish('failed', failed, id, stamped(record, entry), ending)
+          finish('failed', failed, id, stamped(record, entry) .. ending)
         end
       end
       if #mine > 0 then add_ready('0', mine, entry) end

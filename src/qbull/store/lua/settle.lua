@@ -4,12 +4,13 @@
 -- USES  clock stamp record index tell ready lane delivery extras finish stats
 -- FLAGS allow-oom
 -- ARGV  limit:int halt:int completed:int completed_ms:int failed:int failed_ms:int singles:int members:int  …
---       singles (a number of arguments): band, how many, and for each entry, id, record, ending: jobs that are done and
---         were alone in their entry
---       members (likewise): place, id, last, record, ending: jobs of a train that are done
---       the others: place, id, word, last, record, detail
---       place is <band><entry>; last is 1 for the last job of its entry; word is "dead", with its ending as detail, or
---         "delay" with milliseconds
+--       singles (a number of arguments): band, how many, and for each entry, id, sealed: jobs that are done and were
+--         alone in their entry
+--       members (likewise): place, last, how many, and for each id, sealed: jobs of a train that are done; last is 1
+--         where they are the last of it
+--       the others: place, id, word, last, record, detail: word is "dead", with its ending as detail, or "delay" with
+--         milliseconds
+--       place is <band><entry>
 -- GIVES the ids of the stale ones
 local stale, freed, finished = {}, {}, {}
 local has_extras = redis.call('EXISTS', base .. 'extras') == 1
@@ -17,14 +18,14 @@ local counted = {completed = 0, failed = 0, retried = 0}
 local members_at = rest + singles
 local others_at = members_at + members
 
-local function done(id, record, ending)
+local function done(id, sealed)
   counted.completed = counted.completed + 1
   finished[#finished + 1] = id
   if completed == 0 then
     forget(id)
     if has_extras then forget_extras(id) end
   else
-    finish('completed', completed, id, record, ending)
+    finish('completed', completed, id, sealed)
   end
 end
 
@@ -47,10 +48,13 @@ do -- one look for all lanes
   local i = rest
   while i < members_at do
     local many = tonumber(ARGV[i + 1])
-    for j = i + 4, i + 4 * many, 4 do note(ARGV[j]) end
-    i = i + 2 + 4 * many
+    for j = i + 4, i + 1 + 3 * many, 3 do note(ARGV[j]) end
+    i = i + 2 + 3 * many
   end
-  for j = members_at + 3, others_at - 1, 5 do note(ARGV[j]) end
+  while i < others_at do
+    note(ARGV[i + 4]) -- a train has one lane
+    i = i + 3 + 2 * tonumber(ARGV[i + 2])
+  end
   for j = others_at + 4, #ARGV, 6 do note(ARGV[j]) end
   load_lanes(list)
 end
@@ -60,48 +64,52 @@ while at < members_at do
   local band, many = ARGV[at], tonumber(ARGV[at + 1])
   local stream, entries = base .. 'ready:' .. band, {}
   at = at + 2
-  for i = 1, many do entries[i] = ARGV[at + 4 * (i - 1)] end
+  for i = 1, many do entries[i] = ARGV[at + 3 * (i - 1)] end
   -- What is still pending is the worker's: reclaim acks an entry away. Only where some are not, the index must say which.
   local doubt = redis.call('XACK', stream, 'workers', unpack(entries)) ~= many
   if doubt then
     local ids = {}
-    for i = 1, many do ids[i] = ARGV[at + 4 * (i - 1) + 1] end
+    for i = 1, many do ids[i] = ARGV[at + 3 * (i - 1) + 1] end
     look_up(ids)
   end
-  for i = at, at + 4 * many - 1, 4 do
-    local id, record = ARGV[i + 1], ARGV[i + 2]
+  for i = at, at + 3 * many - 1, 3 do
+    local id, sealed = ARGV[i + 1], ARGV[i + 2]
     if doubt and place_of(id) ~= 'r' .. band .. ARGV[i] then
       stale[#stale + 1] = id
     else
-      done(id, record, ARGV[i + 3])
-      leave_lane(record, true)
+      done(id, sealed)
+      leave_lane(sealed, true)
     end
   end
   redis.call('XDEL', stream, unpack(entries))
-  at = at + 4 * many
+  at = at + 3 * many
 end
 
 do -- the jobs of a train are all of one entry: one of them tells for all whether it is still the worker's
-  local first = {}
-  for i = members_at, others_at - 1, 5 do
-    if not first[ARGV[i]] then first[ARGV[i]] = ARGV[i + 1] end
+  local ids, i = {}, members_at
+  while i < others_at do
+    ids[#ids + 1] = ARGV[i + 3]
+    i = i + 3 + 2 * tonumber(ARGV[i + 2])
   end
-  local ids = {}
-  for _, id in pairs(first) do ids[#ids + 1] = id end
-  for i = others_at, #ARGV, 6 do ids[#ids + 1] = ARGV[i + 1] end
+  for j = others_at, #ARGV, 6 do ids[#ids + 1] = ARGV[j + 1] end
   look_up(ids)
-  local ours = {}
-  for place, id in pairs(first) do ours[place] = place_of(id) == 'r' .. place end
-  for i = members_at, others_at - 1, 5 do
-    local place, id, is_last, record = ARGV[i], ARGV[i + 1], ARGV[i + 2] == '1', ARGV[i + 3]
-    if not ours[place] then
-      stale[#stale + 1] = id
-    else
-      done(id, record, ARGV[i + 4])
-      leave_lane(record, is_last)
-      if is_last then leave(string.sub(place, 1, 1), string.sub(place, 2)) end
+end
+while at < others_at do
+  local place, is_last, many = ARGV[at], ARGV[at + 1] == '1', tonumber(ARGV[at + 2])
+  local ours = place_of(ARGV[at + 3]) == 'r' .. place
+  at = at + 3
+  for i = at, at + 2 * many - 1, 2 do
+    if ours then done(ARGV[i], ARGV[i + 1]) else stale[#stale + 1] = ARGV[i] end
+  end
+  if ours then
+    local lane = lane_of(ARGV[at + 1])
+    counts[lane] = lane_count(lane) - many
+    if is_last then
+      freed[#freed + 1] = lane
+      leave(string.sub(place, 1, 1), string.sub(place, 2))
     end
   end
+  at = at + 2 * many
 end
 
 local rings = false
@@ -120,7 +128,7 @@ for i = others_at, #ARGV, 6 do
     if word == 'dead' then
       counted.failed = counted.failed + 1
       finished[#finished + 1] = id
-      finish('failed', failed, id, record, detail)
+      finish('failed', failed, id, record .. detail)
     else
       counted.retried = counted.retried + 1
       local delay = tonumber(detail)

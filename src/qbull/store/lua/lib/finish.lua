@@ -1,5 +1,6 @@
 -- finish: the streams of finished jobs, kept by count and by age. Uses clock, index.
--- An entry holds up to BUNDLE jobs that finished together: id, record, 'end', ending for each; `kept` counts the jobs.
+-- An entry holds up to BUNDLE jobs that finished together: id and record for each, with the ending sealed behind the
+-- record (core/job.py); `kept` counts the jobs.
 -- Of a job that was removed the record stays behind in its bundle, and the index no longer says that it is there.
 local BUNDLE = 16
 local LETTER = {completed = 'c', failed = 'f', cancelled = 'x'}
@@ -9,15 +10,15 @@ local function write_bundle(stream)
   local bundle = bundles[stream]
   if not bundle then return end
   local place = LETTER[stream] .. redis.call('XADD', base .. stream, '*', unpack(bundle))
-  for i = 1, #bundle, 4 do put(bundle[i], place) end
-  redis.call('HINCRBY', kept, stream, #bundle / 4)
+  for i = 1, #bundle, 2 do put(bundle[i], place) end
+  redis.call('HINCRBY', kept, stream, #bundle / 2)
   bundles[stream] = nil
 end
 
 -- Where few are to be kept, each has an entry of its own, so that the count is exact.
 local function bundle_size(most) return most >= 0 and most < 1000 and 1 or BUNDLE end
 
-local function finish(stream, most, id, record, ending)
+local function finish(stream, most, id, sealed)
   local bundle = bundles[stream]
   if not bundle then
     bundle = {}
@@ -25,18 +26,16 @@ local function finish(stream, most, id, record, ending)
   end
   local n = #bundle
   bundle[n + 1] = id
-  bundle[n + 2] = record
-  bundle[n + 3] = 'end'
-  bundle[n + 4] = ending
+  bundle[n + 2] = sealed
   put(id, 'finished')
-  if n + 4 >= bundle_size(most) * 4 then write_bundle(stream) end
+  if n + 2 >= bundle_size(most) * 2 then write_bundle(stream) end
 end
 
 local function drop_finished(stream, entries)
   local ids, places = {}, {}
   for _, found in ipairs(entries) do
     local place = LETTER[stream] .. found[1]
-    for i = 1, #found[2], 4 do
+    for i = 1, #found[2], 2 do
       ids[#ids + 1] = found[2][i]
       places[#places + 1] = place
     end
@@ -65,7 +64,7 @@ local function trim(stream, most, age_ms, bound)
   if over > 0 then
     local count = math.ceil(over / bundle_size(most)) + 1
     for _, found in ipairs(redis.call('XRANGE', base .. stream, '-', '+', 'COUNT', count)) do
-      over = over - #found[2] / 4
+      over = over - #found[2] / 2
       if over < 0 then break end
       entries[#entries + 1] = found
     end
