@@ -100,6 +100,7 @@ async def strays(store: Store) -> list[str]:
         "workers",
         "roster",
         "kept",
+        "lease",
         "extras",
     )
     stray = []
