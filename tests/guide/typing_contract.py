@@ -103,7 +103,7 @@ async def what_can_be_asked() -> None:
 async def what_a_task_can_ask() -> None:
     current = qbull.current_job()
     assert_type(current.attempt, int)
-    assert_type(current.fence, str)
+    assert_type(current.fence, int)
     assert_type(current.key, str | None)
 
 
