@@ -71,6 +71,13 @@ class Hand:
         self.waiting -= len(taken)
         return taken
 
+    def put_back(self, deliveries: Iterable[Delivery]) -> None:
+        """They could not be given to others: they wait here again."""
+        for delivery in deliveries:
+            if delivery in self:
+                self._bands[int(delivery.band, 16)].append(delivery)
+                self.waiting += 1
+
     def __contains__(self, delivery: Delivery) -> bool:
         return name_of(delivery) in self._held
 

@@ -73,8 +73,12 @@ class Leases:
             share = self._even(members) if self._sharing.mode == "auto" else await self._take(members)
         if share != self.held:
             log.debug('queue "%s": reading partitions %s', self._settings.name, share)
-            self.held = share
-            await self._serve(share)
+            before, self.held = self.held, share
+            try:
+                await self._serve(share)
+            except BaseException:
+                self.held = before  # half done; the next look does it again
+                raise
 
     async def give_up(self) -> None:
         """Leave everything to others."""

@@ -119,11 +119,11 @@ class Line:
     async def _serve(self, numbers: list[int]) -> None:
         """Read these partitions from now on. What was not begun of the others goes back, what runs goes on."""
         gone = self._promoters.keys() - set(numbers)
-        left = [self.partitions[number] for number in gone]
         await self._fetcher.serve([self.partitions[number] for number in numbers])
-        await end([self._promoters.pop(number)[1] for number in gone])
         await self._give_back(self._hand.take_all(gone))
-        await self._give_back(d for d in await self._fetcher.in_my_name(left) if d not in self._hand)
+        mine = await self._fetcher.in_my_name([self.partitions[number] for number in gone])
+        await self._give_back(delivery for delivery in mine if delivery not in self._hand)
+        await end([self._promoters.pop(number)[1] for number in gone])
         safety = SAFETY * max(len(numbers) / 4, 1)
         for number in numbers:
             if number not in self._promoters:
@@ -147,13 +147,17 @@ class Line:
                 await self._give_back(self._hand.take_all())
 
     async def _give_back(self, deliveries: Iterable[Delivery]) -> None:
-        """Others can begin these now."""
+        """Others can begin these now. While the server is away they stay, and are begun here when their turn comes."""
         some: dict[int, list[Delivery]] = {}
         for delivery in deliveries:
             some.setdefault(delivery.partition.number, []).append(delivery)
-        with suppress(ServerError):
-            for number, returned in some.items():
+        for number, returned in some.items():
+            try:
                 await self.partitions[number].release([delivery.place for delivery in returned])
+            except ServerError:
+                self._hand.put_back(returned)
+                self._runner.arrived()
+            else:
                 for delivery in returned:
                     self._hand.drop(delivery)
 
@@ -162,7 +166,12 @@ class Line:
         try:
             await self._give_back([*self._hand.held(), *await self._fetcher.in_my_name(self.partitions)])
         except ServerError as error:
-            log.warning("%s; what this worker still held is taken over by others in a while", error)
+            log.warning("%s", error)
+        if self._hand:
+            log.warning(
+                'queue "%s": what this worker still held is taken over by others in a while',
+                self.settings.name,
+            )
 
 
 async def end(tasks: Sequence[asyncio.Task[None]]) -> None:
