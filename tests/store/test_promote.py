@@ -20,8 +20,10 @@ async def test_nothing_is_promoted_early(store: Store) -> None:
 
 async def test_what_is_due_goes_to_ready_in_the_order_of_its_time(store: Store) -> None:
     desk = await Desk.open(store)
-    await desk.enqueue("second", when=3)
-    await desk.enqueue("first", when=1)
+    seconds, microseconds = await store.server.call("TIME")
+    soon = int(seconds) * 1000 + int(microseconds) // 1000 + 50
+    await desk.enqueue("second", when=f"@{soon + 3}")
+    await desk.enqueue("first", when=f"@{soon + 1}")
     _, wait = await desk.partition.promote(0)
 
     while wait is not None:

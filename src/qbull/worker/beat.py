@@ -17,6 +17,7 @@ from contextlib import suppress
 from qbull.config import QueueSettings
 from qbull.core.job import CRASH_LIMIT, Ending, seal
 from qbull.store.store import Store
+from qbull.worker.actor import end, start
 from qbull.worker.outage import Outage
 
 log = logging.getLogger("qbull.worker")
@@ -138,10 +139,9 @@ class BeatThread:
         try:
             await beat.tick()
             self._ready.set()
-            running = asyncio.create_task(beat.run())
+            running = start(beat.run)
             await self._stop.wait()
-            running.cancel()
-            await asyncio.wait([running])
+            await end([running])
         except BaseException as error:
             self._failure = error
         finally:

@@ -21,6 +21,7 @@ from qbull.errors import ServerError
 from qbull.store.connect import ErrorReply
 from qbull.store.partition import Partition
 from qbull.store.store import Delivery, Store, Stream
+from qbull.worker.actor import start
 from qbull.worker.hand import Hand, name_of
 from qbull.worker.outage import Outage
 
@@ -78,7 +79,7 @@ class Fetcher:
                 self._cut(group, reader)
         for group in groups:
             if group not in self._readers:
-                self._readers[group] = asyncio.create_task(self._read(group, cut=bool(changed or gone)))
+                self._readers[group] = start(partial(self._read, group, cut=bool(changed or gone)))
 
     async def stop(self) -> None:
         for group, reader in list(self._readers.items()):

@@ -34,7 +34,7 @@ class Hand:
         try:
             yield left
         finally:
-            self._recalls.remove(left)
+            self._recalls = [other for other in self._recalls if other is not left]
 
     def put(self, deliveries: Iterable[Delivery]) -> None:
         for delivery in deliveries:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 
 from qbull.config import Sharing
@@ -13,6 +13,7 @@ from qbull.core.codec import PAYLOAD_LIMIT
 from qbull.errors import ServerError
 from qbull.store.roster import Serving
 from qbull.store.store import Delivery, Store
+from qbull.worker.actor import end, start
 from qbull.worker.assignment import Assignment
 from qbull.worker.board import Board
 from qbull.worker.fetch import Fetcher
@@ -78,10 +79,7 @@ class Line:
     async def start(self) -> None:
         self._runner.start(self._fetcher.made_room)
         await self._leases.tick()
-        self._actors = [
-            asyncio.create_task(self._leases.run()),
-            asyncio.create_task(self._let_others_have_them()),
-        ]
+        self._actors = [start(self._leases.run), start(self._let_others_have_them)]
 
     async def stop(self, grace: float) -> None:
         await end([*self._actors, *self._chores, *(task for _, task in self._promoters.values())])
@@ -128,7 +126,7 @@ class Line:
         for number in numbers:
             if number not in self._promoters:
                 promoter = Promoter(self.partitions[number], self._outage, safety)
-                self._promoters[number] = promoter, asyncio.create_task(promoter.run())
+                self._promoters[number] = promoter, start(promoter.run)
         await self._changed()
 
     async def _refresh(self) -> None:
@@ -172,10 +170,3 @@ class Line:
                 'queue "%s": what this worker still held is taken over by others in a while',
                 self.settings.name,
             )
-
-
-async def end(tasks: Sequence[asyncio.Task[None]]) -> None:
-    for task in tasks:
-        task.cancel()
-    if tasks:
-        await asyncio.wait(tasks)

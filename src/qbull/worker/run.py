@@ -119,6 +119,17 @@ class Runner:
     def _open(self, slot: Slot, delivery: Delivery | None = None, at: int = 0) -> None:
         work = self._work(slot, delivery, at)
         slot.task = asyncio.get_running_loop().create_task(work, context=self._context.copy())
+        slot.task.add_done_callback(lambda task: self._closed(slot, task))
+
+    def _closed(self, slot: Slot, task: asyncio.Task[None]) -> None:
+        """Nothing that a job does ends its slot; should we ourselves, another one is opened."""
+        if task.cancelled() or task.exception() is None:
+            return
+        log.error(
+            'queue "%s": a slot met what it did not expect', self.settings.name, exc_info=task.exception()
+        )
+        if not self._stopping:
+            self._open(slot)
 
     async def _work(self, slot: Slot, delivery: Delivery | None, at: int) -> None:
         while not self._stopping:

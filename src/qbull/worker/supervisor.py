@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 
 from qbull.config import QueueSettings
 from qbull.store.store import Store
+from qbull.worker.actor import end, start
 from qbull.worker.beat import Beat
 from qbull.worker.board import Board
 from qbull.worker.outage import Outage
@@ -79,14 +80,13 @@ class Supervisor:
         beating: asyncio.Task[None] | None = None
         try:
             keepers = [asyncio.create_task(self._keep(number)) for number in range(self._processes)]
-            beating = asyncio.create_task(self._beat.run())
+            beating = start(self._beat.run)
             await asyncio.wait(keepers)
             for keeper in keepers:
                 keeper.result()
         finally:
             if beating is not None:
-                beating.cancel()
-                await asyncio.wait([beating])
+                await end([beating])
             for name in (signal.SIGTERM, signal.SIGINT):
                 loop.remove_signal_handler(name)
             await self._store.close()

@@ -21,12 +21,13 @@ from qbull.errors import ServerError
 from qbull.store import inspect
 from qbull.store.roster import Member
 from qbull.store.store import Store
+from qbull.worker.actor import end, start
 from qbull.worker.assignment import Assignment
 from qbull.worker.beat import Beat, BeatThread
 from qbull.worker.bell import Bell
 from qbull.worker.board import Board
 from qbull.worker.isolation import Isolation
-from qbull.worker.line import Line, end
+from qbull.worker.line import Line
 from qbull.worker.outage import Outage
 
 
@@ -89,7 +90,7 @@ class Worker:
         await self._enroll()
         if self._beat is not None:
             await self._beat.start()
-        self._listening.append(asyncio.create_task(Bell(self._store, self._outage, self._heard).run()))
+        self._listening.append(start(Bell(self._store, self._outage, self._heard).run))
         for line in self._lines:
             await line.start()
 

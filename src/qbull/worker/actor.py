@@ -1,0 +1,34 @@
+"""An actor: a duty that goes on until it is stopped. What it did not expect is said with its traceback, and it begins anew."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+
+log = logging.getLogger("qbull.worker")
+
+AGAIN = 1.0
+
+
+def start(duty: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
+    return asyncio.create_task(_forever(duty))
+
+
+async def end(actors: Sequence[asyncio.Task[None]]) -> None:
+    """Stop them, and wait until they have stopped."""
+    for actor in actors:
+        actor.cancel()
+    if actors:
+        await asyncio.wait(actors)
+
+
+async def _forever(duty: Callable[[], Awaitable[None]]) -> None:
+    while True:
+        try:
+            await duty()
+        except Exception:
+            log.exception(
+                "%s met what it did not expect; it begins anew", getattr(duty, "__qualname__", duty)
+            )
+        await asyncio.sleep(AGAIN)
