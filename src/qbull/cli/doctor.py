@@ -20,7 +20,7 @@ from qbull.observe.log import one_line
 @as_json
 @click.pass_context
 def doctor(ctx: click.Context, target: Target, as_json: bool) -> None:
-    """Check the server, the queues and the workers, and say what to do.
+    """Check server, queues and workers, and say what to do.
 
     \b
     Example:

@@ -24,6 +24,7 @@ COMMANDS = {
     "jobs": "qbull.cli.jobs:jobs",
     "job": "qbull.cli.jobs:job",
     "workers": "qbull.cli.workers:workers",
+    "partitions": "qbull.cli.partitions:partitions",
     "enqueue": "qbull.cli.enqueue:enqueue",
     "doctor": "qbull.cli.doctor:doctor",
 }
