@@ -27,7 +27,7 @@ async def audit(partition: Partition) -> list[str]:
     if total <= SMALL:
         faults += [
             line.decode("utf-8", "replace")
-            for line in await partition.server.script("audit_lanes", partition.base)
+            for line in await partition.server.script("audit_counts", partition.base)
         ]
     return [
         f'queue "{partition.settings.name}" partition {partition.number}: {fault}'

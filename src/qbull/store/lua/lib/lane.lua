@@ -63,7 +63,7 @@ local function release(freed)
       if limit > 1 then most = limit - (count - redis.call('LLEN', lane_list(lane))) end
       local taken = most > 0 and redis.call('LPOP', lane_list(lane), most) or {}
       if taken and #taken > 0 then
-        if limit == 1 and count > #taken + redis.call('LLEN', lane_list(lane)) then
+        if limit == 1 and count > #taken and count > #taken + redis.call('LLEN', lane_list(lane)) then
           push_back(lane, taken, 1) -- the limit was higher before: others of this lane are still outside its list
         else
           trains[#trains + 1] = {lane, taken}

@@ -1,7 +1,7 @@
--- audit_lanes: does the count of every lane match the jobs that are in it? For a partition at rest; looks, changes nothing.
+-- audit_counts: do the counts of lanes and of kept jobs match the jobs that are there? Looks, changes nothing.
 -- KEYS  base
 -- FLAGS no-writes
--- NAMES index parked delayed lanes bands
+-- NAMES index parked delayed lanes bands kept
 -- USES  record
 -- GIVES one line for each fault
 local counted, faults = {}, {}
@@ -22,11 +22,18 @@ local flat = redis.call('HGETALL', parked)
 for i = 1, #flat, 2 do
   if not redis.call('ZSCORE', delayed, flat[i]) or holds_lane(flat[i + 1]) then count(flat[i + 1]) end
 end
-for _, entry in ipairs(redis.call('XRANGE', base .. 'failed', '-', '+')) do
-  for i = 1, #entry[2], 2 do
-    local there = redis.call('HGET', index, entry[2][i]) == 'f' .. entry[1]
-    if there and holds_lane(entry[2][i + 1]) then count(entry[2][i + 1]) end
+for stream, letter in pairs({completed = 'c', failed = 'f', cancelled = 'x'}) do
+  local there = 0
+  for _, entry in ipairs(redis.call('XRANGE', base .. stream, '-', '+')) do
+    for i = 1, #entry[2], 2 do
+      if redis.call('HGET', index, entry[2][i]) == letter .. entry[1] then
+        there = there + 1
+        if stream == 'failed' and holds_lane(entry[2][i + 1]) then count(entry[2][i + 1]) end
+      end
+    end
   end
+  local said = tonumber(redis.call('HGET', kept, stream) or 0)
+  if said ~= there then faults[#faults + 1] = stream .. ' counts ' .. said .. ' jobs and has ' .. there end
 end
 local stored = redis.call('HGETALL', lanes)
 for i = 1, #stored, 2 do
