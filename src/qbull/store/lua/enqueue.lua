@@ -61,7 +61,7 @@ for i = rest, #ARGV, 3 do
     local delay = at and tonumber(at) - now_ms or tonumber(when)
     if delay > 0 then
       redis.call('HSET', parked, id, stamped(record))
-      redis.call('ZADD', delayed, now_ms + delay, id)
+      redis.call('ZADD', delayed, at and tonumber(at) or next_ms + delay, id)
       put(id, 'd')
       if not soonest or delay < soonest then soonest, soonest_id = delay, id end
     else

@@ -134,7 +134,7 @@ for i = others_at, #ARGV, 6 do
       local delay = tonumber(detail)
       if delay > 0 then
         redis.call('HSET', parked, id, record)
-        redis.call('ZADD', delayed, now_ms + delay, id)
+        redis.call('ZADD', delayed, next_ms + delay, id)
         put(id, 'd')
         rings = rings or redis.call('ZRANGE', delayed, 0, 0)[1] == id
       else

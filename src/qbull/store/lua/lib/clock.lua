@@ -1,6 +1,7 @@
--- clock: time is the server's.
-local now_ms
+-- clock: time is the server's. What is to wait counts from the end of this millisecond, so that nothing is early.
+local now_ms, next_ms
 do
   local t = redis.call('TIME')
   now_ms = t[1] * 1000 + math.floor(t[2] / 1000)
+  next_ms = t[1] * 1000 + math.ceil(t[2] / 1000)
 end
