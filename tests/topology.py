@@ -107,7 +107,7 @@ class Node:
         if self.process.poll() is not None:
             raise RuntimeError(f"{self.place} ended: {(self.directory / 'log').read_text()[-500:]}")
         with suppress(redis.RedisError, OSError):
-            return bool(self.tell("PING"))
+            return bool(self.info("server")["process_id"] == self.process.pid)
         return False
 
     def info(self, section: str) -> dict[str, Any]:
@@ -306,13 +306,23 @@ def wait_for(look: Callable[[], Any], within: float = 20.0) -> None:
         time.sleep(0.01)
 
 
+_given: set[int] = set()
+
+
 def free_port() -> int:
-    """Below the range from which the kernel takes the ports of outgoing connections."""
+    """Below the range from which the kernel takes the ports of outgoing connections; never the same one twice.
+
+    Test processes that run side by side draw from different ranges: a port that is free now must still be free when the
+    server has started.
+    """
+    number = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 10
     while True:
-        port = random.randint(10_000, 32_000)
+        port = random.randint(10_000 + 2_000 * number, 11_999 + 2_000 * number)
         with socket.socket() as probe, suppress(OSError):
             probe.bind(("127.0.0.1", port))
-            return port
+            if port not in _given:
+                _given.add(port)
+                return port
 
 
 def _bus_port(node: Node) -> int:
