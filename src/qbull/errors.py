@@ -11,7 +11,6 @@
     │   ├── ArgumentsError   they do not fit the task's signature
     │   └── TooLarge         they are larger than the limit
     ├── NotFound             no such queue, task or job
-    ├── NotPossible          the job is not in a state that allows this
     ├── JobFailed            result() of a job that failed for good
     ├── JobCancelled         result() of a job that was cancelled
     └── ResultTimeout        result() waited as long as asked, and the job goes on
@@ -67,10 +66,6 @@ class TooLarge(PayloadError):
 
 class NotFound(QbullError):
     """No such queue, task or job."""
-
-
-class NotPossible(QbullError):
-    """The job is not in a state that allows this."""
 
 
 class JobFailed(QbullError):

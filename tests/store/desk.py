@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from qbull.config import QueueSettings
@@ -18,7 +18,6 @@ from qbull.store.store import Delivery, Store
 class Desk:
     store: Store
     settings: QueueSettings
-    known_bands: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.partition = self.store.partition(self.settings, 0)

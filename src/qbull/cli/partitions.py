@@ -43,7 +43,7 @@ def partitions(target: Target, queue_name: str, as_json: bool) -> None:
     async def main() -> None:
         rows = await _rows(target, await target.queue(queue_name))
         if as_json:
-            print_json([{name: value for name, value in row.items() if name != "_oldest"} for row in rows])
+            print_json([{**row, "oldestWaitingAt": written(row["oldestWaitingAt"])} for row in rows])
             return
         print_table(COLUMNS, [_line(row) for row in rows])
         unread = [str(row["partition"]) for row in rows if not row["readers"]]
@@ -72,14 +72,13 @@ async def _rows(target: Target, queue: Queue) -> list[dict[str, Any]]:
                 "active": counts.active,
                 "delayed": counts.delayed,
                 "failed": counts.failed,
-                "oldestWaitingAt": written(moment(oldest)) if oldest is not None else None,
-                "_oldest": moment(oldest) if oldest is not None else None,
+                "oldestWaitingAt": moment(oldest) if oldest is not None else None,
             }
         )
     return rows
 
 
 def _line(row: dict[str, Any]) -> list[object]:
-    oldest = row["_oldest"]
+    oldest = row["oldestWaitingAt"]
     numbers = [row[name] for name in ("partition", "waiting", "inLanes", "active", "delayed", "failed")]
     return [*numbers, ago(oldest) if oldest is not None else None, ", ".join(row["readers"]) or None]
