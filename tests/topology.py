@@ -306,23 +306,29 @@ def wait_for(look: Callable[[], Any], within: float = 20.0) -> None:
         time.sleep(0.01)
 
 
-_given: set[int] = set()
+_given: dict[int, socket.socket] = {}
 
 
 def free_port() -> int:
     """Below the range from which the kernel takes the ports of outgoing connections; never the same one twice.
 
-    Test processes that run side by side draw from different ranges: a port that is free now must still be free when the
-    server has started.
+    A port that is free now must still be free when the server has started, whatever other test processes do: a name
+    that is bound for as long as this process lives says that it is given away.
     """
-    number = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 10
     while True:
-        port = random.randint(10_000 + 2_000 * number, 11_999 + 2_000 * number)
-        with socket.socket() as probe, suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            if port not in _given:
-                _given.add(port)
-                return port
+        port = random.randint(10_000, 29_999)
+        claim = socket.socket(socket.AF_UNIX)
+        try:
+            if sys.platform == "linux":
+                claim.bind(f"\0qbull-test-port-{port}")
+            with socket.socket() as probe:
+                probe.bind(("127.0.0.1", port))
+        except OSError:
+            claim.close()
+            continue
+        if port not in _given:
+            _given[port] = claim
+            return port
 
 
 def _bus_port(node: Node) -> int:
