@@ -108,6 +108,34 @@ async def test_leased_partitions_are_taken_up_to_the_number_and_kept(yard: Yard)
         await eventually(six)
 
 
+@pytest.mark.parametrize("sharing", [Sharing("auto"), Sharing("leased")], ids=lambda s: s.mode)
+async def test_a_clean_stop_hands_over_at_once_although_a_job_still_runs(
+    yard: Yard, sharing: Sharing
+) -> None:
+    began, may_end = asyncio.Event(), asyncio.Event()
+
+    @yard.queue.task
+    async def linger() -> None:
+        began.set()
+        await may_end.wait()
+
+    stopping = Worker(yard.app.make_store, yard.app.assignments(), sharing=sharing)
+    await stopping.start()
+    long = await linger.enqueue()
+    await began.wait()
+    async with yard.worker(sharing):
+        stop = asyncio.create_task(stopping.stop(grace=60))
+        others = await yard.step.enqueue_many([{"key": f"k{k}", "n": 0} for k in range(40)])
+        for job in others:
+            await job.result(timeout=10)
+
+        assert not stop.done()
+        assert await yard.shares() == [[], list(range(16))]
+        may_end.set()
+        await stop
+        assert await long.state() == "completed"
+
+
 @pytest.mark.timeout(120)
 async def test_order_and_every_job_survive_workers_that_come_and_go(yard: Yard) -> None:
     keys, each = 40, 30
@@ -129,3 +157,83 @@ async def test_order_and_every_job_survive_workers_that_come_and_go(yard: Yard) 
 
     assert len(yard.ran) == keys
     assert all(ran == list(range(each)) for ran in yard.ran.values())
+
+
+async def test_a_worker_says_at_its_start_that_its_id_is_taken(
+    yard: Yard, caplog: pytest.LogCaptureFixture
+) -> None:
+    same = Sharing("static", instance=1, instances=2)
+    async with yard.worker(same) as first, yard.worker(same) as second:
+        said = caplog.messages
+
+    [line] = said
+    ids = ", ".join(sorted((first.id, second.id)))
+    assert line.startswith(f'queue "work": INSTANCE_ID=1 of 2 is used by 2 workers: {ids}; give each its own')
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "fact"),
+    [
+        (Sharing("static", instance=0, instances=2), Sharing("static", instance=1, instances=3), "INSTANCE_COUNT is not the same everywhere"),
+        (Sharing("auto"), Sharing("leased"), "workers share its partitions in different ways"),
+        (Sharing("auto"), Sharing("auto", most=0), "may read nothing: PARTITIONS_PER_POD"),
+        (Sharing("static", instance=0, instances=17), Sharing("static", instance=16, instances=17), "INSTANCE_ID 16 of 17 has nothing to read"),
+    ],
+)  # fmt: skip
+async def test_a_worker_says_at_its_start_what_does_not_fit_with_the_others(
+    yard: Yard, caplog: pytest.LogCaptureFixture, one: Sharing, other: Sharing, fact: str
+) -> None:
+    async with yard.worker(one):
+        assert caplog.messages == []
+        async with yard.worker(other):
+            said = caplog.messages
+
+    assert [line for line in said if fact in line and line.startswith('queue "work": ')] == said
+    assert len(said) == 1
+
+
+async def test_workers_started_with_other_settings_are_named_to_who_comes_later(
+    app: qbull.App, server_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with qbull.App(server_url, prefix="test") as newer:
+        old, new = app.queue("work", timeout=30), newer.queue("work", timeout=60)
+        for queue in (old, new):
+
+            @queue.task(name="step")
+            async def step() -> None: ...
+
+        async with app.worker() as first, newer.worker(), newer.worker(concurrency=7):
+            said = caplog.messages
+
+    line = f'queue "work": {first.id} was started with other settings than the queue has now; restart it'
+    assert [text.startswith(line) for text in said] == [True, True]
+
+
+async def test_a_partition_that_stays_unread_is_said_once_while_it_lasts(
+    yard: Yard, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("qbull.worker.complain.PATIENCE", 0.05)
+    monkeypatch.setattr("qbull.worker.lease.SAFETY", 0.01)
+
+    async def unread(times: int) -> bool:
+        lines = [line for line in caplog.messages if "no worker reads partitions" in line]
+        assert len(lines) <= times
+        return len(lines) == times
+
+    async with yard.worker(Sharing("static", instance=0, instances=2)):
+        await eventually(lambda: unread(1))
+        async with yard.worker(Sharing("static", instance=1, instances=2)):
+            await yard.shared_out(8, 8)
+        await eventually(lambda: unread(2))
+
+
+async def test_only_one_process_of_a_pod_complains(yard: Yard, caplog: pytest.LogCaptureFixture) -> None:
+    pod = Sharing("static", instance=1, instances=2)
+    async with (
+        yard.worker(pod),
+        yard.worker(pod.of_process(0, 2, "pod")),
+        yard.worker(pod.of_process(1, 2, "pod")),
+    ):
+        said = caplog.messages
+
+    assert len(said) == 1

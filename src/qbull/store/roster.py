@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Mapping
+from dataclasses import replace
+
 import msgspec
+
+from qbull.config import QueueSettings
+from qbull.core.misfits import Seat
 
 
 class Serving(msgspec.Struct, frozen=True):
-    """What a worker does for one queue. `sharing` says how it came to its partitions."""
+    """What a worker does for one queue. `sharing` says how it came to its partitions.
+
+    One that is leaving reads nothing any more and takes nothing; what it has begun still runs.
+    """
 
     concurrency: int
     partitions: list[int] = []
@@ -14,6 +24,10 @@ class Serving(msgspec.Struct, frozen=True):
     most: int | None = None
     instance: int | None = None
     instances: int | None = None
+    since: dict[int, int] = {}
+    """The server's time in milliseconds at which it began to read each of its partitions."""
+    settings: str = ""
+    leaving: bool = False
 
 
 class Member(msgspec.Struct, frozen=True):
@@ -34,3 +48,27 @@ def member_of(packed: bytes) -> Member:
         return msgspec.json.decode(packed, type=Member)
     except msgspec.MsgspecError:  # another version wrote it, or it has only beaten so far
         return Member()
+
+
+def seats(members: Mapping[str, Member], queue: str) -> list[Seat]:
+    """Who reads the partitions of a queue, or would."""
+    return [
+        Seat(
+            worker=id,
+            pod=member.pod or id,
+            sharing=serving.sharing,
+            partitions=frozenset(serving.partitions),
+            most=serving.most,
+            instance=serving.instance,
+            instances=serving.instances,
+            settings=serving.settings,
+        )
+        for id, member in sorted(members.items())
+        if (serving := member.queues.get(queue)) is not None and not serving.leaving
+    ]
+
+
+def digest(settings: QueueSettings) -> str:
+    """The same for two workers whose code declares a queue alike. What may differ between them is left out."""
+    alike = replace(settings, partitions=1, concurrency=1)
+    return hashlib.sha256(msgspec.json.encode(alike)).hexdigest()[:12]

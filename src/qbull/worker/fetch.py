@@ -16,6 +16,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
+from math import inf
 
 from qbull.errors import ServerError
 from qbull.store.connect import ErrorReply
@@ -29,6 +30,8 @@ BLOCK = 5.0
 AHEAD = 0.05
 """Seconds of work that a worker may hold beyond what it is running."""
 MOST = 500
+LATE = 1.0
+"""Seconds by which a server that is being used has seen that a read was closed. Until then it may hand over to it."""
 PLAIN = 2
 """Streams of a partition where nobody uses priorities: the default band, and the one of what came back."""
 
@@ -113,6 +116,7 @@ class Fetcher:
 
     async def _read(self, group: tuple[int, ...], *, cut: bool) -> None:
         lost = cut  # a reply may have been lost, with deliveries in it
+        look_again = time.monotonic() + LATE if cut else inf
         more: deque[int] = deque()  # partitions that have more than was wanted
         who = object()
         while True:
@@ -121,6 +125,8 @@ class Fetcher:
                 self._room.clear()
                 await self._room.wait()
                 continue
+            if time.monotonic() > look_again:
+                lost, look_again = True, inf
             try:
                 if lost:
                     with self._hand.recall() as left:
@@ -137,7 +143,7 @@ class Fetcher:
                     continue
                 self._outage.met(error, who)
                 await asyncio.sleep(0.05)
-                lost = True
+                lost, look_again = True, time.monotonic() + LATE
                 continue
             self._outage.over(who)
             if deliveries:

@@ -44,6 +44,12 @@ class Hand:
                 self._bands[int(delivery.band, 16)].append(delivery)
                 self.waiting += 1
 
+    def hold(self, deliveries: Iterable[Delivery]) -> list[Delivery]:
+        """Those of them that are not here yet, held from now on but not to be run: they are to be given back."""
+        new = [delivery for delivery in deliveries if delivery not in self]
+        self._held.update((name_of(delivery), delivery) for delivery in new)
+        return new
+
     def take(self) -> Delivery | None:
         """The next delivery to run: the most urgent band first."""
         for band in self._bands:

@@ -18,9 +18,11 @@ from contextlib import suppress
 
 from qbull.config import QueueSettings, Sharing
 from qbull.core.share import Reader, share_out, static_share
+from qbull.store.inspect import server_time
 from qbull.store.partition import Partition
 from qbull.store.roster import Member
 from qbull.store.store import Store
+from qbull.worker.complain import Complaints
 from qbull.worker.outage import Outage
 
 log = logging.getLogger("qbull.worker")
@@ -50,7 +52,10 @@ class Leases:
         self._serve = serve
         self._outage = outage
         self._bell = asyncio.Event()
+        self._complaints = Complaints(settings, worker, speaks=sharing.process == 0)
         self.held: list[int] = []
+        self.since: dict[int, int] = {}
+        self.leaving = False
 
     def ring(self) -> None:
         """Somebody has come, gone, or taken something."""
@@ -66,26 +71,32 @@ class Leases:
 
     async def tick(self) -> None:
         """Look who is there, and read what is ours now."""
-        if self._sharing.mode == "static":
-            share = self._static()
-        else:
-            members = await self._store.workers()
-            share = self._even(members) if self._sharing.mode == "auto" else await self._take(members)
+        members = await self._store.workers()
+        match self._sharing.mode:
+            case "static":
+                share = self._static()
+            case "auto":
+                share = self._even(members)
+            case "leased":
+                share = await self._take(members)
         if share != self.held:
             log.debug('queue "%s": reading partitions %s', self._settings.name, share)
-            before, self.held = self.held, share
+            before, since = self.held, self.since
+            now = int(await server_time(self._store.server) * 1000)
+            self.held, self.since = share, {number: since.get(number, now) for number in share}
             try:
                 await self._serve(share)
             except BaseException:
-                self.held = before  # half done; the next look does it again
+                self.held, self.since = before, since  # half done; the next look does it again
                 raise
+        self._complaints.look(members)
 
     async def give_up(self) -> None:
         """Leave everything to others."""
+        held, self.held, self.since, self.leaving = self.held, [], {}, True
         if self._sharing.mode == "leased":
-            for number in self.held:
+            for number in held:
                 await self._partitions[number].unlease(self._worker)
-        self.held = []
 
     def _static(self) -> list[int]:
         s = self._sharing
@@ -95,7 +106,12 @@ class Leases:
         readers = {self._worker: Reader(frozenset(self.held), self._sharing.most)}
         for name, member in members.items():
             serving = member.queues.get(self._settings.name)
-            if name != self._worker and serving is not None and serving.sharing == "auto":
+            if (
+                name != self._worker
+                and serving is not None
+                and serving.sharing == "auto"
+                and not serving.leaving
+            ):
                 readers[name] = Reader(frozenset(serving.partitions), serving.most)
         return share_out(self._settings.partitions, readers)[self._worker]
 

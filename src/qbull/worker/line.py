@@ -5,18 +5,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import suppress
 
 from qbull.config import Sharing
 from qbull.core.codec import PAYLOAD_LIMIT
 from qbull.errors import ServerError
-from qbull.store.roster import Serving
+from qbull.store.roster import Serving, digest
 from qbull.store.store import Delivery, Store
 from qbull.worker.actor import end, start
 from qbull.worker.assignment import Assignment
 from qbull.worker.board import Board
-from qbull.worker.fetch import Fetcher
+from qbull.worker.fetch import LATE, Fetcher
 from qbull.worker.hand import Hand
 from qbull.worker.isolation import Isolation
 from qbull.worker.lease import Leases
@@ -85,11 +85,12 @@ class Line:
         await end([*self._actors, *self._chores, *(task for _, task in self._promoters.values())])
         await self._fetcher.stop()
         await self._give_back(self._hand.take_all())
+        leaving = asyncio.create_task(self._leave())
         await self._runner.stop(grace)
         await self.flush()
+        await leaving
+        await end(list(self._chores))
         await self._give_back_all()
-        with suppress(ServerError):
-            await self._leases.give_up()
 
     async def flush(self) -> None:
         for settler in self._settlers:
@@ -97,9 +98,18 @@ class Line:
 
     def serving(self) -> Serving:
         """What the roster says of this line."""
-        s = self._sharing
-        static = (s.instance, s.instances) if s.mode == "static" else (None, None)
-        return Serving(self.settings.concurrency, self._leases.held, s.mode, s.most, *static)
+        s, leases = self._sharing, self._leases
+        return Serving(
+            self.settings.concurrency,
+            leases.held,
+            s.mode,
+            most=0 if leases.leaving else s.most,
+            instance=s.instance if s.mode == "static" else None,
+            instances=s.instances if s.mode == "static" else None,
+            since=leases.since,
+            settings=digest(self.settings),
+            leaving=leases.leaving,
+        )
 
     def heard(self, base: str, word: str) -> None:
         """Something was said about a partition; about all of them where it names none."""
@@ -110,17 +120,16 @@ class Line:
             for number in concerned:
                 self._promoters[number][0].ring()
         if concerned and word in ("bands", ""):
-            chore = asyncio.create_task(self._refresh())
-            self._chores.add(chore)
-            chore.add_done_callback(self._chores.discard)
+            self._do(self._refresh())
 
     async def _serve(self, numbers: list[int]) -> None:
         """Read these partitions from now on. What was not begun of the others goes back, what runs goes on."""
         gone = self._promoters.keys() - set(numbers)
         await self._fetcher.serve([self.partitions[number] for number in numbers])
         await self._give_back(self._hand.take_all(gone))
-        mine = await self._fetcher.in_my_name([self.partitions[number] for number in gone])
-        await self._give_back(delivery for delivery in mine if delivery not in self._hand)
+        await self._give_back_strays(gone)
+        if gone:
+            self._do(self._give_back_late_strays(gone))
         await end([self._promoters.pop(number)[1] for number in gone])
         safety = SAFETY * max(len(numbers) / 4, 1)
         for number in numbers:
@@ -129,9 +138,23 @@ class Line:
                 self._promoters[number] = promoter, start(promoter.run)
         await self._changed()
 
+    async def _leave(self) -> None:
+        """Others take over at once what this one read, however long its running jobs take to end."""
+        read = self._leases.held
+        with suppress(ServerError):
+            await self._leases.give_up()
+            await self._changed()
+            await self._give_back_strays(read)
+            self._do(self._give_back_late_strays(read))
+
     async def _refresh(self) -> None:
         with suppress(ServerError):
             await self._fetcher.serve([self.partitions[number] for number in self._leases.held])
+
+    def _do(self, chore: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(chore)
+        self._chores.add(task)
+        task.add_done_callback(self._chores.discard)
 
     def _settled(self, delivery: Delivery) -> None:
         self._hand.drop(delivery)
@@ -158,6 +181,18 @@ class Line:
             else:
                 for delivery in returned:
                     self._hand.drop(delivery)
+
+    async def _give_back_strays(self, numbers: Iterable[int]) -> None:
+        """What the server has handed over of partitions that are read here no more: it came with the reply to a read
+        that was ended."""
+        mine = await self._fetcher.in_my_name([self.partitions[number] for number in numbers])
+        await self._give_back(self._hand.hold(mine))
+
+    async def _give_back_late_strays(self, numbers: Iterable[int]) -> None:
+        """The same once more, when the server has certainly seen that the read has ended."""
+        await asyncio.sleep(LATE)
+        with suppress(ServerError):
+            await self._give_back_strays(set(numbers) - set(self._leases.held))
 
     async def _give_back_all(self) -> None:
         """What is left: interrupted jobs, the rest of trains, and what the last, cut-off reply had brought."""
