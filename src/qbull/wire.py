@@ -9,6 +9,8 @@ from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from qbull.core.job import JobInfo
+from qbull.core.job import moment as moment_of
+from qbull.store.survey import Survey, Surveyed
 
 
 class Counted(Protocol):
@@ -69,6 +71,72 @@ def stats(name: str, counts: Counted) -> dict[str, Any]:
 
 def worker(id: str, host: str, pid: int, queues: dict[str, int]) -> dict[str, Any]:
     return {"id": id, "host": host, "pid": pid, "queues": queues}
+
+
+def survey(found: Survey) -> dict[str, Any]:
+    return {
+        "queue": found.queue,
+        "partitions": [_partition(partition) for partition in found.partitions],
+        "longLanes": [
+            {
+                "partition": lane.partition,
+                "key": lane.key,
+                "waiting": lane.waiting,
+                "oldestWaitingAt": _at(lane.oldest_ms),
+            }
+            for lane in found.hot
+        ],
+        "haltedLanes": [
+            {
+                "partition": lane.partition,
+                "key": lane.key,
+                "waiting": lane.waiting,
+                "jobId": lane.job,
+                "since": _at(lane.since_ms),
+            }
+            for lane in found.halted
+        ],
+        "misfits": [
+            {
+                "kind": misfit.kind,
+                "serious": misfit.serious,
+                "fact": misfit.fact,
+                "next": misfit.next_step,
+                "partitions": list(misfit.partitions),
+                "workers": list(misfit.workers),
+            }
+            for misfit in found.misfits
+        ],
+    }
+
+
+def _partition(partition: Surveyed) -> dict[str, Any]:
+    lease = partition.lease
+    return {
+        "partition": partition.number,
+        "readers": [
+            {
+                "worker": reader.worker,
+                "host": reader.host,
+                "sharing": reader.sharing,
+                "since": _at(reader.since_ms),
+            }
+            for reader in partition.readers
+        ],
+        "lease": None
+        if lease is None
+        else {"owner": lease.owner, "epoch": lease.epoch, "since": _at(lease.since_ms)},
+        "waiting": partition.counts.waiting,
+        "inLanes": partition.counts.in_lanes,
+        "active": partition.counts.active,
+        "delayed": partition.counts.delayed,
+        "failed": partition.counts.failed,
+        "oldestWaitingAt": _at(partition.counts.oldest_waiting_ms),
+    }
+
+
+def _at(milliseconds: int | None) -> str | None:
+    return None if milliseconds is None else moment(moment_of(milliseconds))
 
 
 def moment(at: datetime | None) -> str | None:

@@ -44,29 +44,6 @@ async def test_queues_are_listed_with_their_counts(shell: Shell, shop: Shop) -> 
     assert re.search(r"^email +1 +0 +0 +0 +0 +0 ", shown, re.MULTILINE)
 
 
-async def test_partitions_show_who_reads_them_and_what_waits(shell: Shell, shop: Shop) -> None:
-    await shop.send.enqueue(to="a")
-
-    [unread] = shell.json("partitions", "email")
-    shown = shell.run("partitions", "email")
-
-    assert unread["oldestWaitingAt"].endswith("Z")
-    del unread["oldestWaitingAt"]
-    assert unread == {
-        "partition": 0,
-        "readers": [],
-        "waiting": 1,
-        "inLanes": 0,
-        "active": 0,
-        "delayed": 0,
-        "failed": 0,
-    }
-    assert "no worker reads partition 0" in shown.err
-    async with shop.email.app.worker() as worker:
-        [read] = shell.json("partitions", "email")
-    assert read["readers"] == [worker.id]
-
-
 async def test_the_stats_of_a_queue_are_its_counts(shell: Shell, shop: Shop) -> None:
     await shop.send.enqueue(to="a")
     await shop.send.options(delay=60).enqueue(to="b")

@@ -7,11 +7,14 @@ from collections.abc import AsyncIterator, Callable
 
 from qbull.cli.finding import Finding, note, ok, problem
 from qbull.cli.show import span
+from qbull.config import QueueSettings
+from qbull.core.misfits import misfits
 from qbull.errors import ServerError
 from qbull.store import inspect
 from qbull.store.audit import audit
 from qbull.store.inspect import Counts
 from qbull.store.partition import Partition
+from qbull.store.roster import digest, seats
 from qbull.store.store import Store
 
 OLD = 300.0
@@ -60,6 +63,8 @@ async def check_queue(store: Store, name: str, say: Callable[[str], None]) -> As
             subject,
             f"each of its {counts.total:,} jobs is in its place, in {_partitions(settings.partitions)}",
         )
+    async for finding in _sharing(store, settings):
+        yield finding
     async for finding in _progress(store, name, counts):
         yield finding
 
@@ -73,6 +78,17 @@ async def _audit(partition: Partition) -> AsyncIterator[Finding]:
         yield problem(
             f'queue "{partition.settings.name}"', f"{len(faults) - FAULTS} more of these", "see above"
         )
+
+
+async def _sharing(store: Store, settings: QueueSettings) -> AsyncIterator[Finding]:
+    """Do the settings of its workers fit together, so that each partition is read?"""
+    try:
+        there = seats(await store.workers(), settings.name)
+    except ServerError:
+        return  # said of the workers already
+    for misfit in misfits(settings.partitions, digest(settings), there):
+        judge = problem if misfit.serious else note
+        yield judge(f'queue "{settings.name}"', misfit.fact, misfit.next_step)
 
 
 async def _progress(store: Store, name: str, counts: Counts) -> AsyncIterator[Finding]:

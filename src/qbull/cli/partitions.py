@@ -1,17 +1,15 @@
-"""`qbull partitions`: who reads which partition of a queue, and what waits there."""
+"""`qbull partitions`: who reads which partition of a queue, what waits there, and what is wrong with that."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
+from qbull import wire
 from qbull.cli.show import ago, print_json, print_table
 from qbull.cli.target import Target, as_json, on_target
 from qbull.core.job import moment
-from qbull.queue import Queue
-from qbull.store import inspect
-from qbull.wire import moment as written
+from qbull.observe.log import one_line
+from qbull.store.survey import Surveyed, survey
 
 COLUMNS = (
     ">partition",
@@ -21,8 +19,11 @@ COLUMNS = (
     ">delayed",
     ">failed",
     "oldest waiting",
+    "read since",
     "*read by",
 )
+LONG = ("longest lanes: key", ">partition", ">behind others", "oldest")
+HALTED = ("halted lanes: key", ">partition", ">behind it", "since", "*dead letter")
 
 
 @click.command()
@@ -30,55 +31,62 @@ COLUMNS = (
 @on_target
 @as_json
 def partitions(target: Target, queue_name: str, as_json: bool) -> None:
-    """Show the partitions of a queue and who reads them.
+    """Show a queue's partitions: who reads them, what waits there.
 
     \b
     Example:
       qbull partitions messages
+      qbull partitions messages --json | jq '.misfits[].fact'
 
-    With --json: a list of {"partition", "readers", "waiting", "inLanes", "active", "delayed", "failed",
-    "oldestWaitingAt"}.
+    Partitions that nobody reads and workers whose settings do not fit together are said below. With --json:
+    {"queue", "partitions": [{"partition", "readers", "lease", "waiting", "inLanes", "active", "delayed", "failed",
+    "oldestWaitingAt"}], "longLanes", "haltedLanes", "misfits"}.
     """
 
     async def main() -> None:
-        rows = await _rows(target, await target.queue(queue_name))
+        queue = await target.queue(queue_name)
+        found = await survey(target.store, await target.store.settings(queue.name))
         if as_json:
-            print_json([{**row, "oldestWaitingAt": written(row["oldestWaitingAt"])} for row in rows])
+            print_json(wire.survey(found))
             return
-        print_table(COLUMNS, [_line(row) for row in rows])
-        unread = [str(row["partition"]) for row in rows if not row["readers"]]
-        if unread:
-            click.echo(f"no worker reads partition {', '.join(unread)}", err=True)
+        print_table(COLUMNS, [_line(partition) for partition in found.partitions])
+        if found.hot:
+            print_table(LONG, [[_key(lane.key), lane.partition, lane.waiting, _ago(lane.oldest_ms)] for lane in found.hot])  # fmt: skip
+        if found.halted:
+            print_table(HALTED, [[_key(lane.key), lane.partition, lane.waiting, _ago(lane.since_ms), lane.job] for lane in found.halted])  # fmt: skip
+        for misfit in found.misfits:
+            click.echo(one_line(misfit.line), err=True)
+        if not any(partition.readers for partition in found.partitions):
+            click.echo(
+                f'no worker reads it; run "qbull worker MODULE:APP --queues {queue.name}"',
+                err=True,
+            )
 
     target.run(main)
 
 
-async def _rows(target: Target, queue: Queue) -> list[dict[str, Any]]:
-    serving = {
-        id: who.queues[queue.name].partitions
-        for id, who in (await target.store.workers()).items()
-        if queue.name in who.queues
-    }
-    rows = []
-    for partition in target.store.partitions(queue.settings):
-        counts = await inspect.count(partition)
-        oldest = counts.oldest_waiting_ms
-        rows.append(
-            {
-                "partition": partition.number,
-                "readers": sorted(id for id, numbers in serving.items() if partition.number in numbers),
-                "waiting": counts.waiting,
-                "inLanes": counts.in_lanes,
-                "active": counts.active,
-                "delayed": counts.delayed,
-                "failed": counts.failed,
-                "oldestWaitingAt": moment(oldest) if oldest is not None else None,
-            }
-        )
-    return rows
+def _line(partition: Surveyed) -> list[object]:
+    counts = partition.counts
+    since = [reader.since_ms for reader in partition.readers if reader.since_ms is not None]
+    readers = ", ".join(reader.worker for reader in partition.readers)
+    if partition.lease is not None:
+        readers += f" (lease {partition.lease.epoch})"
+    return [
+        partition.number,
+        counts.waiting,
+        counts.in_lanes,
+        counts.active,
+        counts.delayed,
+        counts.failed,
+        _ago(counts.oldest_waiting_ms),
+        _ago(min(since, default=None)),
+        readers or None,
+    ]
 
 
-def _line(row: dict[str, Any]) -> list[object]:
-    oldest = row["oldestWaitingAt"]
-    numbers = [row[name] for name in ("partition", "waiting", "inLanes", "active", "delayed", "failed")]
-    return [*numbers, ago(oldest) if oldest is not None else None, ", ".join(row["readers"]) or None]
+def _key(key: str | None) -> str:
+    return "(all of the partition)" if key is None else key
+
+
+def _ago(milliseconds: int | None) -> str | None:
+    return None if milliseconds is None else ago(moment(milliseconds))

@@ -107,7 +107,7 @@ class Found:
             attempt=ending.attempt if ending is not None else body.attempt,
             max_attempts=body.attempts or attempts,
             partition=self.partition,
-            created_at=moment(self._created_ms() if readable else finished or 0),
+            created_at=moment(self.created_ms() if readable else finished or 0),
             due_at=None if self.due_ms is None else moment(self.due_ms),
             started_at=None if started is None else moment(started),
             finished_at=None if finished is None else moment(finished),
@@ -120,7 +120,7 @@ class Found:
             history=tuple(body.history),
         )
 
-    def _created_ms(self) -> int:
+    def created_ms(self) -> int:
         return created_ms_of(self.record) or (
             self.ending.created_ms if self.ending is not None else self.entry_ms
         )

@@ -70,5 +70,8 @@ def seats(members: Mapping[str, Member], queue: str) -> list[Seat]:
 
 def digest(settings: QueueSettings) -> str:
     """The same for two workers whose code declares a queue alike. What may differ between them is left out."""
-    alike = replace(settings, partitions=1, concurrency=1)
+    read_back = msgspec.json.decode(
+        msgspec.json.encode(settings), type=QueueSettings
+    )  # 5 and 5.0 are the same
+    alike = replace(read_back, partitions=1, concurrency=1)
     return hashlib.sha256(msgspec.json.encode(alike)).hexdigest()[:12]
