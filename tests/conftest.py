@@ -101,6 +101,8 @@ async def strays(store: Store) -> list[str]:
         "stats",
         "ready:",
         "settings",
+        "live",
+        "changes",
         "queues",
         "workers",
         "roster",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload
@@ -14,6 +14,7 @@ import msgspec
 
 from qbull.client import Client
 from qbull.config import QueueSettings, check_name
+from qbull.controls import Controls
 from qbull.core.codec import Signature, Template
 from qbull.core.ids import check_id, check_key, new_id
 from qbull.core.job import DEFAULT_PRIORITY, STATES, Body, JobInfo, State, pack
@@ -22,7 +23,7 @@ from qbull.core.route import PARTITION_LANE, digest, partition_of
 from qbull.core.task import TaskSpec, kind_of
 from qbull.errors import LONGEST, ArgumentsError, ConfigError, DeclarationError
 from qbull.handle import Job
-from qbull.store import inspect
+from qbull.store import inspect, live
 from qbull.store.inspect import Counts
 from qbull.store.partition import NewJob
 
@@ -40,11 +41,11 @@ class Home(Protocol):
     def run_sync(self, coroutine: Coroutine[Any, Any, A], /) -> A: ...
 
 
-class Queue:
+class Queue(Controls):
     """A named set of partitions with settings. Made by `app.queue(…)`."""
 
     def __init__(self, app: Home, settings: QueueSettings) -> None:
-        self.app = app
+        self.app: Home = app
         self.settings = settings
         self.tasks: dict[str, TaskSpec] = {}
         self._spread = itertools.count(random.randrange(settings.partitions))  # noqa: S311
@@ -105,7 +106,8 @@ class Queue:
             await client.store.patiently(partial(inspect.count, client.partition(self.settings, n)))
             for n in numbers
         ]
-        return sum(counts[1:], counts[0])
+        paused = await client.store.patiently(partial(live.is_paused, client.store, self.name))
+        return replace(sum(counts[1:], counts[0]), paused=paused)
 
     async def jobs(self, state: State, start: int = 0, end: int = 10) -> list[JobInfo]:
         """Jobs of one state: finished ones newest first, others in the order in which they will run."""

@@ -5,11 +5,13 @@ Names are as in the REST API; times are ISO 8601 in UTC with a Z, durations mill
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from qbull.core.job import JobInfo
 from qbull.core.job import moment as moment_of
+from qbull.store.live import SETTINGS, Change, Live
 from qbull.store.survey import Survey, Surveyed
 
 
@@ -28,6 +30,8 @@ class Counted(Protocol):
     def delayed(self) -> int: ...
     @property
     def total(self) -> int: ...
+    @property
+    def paused(self) -> bool: ...
 
 
 def job(info: JobInfo) -> dict[str, Any]:
@@ -64,8 +68,30 @@ def stats(name: str, counts: Counted) -> dict[str, Any]:
         "completed": counts.completed,
         "failed": counts.failed,
         "delayed": counts.delayed,
-        "paused": False,
+        "paused": counts.paused,
         "total": counts.total,
+    }
+
+
+def live(now: Live, changes: Sequence[Change]) -> dict[str, Any]:
+    """What is in force for a queue, and who has changed what; the newest change first."""
+    return {
+        "paused": now.paused,
+        "settings": {name: getattr(now.settings, name) for name in SETTINGS},
+        "changed": {
+            name: {"value": one.value, "by": one.by, "at": moment(one.at)}
+            for name, one in now.changed.items()
+        },
+        "history": [
+            {
+                "at": moment(change.at),
+                "by": change.by,
+                "setting": change.setting,
+                "before": change.before,
+                "after": change.after,
+            }
+            for change in changes
+        ],
     }
 
 

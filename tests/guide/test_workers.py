@@ -75,6 +75,20 @@ async def test_a_worker_runs_at_most_so_many_jobs_at_a_time(app: qbull.App) -> N
     assert most == 3
 
 
+async def test_jobs_that_come_one_after_the_other_fill_every_slot(app: qbull.App) -> None:
+    all_of_them = asyncio.Barrier(4)
+
+    @app.queue("email", concurrency=4).task
+    async def meet() -> None:
+        await all_of_them.wait()
+
+    async with app.worker():
+        jobs = [await meet.enqueue() for _ in range(4)]
+
+        for job in jobs:
+            await job.result(timeout=10)
+
+
 async def test_no_job_waits_behind_a_long_one_while_another_worker_is_free(app: qbull.App) -> None:
     let_go = asyncio.Event()
 

@@ -26,6 +26,11 @@ COMMANDS = {
     "workers": "qbull.cli.workers:workers",
     "partitions": "qbull.cli.partitions:partitions",
     "enqueue": "qbull.cli.enqueue:enqueue",
+    "pause": "qbull.cli.steer:pause",
+    "resume": "qbull.cli.steer:resume",
+    "configure": "qbull.cli.steer:configure",
+    "reset": "qbull.cli.steer:reset",
+    "settings": "qbull.cli.steer:settings",
     "doctor": "qbull.cli.doctor:doctor",
 }
 

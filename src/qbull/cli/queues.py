@@ -113,6 +113,7 @@ async def _facts(target: Target, name: str) -> list[tuple[str, object]]:
         ("failed", counts.failed),
         ("cancelled", counts.cancelled),
         ("total", counts.total),
+        ("paused", "yes" if counts.paused else "no"),
         ("oldest waiting", _oldest(counts)),
         ("workers", (await _serving(target)).get(name, 0)),
         ("partitions", settings.partitions),

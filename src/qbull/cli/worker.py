@@ -17,7 +17,7 @@ from qbull.app import App
 from qbull.cli.loading import load_app
 from qbull.config import Sharing, make_sharing
 from qbull.observe.log import set_up
-from qbull.worker.board import Board
+from qbull.worker.board import Board, slots_of
 from qbull.worker.supervisor import Supervisor
 from qbull.worker.worker import Worker
 
@@ -145,7 +145,7 @@ def worker_process(told: str, id: str, board: int, life: int) -> None:
 
 async def _serve(app: App, orders: Orders, id: str, board: int, life: int) -> None:
     assignments = app.assignments(orders.queues, orders.concurrency)
-    slots = sum(assignment.settings.concurrency for assignment in assignments)
+    slots = sum(slots_of(assignment.settings.concurrency) for assignment in assignments)
     min_idle = app.environment.min_idle
     worker = Worker(
         app.make_store,

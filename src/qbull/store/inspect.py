@@ -40,6 +40,7 @@ class Counts:
     """How many of the waiting ones are behind others of their key."""
     oldest_waiting_ms: int | None = None
     totals: dict[str, int] = field(default_factory=dict)
+    paused: bool = False
 
     @property
     def total(self) -> int:

@@ -21,11 +21,15 @@ short names below to `base`; the names are spelled out there once more, in their
       waiters             string   there while somebody waits for a result; expires after a minute
     {<prefix>:<queue>}:
       settings            hash     what the queue was declared with
+      live                hash     setting → when, by whom and what an operator has changed it to; stays until reset
+      changes             list     the last 100 of these changes
+      hold                string   why nothing begins for now; expires when it may
     {<prefix>}:
       queues              set      the names of all queues
       workers             zset     worker → the server time at which it counts as dead
       roster              hash     worker → what it is and what it reads; gone with the worker
-    <prefix>:bell         channel  "<base>\\n" and "due" (something is due sooner than thought) or "bands" (a new one is in use)
+    <prefix>:bell         channel  "<base>\\n" and "due" (something is due sooner than thought), "bands" (a new one is in use) or
+                                   "settings" (of a queue, whose base it has; something was changed)
     <prefix>:done         channel  "<base>\\n" and the ids of jobs that finished, where somebody waits
 """
 
@@ -47,8 +51,12 @@ class Names:
         """The start of every name of one partition."""
         return f"{{{self.prefix}:{queue}:{partition}}}:"
 
+    def queue(self, queue: str) -> str:
+        """The start of every name of a queue as a whole."""
+        return f"{{{self.prefix}:{queue}}}:"
+
     def settings(self, queue: str) -> str:
-        return f"{{{self.prefix}:{queue}}}:settings"
+        return self.queue(queue) + "settings"
 
     @property
     def app(self) -> str:

@@ -11,6 +11,12 @@ import os
 import tempfile
 
 SLOT = 160  # a queue name has at most 100 characters
+LEAST = 1000
+"""Slots for each queue: its concurrency may be raised up to this while the worker runs."""
+
+
+def slots_of(concurrency: int) -> int:
+    return max(concurrency, LEAST)
 
 
 class Board:

@@ -18,7 +18,8 @@ from qbull.worker.pool import Pool
 class Caller:
     def __init__(self, queue: str, threads: int, payload_limit: int) -> None:
         self._limit = payload_limit
-        self._threads = ThreadPoolExecutor(threads, thread_name_prefix=f"qbull-{queue}")
+        self._name = f"qbull-{queue}"
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix=self._name)
         self._pool = Pool()
 
     async def __call__(self, task: TaskSpec, args: list[Any], kwargs: dict[str, Any], job: Running) -> bytes:
@@ -48,6 +49,11 @@ class Caller:
                 raise RuntimeError("the task raised StopIteration") from error
 
         return await asyncio.get_running_loop().run_in_executor(self._threads, call)
+
+    def resize(self, threads: int) -> None:
+        """What runs in the old ones ends there."""
+        before, self._threads = self._threads, ThreadPoolExecutor(threads, thread_name_prefix=self._name)
+        before.shutdown(wait=False)
 
     async def close(self) -> None:
         """A plain function that still runs cannot be stopped; its thread is left behind and its outcome refused."""

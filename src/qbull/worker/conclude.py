@@ -11,6 +11,7 @@ from types import TracebackType
 from qbull.config import QueueSettings
 from qbull.core.job import HISTORY_LIMIT, Attempt, Body, Ending, repack, seal
 from qbull.core.outcome import Delay, Undeliverable, decide
+from qbull.core.retry import Retry
 from qbull.core.task import TaskSpec
 from qbull.store.store import Delivery
 from qbull.worker.current import entry_ms
@@ -28,6 +29,8 @@ class Conclude:
     def __init__(self, settings: QueueSettings, worker: str) -> None:
         self._settings = settings
         self._worker = worker
+        self.retry: Retry | None = None
+        """Where it is set, for all jobs of the queue, whatever their tasks say."""
 
     def done(self, delivery: Delivery, record: bytes, body: Body, result: bytes, began: float) -> bytes:
         """What to seal behind the record."""
@@ -49,7 +52,7 @@ class Conclude:
         id, record = delivery.fields[at], delivery.fields[at + 1]
         duration = time.perf_counter() - began
         body = body or Body(task="?", payload=b"")
-        retry = task.retry if task is not None else self._settings.retry
+        retry = self.retry or (task.retry if task is not None else self._settings.retry)
         outcome = decide(error, body.attempt, body.attempts or retry.attempts, retry, _trace(error))
         who = (self._settings.name, id.decode("utf-8", "replace"), body.task)
         if isinstance(outcome, Delay):

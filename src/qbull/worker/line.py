@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
+from functools import partial
+from typing import Any
 
 from qbull.config import Sharing
 from qbull.core.codec import PAYLOAD_LIMIT
 from qbull.errors import ServerError
+from qbull.store.live import Live
 from qbull.store.roster import Serving, digest
 from qbull.store.store import Delivery, Store
 from qbull.worker.actor import end, start
@@ -24,6 +27,7 @@ from qbull.worker.outage import Outage
 from qbull.worker.promote import SAFETY, Promoter
 from qbull.worker.run import Runner
 from qbull.worker.settle import Settler
+from qbull.worker.steer import Steering
 
 log = logging.getLogger("qbull.worker")
 
@@ -42,7 +46,7 @@ class Line:
         sharing: Sharing,
         outage: Outage,
         isolation: Isolation,
-        changed: Callable[[], Awaitable[None]],
+        changed: Callable[[], Coroutine[Any, Any, None]],
         *,
         min_idle: float,
         board: Board | None = None,
@@ -72,14 +76,20 @@ class Line:
             store, worker, self._hand, self._runner.free_slots, self._runner.arrived, outage
         )
         self._leases = Leases(store, settings, self.partitions, worker, sharing, self._serve, outage)
+        self._steering = Steering(store, settings, self._follow, outage)
+        self._base = store.names.queue(settings.name)
+        self._share: list[int] = []
+        self._still = False
+        self._turning = asyncio.Lock()
         self._promoters: dict[int, tuple[Promoter, asyncio.Task[None]]] = {}
         self._actors: list[asyncio.Task[None]] = []
         self._chores: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
-        self._runner.start(self._fetcher.made_room)
+        self._runner.start(self._fetcher.made_room, self._unfinished)
+        await self._steering.look()
         await self._leases.tick()
-        self._actors = [start(self._leases.run), start(self._let_others_have_them)]
+        self._actors = [start(self._steering.run), start(self._leases.run), start(self._let_others_have_them)]
 
     async def stop(self, grace: float) -> None:
         await end([*self._actors, *self._chores, *(task for _, task in self._promoters.values())])
@@ -100,7 +110,7 @@ class Line:
         """What the roster says of this line."""
         s, leases = self._sharing, self._leases
         return Serving(
-            self.settings.concurrency,
+            self._steering.live.settings.concurrency,
             leases.held,
             s.mode,
             most=0 if leases.leaving else s.most,
@@ -111,8 +121,15 @@ class Line:
             leaving=leases.leaving,
         )
 
+    @property
+    def still(self) -> bool:
+        """Nothing of the queue may begin now."""
+        return self._still
+
     def heard(self, base: str, word: str) -> None:
-        """Something was said about a partition; about all of them where it names none."""
+        """Something was said about the queue or a partition; about all of them where it names none."""
+        if word == "" or (word == "settings" and base == self._base):
+            self._steering.ring()
         if word in ("workers", ""):
             self._leases.ring()
         concerned = [number for number in self._promoters if base in (self.partitions[number].base, "")]
@@ -123,20 +140,37 @@ class Line:
             self._do(self._refresh())
 
     async def _serve(self, numbers: list[int]) -> None:
-        """Read these partitions from now on. What was not begun of the others goes back, what runs goes on."""
-        gone = self._promoters.keys() - set(numbers)
-        await self._fetcher.serve([self.partitions[number] for number in numbers])
-        await self._give_back(self._hand.take_all(gone))
-        await self._give_back_strays(gone)
-        if gone:
-            self._do(self._give_back_late_strays(gone))
-        await end([self._promoters.pop(number)[1] for number in gone])
-        safety = SAFETY * max(len(numbers) / 4, 1)
-        for number in numbers:
-            if number not in self._promoters:
-                promoter = Promoter(self.partitions[number], self._outage, safety)
-                self._promoters[number] = promoter, start(promoter.run)
+        """These partitions are ours from now on."""
+        self._share = numbers
+        await self._read()
         await self._changed()
+
+    async def _follow(self, live: Live) -> None:
+        """Do as is in force now."""
+        before, self._still = self._still, live.still
+        concurrency = self._steering.live.settings.concurrency
+        self._runner.follow(live)
+        if before or live.still:
+            await self._read()
+        if live.settings.concurrency != concurrency:
+            self._do(self._changed())
+
+    async def _read(self) -> None:
+        """Read what is ours, nothing where the queue is paused. What was not begun of the rest goes back, what runs goes on."""
+        async with self._turning:
+            numbers = [] if self._still else self._share
+            gone = self._promoters.keys() - set(numbers)
+            await self._fetcher.serve([self.partitions[number] for number in numbers])
+            await self._give_back(self._hand.take_all(None if self._still else gone))
+            await self._give_back_strays(gone)
+            if gone:
+                self._do(self._give_back_late_strays(gone))
+            await end([self._promoters.pop(number)[1] for number in gone])
+            safety = SAFETY * max(len(numbers) / 4, 1)
+            for number in numbers:
+                if number not in self._promoters:
+                    promoter = Promoter(self.partitions[number], self._outage, safety)
+                    self._promoters[number] = promoter, start(promoter.run)
 
     async def _leave(self) -> None:
         """Others take over at once what this one read, however long its running jobs take to end."""
@@ -149,12 +183,22 @@ class Line:
 
     async def _refresh(self) -> None:
         with suppress(ServerError):
-            await self._fetcher.serve([self.partitions[number] for number in self._leases.held])
+            await self._read()
 
-    def _do(self, chore: Coroutine[None, None, None]) -> None:
+    def _do(self, chore: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(chore)
         self._chores.add(task)
         task.add_done_callback(self._chores.discard)
+
+    def _unfinished(self, delivery: Delivery) -> None:
+        """The rest of a train is for others. What was done of it must be written down first, or it would be done again."""
+
+        async def give_back() -> None:
+            await self._settlers[delivery.partition.number].flush()
+            await self._outage.survive(partial(delivery.partition.release, [delivery.place]))
+            self._hand.drop(delivery)
+
+        self._do(give_back())
 
     def _settled(self, delivery: Delivery) -> None:
         self._hand.drop(delivery)
@@ -192,7 +236,7 @@ class Line:
         """The same once more, when the server has certainly seen that the read has ended."""
         await asyncio.sleep(LATE)
         with suppress(ServerError):
-            await self._give_back_strays(set(numbers) - set(self._leases.held))
+            await self._give_back_strays(set(numbers) - self._promoters.keys())
 
     async def _give_back_all(self) -> None:
         """What is left: interrupted jobs, the rest of trains, and what the last, cut-off reply had brought."""

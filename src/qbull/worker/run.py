@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import itertools
 import logging
 import time
 from collections import deque
@@ -20,6 +21,7 @@ from qbull.core.job import SUSPECT, Body, Garbage, body_of, crashes_of
 from qbull.core.outcome import Undeliverable
 from qbull.core.task import TaskSpec
 from qbull.errors import PayloadError, ServerError
+from qbull.store.live import Live
 from qbull.store.store import Delivery
 from qbull.worker.board import Board
 from qbull.worker.call import Caller
@@ -63,35 +65,51 @@ class Runner:
         self._isolation = isolation
         self._doubt = doubt
         self._board = board
+        self._first_slot = first_slot
         self._slots = [Slot(first_slot + n) for n in range(settings.concurrency)]
         self._deadlines = Deadlines(self._slots)
         self._call = Caller(settings.name, settings.concurrency, payload_limit)
         self._conclude = Conclude(settings, worker)
         self._idle: deque[asyncio.Future[None]] = deque()
+        self._woken = 0
         self._context = contextvars.copy_context()
         self._stopping = False
+        self._still = False
+        self._surplus = 0  # slots that are to end
+        self._braked = False  # one of the three
         self._turned = 0.0
         self._room: Callable[[], None] = lambda: None
+        self._unfinished: Callable[[Delivery], None] = lambda delivery: None
 
-    def start(self, room: Callable[[], None]) -> None:
-        """`room` is called when more can be fetched."""
+    def start(self, room: Callable[[], None], unfinished: Callable[[Delivery], None]) -> None:
+        """`room` is called when more can be fetched, `unfinished` with a train whose rest is to be given back."""
         self._room = room
+        self._unfinished = unfinished
         for slot in self._slots:
             self._open(slot)
 
+    def follow(self, live: Live) -> None:
+        """What is in force: how often a job is tried, how many slots there are, whether anything may begin."""
+        self._conclude.retry = live.settings.retry if "retry" in live.changed else None
+        self._resize(live.settings.concurrency)
+        self._still = live.still
+        self._brake()
+        self.arrived()
+
     def free_slots(self) -> int:
-        return len(self._idle)
+        """Those that were woken for what is in the hand, and have not taken it yet, are still free."""
+        return len(self._idle) + self._woken
 
     def arrived(self) -> None:
         """There is something in the hand: wake as many slots as have work."""
+        if self._still:
+            return
         for _ in range(min(self._hand.waiting, len(self._idle))):
-            waiter = self._idle.popleft()
-            if not waiter.done():
-                waiter.set_result(None)
+            self._wake()
 
     async def stop(self, grace: float) -> None:
         """Begin nothing more; let what runs end within the grace period, then interrupt it."""
-        self._stopping = True
+        self._stopping = self._braked = True
         while self._idle:
             self._idle.popleft().cancel()
         late = await self._still_running(grace)
@@ -109,6 +127,41 @@ class Runner:
                 slot.task.cancel()
         self._deadlines.close()
         await self._call.close()
+
+    def _wake(self) -> None:
+        waiter = self._idle.popleft()
+        if not waiter.done():
+            waiter.set_result(None)
+            self._woken += 1
+
+    def _resize(self, wanted: int) -> None:
+        """More slots are opened at once; fewer are left when as many jobs have ended."""
+        present = len(self._slots) - self._surplus
+        if wanted == present:
+            return
+        self._call.resize(wanted)
+        self._surplus += present - wanted
+        if self._surplus < 0:
+            used = {slot.number for slot in self._slots}
+            free = (number for number in itertools.count(self._first_slot) if number not in used)
+            for _ in range(-self._surplus):
+                slot = Slot(next(free))
+                self._slots.append(slot)
+                self._open(slot)
+            self._surplus = 0
+        for _ in range(min(self._surplus, len(self._idle))):
+            self._wake()
+
+    def _has_ended(self, slot: Slot) -> bool:
+        if self._surplus <= 0:
+            return False
+        self._surplus -= 1
+        self._slots.remove(slot)
+        self._brake()
+        return True
+
+    def _brake(self) -> None:
+        self._braked = self._stopping or self._still or self._surplus > 0
 
     async def _still_running(self, within: float) -> list[Slot]:
         tasks = [slot.task for slot in self._slots if slot.task is not None and not slot.task.done()]
@@ -133,6 +186,15 @@ class Runner:
 
     async def _work(self, slot: Slot, delivery: Delivery | None, at: int) -> None:
         while not self._stopping:
+            if self._braked:
+                if delivery is not None:
+                    self._unfinished(delivery)
+                    delivery, at = None, 0
+                if self._has_ended(slot):
+                    return
+                if self._still:
+                    await self._wait()
+                    continue
             delivery = delivery or self._hand.take()
             if delivery is None:
                 await self._wait()
@@ -167,6 +229,7 @@ class Runner:
         self._room()
         try:
             await waiter
+            self._woken -= 1
         except asyncio.CancelledError:
             if not self._stopping:
                 raise
@@ -178,7 +241,11 @@ class Runner:
         while True:
             ended = await self._run_job(slot, delivery, at)
             at += 2
-            if ended or at > last or self._stopping:  # the rest of a train is given back
+            if ended or at > last:
+                return None
+            if self._braked:  # the rest of a train is given back
+                if not self._stopping:
+                    self._unfinished(delivery)
                 return None
             if self._is_spoilt(slot):
                 return at

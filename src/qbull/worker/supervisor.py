@@ -20,7 +20,7 @@ from qbull.config import QueueSettings
 from qbull.store.store import Store
 from qbull.worker.actor import end, start
 from qbull.worker.beat import Beat
-from qbull.worker.board import Board
+from qbull.worker.board import Board, slots_of
 from qbull.worker.outage import Outage
 from qbull.worker.worker import new_worker_id
 
@@ -112,7 +112,7 @@ class Supervisor:
                         await self._stop.wait()
 
     async def _start(self, number: int) -> Child:
-        slots = sum(queue.concurrency for queue in self._queues)
+        slots = sum(slots_of(queue.concurrency) for queue in self._queues)
         board = Board.make(slots)
         theirs, ours = os.pipe()
         id = new_worker_id()

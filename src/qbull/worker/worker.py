@@ -25,7 +25,7 @@ from qbull.worker.actor import end, start
 from qbull.worker.assignment import Assignment
 from qbull.worker.beat import Beat, BeatThread
 from qbull.worker.bell import Bell
-from qbull.worker.board import Board
+from qbull.worker.board import Board, slots_of
 from qbull.worker.isolation import Isolation
 from qbull.worker.line import Line
 from qbull.worker.outage import Outage
@@ -79,7 +79,7 @@ class Worker:
                     payload_limit=payload_limit,
                 )
             )
-            slot += assignment.settings.concurrency
+            slot += slots_of(assignment.settings.concurrency)
 
     async def start(self) -> None:
         """Begin to run jobs. Raises where the server cannot be used."""
@@ -115,12 +115,18 @@ class Worker:
         await self.stop()
 
     async def drain(self) -> None:
-        """Run until the queues are empty, delayed jobs and retries included. Jobs behind a halted lane stay."""
+        """Run until the queues are empty, delayed jobs and retries included.
+
+        Jobs behind a halted lane stay, and those of a paused queue that do not run yet.
+        """
         while True:
+            left = 0
             for line in self._lines:
                 await line.flush()
-            counts = [await inspect.count(partition) for line in self._lines for partition in line.partitions]
-            if not any(count.runnable for count in counts):
+                for partition in line.partitions:
+                    count = await inspect.count(partition)
+                    left += count.active if line.still else count.runnable
+            if not left:
                 return
             await asyncio.sleep(0.02)
 

@@ -1,0 +1,4 @@
+-- tell_queue: say something that concerns every worker of a queue. `base` is the queue's.
+local function tell_queue(word)
+  redis.call('PUBLISH', string.match(base, '^{(.+):[^:]+}:$') .. ':bell', base .. '\n' .. word)
+end

@@ -1,0 +1,45 @@
+"""pause, resume, configure, reset, settings: steering a queue from a shell that has only the server's address."""
+
+from __future__ import annotations
+
+from shell import Shell, open_shell, open_shop  # noqa: F401 - two are fixtures
+from shop import Shop
+
+
+async def test_a_queue_is_paused_and_resumed(shell: Shell, shop: Shop) -> None:
+    await shop.send.enqueue(to="a")
+
+    shell.ok("pause", "email", "--by", "ada")
+    paused = shell.json("stats", "email")["paused"]
+    shell.ok("resume", "email")
+
+    assert paused is True
+    assert shell.json("stats", "email")["paused"] is False
+    assert [change["by"] for change in shell.json("settings", "email")["history"]][1:] == ["ada"]
+
+
+async def test_settings_are_changed_shown_and_reset(shell: Shell, shop: Shop) -> None:
+    await shop.send.enqueue(to="a")
+
+    shown = shell.ok("configure", "email", "--concurrency", "20", "--retry", "1,5", "--by", "ada")
+    live = shell.json("settings", "email")
+    history = shell.ok("settings", "email", "--history")
+    after = shell.ok("reset", "email", "retry")
+
+    assert "concurrency  20" in shown and "3 attempts, waits 1, 5 s" in shown
+    assert live["settings"]["concurrency"] == 20
+    assert live["changed"]["retry"]["by"] == "ada"
+    assert history.count("ada") == 2
+    assert "the code" in next(line for line in after.splitlines() if line.startswith("retry"))
+
+
+async def test_what_is_asked_wrongly_is_refused_in_one_line(shell: Shell, shop: Shop) -> None:
+    await shop.send.enqueue(to="a")
+
+    assert 'queue "nowhere": not on this server' in shell.refused("pause", "nowhere")
+    assert "give what is to be changed: concurrency" in shell.refused("configure", "email")
+    assert "concurrency=0: give a whole number from 1" in shell.refused(
+        "configure", "email", "--concurrency", "0"
+    )
+    assert "give the waits between attempts" in shell.refused("configure", "email", "--retry", "soon", code=2)
+    assert '"order" is no live setting' in shell.refused("reset", "email", "order")
