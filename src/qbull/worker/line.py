@@ -93,6 +93,7 @@ class Line:
 
     async def stop(self, grace: float) -> None:
         await end([*self._actors, *self._chores, *(task for _, task in self._promoters.values())])
+        self._promoters.clear()
         await self._fetcher.stop()
         await self._give_back(self._hand.take_all())
         leaving = asyncio.create_task(self._leave())
