@@ -91,7 +91,7 @@ async def strays(store: Store) -> list[str]:
     """Names that should have gone with what they were for."""
     known = (
         "index",
-        "parked",
+        "trains",
         "delayed",
         "lanes",
         "completed",

@@ -53,16 +53,16 @@ class Desk:
     async def settle(self, delivery: Delivery, at: int, word: str, delay_ms: int = 0) -> bool:
         """Answers whether it was taken; False where it was stale."""
         outcomes = Outcomes()
-        fields, last = delivery.fields, 2 * at == len(delivery.fields) - 2
+        fields, position = delivery.fields, delivery.at(2 * at)
         id, record = fields[2 * at], fields[2 * at + 1]
         if word == "delay":
-            outcomes.delay(delivery.place, id, last, repack(record, Body("task", b"{}", attempt=2)), delay_ms)
+            outcomes.delay(position, id, repack(record, Body("task", b"{}", attempt=2)), delay_ms)
         elif word == "dead":
-            outcomes.dead(delivery.place, id, last, record, seal(Ending(1, 1.0, "w1", error="broken")))
-        elif len(fields) == 2:
+            outcomes.dead(position, id, record, seal(Ending(1, 1.0, "w1", error="broken")))
+        elif not delivery.lane:
             outcomes.done(delivery.band, delivery.entry, id, record + DONE)
         else:
-            outcomes.done_in_train(delivery.place, id, last, record + DONE)
+            outcomes.done_in_train(position, id, record, DONE)
         return await self.partition.settle(outcomes) == []
 
     async def finish(self, delivery: Delivery) -> None:

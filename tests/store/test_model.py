@@ -280,7 +280,7 @@ class Engine(RuleBasedStateMachine):
         if not left and not halted:
             names = self.do(self.store.server.call("KEYS", "{model:q:0}:*"))
             short = {name.decode("utf-8", "replace").rpartition("}:")[2] for name in names}
-            assert not short & {"parked", "delayed", "lanes"}
+            assert not short & {"trains", "delayed", "lanes"}
             assert not any(name.startswith("lane:") for name in short)
         self.do(self.store.close())
 

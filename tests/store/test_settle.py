@@ -177,7 +177,7 @@ async def test_what_another_program_wrote_into_the_stream_becomes_a_dead_letter(
 
     ending = seal(Ending(1, 0.0, "w1", error="cannot be read"))
     outcomes = Outcomes()
-    outcomes.dead(foreign.place, b"hello", True, b"world", ending)
+    outcomes.dead(foreign.at(0), b"hello", b"world", ending)
     stale = await desk.partition.settle(outcomes)
 
     assert stale == []

@@ -36,11 +36,11 @@ async def audit(partition: Partition) -> list[str]:
 
 
 async def _every_id(partition: Partition) -> AsyncIterator[list[bytes]]:
-    """The ids of the index, of what is parked and of what is in the streams, a bounded number at a time."""
-    for name in ("index", "parked"):
+    """The ids of the index, of what is delayed and of what is in the streams, a bounded number at a time."""
+    for scan, name in (("HSCAN", "index"), ("ZSCAN", "delayed")):
         cursor = b"0"
         while True:
-            cursor, flat = await partition.server.call("HSCAN", partition.base + name, cursor, "COUNT", STEP)
+            cursor, flat = await partition.server.call(scan, partition.base + name, cursor, "COUNT", STEP)
             if flat:
                 yield flat[::2]
             if cursor == b"0":
@@ -53,5 +53,5 @@ async def _every_id(partition: Partition) -> AsyncIterator[list[bytes]]:
             )
             if not rows:
                 break
-            yield [id for _, fields in rows for id in fields[::2]]
+            yield [id for _, fields in rows for id in fields[::2] if id]
             after = b"(" + rows[-1][0]

@@ -23,7 +23,7 @@ from qbull.errors import ServerRefused
 from qbull.store.connect import ErrorReply, Server
 from qbull.store.names import GROUP, ready
 from qbull.store.partition import Partition
-from qbull.store.store import Store
+from qbull.store.store import LANE, TRAIN_MARK, Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,9 @@ class Counts:
     failed: int = 0
     cancelled: int = 0
     in_lanes: int = 0
-    """How many of the waiting ones are behind others of their key."""
+    """How many are behind others of their key."""
+    entries: int = 0
+    """Deliveries that are in front of the workers, or in their hands."""
     oldest_waiting_ms: int | None = None
     totals: dict[str, int] = field(default_factory=dict)
     paused: bool = False
@@ -52,8 +54,8 @@ class Counts:
 
     @property
     def runnable(self) -> int:
-        """Jobs that are running, can run now, or will be due: all that is unfinished but what waits behind others."""
-        return self.unfinished - self.in_lanes
+        """What is running, can run now, or will be due: all that is unfinished but what waits behind others."""
+        return self.entries + self.delayed
 
     def __add__(self, other: Counts) -> Counts:
         oldest = [ms for ms in (self.oldest_waiting_ms, other.oldest_waiting_ms) if ms is not None]
@@ -66,6 +68,7 @@ class Counts:
             self.failed + other.failed,
             self.cancelled + other.cancelled,
             self.in_lanes + other.in_lanes,
+            self.entries + other.entries,
             min(oldest) if oldest else None,
             {name: self.totals.get(name, 0) + other.totals.get(name, 0) for name in names},
         )
@@ -145,10 +148,12 @@ async def find(partition: Partition, id: str) -> Found | None:
 
 async def count(partition: Partition) -> Counts:
     reply = await partition.server.script("count", partition.base)
-    totals = {name.decode(): int(n) for name, n in zip(reply[8][::2], reply[8][1::2], strict=True)}
-    waiting, active, delayed, completed, failed, cancelled, in_lanes, oldest, _ = reply
+    waiting, active, delayed, completed, failed, cancelled, in_lanes, entries, oldest, flat = reply
+    totals = {name.decode(): int(n) for name, n in zip(flat[::2], flat[1::2], strict=True)}
     oldest_ms = _ms_of(oldest) if oldest else None
-    return Counts(waiting, active, delayed, completed, failed, cancelled, in_lanes, oldest_ms, totals)
+    return Counts(
+        waiting, active, delayed, completed, failed, cancelled, in_lanes, entries, oldest_ms, totals
+    )
 
 
 async def page(partitions: Sequence[Partition], state: State, start: int, end: int) -> list[Found]:
@@ -204,11 +209,11 @@ async def _delayed(partition: Partition, most: int) -> list[Found]:
     ids, dues = rows[::2], rows[1::2]
     if not ids:
         return []
-    records = await partition.server.call("HMGET", partition.base + "parked", *ids)
+    records = await partition.records(ids)
     return [
         Found(id.decode(), "delayed", record, due_ms=int(float(due)), partition=partition.number)
         for id, due, record in zip(ids, dues, records, strict=True)
-        if record is not None
+        if record
     ]
 
 
@@ -222,28 +227,31 @@ async def _active(partition: Partition, most: int) -> list[Found]:
             continue
         for entry, worker, *_ in pending[: most - len(found)]:
             rows = await partition.server.call("XRANGE", stream, entry, entry)
-            for job in await _unsettled(partition, rows[0][1] if rows else [], band, entry):
+            for id, record in (await _jobs_in(partition, rows))[:1]:
                 found.append(
                     Found(
-                        job[0].decode("utf-8", "replace"),
+                        id.decode("utf-8", "replace"),
                         "active",
-                        job[1],
+                        record,
                         worker=worker.decode(),
                         partition=partition.number,
                     )
                 )
-                break
     return found
 
 
-async def _unsettled(
-    partition: Partition, fields: list[bytes], band: str, entry: bytes
-) -> list[tuple[bytes, bytes]]:
-    pairs = list(zip(fields[::2], fields[1::2], strict=True))
-    if len(pairs) < 2:
-        return pairs
-    places = await partition.server.call("HMGET", partition.base + "index", *fields[::2])
-    return [pair for pair, place in zip(pairs, places, strict=True) if place == b"r" + band.encode() + entry]
+async def _jobs_in(partition: Partition, rows: list[tuple[bytes, list[bytes]]]) -> list[tuple[bytes, bytes]]:
+    """The jobs of some ready entries: id and record. Of a train, those that are not settled."""
+    jobs: list[tuple[bytes, bytes]] = []
+    for _, fields in rows:
+        id, record = fields[0], fields[1]
+        if id == TRAIN_MARK:
+            ids = record[LANE:].split(b"\n")
+            records = await partition.records(ids)
+            jobs += [pair for pair in zip(ids, records, strict=True) if pair[1]]
+        else:
+            jobs.append((id, record))
+    return jobs
 
 
 async def _ready(partition: Partition, most: int) -> list[Found]:
@@ -254,17 +262,17 @@ async def _ready(partition: Partition, most: int) -> list[Found]:
         stream = ready(partition.base, band)
         after = await _last_delivered(partition, stream)
         rows = await partition.server.call("XRANGE", stream, after, "+", "COUNT", most - len(found))
-        found += [
-            Found(
-                id.decode("utf-8", "replace"),
-                "waiting",
-                record,
-                partition=partition.number,
-                entry_ms=_ms_of(entry),
-            )
-            for entry, fields in rows
-            for id, record in zip(fields[::2], fields[1::2], strict=True)
-        ]
+        for entry, fields in rows:
+            found += [
+                Found(
+                    id.decode("utf-8", "replace"),
+                    "waiting",
+                    record,
+                    partition=partition.number,
+                    entry_ms=_ms_of(entry),
+                )
+                for id, record in await _jobs_in(partition, [(entry, fields)])
+            ]
     return found[:most]
 
 
@@ -278,22 +286,22 @@ async def _last_delivered(partition: Partition, stream: str) -> bytes:
 
 
 async def _in_lanes(partition: Partition, most: int) -> list[Found]:
-    """Jobs behind others of their key. They have no common order, so a bounded look through them must do."""
+    """Jobs behind others of their key. Lanes have no common order, so a bounded look through them must do."""
     found: list[Found] = []
     cursor = b"0"
     for _ in range(10):
         if len(found) >= most:
             break
-        cursor, flat = await partition.server.call(
-            "HSCAN", partition.base + "parked", cursor, "COUNT", max(most * 2, 100)
-        )
-        ids = flat[::2]
-        if ids:
-            places = await partition.server.call("HMGET", partition.base + "index", *ids)
+        cursor, flat = await partition.server.call("HSCAN", partition.base + "lanes", cursor, "COUNT", 100)
+        for lane in flat[::2]:
+            if len(found) >= most:
+                break
+            name = f"{partition.base}lane:".encode() + lane
+            ids = await partition.server.call("LRANGE", name, 0, most - len(found) - 1)
             found += [
                 Found(id.decode(), "waiting", record, partition=partition.number)
-                for id, record, place in zip(ids, flat[1::2], places, strict=True)
-                if place == b"l"
+                for id, record in zip(ids, await partition.records(ids), strict=True)
+                if record
             ]
         if cursor == b"0":
             break

@@ -5,13 +5,13 @@ short names below to `base`; the names are spelled out there once more, in their
 
     {<prefix>:<queue>:<p>}:
       ready:<band>        stream   runnable jobs of a priority band (1-9, a); band 0 is what came back; group `workers`
-      index               hash     job id → where it is
-      parked              hash     job id → record, for delayed jobs and those that wait in a lane
+      index               hash     job id → where it is; for a delayed job or one behind others of its lane, its record
       delayed             zset     due time in ms → job id
       lanes               hash     lane → unsettled jobs admitted to it
       lane:<digest>       list     ids that wait in the lane; gone when empty
+      trains              hash     lane → the entry in which several of its jobs are handed over, how many are settled
       completed, failed   stream   finished records, up to 16 an entry, trimmed by count and by age
-      kept                hash     how many jobs are in these
+      kept                hash     how many jobs are in these; `lanes`: how many are behind others of their lane
       bands               set      the priority bands besides 5 and 0 that have been used
       job:<id>            hash     what a job has besides its record; gone with the job
       extras              set      the jobs that have such

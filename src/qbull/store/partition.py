@@ -26,16 +26,35 @@ class NewJob(NamedTuple):
     record: bytes
 
 
+class Position(NamedTuple):
+    """Which job of a delivery: `lane` is empty and `number` 0 where it is alone in its entry."""
+
+    place: bytes
+    lane: bytes
+    number: int
+    last: bool
+
+    @property
+    def state(self) -> bytes:
+        """What a train must be at for this job to be settled."""
+        if not self.lane:
+            return b""
+        return b"%s %d" % (self.place, self.number) if self.number else self.place
+
+
 class Outcomes:
     """What became of some jobs of a partition, to be written down in one call."""
 
-    __slots__ = ("count", "ended", "others", "singles", "trains")
+    __slots__ = ("broken", "count", "ended", "others", "singles", "trains")
 
     def __init__(self) -> None:
         self.count = 0
-        self.singles: dict[str, list[bytes]] = {}
-        self.trains: dict[bytes, list[bytes]] = {}
+        self.singles: dict[str, tuple[list[bytes], list[bytes]]] = {}
+        self.trains: dict[bytes, tuple[Position, list[bytes]]] = {}
         self.ended: set[bytes] = set()
+        self.broken: set[bytes] = (
+            set()
+        )  # trains of which one is dead: what comes after it is settled after it
         self.others: list[bytes | str | int] = []
 
     def done(self, band: str, entry: bytes, id: bytes, sealed: bytes) -> None:
@@ -43,33 +62,43 @@ class Outcomes:
         self.count += 1
         singles = self.singles.get(band)
         if singles is None:
-            singles = self.singles[band] = []
-        singles += (entry, id, sealed)
+            singles = self.singles[band] = ([], [])
+        singles[0].append(entry)
+        singles[1].extend((id, sealed))
 
-    def done_in_train(self, place: bytes, id: bytes, last: bool, sealed: bytes) -> None:
+    def done_in_train(self, at: Position, id: bytes, record: bytes, seal: bytes) -> None:
         self.count += 1
-        train = self.trains.get(place)
-        if train is None:
-            train = self.trains[place] = []
-        train += (id, sealed)
-        if last:
-            self.ended.add(place)
+        if at.place in self.broken:
+            self._other(at, id, "done", record, seal)
+            return
+        part = self.trains.get(at.place)
+        if part is None:
+            part = self.trains[at.place] = (at, [])
+        part[1].extend((id, record + seal))
+        if at.last:
+            self.ended.add(at.place)
 
-    def dead(self, place: bytes, id: bytes, last: bool, record: bytes, seal: bytes) -> None:
+    def dead(self, at: Position, id: bytes, record: bytes, seal: bytes) -> None:
         self.count += 1
-        self.others += (place, id, "dead", "1" if last else "0", record, seal)
+        self.broken.add(at.place)
+        self._other(at, id, "dead", record, seal)
 
-    def delay(self, place: bytes, id: bytes, last: bool, record: bytes, milliseconds: int) -> None:
+    def delay(self, at: Position, id: bytes, record: bytes, milliseconds: int) -> None:
         self.count += 1
-        self.others += (place, id, "delay", "1" if last else "0", record, milliseconds)
+        self._other(at, id, "delay", record, milliseconds)
+
+    def _other(self, at: Position, id: bytes, word: str, record: bytes, detail: bytes | int) -> None:
+        self.others += (at.place, at.lane, at.state, id, word, "1" if at.last else "0", record, detail)
 
     def arguments(self) -> list[bytes | str | int]:
         singles: list[bytes | str | int] = []
-        for band, jobs in self.singles.items():
-            singles += (band, len(jobs) // 3, *jobs)
+        for band, (entries, jobs) in self.singles.items():
+            singles += (band, len(entries), *entries, *jobs)
         members: list[bytes | str | int] = []
-        for place, train in self.trains.items():
-            members += (place, "1" if place in self.ended else "0", len(train) // 2, *train)
+        for place, (first, jobs) in self.trains.items():
+            many = len(jobs) // 2
+            following = b"" if place in self.ended else b"%s %d" % (place, first.number + many)
+            members += (first.lane, first.state, following, many, *jobs)
         return [len(singles), len(members), *singles, *members, *self.others]
 
 
@@ -145,9 +174,19 @@ class Partition:
         )  # fmt: skip
         return Reclaimed(taken, dead, bool(more) or taken > 0)
 
-    async def holds(self, id: bytes, place: bytes) -> bool:
+    async def holds(self, id: bytes, place: bytes, lane: bytes) -> bool:
         """Is this delivery still the one that counts?"""
+        if lane:
+            state: bytes | None = await self.server.call("HGET", self.base + "trains", lane)
+            return state is not None and state.partition(b" ")[0] == place
         return bool(await self.server.call("HGET", self.base + "index", id) == b"r" + place)
+
+    async def records(self, ids: Sequence[bytes]) -> list[bytes]:
+        """The records of jobs that are delayed or behind others of their lane; empty for one that is not."""
+        if not ids:
+            return []
+        places = await self.server.call("HMGET", self.base + "index", *ids)
+        return [place[1:] if place is not None and place[:1] in (b"l", b"d") else b"" for place in places]
 
     async def mark_alone(self, job: bytes, place: bytes) -> None:
         """A suspect is about to run: should it take the worker down, this mark is the proof."""

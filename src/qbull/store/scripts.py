@@ -1,7 +1,7 @@
 """Loads the Lua of each verb and turns its header into local names, so that contract and code cannot drift.
 
     -- KEYS  base                    → local base = KEYS[1]
-    -- NAMES index parked            → local index = base .. 'index' …
+    -- NAMES index lanes             → local index = base .. 'index' …
     -- ARGV  limit:int owner … rest  → local limit = tonumber(ARGV[1]) …, and `rest`, where the list begins
     -- USES  record lane             → the files of lua/lib, in this order
     -- FLAGS allow-oom               → the script's flags

@@ -20,7 +20,7 @@ from qbull.store import connect
 from qbull.store.check import read_info, refuse_unfit
 from qbull.store.connect import ErrorReply, open_server
 from qbull.store.names import GROUP, Names, ready
-from qbull.store.partition import Partition
+from qbull.store.partition import Partition, Position
 from qbull.store.roster import Member, member_of, pack_member
 
 A = TypeVar("A")
@@ -42,6 +42,15 @@ class Delivery(NamedTuple):
     """The band and the entry: what names it in its partition."""
     asked: float
     """When it was asked for, on this machine's steady clock."""
+    lane: bytes = b""
+    """Of a train; empty for a job that is alone in its entry."""
+    before: int = 0
+    """How many jobs of the train were settled before it came here."""
+
+    def at(self, at: int) -> Position:
+        """The job whose id is at this place of the fields."""
+        last = at == len(self.fields) - 2
+        return Position(self.place, self.lane, self.before + at // 2 if self.lane else 0, last)
 
 
 @dataclass(frozen=True)
@@ -167,13 +176,14 @@ class Store:
         )  # fmt: skip
         if not reply:
             return []
-        return [
+        deliveries = [
             Delivery(stream.partition, stream.band, entry, fields, stream.tag + entry, asked)
             for name, entries in reply
             for stream in (streams[name],)
             for entry, fields in entries
             if fields is not None
         ]
+        return await _with_trains(deliveries)
 
     async def fetch_urgent(self, streams: dict[bytes, Stream], worker: str, count: int) -> list[Delivery]:
         """Hand over up to `count` entries of one partition, the most urgent band first. Does not wait."""
@@ -181,10 +191,11 @@ class Store:
         partition = next(iter(streams.values())).partition
         bands = [stream.band for stream in streams.values()]
         reply = await self.server.script("fetch", partition.base, worker, count, *bands)
-        return [
+        deliveries = [
             Delivery(partition, band.decode(), entry, fields, band + entry, asked)
             for band, entry, fields in reply
         ]
+        return await _with_trains(deliveries)
 
     async def ensure_groups(self, streams: dict[bytes, Stream]) -> None:
         for stream in streams.values():
@@ -218,3 +229,39 @@ class Store:
             return {}
         rows = [dict(zip(row[::2], row[1::2], strict=True)) for row in reply]
         return {row[b"name"].decode(): row[b"idle"] for row in rows}
+
+
+TRAIN_MARK = b""
+"""The name of the one field of a train's entry."""
+LANE = 8
+"""Bytes of a lane's digest."""
+AT_ONCE = 2000
+
+
+async def _with_trains(deliveries: list[Delivery]) -> list[Delivery]:
+    """An entry of a train names its jobs; fetch their records too."""
+    trains: dict[int, list[int]] = {}
+    for at, delivery in enumerate(deliveries):
+        if delivery.fields[0] == TRAIN_MARK:
+            trains.setdefault(delivery.partition.number, []).append(at)
+    for places in trains.values():
+        partition = deliveries[places[0]].partition
+        ids = [deliveries[at].fields[1][LANE:].split(b"\n") for at in places]
+        flat = [id for some in ids for id in some]
+        records: list[bytes] = []
+        for start in range(0, len(flat), AT_ONCE):
+            records += await partition.records(flat[start : start + AT_ONCE])
+        first = 0
+        for at, some in zip(places, ids, strict=True):
+            deliveries[at] = _train(deliveries[at], some, records[first : first + len(some)])
+            first += len(some)
+    return deliveries
+
+
+def _train(delivery: Delivery, ids: list[bytes], records: list[bytes]) -> Delivery:
+    """Those without a record were settled before. An entry of which no job is known was written by another program."""
+    before = next((n for n, record in enumerate(records) if record), None)
+    if before is None:
+        return delivery
+    fields = [part for pair in zip(ids[before:], records[before:], strict=True) for part in pair]
+    return delivery._replace(fields=fields, lane=delivery.fields[1][:LANE], before=before)

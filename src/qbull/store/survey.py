@@ -18,7 +18,7 @@ from qbull.store.roster import Member, digest, seats
 from qbull.store.store import Store
 
 SAMPLE = 64
-"""Lanes of a partition that are looked at; one that has a tenth of what is parked is then missed once in 800 looks."""
+"""Lanes of a partition that are looked at; one that has a tenth of all jobs is then missed once in 800 looks."""
 LETTERS = 50
 """Entries of a partition's dead letters that are looked at."""
 SHOWN = 10

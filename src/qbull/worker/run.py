@@ -219,7 +219,7 @@ class Runner:
     async def _still_ours(self, delivery: Delivery) -> bool:
         """It was asked for long ago: this process may have been stopped meanwhile, and others have taken over."""
         try:
-            return await delivery.partition.holds(delivery.fields[0], delivery.place)
+            return await delivery.partition.holds(delivery.fields[0], delivery.place, delivery.lane)
         except ServerError:
             return True  # it cannot be known now; settle will know
 

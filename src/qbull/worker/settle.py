@@ -33,29 +33,28 @@ class Settler:
     def done(self, delivery: Delivery, at: int, seal: bytes) -> bool:
         fields = delivery.fields
         outcomes, ended = self._batch()
-        if len(fields) == 2:
+        if not delivery.lane:
             outcomes.done(delivery.band, delivery.entry, fields[0], fields[1] + seal)
             ended.append(delivery)
             return True
-        last = at == len(fields) - 2
-        outcomes.done_in_train(delivery.place, fields[at], last, fields[at + 1] + seal)
-        if last:
+        position = delivery.at(at)
+        outcomes.done_in_train(position, fields[at], fields[at + 1], seal)
+        if position.last:
             ended.append(delivery)
-        return last
+        return position.last
 
     def dead(self, delivery: Delivery, at: int, seal: bytes) -> bool:
-        last = at == len(delivery.fields) - 2
+        position = delivery.at(at)
         outcomes, ended = self._batch()
-        outcomes.dead(delivery.place, delivery.fields[at], last, delivery.fields[at + 1], seal)
-        if last or self._halts:  # the rest of a train stays behind a dead letter that halts its lane
+        outcomes.dead(position, delivery.fields[at], delivery.fields[at + 1], seal)
+        if position.last or self._halts:  # the rest of a train stays behind a dead letter that halts its lane
             ended.append(delivery)
             return True
         return False
 
     def delay(self, delivery: Delivery, at: int, record: bytes, milliseconds: int) -> bool:
-        last = at == len(delivery.fields) - 2
         outcomes, ended = self._batch()
-        outcomes.delay(delivery.place, delivery.fields[at], last, record, milliseconds)
+        outcomes.delay(delivery.at(at), delivery.fields[at], record, milliseconds)
         ended.append(delivery)  # the rest of a train waits with it
         return True
 

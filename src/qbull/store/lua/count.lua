@@ -2,20 +2,21 @@
 -- A train counts as one active job; the others of it wait.
 -- KEYS  base
 -- FLAGS no-writes
--- NAMES index parked delayed bands stats kept
--- GIVES waiting active delayed completed failed cancelled, how many of the waiting are in lanes, the oldest waiting
---       entry, the totals as name, number …
-local ended = redis.call('HMGET', kept, 'completed', 'failed', 'cancelled')
+-- NAMES index delayed bands stats kept
+-- GIVES waiting active delayed completed failed cancelled, how many are behind others of their lane (in trains too), how
+--       many entries are in front of the workers, the oldest waiting entry, the totals as name, number …
+local ended = redis.call('HMGET', kept, 'completed', 'failed', 'cancelled', 'lanes')
 local completed, failed, cancelled = tonumber(ended[1] or 0), tonumber(ended[2] or 0), tonumber(ended[3] or 0)
 local later = redis.call('ZCARD', delayed)
-local in_lanes = redis.call('HLEN', parked) - later
+local in_lanes = tonumber(ended[4] or 0)
 local in_streams = redis.call('HLEN', index) - completed - failed - cancelled - later - in_lanes
-local active, oldest = 0, ''
+local active, entries, oldest = 0, 0, ''
 local streams = {'0', '5'}
 for _, band in ipairs(redis.call('SMEMBERS', bands)) do streams[#streams + 1] = band end
 for _, band in ipairs(streams) do
   local stream = base .. 'ready:' .. band
   local pending = redis.pcall('XPENDING', stream, 'workers')
+  entries = entries + redis.call('XLEN', stream)
   local after = '-'
   if not pending.err then
     active = active + pending[1]
@@ -31,4 +32,4 @@ for _, band in ipairs(streams) do
     oldest = head[1]
   end
 end
-return {in_streams - active + in_lanes, active, later, completed, failed, cancelled, in_lanes, oldest, redis.call('HGETALL', stats)}
+return {in_streams - active + in_lanes, active, later, completed, failed, cancelled, in_lanes, entries, oldest, redis.call('HGETALL', stats)}

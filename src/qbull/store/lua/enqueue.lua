@@ -1,7 +1,7 @@
 -- enqueue: put a batch of jobs into a partition. A job whose id is there already adds nothing.
 -- KEYS  base
--- NAMES index parked delayed lanes bands stats
--- USES  clock stamp record index tell ready lane stats
+-- NAMES index delayed lanes trains bands stats
+-- USES  clock stamp record index tell ready train lane stats
 -- ARGV  limit:int  … id when record
 --       when: milliseconds from now, or @ and a moment in milliseconds
 -- GIVES the positions (from 0) of the jobs that were there already
@@ -41,10 +41,14 @@ if plain then
 end
 -- LIBRARY
 
-local ids, taken_lanes = {}, {}
+local ids, taken_lanes, seen = {}, {}, {}
 for i = rest, #ARGV, 3 do
+  local lane = lane_of(ARGV[i + 2])
   ids[#ids + 1] = ARGV[i]
-  taken_lanes[#taken_lanes + 1] = lane_of(ARGV[i + 2])
+  if lane and not seen[lane] then
+    seen[lane] = true
+    taken_lanes[#taken_lanes + 1] = lane
+  end
 end
 look_up(ids)
 load_lanes(taken_lanes)
@@ -60,9 +64,8 @@ for i = rest, #ARGV, 3 do
     local at = string.match(when, '^@(.*)')
     local delay = at and tonumber(at) - now_ms or tonumber(when)
     if delay > 0 then
-      redis.call('HSET', parked, id, stamped(record))
       redis.call('ZADD', delayed, at and tonumber(at) or next_ms + delay, id)
-      put(id, 'd')
+      put(id, 'd' .. stamped(record))
       if not soonest or delay < soonest then soonest, soonest_id = delay, id end
     else
       admit(id, record)

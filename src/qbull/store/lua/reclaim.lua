@@ -4,8 +4,8 @@
 -- from there on only a job that marked its start counts, so no neighbour is ever blamed to death. Nor is one that was
 -- handed over only now: the server may still serve the blocked read of a worker that has stopped.
 -- KEYS  base
--- NAMES index parked lanes bands stats kept
--- USES  clock stamp record index tell ready lane delivery extras finish stats
+-- NAMES index lanes trains bands stats kept
+-- USES  clock stamp record index tell ready train lane delivery extras finish stats
 -- FLAGS allow-oom
 -- ARGV  limit:int halt:int failed:int failed_ms:int consumer most:int crash_limit:int blind_ms:int ending  … started
 --       blind_ms: -1 where somebody saw what was running, else how long a suspect must have been handed over
@@ -24,8 +24,9 @@ for _, band in ipairs(streams) do
   if not pending.err then
     for _, delivery in ipairs(pending) do
       local entry = delivery[1]
-      local mine = unsettled(band, entry)
-      local id, record = mine[1], mine[2]
+      local ids, lane, record = unsettled(band, entry)
+      local id = ids[1]
+      local is_train = lane ~= nil
       taken = taken + 1
       leave(band, entry)
       if id and is_record(record) then
@@ -36,26 +37,35 @@ for _, band in ipairs(streams) do
           guilty = delivery[3] >= blind_ms and (crashes < crash_limit - 1 or marked)
         end
         if guilty then
-          record = with_crashes(record, crashes + 1)
-          mine[2] = record
+          crashes = crashes + 1
+          record = with_crashes(record, crashes)
+          if is_train then put(id, 'l' .. record) end
         end
-        if crashes_of(record) >= crash_limit then
+        if crashes >= crash_limit then
           dead = dead + 1
-          local lane = lane_of(record)
-          table.remove(mine, 1)
-          table.remove(mine, 1)
+          lane = lane_of(record)
           if lane then record = holding(record, halt == 1) end
+          forget(id) -- until finish says where it is
+          finish('failed', failed, {id, record .. ending}, 1, 2)
+          table.remove(ids, 1)
+          if is_train then
+            behind = behind - 1
+            set_train(lane, false)
+          end
           if lane and halt == 1 then
-            back_to_lane(lane, mine)
-            mine = {}
+            back_to_lane(lane, ids)
+            ids = {}
           elseif lane then
             counts[lane] = lane_count(lane) - 1
-            if #mine == 0 then freed[#freed + 1] = lane end
+            if #ids == 0 then freed[#freed + 1] = lane end
           end
-          finish('failed', failed, id, stamped(record, entry) .. ending)
         end
       end
-      if #mine > 0 then add_ready('0', mine, entry) end
+      if is_train and ids[1] then
+        add_train('0', lane, ids, entry)
+      elseif ids[1] then
+        add_ready('0', ids[1], record, entry)
+      end
     end
     if taken >= most then
       more = 1
@@ -64,10 +74,10 @@ for _, band in ipairs(streams) do
     if #pending == 0 then redis.call('XGROUP', 'DELCONSUMER', stream, 'workers', consumer) end
   end
 end
-write_bundle('failed')
 release(freed)
 write_leaving()
 write_index()
+write_finished()
 write_lanes()
 if dead > 0 then
   count_up({failed = dead, crashed = dead})

@@ -1,158 +1,167 @@
 -- settle: write down what became of a batch of deliveries. One that is no longer the worker's is refused.
 -- KEYS  base
--- NAMES index parked delayed lanes bands stats kept
--- USES  clock stamp record index tell ready lane delivery extras finish stats
+-- NAMES index delayed lanes trains bands stats kept
+-- USES  clock stamp record index tell ready train lane delivery extras finish stats
 -- FLAGS allow-oom
 -- ARGV  limit:int halt:int completed:int completed_ms:int failed:int failed_ms:int singles:int members:int  …
---       singles (a number of arguments): band, how many, and for each entry, id, sealed: jobs that are done and were
---         alone in their entry
---       members (likewise): place, last, how many, and for each id, sealed: jobs of a train that are done; last is 1
---         where they are the last of it
---       the others: place, id, word, last, record, detail: word is "dead", with its ending as detail, or "delay" with
---         milliseconds
+--       singles (a number of arguments): band, how many, their entries, and for each id, sealed: jobs that are done
+--         and were alone in their entry
+--       members (likewise): lane, state, next, how many, and for each id, sealed: jobs of a train that are done; `state` is
+--         what the train must be at (lib/train.lua), `next` what it is at then, '' where it ends with them
+--       the others: place, lane, state, id, word, last, record, detail: word is "dead" or "done", with its ending as
+--         detail, or "delay" with milliseconds; lane and state are '' for a job that was alone in its entry
 --       place is <band><entry>
 -- GIVES the ids of the stale ones
-local stale, freed, finished = {}, {}, {}
+local stale, freed = {}, {}
 local has_extras = redis.call('EXISTS', base .. 'extras') == 1
+local waited = redis.call('EXISTS', base .. 'waiters') == 1 and {}
 local counted = {completed = 0, failed = 0, retried = 0}
 local members_at = rest + singles
 local others_at = members_at + members
 
-local function done(id, sealed)
-  counted.completed = counted.completed + 1
-  finished[#finished + 1] = id
-  if completed == 0 then
-    forget(id)
-    if has_extras then forget_extras(id) end
+local function done(list, from, upto)
+  counted.completed = counted.completed + (upto - from + 1) / 2
+  if completed ~= 0 then
+    finish('completed', completed, list, from, upto)
   else
-    finish('completed', completed, id, sealed)
+    for i = from, upto, 2 do
+      forget(list[i])
+      if has_extras then forget_extras(list[i]) end
+    end
+  end
+  if waited then
+    for i = from, upto, 2 do waited[#waited + 1] = list[i] end
   end
 end
 
-local function leave_lane(record, is_last)
-  local lane = lane_of(record)
-  if not lane then return end
+local function leave_lane(lane, is_last)
   counts[lane] = lane_count(lane) - 1
   if is_last then freed[#freed + 1] = lane end
 end
 
-do -- one look for all lanes
-  local list, seen = {}, {}
-  local function note(record)
-    local lane = lane_of(record)
-    if lane and not seen[lane] then
-      seen[lane] = true
-      list[#list + 1] = lane
-    end
-  end
+do -- one look for all lanes and trains
+  local list, n, of_trains, m = {}, 0, {}, 0
   local i = rest
   while i < members_at do
     local many = tonumber(ARGV[i + 1])
-    for j = i + 4, i + 1 + 3 * many, 3 do note(ARGV[j]) end
+    for j = i + 3 + many, i + 1 + 3 * many, 2 do
+      local lane = lane_of(ARGV[j])
+      if lane then
+        n = n + 1
+        list[n] = lane
+      end
+    end
     i = i + 2 + 3 * many
   end
   while i < others_at do
-    note(ARGV[i + 4]) -- a train has one lane
-    i = i + 3 + 2 * tonumber(ARGV[i + 2])
+    n, m = n + 1, m + 1
+    list[n], of_trains[m] = ARGV[i], ARGV[i]
+    i = i + 4 + 2 * tonumber(ARGV[i + 3])
   end
-  for j = others_at + 4, #ARGV, 6 do note(ARGV[j]) end
   load_lanes(list)
+  load_trains(of_trains)
 end
 
 local at = rest
 while at < members_at do
   local band, many = ARGV[at], tonumber(ARGV[at + 1])
-  local stream, entries = base .. 'ready:' .. band, {}
-  at = at + 2
-  for i = 1, many do entries[i] = ARGV[at + 3 * (i - 1)] end
+  local stream, first, last = base .. 'ready:' .. band, at + 2, at + 1 + many
+  local list, from, upto = ARGV, last + 1, last + 2 * many
   -- What is still pending is the worker's: reclaim acks an entry away. Only where some are not, the index must say which.
-  local doubt = redis.call('XACK', stream, 'workers', unpack(entries)) ~= many
-  if doubt then
-    local ids = {}
-    for i = 1, many do ids[i] = ARGV[at + 3 * (i - 1) + 1] end
+  if redis.call('XACK', stream, 'workers', unpack(ARGV, first, last)) ~= many then
+    local ids, ours = {}, {}
+    for i = from, upto, 2 do ids[#ids + 1] = ARGV[i] end
     look_up(ids)
-  end
-  for i = at, at + 3 * many - 1, 3 do
-    local id, sealed = ARGV[i + 1], ARGV[i + 2]
-    if doubt and place_of(id) ~= 'r' .. band .. ARGV[i] then
-      stale[#stale + 1] = id
-    else
-      done(id, sealed)
-      leave_lane(sealed, true)
+    for i, id in ipairs(ids) do
+      if place_of(id) == 'r' .. band .. ARGV[first + i - 1] then
+        ours[#ours + 1] = id
+        ours[#ours + 1] = ARGV[from + 2 * i - 1]
+      else
+        stale[#stale + 1] = id
+      end
     end
+    list, from, upto = ours, 1, #ours
   end
-  redis.call('XDEL', stream, unpack(entries))
-  at = at + 3 * many
+  redis.call('XDEL', stream, unpack(ARGV, first, last))
+  done(list, from, upto)
+  for i = from + 1, upto, 2 do
+    local lane = lane_of(list[i])
+    if lane then leave_lane(lane, true) end
+  end
+  at = at + 2 + 3 * many
 end
 
-do -- the jobs of a train are all of one entry: one of them tells for all whether it is still the worker's
-  local ids, i = {}, members_at
-  while i < others_at do
-    ids[#ids + 1] = ARGV[i + 3]
-    i = i + 3 + 2 * tonumber(ARGV[i + 2])
-  end
-  for j = others_at, #ARGV, 6 do ids[#ids + 1] = ARGV[j + 1] end
-  look_up(ids)
-end
 while at < others_at do
-  local place, is_last, many = ARGV[at], ARGV[at + 1] == '1', tonumber(ARGV[at + 2])
-  local ours = place_of(ARGV[at + 3]) == 'r' .. place
-  at = at + 3
-  for i = at, at + 2 * many - 1, 2 do
-    if ours then done(ARGV[i], ARGV[i + 1]) else stale[#stale + 1] = ARGV[i] end
-  end
-  if ours then
-    local lane = lane_of(ARGV[at + 1])
+  local lane, state, following, many = ARGV[at], ARGV[at + 1], ARGV[at + 2], tonumber(ARGV[at + 3])
+  local from, upto = at + 4, at + 3 + 2 * many
+  if train_state(lane) ~= state then
+    for i = from, upto, 2 do stale[#stale + 1] = ARGV[i] end
+  else
+    done(ARGV, from, upto)
     counts[lane] = lane_count(lane) - many
-    if is_last then
+    behind = behind - many
+    set_train(lane, following ~= '' and following)
+    if following == '' then
+      local band, entry = string.match(state, '^(.)(%S+)')
       freed[#freed + 1] = lane
-      leave(string.sub(place, 1, 1), string.sub(place, 2))
+      leave(band, entry)
     end
   end
-  at = at + 2 * many
+  at = upto + 1
 end
 
 local rings = false
-for i = others_at, #ARGV, 6 do
-  local place, id, word, is_last = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3] == '1'
-  local record, detail = ARGV[i + 4], ARGV[i + 5]
+for i = others_at, #ARGV, 8 do
+  local place, lane, state, id, word = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4]
+  local is_last, record, detail = ARGV[i + 5] == '1', ARGV[i + 6], ARGV[i + 7]
   local band, entry = string.sub(place, 1, 1), string.sub(place, 2)
-  if place_of(id) ~= 'r' .. place and not (word == 'dead' and is_foreign(band, entry, id, record)) then
+  local in_train = lane ~= ''
+  local ours
+  if in_train then
+    ours = train_state(lane) == state
+  else
+    look_up({id})
+    ours = place_of(id) == 'r' .. place or (word == 'dead' and is_foreign(band, entry, id, record))
+    lane = is_record(record) and lane_of(record)
+  end
+  if not ours then
     stale[#stale + 1] = id
   else
-    local lane = is_record(record) and lane_of(record)
-    local held = word == 'delay' or (halt == 1 and lane)
-    local others = lane and held and not is_last and unsettled(band, entry)
+    local held = lane and (word == 'delay' or (word == 'dead' and halt == 1))
     record = stamped(record, entry)
-    if lane then record = holding(record, held) end
-    if word == 'dead' then
+    if lane and is_record(record) then record = holding(record, held) end
+    if in_train then
+      behind = behind - 1
+      if held and not is_last then
+        local ids = unsettled(band, entry)
+        back_to_lane(lane, ids, 2)
+      end
+      local settled = tonumber(string.match(state, ' (%d+)$') or 0) + 1
+      set_train(lane, not is_last and not held and place .. ' ' .. settled)
+    end
+    if word == 'done' then
+      done({id, record .. detail}, 1, 2)
+    elseif word == 'dead' then
       counted.failed = counted.failed + 1
-      finished[#finished + 1] = id
-      finish('failed', failed, id, record .. detail)
+      finish('failed', failed, {id, record .. detail}, 1, 2)
+      if waited then waited[#waited + 1] = id end
     else
       counted.retried = counted.retried + 1
       local delay = tonumber(detail)
       if delay > 0 then
-        redis.call('HSET', parked, id, record)
         redis.call('ZADD', delayed, next_ms + delay, id)
-        put(id, 'd')
+        put(id, 'd' .. record)
         rings = rings or redis.call('ZRANGE', delayed, 0, 0)[1] == id
       else
-        add_ready(band_of(record), {id, record}, entry)
+        add_ready(band_of(record), id, record, entry)
       end
     end
-    if others then
-      table.remove(others, 1)
-      table.remove(others, 1)
-      back_to_lane(lane, others)
-    end
-    if lane and not held then leave_lane(record, is_last) end
-    if is_last or held then leave(band, entry) end
+    if lane and not held then leave_lane(lane, is_last) end
+    if is_last or held or not lane then leave(band, entry) end
   end
 end
 
-write_bundle('completed')
-write_bundle('failed')
+write_finished()
 release(freed)
 write_leaving()
 write_index()
@@ -161,7 +170,5 @@ count_up(counted)
 if completed ~= 0 and counted.completed > 0 then trim('completed', completed, completed_ms, 1000) end
 if counted.failed > 0 then trim('failed', failed, failed_ms, 1000) end
 if rings then tell('bell', 'due') end
-if counted.completed + counted.failed > 0 and redis.call('EXISTS', base .. 'waiters') == 1 then
-  tell('done', table.concat(finished, '\n'))
-end
+if waited and waited[1] then tell('done', table.concat(waited, '\n')) end
 return stale

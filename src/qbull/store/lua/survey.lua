@@ -1,9 +1,9 @@
 -- survey: who has the lease of a partition, which of its lanes are the longest, and which are halted.
--- A bounded look. Where there are more lanes than `sample`, it looks at those of as many random parked jobs, so that a lane
+-- A bounded look. Where there are more lanes than `sample`, it looks at those of as many random jobs, so that a lane
 -- with a large share of them is found. Of the dead letters it looks at the newest.
 -- KEYS  base
 -- FLAGS no-writes
--- NAMES lease lanes parked index failed
+-- NAMES lease lanes index failed
 -- USES  record
 -- ARGV  sample:int most:int letters:int
 -- GIVES the lease as name, value …; lane, length, the id at its head … of the longest lanes; and lane, length, id,
@@ -20,9 +20,9 @@ end
 if redis.call('HLEN', lanes) <= sample then
   for _, lane in ipairs(redis.call('HKEYS', lanes)) do look_at(lane) end
 else
-  local ids = redis.call('HRANDFIELD', parked, -sample)
-  for _, record in ipairs(#ids > 0 and redis.call('HMGET', parked, unpack(ids)) or {}) do
-    local lane = record and lane_of(record)
+  local flat = redis.call('HRANDFIELD', index, -sample, 'WITHVALUES')
+  for i = 2, #flat, 2 do
+    local lane = string.sub(flat[i], 1, 1) == 'l' and lane_of(string.sub(flat[i], 2))
     if lane then look_at(lane) end
   end
 end

@@ -1,4 +1,4 @@
--- delivery: entries that leave a ready stream. Uses stamp, record, index.
+-- delivery: entries that leave a ready stream. Uses stamp, record, index, train.
 local leaving = {}
 
 local function leave(band, entry)
@@ -13,8 +13,8 @@ end
 local function write_leaving()
   for band, entries in pairs(leaving) do
     local stream = base .. 'ready:' .. band
-    for from = 1, #entries, 1000 do
-      local upto = math.min(from + 999, #entries)
+    for from = 1, #entries, 2000 do
+      local upto = math.min(from + 1999, #entries)
       redis.call('XACK', stream, 'workers', unpack(entries, from, upto))
       redis.call('XDEL', stream, unpack(entries, from, upto))
     end
@@ -29,21 +29,25 @@ local function is_foreign(band, entry, id, record)
     and #redis.call('XRANGE', base .. 'ready:' .. band, entry, entry) > 0
 end
 
--- The jobs of an entry that are still this entry's: id, record, id, record …
+-- What of an entry is still this entry's: its ids; their lane, where it is a train; the record of the first.
 local function unsettled(band, entry)
   local found = redis.call('XRANGE', base .. 'ready:' .. band, entry, entry)
-  local rest = {}
-  if not found[1] then return rest end
+  if not found[1] then return {} end
   local fields = found[1][2]
-  local ids = {}
-  for i = 1, #fields, 2 do ids[#ids + 1] = fields[i] end
-  look_up(ids)
-  for i = 1, #fields, 2 do
-    local place = place_of(fields[i])
-    if place == 'r' .. band .. entry or (not place and not is_record(fields[i + 1])) then
-      rest[#rest + 1] = fields[i]
-      rest[#rest + 1] = stamped(fields[i + 1], entry)
+  local id, record = fields[1], fields[2]
+  if id == '' then
+    local lane = string.sub(record, 1, 8)
+    local settled = settled_of(lane, band .. entry)
+    if settled then
+      local ids = ids_of_train(fields, settled)
+      if not ids[1] then return {} end
+      return ids, lane, records_of({ids[1]})[1]
     end
   end
-  return rest
+  look_up({id})
+  local place = place_of(id)
+  if place == 'r' .. band .. entry or (not place and not is_record(record)) then
+    return {id}, nil, stamped(record, entry)
+  end
+  return {}
 end

@@ -1,56 +1,59 @@
--- finish: the streams of finished jobs, kept by count and by age. Uses clock, index.
+-- finish: the streams of finished jobs, kept by count and by age. Uses clock, index, extras.
 -- An entry holds up to BUNDLE jobs that finished together: id and record for each, with the ending sealed behind the
 -- record (core/job.py); `kept` counts the jobs.
 -- Of a job that was removed the record stays behind in its bundle, and the index no longer says that it is there.
 local BUNDLE = 16
 local LETTER = {completed = 'c', failed = 'f', cancelled = 'x'}
-local bundles = {}
-
-local function write_bundle(stream)
-  local bundle = bundles[stream]
-  if not bundle then return end
-  local place = LETTER[stream] .. redis.call('XADD', base .. stream, '*', unpack(bundle))
-  for i = 1, #bundle, 2 do put(bundle[i], place) end
-  redis.call('HINCRBY', kept, stream, #bundle / 2)
-  bundles[stream] = nil
-end
 
 -- Where few are to be kept, each has an entry of its own, so that the count is exact.
 local function bundle_size(most) return most >= 0 and most < 1000 and 1 or BUNDLE end
 
-local function finish(stream, most, id, sealed)
-  local bundle = bundles[stream]
-  if not bundle then
-    bundle = {}
-    bundles[stream] = bundle
+local finished_places, finished_n, finished_counts = {}, 0, {}
+
+-- These are finished: id, sealed … from one position of a list up to another.
+local function finish(stream, most, list, from, upto)
+  local step = bundle_size(most) * 2
+  for at = from, upto, step do
+    local last = math.min(at + step - 1, upto)
+    local place = LETTER[stream] .. redis.call('XADD', base .. stream, '*', unpack(list, at, last))
+    for i = at, last, 2 do
+      finished_places[finished_n + 1], finished_places[finished_n + 2] = list[i], place
+      finished_n = finished_n + 2
+    end
   end
-  local n = #bundle
-  bundle[n + 1] = id
-  bundle[n + 2] = sealed
-  put(id, 'finished')
-  if n + 2 >= bundle_size(most) * 2 then write_bundle(stream) end
+  finished_counts[stream] = (finished_counts[stream] or 0) + (upto - from + 1) / 2
+end
+
+local function write_finished()
+  in_chunks('HSET', index, finished_places)
+  for stream, n in pairs(finished_counts) do redis.call('HINCRBY', kept, stream, n) end
+  finished_places, finished_n, finished_counts = {}, 0, {}
 end
 
 local function drop_finished(stream, entries)
-  local ids, places = {}, {}
+  local ids, places, n = {}, {}, 0
   for _, found in ipairs(entries) do
-    local place = LETTER[stream] .. found[1]
-    for i = 1, #found[2], 2 do
-      ids[#ids + 1] = found[2][i]
-      places[#places + 1] = place
+    local place, fields = LETTER[stream] .. found[1], found[2]
+    for i = 1, #fields, 2 do
+      n = n + 1
+      ids[n], places[n] = fields[i], place
     end
   end
-  local gone = {}
-  for from = 1, #ids, 1000 do
-    local now = redis.call('HMGET', index, unpack(ids, from, math.min(from + 999, #ids)))
-    for i, place in ipairs(now) do
-      if place == places[from + i - 1] then gone[#gone + 1] = ids[from + i - 1] end
+  local gone, m = {}, 0
+  for from = 1, n, 1000 do
+    local upto = math.min(from + 999, n)
+    local now = redis.call('HMGET', index, unpack(ids, from, upto))
+    for i = from, upto do
+      if now[i - from + 1] == places[i] then
+        m = m + 1
+        gone[m] = ids[i]
+      end
     end
   end
   redis.call('XTRIM', base .. stream, 'MAXLEN', redis.call('XLEN', base .. stream) - #entries)
-  if #gone == 0 then return end
+  if m == 0 then return end
   in_chunks('HDEL', index, gone)
-  redis.call('HINCRBY', kept, stream, -#gone)
+  redis.call('HINCRBY', kept, stream, -m)
   if redis.call('EXISTS', base .. 'extras') == 1 then
     for _, id in ipairs(gone) do forget_extras(id) end
   end

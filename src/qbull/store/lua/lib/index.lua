@@ -1,20 +1,38 @@
 -- index: job id → where it is. Read and written once for a whole batch.
---   r<band><entry>  in a ready stream, waiting or handed over     l  in its lane's list      d  delayed
+--   r<band><entry>  in a ready stream, waiting or handed over
+--   l<record>  behind others of its lane: in the lane's list, or in a train      d<record>  delayed
 --   c<entry>  completed      f<entry>  failed      x<entry>  cancelled
+-- `behind` is by how much the number of jobs with `l` has changed; write_index counts it in `kept`.
 local places = {}
 local moved = {}
+local behind = 0
 
 local function look_up(ids)
-  for from = 1, #ids, 1000 do
-    local some = {unpack(ids, from, math.min(from + 999, #ids))}
-    local found = redis.call('HMGET', index, unpack(some))
-    for i, id in ipairs(some) do places[id] = found[i] end
+  for from = 1, #ids, 2000 do
+    local upto = math.min(from + 1999, #ids)
+    local found = redis.call('HMGET', index, unpack(ids, from, upto))
+    for i = from, upto do places[ids[i]] = found[i - from + 1] end
   end
 end
 
 local function place_of(id)
   if moved[id] ~= nil then return moved[id] end
   return places[id] or false
+end
+
+-- The records of jobs that are delayed or behind others; '' for one that is not.
+local function records_of(ids)
+  local records = {}
+  for from = 1, #ids, 2000 do
+    local upto = math.min(from + 1999, #ids)
+    local found = redis.call('HMGET', index, unpack(ids, from, upto))
+    for i = from, upto do
+      local place = moved[ids[i]] or found[i - from + 1] or ''
+      local kind = string.byte(place)
+      records[i] = (kind == 108 or kind == 100) and string.sub(place, 2) or ''
+    end
+  end
+  return records
 end
 
 local function put(id, place) moved[id] = place end
@@ -28,15 +46,19 @@ end
 
 local function write_index()
   local set, gone = {}, {}
+  local n, m = 0, 0
   for id, place in pairs(moved) do
     if place then
-      set[#set + 1] = id
-      set[#set + 1] = place
+      set[n + 1], set[n + 2] = id, place
+      n = n + 2
     else
-      gone[#gone + 1] = id
+      m = m + 1
+      gone[m] = id
     end
   end
   in_chunks('HSET', index, set)
   in_chunks('HDEL', index, gone)
   moved = {}
+  if behind ~= 0 then redis.call('HINCRBY', base .. 'kept', 'lanes', behind) end
+  behind = 0
 end

@@ -1,17 +1,21 @@
--- lane: the jobs that share a key. Uses clock, record, index, ready.
+-- lane: the jobs that share a key. Uses clock, stamp, record, index, ready, train.
 -- `lanes` counts the unsettled jobs of a lane that have been admitted to it: those in front of the workers, those
 -- that wait for their next attempt, and those in the lane's list. At most `limit` of them are outside the list;
 -- 0 is no limit, so a queue that gave up its order still empties the lists it had.
+-- Whoever changes a lane calls write_lanes at the end.
 local TRAIN = 32
 local TRAIN_BYTES = 262144
 local counts = {}
+local joining = {}
 
 local function lane_list(lane) return base .. 'lane:' .. lane end
 
 local function load_lanes(list)
-  if #list == 0 then return end
-  local found = redis.call('HMGET', lanes, unpack(list))
-  for i, lane in ipairs(list) do counts[lane] = tonumber(found[i] or 0) end
+  for from = 1, #list, 2000 do
+    local upto = math.min(from + 1999, #list)
+    local found = redis.call('HMGET', lanes, unpack(list, from, upto))
+    for i = from, upto do counts[list[i]] = tonumber(found[i - from + 1] or 0) end
+  end
 end
 
 local function lane_count(lane)
@@ -19,14 +23,23 @@ local function lane_count(lane)
   return counts[lane]
 end
 
+local function write_joining()
+  for lane, ids in pairs(joining) do in_chunks('RPUSH', lane_list(lane), ids) end
+  joining = {}
+end
+
 local function write_lanes()
+  write_joining()
+  write_trains()
   local set, gone = {}, {}
+  local n, m = 0, 0
   for lane, count in pairs(counts) do
     if count > 0 then
-      set[#set + 1] = lane
-      set[#set + 1] = count
+      set[n + 1], set[n + 2] = lane, count
+      n = n + 2
     else
-      gone[#gone + 1] = lane
+      m = m + 1
+      gone[m] = lane
     end
   end
   in_chunks('HSET', lanes, set)
@@ -40,73 +53,69 @@ local function admit(id, record)
     local count = lane_count(lane) + 1
     counts[lane] = count
     if limit > 0 and count > limit then
-      redis.call('HSET', parked, id, stamped(record))
-      redis.call('RPUSH', lane_list(lane), id)
-      put(id, 'l')
+      local ids = joining[lane]
+      if not ids then
+        ids = {}
+        joining[lane] = ids
+      end
+      ids[#ids + 1] = id
+      put(id, 'l' .. stamped(record))
+      behind = behind + 1
       return
     end
   end
-  add_ready(band_of(record), {id, record})
+  add_ready(band_of(record), id, record)
 end
 
-local function push_back(lane, ids, from)
-  for i = #ids, from, -1 do redis.call('LPUSH', lane_list(lane), ids[i]) end
+-- These go to the head of their lane's list, in order. Their records are in the index and stay there.
+local function back_to_lane(lane, ids, from)
+  local reversed, n = {}, 0
+  for i = #ids, from or 1, -1 do
+    n = n + 1
+    reversed[n] = ids[i]
+  end
+  if n > 0 then redis.call('LPUSH', lane_list(lane), unpack(reversed)) end
 end
 
--- Take jobs from the heads of these lanes, as far as they have room, and send them off: a sequential lane as a train.
+-- The head of a sequential lane: several leave as a train, which is no longer than its first job lets expect.
+local function send_train(lane, ids, first)
+  local most = math.max(math.floor(TRAIN_BYTES / #first), 1)
+  if #ids > most then
+    back_to_lane(lane, ids, most + 1)
+    for i = #ids, most + 1, -1 do ids[i] = nil end
+  end
+  if #ids == 1 then
+    behind = behind - 1
+    add_ready(band_of(first), ids[1], first)
+  else
+    add_train(band_of(first), lane, ids)
+  end
+end
+
+-- Take jobs from the heads of these lanes, as far as they have room, and send them off.
 local function release(freed)
-  local trains, ids = {}, {}
-  for _, lane in ipairs(freed) do
+  write_joining()
+  local sending, heads, n = {}, {}, 0
+  for i = 1, #freed do
+    local lane = freed[i]
     local count = lane_count(lane)
     if count > 0 then
       local most = TRAIN
-      if limit > 1 then most = limit - (count - redis.call('LLEN', lane_list(lane))) end
-      local taken = most > 0 and redis.call('LPOP', lane_list(lane), most) or {}
-      if taken and #taken > 0 then
-        if limit == 1 and count > #taken and count > #taken + redis.call('LLEN', lane_list(lane)) then
-          push_back(lane, taken, 1) -- the limit was higher before: others of this lane are still outside its list
-        else
-          trains[#trains + 1] = {lane, taken}
-          for _, id in ipairs(taken) do ids[#ids + 1] = id end
+      if limit ~= 1 then most = limit > 0 and limit - (count - redis.call('LLEN', lane_list(lane))) or TRAIN end
+      local ids = most > 0 and redis.call('LPOP', lane_list(lane), most) or {}
+      if #ids > 0 and limit == 1 and count > #ids and count > #ids + redis.call('LLEN', lane_list(lane)) then
+        back_to_lane(lane, ids) -- the limit was higher before: others of this lane are still outside its list
+      elseif limit == 1 and #ids > 0 then
+        n = n + 1
+        sending[n], heads[n] = {lane, ids}, ids[1]
+      else
+        for j = 1, #ids do
+          n = n + 1
+          sending[n], heads[n] = {lane, {ids[j]}}, ids[j]
         end
       end
     end
   end
-  local gone, at = {}, 0
-  local records = {}
-  for from = 1, #ids, 1000 do
-    local some = redis.call('HMGET', parked, unpack(ids, from, math.min(from + 999, #ids)))
-    for i = 1, math.min(1000, #ids - from + 1) do records[from + i - 1] = some[i] end
-  end
-  for _, found in ipairs(trains) do
-    local lane, taken = found[1], found[2]
-    local train, bytes = {}, 0
-    for i, id in ipairs(taken) do
-      local record = records[at + i]
-      bytes = bytes + #record
-      if i > 1 and bytes > TRAIN_BYTES then
-        push_back(lane, taken, i)
-        break
-      end
-      gone[#gone + 1] = id
-      if limit == 1 then
-        train[#train + 1] = id
-        train[#train + 1] = record
-      else
-        add_ready(band_of(record), {id, record})
-      end
-    end
-    at = at + #taken
-    if #train > 0 then add_ready(band_of(train[2]), train) end
-  end
-  in_chunks('HDEL', parked, gone)
-end
-
--- The jobs of a train that were not begun go back to the head of their lane, in order.
-local function back_to_lane(lane, pairs_)
-  for i = #pairs_ - 1, 1, -2 do
-    redis.call('HSET', parked, pairs_[i], pairs_[i + 1])
-    redis.call('LPUSH', lane_list(lane), pairs_[i])
-    put(pairs_[i], 'l')
-  end
+  local records = records_of(heads)
+  for i = 1, n do send_train(sending[i][1], sending[i][2], records[i]) end
 end

@@ -7,18 +7,21 @@ local function is_after(entry, other)
 end
 
 -- Band 0 is for what was handed over before and came back: it must not queue up again behind everybody.
--- A job that comes back gets a higher entry than it had, whatever the clock says: its fence must rise.
-local function add_ready(band, pairs_, above)
+-- What comes back gets a higher entry than it had, whatever the clock says: its fence must rise. Gives the place.
+local function add_entry(band, name, value, above)
   local stream = base .. 'ready:' .. band
-  local entry = redis.call('XADD', stream, '*', unpack(pairs_))
+  local entry = redis.call('XADD', stream, '*', name, value)
   if above and not is_after(entry, above) then
     redis.call('XDEL', stream, entry)
     entry = string.format('%.0f-0', string.match(above, '^%d+') + 1)
-    redis.call('XADD', stream, entry, unpack(pairs_))
+    redis.call('XADD', stream, entry, name, value)
   end
-  local place = 'r' .. band .. entry
-  for i = 1, #pairs_, 2 do put(pairs_[i], place) end
   if band ~= '5' and band ~= '0' and redis.call('SADD', bands, band) == 1 then
     tell('bell', 'bands')
   end
+  return band .. entry
+end
+
+local function add_ready(band, id, record, above)
+  put(id, 'r' .. add_entry(band, id, record, above))
 end

@@ -1,0 +1,65 @@
+-- train: several jobs of a sequential lane in one ready entry, and how far it has come. Uses index, ready.
+-- Its entry has one field without a name: the lane's digest, then the ids, a line each. The records stay in the index.
+-- `trains` says of each lane which entry its train is, and how many of it are settled: <place>, later <place> <n>.
+-- A train is worked through in order, so this is also its fence.
+local train_states = {}
+
+local function train_state(lane)
+  local state = train_states[lane]
+  if state == nil then
+    state = redis.call('HGET', trains, lane)
+    train_states[lane] = state
+  end
+  return state
+end
+
+local function load_trains(list)
+  for from = 1, #list, 2000 do
+    local upto = math.min(from + 1999, #list)
+    local found = redis.call('HMGET', trains, unpack(list, from, upto))
+    for i = from, upto do train_states[list[i]] = found[i - from + 1] end
+  end
+end
+
+local moved_trains = {}
+
+local function set_train(lane, state)
+  train_states[lane] = state
+  moved_trains[lane] = state
+end
+
+local function write_trains()
+  local set, gone = {}, {}
+  for lane, state in pairs(moved_trains) do
+    if state then
+      local n = #set
+      set[n + 1], set[n + 2] = lane, state
+    else
+      gone[#gone + 1] = lane
+    end
+  end
+  in_chunks('HSET', trains, set)
+  in_chunks('HDEL', trains, gone)
+  moved_trains = {}
+end
+
+local function add_train(band, lane, ids, above)
+  set_train(lane, add_entry(band, '', lane .. table.concat(ids, '\n'), above))
+end
+
+-- How many of a train are settled; nil where the lane has another train by now, or none.
+local function settled_of(lane, place)
+  local state = train_state(lane)
+  if state == place then return 0 end
+  if state and string.sub(state, 1, #place + 1) == place .. ' ' then return tonumber(string.sub(state, #place + 2)) end
+end
+
+-- The ids of a train from the one after the first `n` on.
+local function ids_of_train(fields, n)
+  local ids = {}
+  for id in string.gmatch(string.sub(fields[2], 9), '[^\n]+') do
+    n = n - 1
+    if n < 0 then ids[#ids + 1] = id end
+  end
+  return ids
+end
