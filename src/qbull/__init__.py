@@ -7,6 +7,7 @@ from qbull.core.retry import Retry
 from qbull.errors import (
     ArgumentsError,
     ConfigError,
+    Conflict,
     DeclarationError,
     EmbeddedError,
     Fail,
@@ -23,6 +24,7 @@ from qbull.errors import (
     TooLarge,
 )
 from qbull.handle import Job
+from qbull.letters import FailureGroup, Page, Redriven
 from qbull.queue import Queue, Task
 from qbull.worker.current import CurrentJob, current_job
 
@@ -32,10 +34,12 @@ __all__ = [
     "App",
     "ArgumentsError",
     "ConfigError",
+    "Conflict",
     "CurrentJob",
     "DeclarationError",
     "EmbeddedError",
     "Fail",
+    "FailureGroup",
     "Job",
     "JobCancelled",
     "JobFailed",
@@ -43,9 +47,11 @@ __all__ = [
     "Keep",
     "Lane",
     "NotFound",
+    "Page",
     "PayloadError",
     "QbullError",
     "Queue",
+    "Redriven",
     "ResultTimeout",
     "Retry",
     "RetryAfter",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Collection, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -58,20 +58,33 @@ class Client:
         return created
 
     async def find(self, settings: QueueSettings, id: str) -> tuple[Partition, Found] | None:
-        """One look for an id that was made here; others are looked for in their likeliest partition first."""
-        likely = partition_in(id)
-        if likely is None or likely >= settings.partitions:
-            likely = partition_of(digest(id), settings.partitions)
-        for number in sorted(range(settings.partitions), key=lambda n: n != likely):
-            partition = self.partition(settings, number)
+        for partition in self._likely(settings, id):
             found = await self.store.patiently(partial(inspect.find, partition, id))
             if found is not None:
                 return partition, found
         return None
 
+    async def at_job(
+        self, settings: QueueSettings, id: str, verb: Callable[[Partition], Awaitable[str]]
+    ) -> str:
+        """Do something with a job in the partition that it is in; "unknown" where none knows it."""
+        for partition in self._likely(settings, id):
+            word = await self.store.patiently(partial(verb, partition))
+            if word != "unknown":
+                return word
+        return "unknown"
+
     async def close(self) -> None:
         await self.results.close()
         await self.store.close()
+
+    def _likely(self, settings: QueueSettings, id: str) -> Iterator[Partition]:
+        """One look for an id that was made here; others are looked for in their likeliest partition first."""
+        likely = partition_in(id)
+        if likely is None or likely >= settings.partitions:
+            likely = partition_of(digest(id), settings.partitions)
+        for number in sorted(range(settings.partitions), key=lambda n: n != likely):
+            yield self.partition(settings, number)
 
     async def _send(self, partition: Partition, jobs: Sequence[NewJob]) -> list[bool]:
         known = await self.store.patiently(lambda: partition.enqueue(jobs))

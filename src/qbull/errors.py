@@ -11,6 +11,7 @@
     │   ├── ArgumentsError   they do not fit the task's signature
     │   └── TooLarge         they are larger than the limit
     ├── NotFound             no such queue, task or job
+    ├── Conflict             the job is in a state in which this cannot be done
     ├── JobFailed            result() of a job that failed for good
     ├── JobCancelled         result() of a job that was cancelled
     └── ResultTimeout        result() waited as long as asked, and the job goes on
@@ -66,6 +67,14 @@ class TooLarge(PayloadError):
 
 class NotFound(QbullError):
     """No such queue, task or job."""
+
+
+class Conflict(QbullError):
+    """The job is in a state in which this cannot be done; `state` is that."""
+
+    def __init__(self, message: str, *, state: str = "") -> None:
+        super().__init__(message)
+        self.state = state
 
 
 class JobFailed(QbullError):

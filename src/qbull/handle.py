@@ -1,18 +1,36 @@
-"""A job in the user's hand: its id, and what can be asked about it."""
+"""A job in the user's hand: its id, what can be asked about it, and what can be done with it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any, Generic, Literal, TypeVar
 
 from qbull.client import Client
 from qbull.config import QueueSettings
 from qbull.core.codec import plain
-from qbull.core.job import JobInfo, State
-from qbull.errors import JobCancelled, JobFailed, NotFound, ResultTimeout
+from qbull.core.ids import new_token
+from qbull.core.job import Body, Garbage, JobInfo, State, body_of
+from qbull.errors import Conflict, JobCancelled, JobFailed, NotFound, ResultTimeout
 from qbull.store.inspect import Found
+from qbull.store.partition import Again, Partition
 
 R = TypeVar("R")
+
+RETRY_INSTEAD = {
+    "waiting": "is waiting and will run",
+    "delayed": "is delayed; promote() lets it run now",
+    "active": "is running; wait for its end, or cancel() it first",
+    "completed": "has completed; enqueue it anew where it is to run a second time",
+}
+PROMOTE_INSTEAD = {
+    "waiting": "is waiting already",
+    "active": "is running already",
+    "completed": "has completed; enqueue it anew where it is to run a second time",
+    "failed": "has failed; retry() sends it round again",
+    "cancelled": "was cancelled; retry() sends it round again",
+}
+REMOVE_INSTEAD = {"active": "is with a worker; cancel() it first"}
 
 
 class Job(Generic[R]):
@@ -25,7 +43,8 @@ class Job(Generic[R]):
         id: str,
         *,
         created: bool = False,
-        attempts: Callable[[str], int] | None = None,
+        attempts: Callable[[str], int],
+        edit: Callable[[Body, Mapping[str, Any]], bytes],
         decode: Callable[[bytes], Any] = plain,
     ) -> None:
         self.id = id
@@ -34,6 +53,7 @@ class Job(Generic[R]):
         self._settings = settings
         self._attempts = attempts
         self._decode = decode
+        self._edit = edit
 
     def __repr__(self) -> str:
         return f"<Job {self.id} in {self._settings.name}>"
@@ -52,19 +72,14 @@ class Job(Generic[R]):
         found = await self._find()
         if found is None:
             return None
-        attempts = (
-            self._attempts(found.body().task) if self._attempts is not None else self._settings.retry.attempts
-        )
-        return found.info(self._settings.name, attempts)
+        return found.info(self._settings.name, self._attempts(found.body().task))
 
     async def result(self, timeout: float | None = None) -> R:
         """Wait until the job has finished and give what its task returned, as annotated there."""
         client = self._client()
         there = await client.find(self._settings, self.id)
         if there is None:
-            raise NotFound(
-                f'queue "{self.queue}": no job {self.id}; it never was there, or is not kept any more'
-            )
+            raise self._unknown()
 
         async def look() -> Found | NotFound | None:
             found = await client.find(self._settings, self.id)
@@ -95,6 +110,68 @@ class Job(Generic[R]):
             )
         value: R = self._decode(ending.result or b"null")
         return value
+
+    async def retry(self, payload: Mapping[str, Any] | None = None) -> Literal["waiting"]:
+        """Send a job round again that failed or was cancelled: attempts from the start, history kept.
+
+        With a payload it runs with other arguments, checked like a call of its task. Where it halted its lane it
+        goes to the head of it, else to the end.
+        """
+        token = new_token()
+        while True:
+            there = await self._client().find(self._settings, self.id)
+            if there is None:
+                raise self._unknown()
+            partition, found = there
+            if found.state not in ("failed", "cancelled"):
+                raise self._conflict(found.state, RETRY_INSTEAD)
+            job = Again(self.id, found.place, self._again(found, payload))
+            [word] = await self._client().store.patiently(partial(partition.retry, token, [job]))
+            if word == "retried":
+                return "waiting"
+            if word != "moved":  # moved: it was retried meanwhile, and has failed once more
+                raise self._conflict(word, RETRY_INSTEAD)
+
+    async def promote(self) -> Literal["waiting"]:
+        """Let a delayed job run now. One that waits for its next attempt keeps its place in its lane."""
+        token = new_token()
+        await self._do(lambda partition: partition.promote_one(token, self.id), "promoted", PROMOTE_INSTEAD)
+        return "waiting"
+
+    async def remove(self) -> Literal["removed"]:
+        """Forget the job without a trace. A dead letter that halts its lane lets it go on; a running job is refused."""
+        token = new_token()
+
+        async def remove(partition: Partition) -> str:
+            return (await partition.remove(token, [(self.id, b"")]))[0]
+
+        await self._do(remove, "removed", REMOVE_INSTEAD)
+        return "removed"
+
+    async def _do(
+        self, verb: Callable[[Partition], Awaitable[str]], done: str, instead: Mapping[str, str]
+    ) -> None:
+        word = await self._client().at_job(self._settings, self.id, verb)
+        if word != done:
+            raise self._conflict(word, instead)
+
+    def _again(self, found: Found, payload: Mapping[str, Any] | None) -> bytes:
+        try:
+            return found.again(None if payload is None else self._edit(body_of(found.record), payload))
+        except Garbage as error:
+            raise Conflict(
+                f'queue "{self.queue}": job {self.id} cannot be run: {error}; remove() it', state=found.state
+            ) from None
+
+    def _conflict(self, word: str, instead: Mapping[str, str]) -> Conflict | NotFound:
+        if word == "unknown":
+            return self._unknown()
+        return Conflict(f'queue "{self.queue}": job {self.id} {instead[word]}', state=word)
+
+    def _unknown(self) -> NotFound:
+        return NotFound(
+            f'queue "{self.queue}": no job {self.id}; it never was there, or is not kept any more'
+        )
 
     async def _find(self) -> Found | None:
         found = await self._client().find(self._settings, self.id)

@@ -15,7 +15,7 @@ import msgspec
 from qbull.client import Client
 from qbull.config import QueueSettings, check_name
 from qbull.controls import Controls
-from qbull.core.codec import Signature, Template
+from qbull.core.codec import Signature, Template, encode_payload, plain
 from qbull.core.ids import check_id, check_key, new_id
 from qbull.core.job import DEFAULT_PRIORITY, STATES, Body, JobInfo, State, pack
 from qbull.core.retry import Retry
@@ -23,9 +23,10 @@ from qbull.core.route import PARTITION_LANE, digest, partition_of
 from qbull.core.task import TaskSpec, kind_of
 from qbull.errors import LONGEST, ArgumentsError, ConfigError, DeclarationError
 from qbull.handle import Job
+from qbull.letters import Letters
 from qbull.store import inspect, live
-from qbull.store.inspect import Counts
-from qbull.store.partition import NewJob
+from qbull.store.inspect import Counts, Found
+from qbull.store.partition import NewJob, Partition
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -41,7 +42,7 @@ class Home(Protocol):
     def run_sync(self, coroutine: Coroutine[Any, Any, A], /) -> A: ...
 
 
-class Queue(Controls):
+class Queue(Controls, Letters):
     """A named set of partitions with settings. Made by `app.queue(…)`."""
 
     def __init__(self, app: Home, settings: QueueSettings) -> None:
@@ -115,21 +116,55 @@ class Queue(Controls):
             raise ConfigError(f"state {state!r}: use one of {', '.join(STATES)}")
         if not 0 <= start <= end or end - start > 1000:
             raise ConfigError(f"jobs from {start} to {end}: give 0 <= start <= end, at most 1,000 at a time")
-        client = self.app.client()
-        await client.store.open()
-        found = await inspect.page(
-            [client.partition(self.settings, n) for n in range(self.settings.partitions)], state, start, end
-        )
-        return [job.info(self.name, self.attempts_of(job.body().task)) for job in found]
+        found = await inspect.page(await self._partitions(), state, start, end)
+        return [self._info(job) for job in found]
 
     def job(self, id: str) -> Job[Any]:
         """The handle of a job from its id."""
-        return Job(self.app.client, self.settings, check_id(id), attempts=self.attempts_of)
+        return self.handle(check_id(id))
+
+    def handle(self, id: str, created: bool = False, decode: Callable[[bytes], Any] = plain) -> Job[Any]:
+        """The same for an id that is known to be one."""
+        return Job(
+            self.app.client,
+            self.settings,
+            id,
+            created=created,
+            attempts=self.attempts_of,
+            edit=self.edited,
+            decode=decode,
+        )
+
+    def edited(self, body: Body, payload: Mapping[str, Any]) -> bytes:
+        """Other arguments for a job, checked where the code of its task is here. They must not give it another key."""
+        spec = self.tasks.get(body.task)
+        if spec is None:
+            return encode_payload(body.task, payload, self.app.payload_limit)
+        encoded, call = spec.signature.encode((), dict(payload), self.app.payload_limit)
+        if spec.key is not None:
+            key = spec.key.apply(msgspec.structs.asdict(call))
+            if key != body.key and spec.key.apply(spec.signature.arguments(body.payload)) == body.key:
+                raise ArgumentsError(
+                    f'task "{spec.name}": these arguments have the key "{key}", the job has "{body.key}"; '
+                    "enqueue a new job, and remove() this one"
+                )
+        return encoded
 
     def attempts_of(self, task: str) -> int:
         """How often a job of this task is tried at most."""
         spec = self.tasks.get(task)
         return spec.retry.attempts if spec is not None else self.settings.retry.attempts
+
+    def _client(self) -> Client:
+        return self.app.client()
+
+    async def _partitions(self) -> list[Partition]:
+        client = self.app.client()
+        await client.store.open()
+        return [client.partition(self.settings, n) for n in range(self.settings.partitions)]
+
+    def _info(self, job: Found) -> JobInfo:
+        return job.info(self.name, self.attempts_of(job.body().task))
 
     def _specify(
         self,
@@ -287,14 +322,7 @@ class Call(Generic[P, R]):
         return self._queue.place(spec.name, payload, key, id, options)
 
     def _handle(self, id: str, created: bool) -> Job[R]:
-        return Job(
-            self._app.client,
-            self._queue.settings,
-            id,
-            created=created,
-            attempts=self._queue.attempts_of,
-            decode=self.spec.signature.decode_result,
-        )
+        return self._queue.handle(id, created, self.spec.signature.decode_result)
 
 
 class Task(Call[P, R]):

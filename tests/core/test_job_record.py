@@ -10,11 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qbull.core.job import (
+    SUSPECT,
     VERSION,
     Attempt,
     Body,
     Ending,
     Garbage,
+    again,
     body_of,
     crashes_of,
     created_ms_of,
@@ -164,3 +166,35 @@ def test_an_ending_comes_back(ending: Ending) -> None:
 
 def test_a_moment_has_a_time_zone() -> None:
     assert moment(1_767_225_600_123).isoformat() == "2026-01-01T00:00:00.123000+00:00"
+
+
+endings = st.builds(
+    Ending, st.integers(0, 100), st.floats(0, 1e9), texts, error=st.none() | texts, created_ms=numbers
+)
+
+
+@given(bodies, priorities, lanes, endings, numbers, st.integers(0, 255))
+def test_going_round_again_keeps_all_but_the_count_of_attempts(
+    body: Body, priority: int, lane: bytes, ending: Ending, finished_ms: int, crashes: int
+) -> None:
+    record = pack(body, priority=priority, lane=lane)
+    record = record[:3] + bytes((crashes,)) + record[4:]
+
+    renewed = again(record, ending, finished_ms)
+
+    after = body_of(renewed)
+    assert (after.task, after.payload, after.key, after.attempts, after.timeout) == (
+        *(body.task, body.payload, body.key, body.attempts, body.timeout),
+    )
+    assert after.attempt == 1
+    assert after.history[:-1] == body.history[-19:]
+    assert after.history[-1].attempt == (ending.attempt or body.attempt)
+    assert (priority_of(renewed), lane_of(renewed)) == (priority, lane)
+    assert created_ms_of(renewed) == ending.created_ms
+    assert crashes_of(renewed) == min(crashes, SUSPECT)
+
+
+def test_going_round_again_with_another_payload() -> None:
+    record = pack(Body("task", b"1"), priority=5, lane=b"")
+
+    assert body_of(again(record, Ending(1, 0.0, "w"), 0, b"2")).payload == b"2"

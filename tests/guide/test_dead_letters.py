@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 import qbull
@@ -112,3 +114,105 @@ async def test_a_result_beyond_the_limit_makes_a_dead_letter_at_once(app: qbull.
         async with small.worker():
             with pytest.raises(qbull.JobFailed, match="its result takes 202 bytes, the limit is 100"):
                 await job.result(timeout=10)
+
+
+class Counter:
+    """A queue with dead letters of two tasks and three kinds of failure."""
+
+    def __init__(self, app: qbull.App, partitions: int = 1) -> None:
+        self.app = app
+        self.queue = app.queue("billing", partitions=partitions, concurrency=1)
+
+        @self.queue.task
+        async def charge(n: int) -> None:
+            raise qbull.Fail(f"user {n} has no card" if n % 3 else f"till 0x{n:08x} is broken")
+
+        @self.queue.task
+        async def refund(n: int) -> None:
+            raise qbull.Fail(f"user {n} has no card")
+
+        self.charge, self.refund = charge, refund
+
+    async def fill(self) -> None:
+        await self.charge.enqueue_many([{"n": n} for n in range(30)])
+        async with self.app.worker() as worker:
+            await worker.drain()
+            await self.refund.enqueue_many([{"n": n} for n in range(5)])
+            await worker.drain()
+
+
+async def test_dead_letters_are_found_by_task_error_and_time(app: qbull.App) -> None:
+    counter = Counter(app)
+    await counter.fill()
+    [middle] = (await counter.queue.search("failed", error_contains="user 14 ")).jobs
+    assert middle.finished_at is not None
+
+    refunds = await counter.queue.search("failed", task="refund")
+    broken = await counter.queue.search("failed", error_contains="TILL")
+    older = await counter.queue.search(before=middle.finished_at)
+    newer = await counter.queue.search(after=middle.finished_at + timedelta(milliseconds=1))
+
+    assert [job.payload["n"] for job in refunds.jobs] == [4, 3, 2, 1, 0]
+    assert [job.payload["n"] for job in broken.jobs] == list(range(27, -1, -3))
+    assert {job.id for job in older.jobs} & {job.id for job in newer.jobs} == set()
+    assert len(older.jobs) + len(newer.jobs) == 35
+    assert middle.id in {job.id for job in older.jobs}
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+async def test_a_search_comes_in_pages_that_leave_nothing_out(app: qbull.App, partitions: int) -> None:
+    counter = Counter(app, partitions)
+    await counter.fill()
+
+    pages = [await counter.queue.search("failed", error_contains="user", limit=7)]
+    while (cursor := pages[-1].next) is not None:
+        pages.append(await counter.queue.search("failed", error_contains="user", limit=7, cursor=cursor))
+
+    found = [job for page in pages for job in page.jobs]
+    assert [len(page.jobs) for page in pages[:3]] == [7, 7, 7]
+    assert len({job.id for job in found}) == len(found) == 25
+    times = [job.finished_at for job in found if job.finished_at is not None]
+    assert times == sorted(times, reverse=True)
+
+
+async def test_dead_letters_are_grouped_by_what_failed(app: qbull.App) -> None:
+    counter = Counter(app)
+    await counter.fill()
+
+    cards, tills = await counter.queue.failures()
+
+    assert (cards.count, cards.error, cards.tasks) == (25, "user <n> has no card", ("charge", "refund"))
+    assert (tills.count, tills.error, tills.tasks) == (10, "till <address> is broken", ("charge",))
+    assert cards.first_at <= tills.last_at <= cards.last_at
+    of_group = await counter.queue.search("failed", fingerprint=tills.fingerprint)
+    assert len(of_group.jobs) == 10
+    assert of_group.jobs[0].id == tills.last
+    assert sum(group.count for group in await counter.queue.failures(scan=12)) == 12
+
+
+async def test_dead_letters_are_removed_one_or_many(app: qbull.App) -> None:
+    counter = Counter(app)
+    await counter.fill()
+    [one] = (await counter.queue.search("failed", error_contains="user 14 ")).jobs
+
+    assert await counter.queue.job(one.id).remove() == "removed"
+    refunds = await counter.queue.clean("failed", task="refund")
+    young = await counter.queue.clean("failed", older_than=3600)
+    some = await counter.queue.clean("failed", limit=4)
+    rest = await counter.queue.clean("failed")
+
+    assert (refunds, young, some, rest) == (5, 0, 4, 25)
+    assert (await counter.queue.stats()).total == 0
+
+
+async def test_a_search_that_makes_no_sense_is_refused(app: qbull.App) -> None:
+    queue = app.queue("billing")
+
+    with pytest.raises(qbull.ArgumentsError, match="state 'waiting': use completed, failed or cancelled"):
+        await queue.search("waiting")
+    with pytest.raises(qbull.ArgumentsError, match="limit=2000: give a whole number from 1 to 1,000"):
+        await queue.search("failed", limit=2000)
+    with pytest.raises(qbull.ArgumentsError, match="cursor='yesterday': give what the page before has"):
+        await queue.search("failed", cursor="yesterday")
+    with pytest.raises(qbull.ArgumentsError, match="older_than=-1"):
+        await queue.clean("failed", older_than=-1)

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from qbull.config import QueueSettings
+from qbull.core.ids import new_token
 from qbull.core.job import Body, Ending, pack, repack, seal
 from qbull.core.route import PARTITION_LANE, digest
 from qbull.store import inspect
 from qbull.store.inspect import Counts
-from qbull.store.partition import NewJob, Outcomes
+from qbull.store.partition import Again, NewJob, Outcomes
 from qbull.store.store import Delivery, Store
 
 
@@ -68,6 +69,42 @@ class Desk:
     async def finish(self, delivery: Delivery) -> None:
         for at in range(len(delivery.fields) // 2):
             assert await self.settle(delivery, at, "done")
+
+    async def fail(self, *ids: str) -> None:
+        """They run and become dead letters, in one batch; whatever else is ready goes back."""
+        outcomes = Outcomes()
+        for delivery in await self.fetch():
+            id, record = delivery.fields[:2]
+            if id.decode() in ids:
+                outcomes.dead(delivery.at(0), id, record, seal(Ending(1, 1.0, "w1", error="broken")))
+            else:
+                await self.partition.release([delivery.place])
+        assert outcomes.count == len(ids)
+        assert await self.partition.settle(outcomes) == []
+
+    async def again(self, id: str) -> Again:
+        found = await inspect.find(self.partition, id)
+        assert found is not None
+        return Again(id, found.place, found.again())
+
+    async def fail_and_see(self, id: str) -> Again:
+        await self.fail(id)
+        return await self.again(id)
+
+    async def retry(self, *ids: str) -> list[str]:
+        return await self.partition.retry(new_token(), [await self.again(id) for id in ids])
+
+    async def remove(self, *ids: str) -> list[str]:
+        return await self.partition.remove(new_token(), [(id, b"") for id in ids])
+
+    async def run_all(self) -> list[str]:
+        """Everything that can run, in the order in which it did."""
+        ran = []
+        while deliveries := await self.fetch():
+            for delivery in deliveries:
+                await self.finish(delivery)
+                ran += ids_of(delivery)
+        return ran
 
     async def state(self, id: str) -> str | None:
         found = await inspect.find(self.partition, id)

@@ -10,8 +10,8 @@ import msgspec
 
 from qbull.cli.show import print_json
 from qbull.cli.target import Target, on_target
-from qbull.core.codec import PAYLOAD_LIMIT
-from qbull.errors import ArgumentsError, ConfigError, NotFound, TooLarge
+from qbull.core.codec import encode_payload
+from qbull.errors import ArgumentsError, ConfigError, NotFound
 from qbull.handle import Job
 from qbull.queue import Call, Options, Queue
 
@@ -80,15 +80,11 @@ async def _unchecked(
         raise ConfigError(
             f'queue "{queue.name}" is ordered by key; give --key KEY, or --app MODULE:APP so that the task can make it'
         )
-    payload = msgspec.json.encode(values)
-    if len(payload) > PAYLOAD_LIMIT:
-        raise TooLarge(
-            f'task "{task}": its arguments take {len(payload):,} bytes, the limit is {PAYLOAD_LIMIT:,}'
-        )
+    payload = encode_payload(task, values)
     number, job = queue.place(task, payload, options.key, options.id, options)
     client = target.app.client()
     created = await client.enqueue(client.partition(queue.settings, number), job)
-    return Job(target.app.client, queue.settings, job.id, created=created)
+    return queue.handle(job.id, created)
 
 
 def _object(text: str) -> dict[str, Any]:

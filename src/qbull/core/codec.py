@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import re
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -65,16 +65,16 @@ class Signature:
             payload = self._encode(call)
         except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
             raise PayloadError(f'task "{self.name}": its arguments cannot be encoded: {error}') from None
-        if len(payload) > limit:
-            raise TooLarge(
-                f'task "{self.name}": its arguments take {len(payload):,} bytes, the limit is {limit:,}; '
-                "store the data elsewhere and pass a reference, or raise payload_limit"
-            )
+        _refuse_large(self.name, payload, limit)
         return payload, self._checked(payload)
 
     def decode(self, payload: bytes) -> tuple[list[Any], dict[str, Any]]:
         call = self._checked(payload)
         return [getattr(call, n) for n in self._positional], {n: getattr(call, n) for n in self._keyword_only}
+
+    def arguments(self, payload: bytes) -> dict[str, Any]:
+        """All arguments of a payload by name."""
+        return msgspec.structs.asdict(self._checked(payload))
 
     def _checked(self, payload: bytes) -> Any:
         try:
@@ -98,6 +98,24 @@ class Signature:
             return msgspec.json.decode(encoded, type=self.result_type, dec_hook=_from_plain)
         except (TypeError, msgspec.MsgspecError):
             return plain(encoded)
+
+
+def encode_payload(task: str, arguments: Mapping[str, Any], limit: int = PAYLOAD_LIMIT) -> bytes:
+    """Arguments by name for a task whose code is elsewhere: its worker checks them."""
+    try:
+        payload = msgspec.json.encode(dict(arguments), enc_hook=_to_plain)
+    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
+        raise PayloadError(f'task "{task}": its arguments cannot be encoded: {error}') from None
+    _refuse_large(task, payload, limit)
+    return payload
+
+
+def _refuse_large(task: str, payload: bytes, limit: int) -> None:
+    if len(payload) > limit:
+        raise TooLarge(
+            f'task "{task}": its arguments take {len(payload):,} bytes, the limit is {limit:,}; '
+            "store the data elsewhere and pass a reference, or raise payload_limit"
+        )
 
 
 def encode_result(value: Any, limit: int = PAYLOAD_LIMIT) -> bytes:

@@ -27,6 +27,11 @@ def new_id(partition: int) -> str:
     return f"{time.time_ns() // 1_000_000:012x}7{partition & 0xFFF:03x}{noise:016x}"
 
 
+def new_token() -> str:
+    """Names a call before it is sent for the first time, so that sending it again is harmless."""
+    return f"{_random(64):016x}"
+
+
 def partition_in(id: str) -> int | None:
     """The partition that an id was made for; None for an id that was not made here."""
     match = _MADE_HERE.fullmatch(id)

@@ -60,9 +60,10 @@ class Body(msgspec.Struct, array_like=True):
 
 
 class Ending(msgspec.Struct, array_like=True, frozen=True):
-    """How a job finished: sealed behind its record in the completed or failed stream."""
+    """How a job finished: sealed behind its record in the completed, failed or cancelled stream."""
 
     attempt: int
+    """0 where only its record says."""
     duration_ms: float
     worker: str
     result: bytes | None = None
@@ -89,6 +90,24 @@ def pack(body: Body, *, priority: int, lane: bytes) -> bytes:
 def repack(record: bytes, body: Body) -> bytes:
     """The same job with another body, for the next attempt."""
     return record[: _HEADER + record[10]] + _encode(body)
+
+
+def again(record: bytes, ending: Ending, finished_ms: int, payload: bytes | None = None) -> bytes:
+    """A finished job's record for going round again: attempts from the start, what happened before as history.
+
+    One that took workers down with it gets a single try, alone.
+    """
+    body = body_of(record)
+    attempt = ending.attempt or body.attempt
+    began = int(finished_ms - ending.duration_ms)
+    ended = Attempt(attempt, began, ending.duration_ms, ending.error or "no reason was given", ending.worker)
+    body.history = [*body.history, ended][-HISTORY_LIMIT:]
+    body.attempt = 1
+    if payload is not None:
+        body.payload = payload
+    created = record[4:10] if created_ms_of(record) else ending.created_ms.to_bytes(6, "big")
+    crashes = min(crashes_of(record), SUSPECT)
+    return repack(record[:3] + bytes((crashes,)) + created + record[10:], body)
 
 
 def body_of(record: bytes) -> Body:

@@ -12,6 +12,7 @@ from qbull.core.job import (
     Garbage,
     JobInfo,
     State,
+    again,
     body_of,
     crashes_of,
     created_ms_of,
@@ -24,6 +25,9 @@ from qbull.store.connect import ErrorReply, Server
 from qbull.store.names import GROUP, ready
 from qbull.store.partition import Partition
 from qbull.store.store import LANE, TRAIN_MARK, Store
+
+PLACES: dict[State, bytes] = {"completed": b"c", "failed": b"f", "cancelled": b"x"}
+"""What the place of a finished job begins with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +92,8 @@ class Found:
     partition: int = 0
     entry_ms: int = 0
     """The time of the entry that it is in; when it was enqueued, where its record does not say."""
+    place: bytes = b""
+    """Where it lies, of a finished one; it has another when it has finished once more."""
 
     def body(self) -> Body:
         try:
@@ -108,7 +114,7 @@ class Found:
             key=body.key,
             priority=priority_of(self.record) if readable else 5,
             payload=plain(body.payload),
-            attempt=ending.attempt if ending is not None else body.attempt,
+            attempt=(ending.attempt if ending is not None else 0) or body.attempt,
             max_attempts=body.attempts or attempts,
             partition=self.partition,
             created_at=moment(self.created_ms() if readable else finished or 0),
@@ -123,6 +129,11 @@ class Found:
             worker=(ending.worker if ending is not None else self.worker) or None,
             history=tuple(body.history),
         )
+
+    def again(self, payload: bytes | None = None) -> bytes:
+        """The record of a finished job for going round again. Raises Garbage where it cannot be run."""
+        assert self.ending is not None
+        return again(self.record, self.ending, self.finished_ms or 0, payload)
 
     def created_ms(self) -> int:
         return created_ms_of(self.record) or (
@@ -139,7 +150,10 @@ async def find(partition: Partition, id: str) -> Found | None:
     if kind == "delayed":
         return Found(id, kind, record, due_ms=int(float(at or 0)), partition=partition.number)
     if kind in ("completed", "failed", "cancelled"):
-        return Found(id, kind, *unseal(record), finished_ms=_ms_of(at), partition=partition.number)
+        place = PLACES[kind] + at
+        return Found(
+            id, kind, *unseal(record), finished_ms=_ms_of(at), partition=partition.number, place=place
+        )
     entry_ms = _ms_of(at) if at else 0
     return Found(
         id, kind, record, worker=worker.decode() or None, partition=partition.number, entry_ms=entry_ms
@@ -189,7 +203,7 @@ async def _finished(partition: Partition, state: State, most: int) -> list[Found
     jobs = [(entry, f[at : at + 2]) for entry, f in rows for at in range(len(f) - 2, -1, -2)][: most * 2]
     if not jobs:
         return []
-    letter = {"completed": b"c", "failed": b"f"}.get(state, b"x")
+    letter = PLACES[state]
     places = await partition.server.call("HMGET", partition.base + "index", *(f[0] for _, f in jobs))
     return [
         Found(

@@ -19,6 +19,7 @@ short names below to `base`; the names are spelled out there once more, in their
       stats:<minute>      hash     counts of one minute; expires after 25 hours
       lease               hash     owner, epoch, since: who reads the partition alone; only with sharing "leased"
       waiters             string   there while somebody waits for a result; expires after a minute
+      once:<token>        string   what a call was answered with, should it be sent again; expires after a minute
     {<prefix>:<queue>}:
       settings            hash     what the queue was declared with
       live                hash     setting → when, by whom and what an operator has changed it to; stays until reset

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from qbull.config import QueueSettings
-from qbull.core.job import CRASH_LIMIT
+from qbull.core.job import CRASH_LIMIT, State
 from qbull.store.connect import ErrorReply, Server
 from qbull.store.names import DEFAULT_BAND, GROUP, RETURNED, ready
 
@@ -40,6 +40,14 @@ class Position(NamedTuple):
         if not self.lane:
             return b""
         return b"%s %d" % (self.place, self.number) if self.number else self.place
+
+
+class Again(NamedTuple):
+    """A finished job that is to go round again: where it was seen, and its new record."""
+
+    id: str
+    place: bytes
+    record: bytes
 
 
 class Outcomes:
@@ -173,6 +181,32 @@ class Partition:
             worker, 100, CRASH_LIMIT, blind_ms, seal, *(started or ()),
         )  # fmt: skip
         return Reclaimed(taken, dead, bool(more) or taken > 0)
+
+    # What people do with single jobs, or with some of them. `token` is made before the first send: a call that is sent
+    # again after a lost reply gets the answer that it had.
+
+    async def retry(self, token: str, jobs: Sequence[Again]) -> list[str]:
+        """Send finished jobs round again; for each "retried", "moved", "unknown" or the state that it is in instead."""
+        flat = [argument for job in jobs for argument in job]
+        return await self._words("retry", token, *flat)
+
+    async def remove(self, token: str, jobs: Sequence[tuple[str, bytes]]) -> list[str]:
+        """Id and where it was seen (empty: wherever); for each "removed", "active", "moved" or "unknown"."""
+        flat = [argument for job in jobs for argument in job]
+        return await self._words("remove", token, *flat)
+
+    async def promote_one(self, token: str, id: str) -> str:
+        """A delayed job may run now; "promoted", "unknown" or the state that it is in instead."""
+        return (await self._words("promote_one", token, id))[0]
+
+    async def clean(self, token: str, state: State, age: float, most: int) -> tuple[int, bool]:
+        """Forget the oldest finished jobs; how many, and whether there may be more of that age."""
+        removed, more = await self._words("clean", token, state, int(age * 1000), most)
+        return int(removed), more == "1"
+
+    async def _words(self, verb: str, token: str, *arguments: str | bytes | int) -> list[str]:
+        answer: bytes = await self.server.script(verb, self.base, token, self._limit, *arguments)
+        return answer.decode().split()
 
     async def holds(self, id: bytes, place: bytes, lane: bytes) -> bool:
         """Is this delivery still the one that counts?"""

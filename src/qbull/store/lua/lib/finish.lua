@@ -1,4 +1,4 @@
--- finish: the streams of finished jobs, kept by count and by age. Uses clock, index, extras.
+-- finish: the streams of finished jobs, kept by count and by age. Uses clock, record, index, extras.
 -- An entry holds up to BUNDLE jobs that finished together: id and record for each, with the ending sealed behind the
 -- record (core/job.py); `kept` counts the jobs.
 -- Of a job that was removed the record stays behind in its bundle, and the index no longer says that it is there.
@@ -30,27 +30,35 @@ local function write_finished()
   finished_places, finished_n, finished_counts = {}, 0, {}
 end
 
+-- A dead letter that halts its lane is not dropped, or the lane would stand still for ever: it becomes the newest.
 local function drop_finished(stream, entries)
-  local ids, places, n = {}, {}, 0
+  local ids, records, places, n = {}, {}, {}, 0
   for _, found in ipairs(entries) do
     local place, fields = LETTER[stream] .. found[1], found[2]
     for i = 1, #fields, 2 do
       n = n + 1
-      ids[n], places[n] = fields[i], place
+      ids[n], records[n], places[n] = fields[i], fields[i + 1], place
     end
   end
-  local gone, m = {}, 0
+  local gone, m, halting = {}, 0, {}
   for from = 1, n, 1000 do
     local upto = math.min(from + 999, n)
     local now = redis.call('HMGET', index, unpack(ids, from, upto))
     for i = from, upto do
       if now[i - from + 1] == places[i] then
-        m = m + 1
-        gone[m] = ids[i]
+        if stream == 'failed' and holds_lane(records[i]) then
+          halting[#halting + 1] = i
+        else
+          m = m + 1
+          gone[m] = ids[i]
+        end
       end
     end
   end
   redis.call('XTRIM', base .. stream, 'MAXLEN', redis.call('XLEN', base .. stream) - #entries)
+  for _, i in ipairs(halting) do
+    redis.call('HSET', index, ids[i], 'f' .. redis.call('XADD', base .. stream, '*', ids[i], records[i]))
+  end
   if m == 0 then return end
   in_chunks('HDEL', index, gone)
   redis.call('HINCRBY', kept, stream, -m)

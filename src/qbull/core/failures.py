@@ -1,0 +1,45 @@
+"""Failures that are the same but for their details: what an error says with its numbers, ids and addresses taken out."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+LONGEST_FORM = 300
+
+_DETAILS = re.compile(
+    r"(?P<mail>[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8})"
+    r"|(?P<address>\b0x[0-9a-fA-F]+)"
+    r"|(?P<ip>\b\d{1,3}(?:\.\d{1,3}){3}(?::\d{1,5})?\b)"
+    r"|(?P<id>\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b)"
+    r"|(?P<word>[A-Za-z0-9]+)"
+)
+_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+
+
+def normal_form(error: str) -> str:
+    """The error without what differs from job to job: the same for all failures of one kind."""
+    form = _DETAILS.sub(_plainer, error[: 4 * LONGEST_FORM])
+    form = " ".join(_NUMBER.sub("<n>", form).split())
+    return form if len(form) <= LONGEST_FORM else form[: LONGEST_FORM - 1] + "…"
+
+
+def fingerprint(error: str) -> str:
+    """The name of a kind of failure: twelve hexadecimal digits that are the same in every process and release."""
+    return hashlib.blake2b(normal_form(error).encode("utf-8", "replace"), digest_size=6).hexdigest()
+
+
+def _plainer(found: re.Match[str]) -> str:
+    match found.lastgroup:
+        case "mail" | "address" | "ip" | "id":
+            return f"<{found.lastgroup}>"
+        case _:
+            word = found.group()
+            return "<id>" if _is_id(word) else word
+
+
+def _is_id(word: str) -> bool:
+    """Long, and digits among letters: no word of a language."""
+    if len(word) < 8 or not any(letter.isdigit() for letter in word) or word.isdigit():
+        return False
+    return len(word) >= 16 or all(letter in "0123456789abcdefABCDEF" for letter in word)

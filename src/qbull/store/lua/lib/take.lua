@@ -1,0 +1,112 @@
+-- take: a job leaves the place where it is, whatever that is. Uses stamp, record, index, ready, train, lane, delivery.
+-- What follows from it (the next of its lane, an entry of finished jobs that is empty now) is done once, at the end.
+local STATE = {c = 'completed', f = 'failed', x = 'cancelled', d = 'delayed'}
+local freed, touched, fewer = {}, {}, {}
+
+local function handed_over(place)
+  local entry = string.sub(place, 2)
+  local pending = redis.pcall('XPENDING', base .. 'ready:' .. string.sub(place, 1, 1), 'workers', entry, entry, 1)
+  return not pending.err and pending[1] ~= nil
+end
+
+-- The place of the train that a job is in, and what is still to come of it; nil where it is in no train.
+local function train_of(id, lane)
+  local place = string.match(train_state(lane) or '', '^%S+')
+  local ids = place and unsettled(string.sub(place, 1, 1), string.sub(place, 2)) or {}
+  for i = 1, #ids do
+    if ids[i] == id then return place, ids end
+  end
+end
+
+local function state_at(id, place)
+  local kind = string.sub(place, 1, 1)
+  if kind == 'r' then return handed_over(string.sub(place, 2)) and 'active' or 'waiting' end
+  if kind ~= 'l' then return STATE[kind] end
+  local train, ids = train_of(id, lane_of(string.sub(place, 2)))
+  return train and ids[1] == id and handed_over(train) and 'active' or 'waiting'
+end
+
+local function leave_its_lane(record)
+  local lane = lane_of(record)
+  if not lane then return end
+  counts[lane] = lane_count(lane) - 1
+  freed[#freed + 1] = lane
+end
+
+-- A train that no worker has yet goes on without one of its jobs, and does not queue up again behind everybody.
+local function leave_train(id, lane, place, ids)
+  local others = {}
+  for _, other in ipairs(ids) do
+    if other ~= id then others[#others + 1] = other end
+  end
+  leave(string.sub(place, 1, 1), string.sub(place, 2))
+  counts[lane] = lane_count(lane) - 1
+  if #others > 1 then
+    add_train('0', lane, others, string.sub(place, 2))
+  else
+    set_train(lane, false)
+    if others[1] then
+      behind = behind - 1
+      add_ready('0', others[1], records_of(others)[1], string.sub(place, 2))
+    else
+      freed[#freed + 1] = lane
+    end
+  end
+end
+
+-- A job that waits or is delayed: its record. Where a worker has it, nothing, and the place of the delivery.
+local function take_waiting(id, place)
+  local kind, record = string.sub(place, 1, 1), string.sub(place, 2)
+  if kind == 'r' then
+    if handed_over(record) then return nil, record end
+    local stream, entry = base .. 'ready:' .. string.sub(record, 1, 1), string.sub(record, 2)
+    local fields = redis.call('XRANGE', stream, entry, entry)[1][2]
+    redis.call('XDEL', stream, entry)
+    record = stamped(fields[2], entry)
+    leave_its_lane(record)
+  elseif kind == 'd' then
+    redis.call('ZREM', delayed, id)
+    if holds_lane(record) then leave_its_lane(record) end
+  else
+    local lane = lane_of(record)
+    write_joining()
+    if redis.call('LREM', lane_list(lane), 1, id) == 1 then
+      leave_its_lane(record)
+    else
+      local train, ids = train_of(id, lane)
+      if not train or handed_over(train) then return nil, train end
+      leave_train(id, lane, train, ids)
+    end
+    behind = behind - 1
+  end
+  return record
+end
+
+-- A finished job: its record with the ending behind it. One that halts its lane goes on doing so.
+local function take_finished(id, place)
+  local stream, entry = STATE[string.sub(place, 1, 1)], string.sub(place, 2)
+  local fields = touched[place] or redis.call('XRANGE', base .. stream, entry, entry)[1][2]
+  touched[place] = fields
+  fewer[stream] = (fewer[stream] or 0) + 1
+  for i = 1, #fields, 2 do
+    if fields[i] == id then return fields[i + 1] end
+  end
+end
+
+local function drop_empty(place, fields)
+  local ids = {}
+  for i = 1, #fields, 2 do ids[#ids + 1] = fields[i] end
+  for _, now in ipairs(redis.call('HMGET', index, unpack(ids))) do
+    if now == place then return end
+  end
+  redis.call('XDEL', base .. STATE[string.sub(place, 1, 1)], string.sub(place, 2))
+end
+
+local function write_taken()
+  release(freed)
+  write_leaving()
+  write_index()
+  write_lanes()
+  for place, fields in pairs(touched) do drop_empty(place, fields) end
+  for stream, n in pairs(fewer) do redis.call('HINCRBY', kept, stream, -n) end
+end

@@ -1,0 +1,20 @@
+-- promote_one: a delayed job may run now. One that held its lane goes first in it, another joins its end.
+-- KEYS  base
+-- NAMES index delayed lanes trains bands kept
+-- USES  clock stamp record index tell ready train lane delivery take once
+-- FLAGS allow-oom
+-- ARGV  token limit:int id
+-- GIVES "promoted", "unknown", or the state that it is in instead
+local before = answered(token)
+if before then return before end
+
+look_up({id})
+local place = place_of(id)
+if not place then return 'unknown' end
+if string.sub(place, 1, 1) ~= 'd' then return state_at(id, place) end
+local record = string.sub(place, 2)
+redis.call('ZREM', delayed, id)
+if holds_lane(record) then add_ready(band_of(record), id, record) else admit(id, record) end
+write_index()
+write_lanes()
+return answer(token, true, {'promoted'})

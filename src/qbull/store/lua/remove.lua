@@ -1,0 +1,38 @@
+-- remove: jobs go without a trace. What halted its lane lets it go on; what a worker has stays.
+-- KEYS  base
+-- NAMES index delayed lanes trains bands stats kept
+-- USES  clock stamp record index tell ready train lane extras delivery take once stats
+-- FLAGS allow-oom
+-- ARGV  token limit:int  … id place
+--       place: where it was seen; empty: wherever it is
+-- GIVES a word for each: "removed", "active", "moved" (it is not where it was seen), "unknown"
+local before = answered(token)
+if before then return before end
+
+local ids, words, removed = {}, {}, 0
+for i = rest, #ARGV, 2 do ids[#ids + 1] = ARGV[i] end
+look_up(ids)
+for i = rest, #ARGV, 2 do
+  local id, place = ARGV[i], ARGV[i + 1]
+  local now = place_of(id)
+  local word = 'removed'
+  if not now then
+    word = 'unknown'
+  elseif place ~= '' and now ~= place then
+    word = 'moved'
+  elseif string.find('cfx', string.sub(now, 1, 1), 1, true) then
+    local sealed = take_finished(id, now)
+    if string.sub(now, 1, 1) == 'f' and holds_lane(sealed) then leave_its_lane(sealed) end
+  elseif not take_waiting(id, now) then
+    word = 'active'
+  end
+  if word == 'removed' then
+    forget(id)
+    forget_extras(id)
+    removed = removed + 1
+  end
+  words[#words + 1] = word
+end
+write_taken()
+count_up({removed = removed})
+return answer(token, removed > 0, words)

@@ -1,0 +1,35 @@
+-- retry: jobs that failed or were cancelled go round again with a new record. One that halts its lane goes to the head
+-- of it, any other to its end. One that is no longer where it was seen is left alone.
+-- KEYS  base
+-- NAMES index delayed lanes trains bands stats kept
+-- USES  clock stamp record index tell ready train lane delivery take once stats
+-- FLAGS allow-oom
+-- ARGV  token limit:int  … id place record
+-- GIVES a word for each: "retried", "moved" (it has finished once more since), or the state that it is in instead
+local before = answered(token)
+if before then return before end
+
+local ids, words, retried = {}, {}, 0
+for i = rest, #ARGV, 3 do ids[#ids + 1] = ARGV[i] end
+look_up(ids)
+local has_extras = redis.call('EXISTS', base .. 'extras') == 1
+for i = rest, #ARGV, 3 do
+  local id, place, record = ARGV[i], ARGV[i + 1], ARGV[i + 2]
+  local now = place_of(id)
+  local word = 'retried'
+  if not now then
+    word = 'unknown'
+  elseif now ~= place then
+    word = state_at(id, now)
+    if word == 'failed' or word == 'cancelled' then word = 'moved' end
+  else
+    take_finished(id, place)
+    if holds_lane(record) then add_ready(band_of(record), id, record) else admit(id, record) end
+    if has_extras then redis.call('HDEL', base .. 'job:' .. id, 'progress') end
+    retried = retried + 1
+  end
+  words[#words + 1] = word
+end
+write_taken()
+count_up({redriven = retried})
+return answer(token, retried > 0, words)

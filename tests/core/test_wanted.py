@@ -1,0 +1,51 @@
+"""Wanted: which finished jobs are meant."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from qbull.core.failures import fingerprint
+from qbull.core.wanted import Wanted
+from qbull.errors import ArgumentsError
+
+ERROR = "ConnectionError: no till for c17"
+
+
+@pytest.mark.parametrize(
+    ("filters", "accepted"),
+    [
+        ({}, True),
+        ({"task": "charge"}, True),
+        ({"task": "refund"}, False),
+        ({"error_contains": "NO TILL"}, True),
+        ({"error_contains": "no card"}, False),
+        ({"fingerprint": fingerprint("ConnectionError: no till for c99")}, True),
+        ({"fingerprint": "000000000000"}, False),
+        ({"task": "charge", "error_contains": "no card"}, False),
+    ],
+)
+def test_all_that_is_said_must_hold(filters: dict[str, Any], accepted: bool) -> None:
+    assert Wanted(**filters).accepts("charge", ERROR) is accepted
+
+
+def test_a_job_without_an_error_has_none_to_look_for() -> None:
+    assert not Wanted(error_contains="x").accepts("charge", None)
+    assert not Wanted(fingerprint=fingerprint("")).accepts("charge", None)
+    assert Wanted(task="charge").accepts("charge", None)
+
+
+@pytest.mark.parametrize(
+    "filters", [{"task": ""}, {"error_contains": 5}, {"after": datetime(2030, 1, 1)}, {"fingerprint": ""}]
+)
+def test_what_makes_no_sense_is_refused(filters: dict[str, Any]) -> None:
+    with pytest.raises(ArgumentsError, match=next(iter(filters))):
+        Wanted(**filters)
+
+
+def test_moments_are_milliseconds() -> None:
+    wanted = Wanted(after=datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC))
+
+    assert (wanted.after_ms, wanted.before_ms) == (1000, None)

@@ -1,0 +1,224 @@
+"""Redriving: dead letters run again, once what made them fail is mended."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+import qbull
+
+
+class Till:
+    """A queue whose task fails until it is mended."""
+
+    def __init__(self, app: qbull.App, **settings: Any) -> None:
+        self.app = app
+        self.queue = app.queue("billing", concurrency=1, retry=qbull.Retry(attempts=2, delay=0), **settings)
+        self.broken = True
+        self.charged: list[int] = []
+
+        @self.queue.task(key="{customer}")
+        async def charge(customer: str, amount: int) -> int:
+            if self.broken:
+                raise ConnectionError(f"no till for {customer}")
+            self.charged.append(amount)
+            return amount
+
+        self.charge = charge
+
+    async def work(self) -> None:
+        async with self.app.worker() as worker:
+            await worker.drain()
+
+
+async def test_a_dead_letter_runs_again_with_its_history(app: qbull.App) -> None:
+    till = Till(app)
+    job = await till.charge.enqueue("c1", 5)
+    await till.work()
+    before = await job.info()
+    till.broken = False
+
+    answer = await job.retry()
+
+    waiting = await job.info()
+    assert answer == "waiting"
+    assert before is not None
+    assert waiting is not None
+    assert (waiting.state, waiting.attempt, waiting.payload) == (
+        "waiting",
+        1,
+        {"customer": "c1", "amount": 5},
+    )
+    assert [attempt.attempt for attempt in waiting.history] == [1, 2]
+    assert waiting.history[-1].error == "ConnectionError: no till for c1"
+    assert waiting.created_at == before.created_at
+    await till.work()
+    assert await job.result(timeout=10) == 5
+    assert await till.queue.jobs("failed") == []
+
+
+async def test_a_dead_letter_runs_again_with_other_arguments(app: qbull.App) -> None:
+    till = Till(app)
+    job = await till.charge.enqueue("c1", 5)
+    await till.work()
+    till.broken = False
+
+    await job.retry(payload={"customer": "c1", "amount": 6})
+    await till.work()
+
+    assert await job.result(timeout=10) == 6
+
+
+@pytest.mark.parametrize(
+    ("payload", "message"),
+    [
+        ({"customer": "c1"}, "missing a required argument: 'amount'"),
+        ({"customer": "c1", "amount": "much"}, "amount: expected int, got str"),
+        ({"customer": "c2", "amount": 5}, 'these arguments have the key "c2", the job has "c1"'),
+    ],
+)
+async def test_other_arguments_must_fit_the_task_and_keep_the_key(
+    app: qbull.App, payload: dict[str, Any], message: str
+) -> None:
+    till = Till(app)
+    job = await till.charge.enqueue("c1", 5)
+    await till.work()
+
+    with pytest.raises(qbull.ArgumentsError, match=message):
+        await job.retry(payload=payload)
+
+    assert await job.state() == "failed"
+
+
+async def test_all_dead_letters_run_again_the_oldest_first(app: qbull.App) -> None:
+    till = Till(app, order="key")
+    await till.charge.enqueue_many([{"customer": f"c{n % 2}", "amount": n} for n in range(20)])
+    await till.work()
+    till.broken = False
+    steps: list[qbull.Redriven] = []
+
+    redriven = await till.queue.redrive(on_step=steps.append)
+    await till.work()
+
+    assert redriven == 20
+    assert steps[-1] == qbull.Redriven(redriven=20, looked_at=20)
+    assert [n for n in till.charged if n % 2] == list(range(1, 20, 2))
+    assert [n for n in till.charged if not n % 2] == list(range(0, 20, 2))
+
+
+async def test_a_redrive_takes_what_is_meant_and_no_more_than_asked(app: qbull.App) -> None:
+    till = Till(app, partitions=2)
+    await till.charge.enqueue_many([{"customer": f"c{n}", "amount": n} for n in range(10)])
+    await till.work()
+
+    others = await till.queue.redrive(task="refund")
+    later = await till.queue.redrive(after=datetime(2100, 1, 1, tzinfo=UTC))
+    one = await till.queue.redrive(error_contains="NO TILL for c3")
+    some = await till.queue.redrive(limit=4)
+    rest = await till.queue.redrive()
+
+    assert (others, later, one, some, rest) == (0, 0, 1, 4, 5)
+    assert (await till.queue.stats()).waiting == 10
+
+
+async def test_a_redrive_has_a_rate(app: qbull.App) -> None:
+    till = Till(app)
+    await till.charge.enqueue_many([{"customer": "c", "amount": n} for n in range(10)])
+    await till.work()
+    clock = asyncio.get_running_loop().time
+    began = clock()
+
+    await till.queue.redrive(rate=50)
+
+    assert clock() - began >= 10 / 50
+
+
+async def test_a_redrive_ends_although_its_jobs_fail_again(app: qbull.App) -> None:
+    till = Till(app)
+    await till.charge.enqueue_many([{"customer": "c", "amount": n} for n in range(30)])
+    await till.work()
+
+    async with app.worker() as worker:
+        redriven = await till.queue.redrive(rate=200)
+        await worker.drain()
+
+    assert redriven == 30
+    assert (await till.queue.stats()).failed == 30
+
+
+async def test_two_redrives_at_a_time_send_each_job_round_once(app: qbull.App) -> None:
+    till = Till(app)
+    await till.charge.enqueue_many([{"customer": "c", "amount": n} for n in range(300)])
+    await till.work()
+    till.broken = False
+
+    both = await asyncio.gather(till.queue.redrive(), till.queue.redrive())
+    await till.work()
+
+    assert sum(both) == 300
+    assert sorted(till.charged) == list(range(300))
+
+
+async def test_a_halted_lane_goes_on_from_its_head(app: qbull.App) -> None:
+    till = Till(app, order="key", on_failed="halt")
+    jobs = await till.charge.enqueue_many([{"customer": "c", "amount": n} for n in range(5)])
+    await till.work()
+    assert [await job.state() for job in jobs] == ["failed"] + ["waiting"] * 4
+    till.broken = False
+
+    await jobs[0].retry()
+    await till.work()
+
+    assert till.charged == [0, 1, 2, 3, 4]
+
+
+async def test_a_halted_lane_goes_on_when_its_dead_letter_is_removed(app: qbull.App) -> None:
+    till = Till(app, order="key", on_failed="halt")
+    jobs = await till.charge.enqueue_many([{"customer": "c", "amount": n} for n in range(3)])
+    await till.work()
+    till.broken = False
+
+    assert await jobs[0].remove() == "removed"
+    await till.work()
+
+    assert till.charged == [1, 2]
+    assert await jobs[0].info() is None
+
+
+async def test_only_what_failed_or_was_cancelled_is_retried(app: qbull.App) -> None:
+    till = Till(app)
+    till.broken = False
+    done = await till.charge.enqueue("c", 1)
+    await till.work()
+    waiting = await till.charge.enqueue("c", 2)
+    delayed = await till.charge.options(delay=60).enqueue("c", 3)
+
+    with pytest.raises(qbull.Conflict, match="has completed; enqueue it anew") as refused:
+        await done.retry()
+    with pytest.raises(qbull.Conflict, match="is waiting and will run"):
+        await waiting.retry()
+    with pytest.raises(qbull.Conflict, match=r"is delayed; promote\(\) lets it run now"):
+        await delayed.retry()
+    with pytest.raises(qbull.NotFound, match="no job nobody"):
+        await till.queue.job("nobody").retry()
+
+    assert refused.value.state == "completed"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"limit": 0}, "limit=0: give a whole number from 1"),
+        ({"rate": 0}, "rate=0: give a number of jobs in a second"),
+        ({"task": ""}, "task='': give a text that is not empty"),
+        ({"after": datetime(2030, 1, 1)}, "after=2030-01-01T00:00:00: has no time zone"),
+    ],
+)
+async def test_a_redrive_that_makes_no_sense_is_refused(
+    app: qbull.App, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(qbull.ArgumentsError, match=message):
+        await app.queue("billing").redrive(**options)

@@ -1,0 +1,152 @@
+"""The specification of remove and clean: jobs go without a trace, and let others on."""
+
+from __future__ import annotations
+
+import pytest
+from desk import Desk, ids_of
+
+from qbull.config import Lane
+from qbull.store.store import Store
+
+
+async def names(store: Store) -> set[str]:
+    found = await store.server.call("KEYS", "{test:q:0}:*")
+    return {
+        name.decode().rpartition("}:")[2] for name in found if b"stats" not in name and b"once" not in name
+    }
+
+
+@pytest.mark.parametrize("word", ["waiting", "delayed", "completed", "failed"])
+async def test_a_job_goes_without_a_trace(store: Store, word: str) -> None:
+    desk = await Desk.open(store)
+    await desk.enqueue("a", when=60_000 if word == "delayed" else 0)
+    if word in ("completed", "failed"):
+        (delivery,) = await desk.fetch()
+        await desk.partition.mark_alone(b"a", delivery.place)
+        await desk.settle(delivery, 0, "done" if word == "completed" else "dead")
+    assert await desk.state("a") == word
+
+    assert await desk.remove("a") == ["removed"]
+
+    assert (await desk.counts()).total == 0
+    assert not await names(store) & {"index", "parked", "delayed", "lanes", "job:a", "extras"}
+
+
+async def test_a_call_that_is_sent_twice_is_answered_alike(store: Store) -> None:
+    desk = await Desk.open(store)
+    await desk.enqueue("a")
+
+    first = await desk.partition.remove("token", [("a", b"")])
+    await desk.enqueue("a")
+    second = await desk.partition.remove("token", [("a", b"")])
+
+    assert first == second == ["removed"]
+    assert await desk.state("a") == "waiting"
+
+
+async def test_what_a_worker_has_stays(store: Store) -> None:
+    desk = await Desk.open(store)
+    await desk.enqueue("a")
+    (delivery,) = await desk.fetch()
+
+    assert await desk.remove("a") == ["active"]
+
+    await desk.finish(delivery)
+
+
+async def test_what_is_not_where_it_was_seen_stays(store: Store) -> None:
+    desk = await Desk.open(store)
+    await desk.enqueue("a")
+    seen = await desk.fail_and_see("a")
+    await desk.retry("a")
+
+    words = await desk.partition.remove("t", [("a", seen.place), ("nobody", b"")])
+
+    assert words == ["moved", "unknown"]
+    assert await desk.state("a") == "waiting"
+
+
+async def test_the_next_of_its_lane_is_let_on(store: Store) -> None:
+    desk = await Desk.open(store, order="key")
+    await desk.enqueue("a1", "a2", "a3", "a4", key="a")
+
+    await desk.remove("a1")
+    (delivery,) = await desk.fetch()
+
+    assert ids_of(delivery)[0] == "a2"
+
+
+async def test_one_in_the_middle_of_its_lane_is_passed_over(store: Store) -> None:
+    desk = await Desk.open(store, order="key")
+    await desk.enqueue("a1", "a2", "a3", "a4", key="a")
+
+    await desk.remove("a3")
+
+    assert await desk.run_all() == ["a1", "a2", "a4"]
+
+
+async def test_a_retry_that_holds_its_lane_lets_it_go(store: Store) -> None:
+    desk = await Desk.open(store, order="key")
+    await desk.enqueue("a1", "a2", key="a")
+    (delivery,) = await desk.fetch()
+    await desk.settle(delivery, 0, "delay", 60_000)
+
+    await desk.remove("a1")
+
+    assert await desk.run_all() == ["a2"]
+
+
+async def test_a_dead_letter_that_halts_its_lane_lets_it_go_on(store: Store) -> None:
+    desk = await Desk.open(store, order="key", on_failed="halt")
+    await desk.enqueue("a1", "a2", "a3", key="a")
+    await desk.fail("a1")
+
+    await desk.remove("a1")
+
+    assert await desk.run_all() == ["a2", "a3"]
+
+
+async def test_a_place_in_a_lane_with_a_limit_is_free_again(store: Store) -> None:
+    desk = await Desk.open(store, lane=Lane(limit=2))
+    await desk.enqueue("a1", "a2", "a3", key="a")
+
+    await desk.remove("a1")
+
+    assert [ids_of(delivery) for delivery in await desk.fetch()] == [["a2"], ["a3"]]
+
+
+async def test_finished_jobs_are_cleaned_in_bounded_steps(store: Store) -> None:
+    desk = await Desk.open(store)
+    await desk.enqueue(*(f"a{n}" for n in range(100)))
+    for delivery in await desk.fetch():
+        await desk.settle(delivery, 0, "done")
+
+    first = await desk.partition.clean("t1", "completed", 0, 40)
+    again = await desk.partition.clean("t1", "completed", 0, 40)
+    young = await desk.partition.clean("t2", "completed", 3600, 40)
+
+    assert first == again
+    assert 1 <= first[0] <= 40 and first[1]
+    assert young == (0, False)
+    assert (await desk.counts()).completed == 100 - first[0]
+
+
+async def test_cleaning_takes_no_more_than_asked_out_of_a_bundle(store: Store) -> None:
+    desk = await Desk.open(store)
+    await desk.enqueue(*"abcde")
+    await desk.fail(*"abcde")
+
+    removed = [(await desk.partition.clean(f"t{n}", "failed", 0, 2))[0] for n in range(4)]
+
+    assert removed == [2, 2, 1, 0]
+    assert await store.server.call("XLEN", desk.partition.base + "failed") == 0
+
+
+async def test_cleaning_a_dead_letter_that_halts_its_lane_lets_it_go_on(store: Store) -> None:
+    desk = await Desk.open(store, order="key", on_failed="halt")
+    await desk.enqueue("a1", "a2", key="a")
+    await desk.fail("a1")
+
+    await desk.partition.clean("t", "failed", 0, 10)
+
+    assert await desk.run_all() == ["a2"]
