@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from qbull.core.job import JobInfo
 from qbull.core.job import moment as moment_of
+from qbull.letters import FailureGroup
 from qbull.store.live import SETTINGS, Change, Live
 from qbull.store.survey import Survey, Surveyed
 
@@ -92,6 +93,18 @@ def live(now: Live, changes: Sequence[Change]) -> dict[str, Any]:
             }
             for change in changes
         ],
+    }
+
+
+def failure_group(group: FailureGroup) -> dict[str, Any]:
+    return {
+        "fingerprint": group.fingerprint,
+        "error": group.error,
+        "count": group.count,
+        "tasks": list(group.tasks),
+        "firstAt": moment(group.first_at),
+        "lastAt": moment(group.last_at),
+        "lastId": group.last,
     }
 
 

@@ -43,7 +43,7 @@ def enqueue(
     JSON is an object: the task's arguments by name; "-" reads it from the input. With --app they are checked before
     anything is sent, without it by the worker. A job that has failed exits with 1.
     """
-    values = _object(arguments)
+    values = read_arguments(arguments)
     call_options = Options(**options)
 
     async def main() -> None:
@@ -87,7 +87,8 @@ async def _unchecked(
     return queue.handle(job.id, created)
 
 
-def _object(text: str) -> dict[str, Any]:
+def read_arguments(text: str) -> dict[str, Any]:
+    """A task's arguments by name, from an argument of the command or from its input."""
     if text == "-":
         text = sys.stdin.read()
     try:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import click
 
 from qbull import wire
+from qbull.cli.letters import filtered
 from qbull.cli.show import ago, json_text, lines_of, print_json, print_table, short, span
 from qbull.cli.target import Target, as_json, on_target
 from qbull.core.job import STATES, Attempt, JobInfo, State, moment
+from qbull.core.wanted import Filters
 from qbull.errors import NotFound
 from qbull.observe.log import one_line
 from qbull.queue import Queue
@@ -20,30 +22,51 @@ from qbull.queue import Queue
 )
 @click.option("--start", type=click.IntRange(0), default=0, show_default=True, help="From which position.")
 @click.option("--end", type=click.IntRange(0), default=10, show_default=True, help="Up to which position.")
+@click.option("--cursor", help="Go on after what the page before has shown.")
+@filtered
 @on_target
 @as_json
-def jobs(target: Target, queue_name: str, state: State, start: int, end: int, as_json: bool) -> None:
+def jobs(
+    target: Target,
+    queue_name: str,
+    state: State,
+    start: int,
+    end: int,
+    cursor: str | None,
+    filters: Filters,
+    as_json: bool,
+) -> None:
     """List the jobs of one state.
 
-    Finished ones come newest first, others in the order in which they will run.
+    Finished ones come newest first, others in the order in which they will run. Finished ones can be chosen by task,
+    error and time; a cursor is printed where there may be more.
 
     \b
     Example:
       qbull jobs email --state failed
-      qbull jobs email --state failed --end 1000 --json | jq -r '.[].error' | sort | uniq -c
+      qbull jobs email --state failed --task verify --error-contains timeout --after 2030-01-31T12:00:00Z
 
     With --json: a list of what "qbull job" prints.
     """
+    chosen = cursor is not None or any(filters.values())
+    if chosen and start:
+        raise click.UsageError("--start counts all jobs; with a filter go on with --cursor")
 
     async def main() -> None:
         queue = await target.queue(queue_name)
-        found = await queue.jobs(state, start, end)
+        if chosen:
+            page = await queue.search(state, limit=max(end, 1), cursor=cursor, **filters)
+            found = page.jobs
+            if page.next is not None:
+                click.echo(f"there may be more: --cursor {page.next}", err=True)
+        else:
+            found = await queue.jobs(state, start, end)
         if as_json:
             print_json([wire.job(info) for info in found])
         elif found:
             print_table(*_table(state, found))
         else:
-            click.echo(await _nothing(queue, state, start), err=True)
+            click.echo(await _nothing(queue, "such " * chosen + state, start), err=True)
 
     target.run(main)
 
@@ -99,7 +122,7 @@ def _table(state: State, found: list[JobInfo]) -> tuple[tuple[str, ...], list[li
     return ("id", "task", "key", ">attempt", when, "*" + what), rows
 
 
-async def _nothing(queue: Queue, state: State, start: int) -> str:
+async def _nothing(queue: Queue, state: str, start: int) -> str:
     counts = await queue.stats()
     others = [f"{getattr(counts, other)} {other}" for other in STATES if getattr(counts, other)]
     where = f" from position {start} on" if start else ""

@@ -31,6 +31,12 @@ COMMANDS = {
     "configure": "qbull.cli.steer:configure",
     "reset": "qbull.cli.steer:reset",
     "settings": "qbull.cli.steer:settings",
+    "retry": "qbull.cli.act:retry",
+    "promote": "qbull.cli.act:promote",
+    "remove": "qbull.cli.act:remove",
+    "failures": "qbull.cli.letters:failures",
+    "redrive": "qbull.cli.letters:redrive",
+    "clean": "qbull.cli.letters:clean",
     "doctor": "qbull.cli.doctor:doctor",
 }
 

@@ -1,0 +1,111 @@
+"""retry, promote, remove, failures, redrive, clean: what can be done from a shell."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from shell import Shell, open_shell, open_shop  # noqa: F401 - two are fixtures
+from shop import Shop
+
+import qbull
+
+
+@pytest.fixture(name="bounced")
+async def bounce_some(app: qbull.App, shop: Shop) -> list[str]:
+    jobs = [await shop.bounce.enqueue(to=f"box {n}") for n in range(3)]
+    async with app.worker(["email"]) as worker:
+        await worker.drain()
+    return [job.id for job in jobs]
+
+
+async def test_a_job_is_retried_with_its_arguments_or_others(shell: Shell, bounced: list[str]) -> None:
+    assert shell.ok("retry", "email", bounced[0]) == "waiting\n"
+    assert shell.ok("retry", "email", bounced[1], "--payload", '{"to": "ada"}') == "waiting\n"
+    assert shell.ok("retry", "email", bounced[2], "--payload", "-", "-A", "shop:app", stdin='{"to": "x"}')
+
+    assert shell.json("job", "email", bounced[1])["payload"] == {"to": "ada"}
+    assert shell.json("job", "email", bounced[2])["payload"] == {"to": "x"}
+    assert len(shell.json("jobs", "email")) == 3
+
+
+async def test_a_job_is_promoted_and_removed(shell: Shell, shop: Shop) -> None:
+    job = await shop.send.options(delay=600).enqueue(to="a")
+
+    assert shell.ok("promote", "email", job.id) == "waiting\n"
+    assert shell.ok("remove", "email", job.id) == "removed\n"
+
+    assert await job.state() is None
+
+
+async def test_what_cannot_be_done_is_said_in_one_line(shell: Shell, shop: Shop, bounced: list[str]) -> None:
+    job = await shop.send.enqueue(to="a")
+
+    assert shell.refused("retry", "email", job.id).endswith("is waiting and will run")
+    assert shell.refused("promote", "email", bounced[0]).endswith("retry() sends it round again")
+    assert "no job nobody" in shell.refused("remove", "email", "nobody")
+    assert "the arguments are not JSON" in shell.refused("retry", "email", bounced[0], "--payload", "{")
+    unfit = shell.refused("retry", "email", bounced[0], "--payload", "{}", "-A", "shop:app")
+    assert unfit == "task \"bounce\": missing a required argument: 'to'"
+
+
+@pytest.mark.usefixtures("bounced")
+async def test_failures_are_grouped(shell: Shell) -> None:
+    [group] = shell.json("failures", "email")
+    shown = shell.ok("failures", "email")
+
+    assert list(group) == ["fingerprint", "error", "count", "tasks", "firstAt", "lastAt", "lastId"]
+    assert (group["count"], group["tasks"]) == (3, ["bounce"])
+    assert re.search(rf"^ +3 +{group['fingerprint']} +bounce .*no mailbox for box <n>", shown, re.MULTILINE)
+    assert "\x1b" not in shown
+    assert shell.json("failures", "email", "--task", "send") == []
+    assert "no such failed jobs" in shell.run("failures", "email", "--task", "send").err
+
+
+async def test_failed_jobs_are_chosen_by_task_error_and_time(shell: Shell, bounced: list[str]) -> None:
+    def listed(*options: str) -> list[str]:
+        return [job["id"] for job in shell.json("jobs", "email", "--state", "failed", *options)]
+
+    assert listed("--error-contains", "BOX 1") == [bounced[1]]
+    assert listed("--task", "send") == []
+    assert listed("--task", "bounce", "--before", "2000-01-01T00:00:00Z") == []
+    assert len(listed("--after", "2000-01-01T00:00:00Z")) == 3
+    page = shell.run("jobs", "email", "--state", "failed", "--task", "bounce", "--end", "2", "--json")
+    cursor = page.err.strip().removeprefix("there may be more: --cursor ")
+    assert len(listed("--task", "bounce", "--cursor", cursor)) == 1
+    assert "no such failed jobs" in shell.run("jobs", "email", "--state", "failed", "--task", "send").err
+
+
+@pytest.mark.usefixtures("bounced")
+async def test_failed_jobs_are_redriven(shell: Shell) -> None:
+    assert shell.ok("redrive", "email", "--task", "send") == "0\n"
+    assert shell.ok("redrive", "email", "--limit", "1", "--rate", "1000") == "1\n"
+    assert shell.ok("redrive", "email", "--error-contains", "mailbox") == "2\n"
+
+    assert shell.json("stats", "email")["waiting"] == 3
+
+
+@pytest.mark.usefixtures("bounced")
+async def test_finished_jobs_are_cleaned(shell: Shell) -> None:
+    def clean(*options: str) -> str:
+        return shell.ok("clean", "email", "--state", "failed", *options)
+
+    assert clean("--older-than", "3600") == "0\n"
+    assert clean("--older-than", "0", "--task", "send") == "0\n"
+    assert clean("--older-than", "0", "--limit", "1") == "1\n"
+    assert clean("--older-than", "0") == "2\n"
+
+    assert shell.json("stats", "email")["total"] == 0
+
+
+@pytest.mark.usefixtures("app")
+def test_what_was_asked_wrongly_says_how(shell: Shell) -> None:
+    assert "Missing option '--older-than'" in shell.refused("clean", "q", "--state", "failed", code=2)
+    assert "has no time zone" in shell.refused("redrive", "q", "--after", "2030-01-01", code=2)
+    assert "is no time" in shell.refused("redrive", "q", "--after", "soon", code=2)
+    assert "--cursor" in shell.refused("jobs", "q", "--start", "5", "--task", "x", code=2)
+
+
+@pytest.mark.parametrize("command", ["retry", "promote", "remove", "failures", "redrive", "clean"])
+def test_every_command_explains_itself_with_an_example(shell: Shell, command: str) -> None:
+    assert f"Example:\n    qbull {command}" in shell.ok(command, "--help")
