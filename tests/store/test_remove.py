@@ -125,21 +125,35 @@ async def test_finished_jobs_are_cleaned_in_bounded_steps(store: Store) -> None:
     again = await desk.partition.clean("t1", "completed", 0, 40)
     young = await desk.partition.clean("t2", "completed", 3600, 40)
 
-    assert first == again
-    assert 1 <= first[0] <= 40 and first[1]
+    assert first == again == (40, True)
     assert young == (0, False)
-    assert (await desk.counts()).completed == 100 - first[0]
+    assert (await desk.counts()).completed == 60
 
 
 async def test_cleaning_takes_no_more_than_asked_out_of_a_bundle(store: Store) -> None:
     desk = await Desk.open(store)
     await desk.enqueue(*"abcde")
-    await desk.fail(*"abcde")
+    await desk.complete_together()
 
-    removed = [(await desk.partition.clean(f"t{n}", "failed", 0, 2))[0] for n in range(4)]
+    cleaned = [await desk.partition.clean(f"t{n}", "completed", 0, 2) for n in range(3)]
 
-    assert removed == [2, 2, 1, 0]
-    assert await store.server.call("XLEN", desk.partition.base + "failed") == 0
+    assert cleaned == [(2, True), (2, True), (1, False)]
+    assert await store.server.call("XLEN", desk.partition.base + "completed") == 0
+
+
+async def test_a_bundle_goes_with_the_last_of_its_jobs(store: Store) -> None:
+    desk = await Desk.open(store)
+    await desk.enqueue(*"abc")
+    await desk.complete_together()
+    completed = desk.partition.base + "completed"
+
+    lengths = [await store.server.call("XLEN", completed)]
+    for ids in ("ac", "b"):
+        await desk.remove(*ids)
+        lengths.append(await store.server.call("XLEN", completed))
+
+    assert lengths == [1, 1, 0]
+    assert (await desk.counts()).completed == 0
 
 
 async def test_cleaning_a_dead_letter_that_halts_its_lane_lets_it_go_on(store: Store) -> None:
@@ -150,3 +164,41 @@ async def test_cleaning_a_dead_letter_that_halts_its_lane_lets_it_go_on(store: S
     await desk.partition.clean("t", "failed", 0, 10)
 
     assert await desk.run_all() == ["a2"]
+
+
+async def test_one_of_a_train_that_waits_is_passed_over(store: Store) -> None:
+    desk = await Desk.open(store, order="key")
+    await desk.enqueue("a1", "a2", "a3", "a4", key="a")
+    (first,) = await desk.fetch()
+    await desk.finish(first)
+
+    assert await desk.remove("a3") == ["removed"]
+    (train,) = await desk.fetch()
+
+    assert ids_of(train) == ["a2", "a4"]
+    await desk.finish(train)
+
+
+@pytest.mark.parametrize("gone", ["a2 a3", "a4 a2", "a2 a3 a4"])
+async def test_several_of_a_train_that_waits_go_together(store: Store, gone: str) -> None:
+    desk = await Desk.open(store, order="key")
+    await desk.enqueue("a1", "a2", "a3", "a4", key="a")
+    (first,) = await desk.fetch()
+    await desk.finish(first)
+    await desk.enqueue("a5", key="a")
+
+    assert set(await desk.remove(*gone.split())) == {"removed"}
+
+    assert await desk.run_all() == [id for id in ("a2", "a3", "a4", "a5") if id not in gone]
+
+
+async def test_one_of_a_train_that_a_worker_has_stays(store: Store) -> None:
+    desk = await Desk.open(store, order="key")
+    await desk.enqueue("a1", "a2", "a3", key="a")
+    (first,) = await desk.fetch()
+    await desk.finish(first)
+    (train,) = await desk.fetch()
+
+    assert await desk.remove("a2", "a3") == ["active", "active"]
+
+    await desk.finish(train)

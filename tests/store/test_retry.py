@@ -92,22 +92,6 @@ async def test_a_lane_with_a_limit_keeps_it(store: Store) -> None:
     assert [ids_of(delivery) for delivery in await desk.fetch()] == [["a2"], ["a3"]]
 
 
-async def test_a_bundle_goes_with_the_last_of_its_jobs(store: Store) -> None:
-    desk = await Desk.open(store)
-    await desk.enqueue("a", "b", "c")
-    await desk.fail("a", "b", "c")
-    failed = desk.partition.base + "failed"
-    assert await store.server.call("XLEN", failed) == 1
-
-    await desk.retry("a", "c")
-    left = await store.server.call("XLEN", failed)
-    await desk.retry("b")
-
-    assert left == 1
-    assert await store.server.call("XLEN", failed) == 0
-    assert (await desk.counts()).failed == 0
-
-
 async def test_a_job_that_killed_workers_has_one_try_alone(store: Store) -> None:
     desk = await Desk.open(store)
     await desk.enqueue("a")

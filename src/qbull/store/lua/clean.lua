@@ -8,16 +8,16 @@
 local before = answered(token)
 if before then return before end
 
+local letter = ({completed = 'c', failed = 'f', cancelled = 'x'})[stream]
 local last = string.format('%.0f', now_ms - age_ms)
-local entries = redis.call('XRANGE', base .. stream, '-', last, 'COUNT', math.ceil(most / 16)) -- 16 jobs in each at most
-local removed = 0
-for _, found in ipairs(entries) do
-  local place = string.sub(stream == 'cancelled' and 'x' or stream, 1, 1) .. found[1]
+local removed, after, more = 0, '-', true
+
+local function clean_entry(found)
+  local place, ids = letter .. found[1], {}
   touched[place] = found[2]
-  local ids = {}
   for i = 1, #found[2], 2 do ids[#ids + 1] = found[2][i] end
   look_up(ids)
-  for i, id in ipairs(ids) do
+  for _, id in ipairs(ids) do
     if removed < most and place_of(id) == place then
       local sealed = take_finished(id, place)
       if stream == 'failed' and holds_lane(sealed) then leave_its_lane(sealed) end
@@ -27,6 +27,15 @@ for _, found in ipairs(entries) do
     end
   end
 end
+
+while more and removed < most do
+  local entries = redis.call('XRANGE', base .. stream, after, last, 'COUNT', 32)
+  for _, found in ipairs(entries) do
+    if removed < most then clean_entry(found) end
+    after = '(' .. found[1]
+  end
+  more = #entries == 32
+end
 write_taken()
 count_up({removed = removed})
-return answer(token, removed > 0, {tostring(removed), #entries == math.ceil(most / 16) and '1' or '0'})
+return answer(token, removed > 0, {tostring(removed), (more or removed >= most) and '1' or '0'})
