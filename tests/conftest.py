@@ -82,7 +82,7 @@ async def every_fault(store: Store) -> list[str]:
     return [
         fault
         for queue in await store.queues()
-        for partition in store.partitions(await store.settings(queue))
+        for partition in await store.partitions(await store.settings(queue))
         for fault in await audit(partition)
     ]
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from qbull.config import QueueSettings
 from qbull.core.ids import partition_in
+from qbull.core.layout import Layout
 from qbull.core.route import digest, partition_of
 from qbull.errors import QbullError
 from qbull.store import inspect
@@ -22,13 +23,26 @@ from qbull.store.store import Store
 A = TypeVar("A")
 
 
+class Placed(NamedTuple):
+    """A job, and the partition that it goes to.
+
+    `lane` is what must stay together: its key, where the queue has lanes. `given` is an id that the producer chose.
+    """
+
+    number: int
+    job: NewJob
+    lane: bytes | None = None
+    given: bool = False
+
+
 class Client:
     def __init__(self, url: str, prefix: str) -> None:
         self.store = Store(url, prefix)
         self.results = Results(self.store)
-        self._batchers: dict[str, Batcher[NewJob, bool]] = {}
+        self._batchers: dict[tuple[str, int], Batcher[NewJob, bool]] = {}
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._registered: dict[str, int] = {}
+        self._layouts: dict[str, Layout] = {}
 
     def partition(self, settings: QueueSettings, number: int) -> Partition:
         name = (settings.name, number)
@@ -36,29 +50,51 @@ class Client:
             self._partitions[name] = self.store.partition(settings, number)
         return self._partitions[name]
 
-    async def register(self, settings: QueueSettings, tasks: Collection[str]) -> None:
-        """Make the queue and its tasks known to the server, where this was not done yet."""
-        if self._registered.get(settings.name) != len(tasks):
-            await self.store.patiently(lambda: self.store.register(settings, list(tasks)))
-            self._registered[settings.name] = len(tasks)
+    async def partitions(self, settings: QueueSettings) -> list[Partition]:
+        """All that may have jobs of the queue now, the oldest first: who looks in this order misses none that moves."""
+        layout = await self.layout(settings)
+        return [self.partition(settings, n) for generation in layout.generations for n in generation.numbers]
 
-    async def enqueue(self, partition: Partition, job: NewJob) -> bool:
+    async def layout(self, settings: QueueSettings) -> Layout:
+        """As the server says now."""
+        layout = await self.store.patiently(partial(self.store.layout, settings))
+        self._layouts[settings.name] = layout
+        return layout
+
+    async def register(self, settings: QueueSettings, tasks: Collection[str]) -> Layout:
+        """Make the queue and its tasks known to the server, where this was not done yet; which partitions it has."""
+        if self._registered.get(settings.name) != len(tasks):
+            layout = await self.store.patiently(lambda: self.store.register(settings, list(tasks)))
+            self._layouts[settings.name] = layout
+            self._registered[settings.name] = len(tasks)
+        return self._layouts[settings.name]
+
+    async def enqueue(self, settings: QueueSettings, placed: Placed) -> bool:
         """Add one job, together with others that are on their way; answers whether it was new."""
-        batcher = self._batchers.get(partition.base)
+        batcher = self._batchers.get((settings.name, placed.number))
         if batcher is None:
-            batcher = self._batchers[partition.base] = Batcher(
+            partition = self.partition(settings, placed.number)
+            batcher = self._batchers[settings.name, placed.number] = Batcher(
                 lambda jobs: self._send(partition, jobs), BATCH
             )
-        return await batcher.add(job)
+        return await batcher.add(placed.job)
 
-    async def enqueue_many(self, partition: Partition, jobs: Sequence[NewJob]) -> list[bool]:
-        created: list[bool] = []
-        for start in range(0, len(jobs), BATCH):
-            created += await self._send(partition, jobs[start : start + BATCH])
+    async def enqueue_many(self, settings: QueueSettings, jobs: Sequence[Placed]) -> list[bool]:
+        """Add many jobs in few calls; those of one partition in the order given."""
+        created = [False] * len(jobs)
+        places: dict[int, list[int]] = {}
+        for at, placed in enumerate(jobs):
+            places.setdefault(placed.number, []).append(at)
+        for number, all_of_it in sorted(places.items()):
+            for start in range(0, len(all_of_it), BATCH):
+                some = all_of_it[start : start + BATCH]
+                sent = await self._send(self.partition(settings, number), [jobs[at].job for at in some])
+                for at, answer in zip(some, sent, strict=True):
+                    created[at] = answer
         return created
 
     async def find(self, settings: QueueSettings, id: str) -> tuple[Partition, Found] | None:
-        for partition in self._likely(settings, id):
+        async for partition in self._likely(settings, id):
             found = await self.store.patiently(partial(inspect.find, partition, id))
             if found is not None:
                 return partition, found
@@ -68,7 +104,7 @@ class Client:
         self, settings: QueueSettings, id: str, verb: Callable[[Partition], Awaitable[str]]
     ) -> str:
         """Do something with a job in the partition that it is in; "unknown" where none knows it."""
-        for partition in self._likely(settings, id):
+        async for partition in self._likely(settings, id):
             word = await self.store.patiently(partial(verb, partition))
             if word != "unknown":
                 return word
@@ -78,13 +114,17 @@ class Client:
         await self.results.close()
         await self.store.close()
 
-    def _likely(self, settings: QueueSettings, id: str) -> Iterator[Partition]:
+    async def _likely(self, settings: QueueSettings, id: str) -> AsyncIterator[Partition]:
         """One look for an id that was made here; others are looked for in their likeliest partition first."""
-        likely = partition_in(id)
-        if likely is None or likely >= settings.partitions:
-            likely = partition_of(digest(id), settings.partitions)
-        for number in sorted(range(settings.partitions), key=lambda n: n != likely):
-            yield self.partition(settings, number)
+        layout = self._layouts.get(settings.name) or await self.layout(settings)
+        place = partition_in(id)
+        if place is None or place >= layout.partitions:
+            place = partition_of(digest(id), layout.partitions)
+        first = self.partition(settings, layout.current.numbers[place])
+        yield first
+        for partition in await self.partitions(settings):
+            if partition is not first or layout.older:  # it may have come there meanwhile
+                yield partition
 
     async def _send(self, partition: Partition, jobs: Sequence[NewJob]) -> list[bool]:
         known = await self.store.patiently(lambda: partition.enqueue(jobs))

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from qbull.core.layout import SPAN
 from qbull.core.retry import Retry
 from qbull.errors import LONGEST, ConfigError
 
@@ -79,6 +80,8 @@ class QueueSettings:
     def __post_init__(self) -> None:
         check_name("queue", self.name)
         self._at_least_one("partitions", self.partitions)
+        if self.partitions > SPAN:
+            self._refuse(f"partitions={self.partitions}: give at most {SPAN:,}")
         self._at_least_one("concurrency", self.concurrency)
         if self.order not in (None, "key", "partition"):
             self._refuse(f'order={self.order!r}: use "key", "partition" or None')

@@ -8,18 +8,19 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
-from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload
+from typing import Any, Generic, NamedTuple, ParamSpec, Protocol, TypeVar, overload
 
 import msgspec
 
-from qbull.client import Client
+from qbull.client import Client, Placed
 from qbull.config import QueueSettings, check_name
 from qbull.controls import Controls
 from qbull.core.codec import Signature, Template, encode_payload, plain
 from qbull.core.ids import check_id, check_key, new_id
 from qbull.core.job import DEFAULT_PRIORITY, STATES, Body, JobInfo, State, pack
+from qbull.core.layout import SPAN, Layout
 from qbull.core.retry import Retry
-from qbull.core.route import PARTITION_LANE, digest, partition_of
+from qbull.core.route import PARTITION_LANE, digest
 from qbull.core.task import TaskSpec, kind_of
 from qbull.errors import LONGEST, ArgumentsError, ConfigError, DeclarationError
 from qbull.handle import Job
@@ -49,7 +50,7 @@ class Queue(Controls, Letters):
         self.app: Home = app
         self.settings = settings
         self.tasks: dict[str, TaskSpec] = {}
-        self._spread = itertools.count(random.randrange(settings.partitions))  # noqa: S311
+        self._spread = itertools.count(random.randrange(SPAN))  # noqa: S311
 
     def __repr__(self) -> str:
         return f"<Queue {self.name}>"
@@ -102,10 +103,9 @@ class Queue(Controls, Letters):
     async def stats(self) -> Counts:
         """How many jobs are in which state, over all partitions."""
         client = self.app.client()
-        numbers = range(self.settings.partitions)
         counts = [
-            await client.store.patiently(partial(inspect.count, client.partition(self.settings, n)))
-            for n in numbers
+            await client.store.patiently(partial(inspect.count, partition))
+            for partition in await client.partitions(self.settings)
         ]
         paused = await client.store.patiently(partial(live.is_paused, client.store, self.name))
         return replace(sum(counts[1:], counts[0]), paused=paused)
@@ -161,7 +161,7 @@ class Queue(Controls, Letters):
     async def _partitions(self) -> list[Partition]:
         client = self.app.client()
         await client.store.open()
-        return [client.partition(self.settings, n) for n in range(self.settings.partitions)]
+        return await client.partitions(self.settings)
 
     def _info(self, job: Found) -> JobInfo:
         return job.info(self.name, self.attempts_of(job.body().task))
@@ -198,23 +198,23 @@ class Queue(Controls, Letters):
         )
         return spec
 
-    def place(
-        self, task: str, payload: bytes, key: str | None, id: str | None, options: Options
-    ) -> tuple[int, NewJob]:
+    def place(self, layout: Layout, task: str, arguments: Arguments, options: Options) -> Placed:
         """The partition and the job, complete before anything is sent, so that sending twice is harmless."""
+        payload, key, id = arguments
         key_digest = digest(key) if key is not None else None
-        ordered = self.settings.order is not None or self.settings.lane is not None
-        if key_digest is not None and (ordered or id is None):
-            number = partition_of(key_digest, self.settings.partitions)
+        together = key_digest if self.settings.order is not None or self.settings.lane is not None else None
+        if key_digest is not None and (together is not None or id is None):
+            number = layout.home(key_digest)
         elif (
             id is not None
         ):  # where no lane asks for its key, the id alone decides, so it is taken for the whole queue
-            number = partition_of(digest(id), self.settings.partitions)
+            number = layout.home(digest(id))
         else:
-            number = next(self._spread) % self.settings.partitions
+            number = layout.any_home(next(self._spread))
         body = Body(task, payload, key, 1, 0, options.timeout)
         record = pack(body, priority=options.priority, lane=self._lane(key_digest))
-        return number, NewJob(id if id is not None else new_id(number), options.when, record)
+        made = id if id is not None else new_id(number)
+        return Placed(number, NewJob(made, options.when, record), together, id is not None)
 
     def _lane(self, key_digest: bytes | None) -> bytes:
         """The lane that a job takes: none where the queue has no lanes, or the job no key."""
@@ -223,6 +223,14 @@ class Queue(Controls, Letters):
         if self.settings.lane_limit and key_digest is not None:
             return key_digest
         return b""
+
+
+class Arguments(NamedTuple):
+    """The arguments of one call, packed, and what was made of them."""
+
+    payload: bytes
+    key: str | None
+    id: str | None
 
 
 @dataclass(frozen=True)
@@ -281,11 +289,12 @@ class Call(Generic[P, R]):
 
     async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """Check the arguments, store the job, and answer when the server has it."""
-        number, job = self._make(args, kwargs)
+        arguments = self._arguments(args, kwargs)
         client = self._app.client()
-        await client.register(self._queue.settings, self._queue.tasks)
-        created = await client.enqueue(client.partition(self._queue.settings, number), job)
-        return self._handle(job.id, created)
+        layout = await client.register(self._queue.settings, self._queue.tasks)
+        placed = self._queue.place(layout, self.spec.name, arguments, self._options)
+        created = await client.enqueue(self._queue.settings, placed)
+        return self._handle(placed.job.id, created)
 
     async def enqueue_many(self, calls: Iterable[Mapping[str, Any]]) -> list[Job[R]]:
         """Enqueue many jobs in few calls. All arguments are checked before anything is sent."""
@@ -293,25 +302,18 @@ class Call(Generic[P, R]):
             raise ArgumentsError(
                 f'task "{self.spec.name}": one id cannot serve many jobs; declare the task with id="…{{argument}}"'
             )
-        made = [self._make((), dict(call)) for call in calls]
+        made = [self._arguments((), dict(call)) for call in calls]
         client = self._app.client()
-        await client.register(self._queue.settings, self._queue.tasks)
-        created: dict[int, bool] = {}
-        for number in sorted({number for number, _ in made}):
-            places = [place for place, (partition, _) in enumerate(made) if partition == number]
-            partition = client.partition(self._queue.settings, number)
-            created |= zip(
-                places,
-                await client.enqueue_many(partition, [made[place][1] for place in places]),
-                strict=True,
-            )
-        return [self._handle(job.id, created[place]) for place, (_, job) in enumerate(made)]
+        layout = await client.register(self._queue.settings, self._queue.tasks)
+        jobs = [self._queue.place(layout, self.spec.name, arguments, self._options) for arguments in made]
+        created = await client.enqueue_many(self._queue.settings, jobs)
+        return [self._handle(placed.job.id, answer) for placed, answer in zip(jobs, created, strict=True)]
 
     def enqueue_sync(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """The same from synchronous code: Django, Flask, a script."""
         return self._app.run_sync(self.enqueue(*args, **kwargs))
 
-    def _make(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int, NewJob]:
+    def _arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
         spec, options = self.spec, self._options
         payload, call = spec.signature.encode(args, kwargs, self._app.payload_limit)
         key, id = options.key, options.id
@@ -319,7 +321,7 @@ class Call(Generic[P, R]):
             arguments = msgspec.structs.asdict(call)
             key = key if key is not None or spec.key is None else check_key(spec.key.apply(arguments))
             id = id if id is not None or spec.id is None else check_id(spec.id.apply(arguments))
-        return self._queue.place(spec.name, payload, key, id, options)
+        return Arguments(payload, key, id)
 
     def _handle(self, id: str, created: bool) -> Job[R]:
         return self._queue.handle(id, created, self.spec.signature.decode_result)

@@ -153,6 +153,7 @@ def _partition(partition: Surveyed) -> dict[str, Any]:
     lease = partition.lease
     return {
         "partition": partition.number,
+        "draining": partition.draining,
         "readers": [
             {
                 "worker": reader.worker,

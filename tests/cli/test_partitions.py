@@ -35,7 +35,7 @@ async def test_the_shape_is_stable(shell: Shell, shop: Shop) -> None:
     [partition] = found["partitions"]
     assert MOMENT.fullmatch(partition.pop("oldestWaitingAt"))
     assert partition == {
-        "partition": 0, "readers": [], "lease": None, "waiting": 1, "inLanes": 0, "active": 0, "delayed": 0, "failed": 0
+        "partition": 0, "draining": False, "readers": [], "lease": None, "waiting": 1, "inLanes": 0, "active": 0, "delayed": 0, "failed": 0
     }  # fmt: skip
     assert {name: found[name] for name in found if name != "partitions"} == {
         "queue": "email",

@@ -60,7 +60,7 @@ async def ready_workers() -> int:
     """How many workers have asked for work."""
     store = Store(app.url, app.prefix)
     try:
-        streams = await store.streams(store.partitions(work.settings))
+        streams = await store.streams(await store.partitions(work.settings))
         return max([len(await store.consumers(stream)) for stream in streams.values()], default=0)
     finally:
         await store.close()

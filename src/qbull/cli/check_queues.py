@@ -50,11 +50,11 @@ async def check_queue(store: Store, name: str, say: Callable[[str], None]) -> As
         yield problem(subject, str(error), "a newer qbull may have written them; upgrade this one")
         return
     counts, faults = Counts(), 0
-    for partition in store.partitions(settings):
+    for partition in await store.partitions(settings):
         counted = await inspect.count(partition)
         counts += counted
         if counted.total > LARGE:
-            say(f"{subject}: looking at the {counted.total:,} jobs of partition {partition.number} …")
+            say(f"{subject}: looking at the {counted.total:,} jobs of partition {partition.shown} …")
         async for finding in _audit(partition):
             faults += 1
             yield finding
@@ -83,7 +83,7 @@ async def _audit(partition: Partition) -> AsyncIterator[Finding]:
 async def _sharing(store: Store, settings: QueueSettings) -> AsyncIterator[Finding]:
     """Do the settings of its workers fit together, so that each partition is read?"""
     try:
-        there = seats(await store.workers(), settings.name)
+        there = seats(await store.workers(), settings.name, (await store.layout(settings)).current)
     except ServerError:
         return  # said of the workers already
     for misfit in misfits(settings.partitions, digest(settings), there):

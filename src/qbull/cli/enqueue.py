@@ -13,7 +13,7 @@ from qbull.cli.target import Target, on_target
 from qbull.core.codec import encode_payload
 from qbull.errors import ArgumentsError, ConfigError, NotFound
 from qbull.handle import Job
-from qbull.queue import Call, Options, Queue
+from qbull.queue import Arguments, Call, Options, Queue
 
 
 @click.command()
@@ -81,10 +81,11 @@ async def _unchecked(
             f'queue "{queue.name}" is ordered by key; give --key KEY, or --app MODULE:APP so that the task can make it'
         )
     payload = encode_payload(task, values)
-    number, job = queue.place(task, payload, options.key, options.id, options)
     client = target.app.client()
-    created = await client.enqueue(client.partition(queue.settings, number), job)
-    return queue.handle(job.id, created)
+    layout = await client.layout(queue.settings)
+    placed = queue.place(layout, task, Arguments(payload, options.key, options.id), options)
+    created = await client.enqueue(queue.settings, placed)
+    return queue.handle(placed.job.id, created)
 
 
 def read_arguments(text: str) -> dict[str, Any]:

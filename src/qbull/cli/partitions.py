@@ -39,7 +39,7 @@ def partitions(target: Target, queue_name: str, as_json: bool) -> None:
       qbull partitions messages --json | jq '.misfits[].fact'
 
     Partitions that nobody reads and workers whose settings do not fit together are said below. With --json:
-    {"queue", "partitions": [{"partition", "readers", "lease", "waiting", "inLanes", "active", "delayed", "failed",
+    {"queue", "partitions": [{"partition", "draining", "readers", "lease", "waiting", "inLanes", "active", "delayed", "failed",
     "oldestWaitingAt"}], "longLanes", "haltedLanes", "misfits"}.
     """
 
@@ -72,7 +72,7 @@ def _line(partition: Surveyed) -> list[object]:
     if partition.lease is not None:
         readers += f" (lease {partition.lease.epoch})"
     return [
-        partition.number,
+        f"{partition.number} (draining)" if partition.draining else partition.number,
         counts.waiting,
         counts.in_lanes,
         counts.active,

@@ -30,7 +30,7 @@ async def audit(partition: Partition) -> list[str]:
             for line in await partition.server.script("audit_counts", partition.base)
         ]
     return [
-        f'queue "{partition.settings.name}" partition {partition.number}: {fault}'
+        f'queue "{partition.settings.name}" partition {partition.shown}: {fault}'
         for fault in dict.fromkeys(faults)
     ]
 

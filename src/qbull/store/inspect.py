@@ -20,6 +20,7 @@ from qbull.core.job import (
     priority_of,
     unseal,
 )
+from qbull.core.layout import place_of
 from qbull.errors import ServerRefused
 from qbull.store.connect import ErrorReply, Server
 from qbull.store.names import GROUP, ready
@@ -116,7 +117,7 @@ class Found:
             payload=plain(body.payload),
             attempt=(ending.attempt if ending is not None else 0) or body.attempt,
             max_attempts=body.attempts or attempts,
-            partition=self.partition,
+            partition=place_of(self.partition),
             created_at=moment(self.created_ms() if readable else finished or 0),
             due_at=None if self.due_ms is None else moment(self.due_ms),
             started_at=None if started is None else moment(started),

@@ -3,7 +3,7 @@
 All names of one partition share one hash tag, so each script works on one slot. The scripts append the
 short names below to `base`; the names are spelled out there once more, in their NAMES lines.
 
-    {<prefix>:<queue>:<p>}:
+    {<prefix>:<queue>:<partition's number>}:
       ready:<band>        stream   runnable jobs of a priority band (1-9, a); band 0 is what came back; group `workers`
       index               hash     job id → where it is; for a delayed job or one behind others of its lane, its record
       delayed             zset     due time in ms → job id
@@ -21,7 +21,7 @@ short names below to `base`; the names are spelled out there once more, in their
       waiters             string   there while somebody waits for a result; expires after a minute
       once:<token>        string   what a call was answered with, should it be sent again; expires after a minute
     {<prefix>:<queue>}:
-      settings            hash     what the queue was declared with
+      settings            hash     what the queue was declared with; `layout`, where its partitions were changed (core/layout.py)
       live                hash     setting → when, by whom and what an operator has changed it to; stays until reset
       changes             list     the last 100 of these changes
       hold                string   why nothing begins for now; expires when it may

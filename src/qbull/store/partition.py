@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from qbull.config import QueueSettings
 from qbull.core.job import CRASH_LIMIT, State
+from qbull.core.layout import place_of
 from qbull.store.connect import ErrorReply, Server
 from qbull.store.names import DEFAULT_BAND, GROUP, RETURNED, ready
 
@@ -122,6 +123,7 @@ class Partition:
         self.server = server
         self.base = base
         self.number = number
+        self.shown = place_of(number)
         self.settings = settings
         keep = settings.keep
         self._limit = settings.lane_limit

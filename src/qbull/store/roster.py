@@ -9,6 +9,7 @@ from dataclasses import replace
 import msgspec
 
 from qbull.config import QueueSettings
+from qbull.core.layout import Generation
 from qbull.core.misfits import Seat
 
 
@@ -50,14 +51,14 @@ def member_of(packed: bytes) -> Member:
         return Member()
 
 
-def seats(members: Mapping[str, Member], queue: str) -> list[Seat]:
-    """Who reads the partitions of a queue, or would."""
+def seats(members: Mapping[str, Member], queue: str, generation: Generation) -> list[Seat]:
+    """Who reads the partitions of a queue, or would: those of one generation, by their places in it."""
     return [
         Seat(
             worker=id,
             pod=member.pod or id,
             sharing=serving.sharing,
-            partitions=frozenset(serving.partitions),
+            partitions=generation.places(serving.partitions),
             most=serving.most,
             instance=serving.instance,
             instances=serving.instances,

@@ -6,15 +6,17 @@ What happens inside a queue is in partition.py; what people may look at is in in
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeVar
 
 import msgspec
 
 from qbull.config import QueueSettings
+from qbull.core.layout import Layout
 from qbull.errors import ConfigError, EmbeddedError, NotFound, ServerAway, ServerError
 from qbull.store import connect
 from qbull.store.check import read_info, refuse_unfit
@@ -24,11 +26,16 @@ from qbull.store.partition import Partition, Position
 from qbull.store.roster import Member, member_of, pack_member
 
 A = TypeVar("A")
+log = logging.getLogger("qbull")
 
 PATIENCE = 10.0
 """Seconds for which a producer sends a call again while the server is away."""
 FIRST_PATIENCE = 1.0
 """The same before the server was ever reached: then the address is probably wrong."""
+
+
+_said: set[str] = set()
+"""Warnings that one line in a process is enough for."""
 
 
 class Delivery(NamedTuple):
@@ -100,44 +107,64 @@ class Store:
     def partition(self, settings: QueueSettings, number: int) -> Partition:
         return Partition(self.server, self.names.partition(settings.name, number), number, settings)
 
-    def partitions(self, settings: QueueSettings) -> list[Partition]:
-        return [self.partition(settings, number) for number in range(settings.partitions)]
+    async def partitions(self, settings: QueueSettings) -> list[Partition]:
+        """All that may have jobs of this queue, the oldest first."""
+        layout = await self.layout(settings)
+        return [self.partition(settings, n) for generation in layout.generations for n in generation.numbers]
 
-    async def register(self, settings: QueueSettings, tasks: Sequence[str]) -> None:
-        """Tell the server of a queue, so that programs without its code know it; refuse a wrong partition count."""
+    async def layout(self, settings: QueueSettings) -> Layout:
+        """Which partitions the queue has, as the server says; as declared, where it does not know the queue."""
+        known = await self._known(settings.name)
+        return Layout(partitions=settings.partitions) if known is None else known[1]
+
+    async def register(self, settings: QueueSettings, tasks: Sequence[str]) -> Layout:
+        """Tell the server of a queue, so that programs without its code know it; refuse a count that it never had."""
         name = self.names.settings(settings.name)
-        known = await self._declared(settings.name)
-        if known is not None and known.partitions != settings.partitions:
-            raise ConfigError(
-                f'queue "{settings.name}": partitions={settings.partitions} but the server has {known.partitions}; '
-                f"set partitions={known.partitions}"
-            )
-        if known != settings:
-            await self.server.call("HSET", name, "declared", msgspec.json.encode(settings))
+        known = await self._known(settings.name)
+        declared, layout = known or (None, Layout(partitions=settings.partitions))
+        if settings.partitions != layout.partitions:
+            self._follow(settings, layout)
+        if declared != replace(settings, partitions=layout.partitions):
+            followed = replace(settings, partitions=layout.partitions)
+            await self.server.call("HSET", name, "declared", msgspec.json.encode(followed))
             await self.server.call("SADD", self.names.queues, settings.name)
         if tasks:
             await self.server.call("HSET", name, *(part for task in tasks for part in (f"task:{task}", "1")))
+        return layout
+
+    def _follow(self, settings: QueueSettings, layout: Layout) -> None:
+        fact = f'queue "{settings.name}": partitions={settings.partitions} but the server has {layout.partitions}'
+        if settings.partitions not in layout.counts:
+            raise ConfigError(f"{fact}; set partitions={layout.partitions}")
+        if fact not in _said:
+            _said.add(fact)
+            log.warning("%s by now; following it; set partitions=%d", fact, layout.partitions)
 
     async def queues(self) -> list[str]:
         return sorted(name.decode() for name in await self.server.call("SMEMBERS", self.names.queues))
 
     async def settings(self, queue: str) -> QueueSettings:
-        known = await self._declared(queue)
+        known = await self._known(queue)
         if known is None:
             others = ", ".join(await self.queues()) or "none yet"
             raise NotFound(f'queue "{queue}": not on this server; it has: {others}')
-        return known
+        return known[0]
 
     async def tasks(self, queue: str) -> list[str]:
         fields = await self.server.call("HKEYS", self.names.settings(queue))
         return sorted(field.decode().removeprefix("task:") for field in fields if field.startswith(b"task:"))
 
-    async def _declared(self, queue: str) -> QueueSettings | None:
-        declared = await self.server.call("HGET", self.names.settings(queue), "declared")
+    async def _known(self, queue: str) -> tuple[QueueSettings, Layout] | None:
+        """What the server knows of a queue. The layout decides how many partitions it has."""
+        declared, packed = await self.server.call("HMGET", self.names.settings(queue), "declared", "layout")
         if declared is None:
             return None
         try:
-            return msgspec.json.decode(declared, type=QueueSettings)
+            settings = msgspec.json.decode(declared, type=QueueSettings)
+            if packed is None:
+                return settings, Layout(partitions=settings.partitions)
+            layout = msgspec.json.decode(packed, type=Layout)
+            return replace(settings, partitions=layout.partitions), layout
         except msgspec.MsgspecError as error:
             raise ServerError(
                 f'queue "{queue}": its settings on the server cannot be read: {error}'

@@ -46,10 +46,13 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Surveyed:
+    """One that is draining was the queue's before the number of its partitions was changed."""
+
     number: int
     readers: list[Reading]
     lease: Lease | None
     counts: Counts
+    draining: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,19 +95,24 @@ class _Lane:
 
 async def survey(store: Store, settings: QueueSettings) -> Survey:
     """`settings` are those that the server has."""
-    members = await store.workers()
-    found = Survey(
-        settings.name,
-        misfits=misfits(settings.partitions, digest(settings), seats(members, settings.name)),
-    )
+    members, layout = await store.workers(), await store.layout(settings)
+    there = seats(members, settings.name, layout.current)
+    found = Survey(settings.name, misfits=misfits(layout.partitions, digest(settings), there))
     long: list[_Lane] = []
     halted: list[_Lane] = []
-    for partition in store.partitions(settings):
+    for number in (number for generation in reversed(layout.busy) for number in generation.numbers):
+        partition = store.partition(settings, number)
         lease, some_long, some_halted = await _look(partition)
         long += some_long
         halted += some_halted
         found.partitions.append(
-            Surveyed(partition.number, _readers(members, partition), lease, await count(partition))
+            Surveyed(
+                partition.shown,
+                _readers(members, partition),
+                lease,
+                await count(partition),
+                draining=number not in layout.current.numbers,
+            )
         )
     for lane in sorted(long, key=lambda lane: -lane.waiting)[:SHOWN]:
         found.hot.append(await _long(lane))
@@ -148,7 +156,7 @@ async def _long(lane: _Lane) -> LongLane:
     head = await find(lane.partition, lane.job)
     key = None if head is None or lane.digest == PARTITION_LANE else head.body().key
     oldest = None if head is None else head.created_ms() or None
-    return LongLane(lane.partition.number, key, lane.waiting, oldest)
+    return LongLane(lane.partition.shown, key, lane.waiting, oldest)
 
 
 async def _halted(lane: _Lane) -> HaltedLane | None:
@@ -157,4 +165,4 @@ async def _halted(lane: _Lane) -> HaltedLane | None:
     if letter is None or letter.finished_ms is None:
         return None
     key = None if lane.digest == PARTITION_LANE else letter.body().key
-    return HaltedLane(lane.partition.number, key, lane.waiting, lane.job, letter.finished_ms)
+    return HaltedLane(lane.partition.shown, key, lane.waiting, lane.job, letter.finished_ms)

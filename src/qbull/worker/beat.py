@@ -70,7 +70,7 @@ class Beat:
         """Take back all that a dead worker held; `running` is what it was doing, where somebody saw it."""
         taken = 0
         for settings in self._queues:
-            for partition in self._store.partitions(settings):
+            for partition in await self._store.partitions(settings):
                 started = None if running is None else [place for queue, number, place in running if (queue, number) == (settings.name, partition.number)]  # fmt: skip
                 more = True
                 while more:
@@ -87,7 +87,7 @@ class Beat:
         """Look for deliveries of workers that nobody remembers: the list of the living may have been lost."""
         living = own | set(await self._store.workers())
         for settings in self._queues:
-            streams = await self._store.streams(self._store.partitions(settings))
+            streams = await self._store.streams(await self._store.partitions(settings))
             for stream in streams.values():
                 for worker, idle_ms in (await self._store.consumers(stream)).items():
                     if worker not in living and idle_ms > self._min_idle * 1000:

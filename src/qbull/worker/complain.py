@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping
 
 from qbull.config import QueueSettings
+from qbull.core.layout import Generation
 from qbull.core.misfits import misfits
 from qbull.store.roster import Member, digest, seats
 
@@ -32,12 +33,12 @@ class Complaints:
         self._said: set[str] = set()
         self._starting = True
 
-    def look(self, members: Mapping[str, Member]) -> None:
-        there = seats(members, self._settings.name)
+    def look(self, generation: Generation, members: Mapping[str, Member]) -> None:
+        there = seats(members, self._settings.name, generation)
         if not self._speaks or not any(seat.worker == self._worker for seat in there):
             return
         now = time.monotonic()
-        found = {misfit.kind: misfit for misfit in misfits(self._settings.partitions, self._digest, there)}
+        found = {misfit.kind: misfit for misfit in misfits(generation.partitions, self._digest, there)}
         self._since = {kind: self._since.get(kind, now) for kind in found}
         self._said &= found.keys()
         for kind, misfit in found.items():

@@ -99,9 +99,12 @@ class Fetcher:
         """What the server has handed over to this worker of these and has not been told the end of."""
         found: list[Delivery] = []
         for partition in partitions:
-            streams = await self._store.streams([partition])
-            await self._store.ensure_groups(streams)
-            found += await self._store.fetch(streams, self._worker, 10_000, None, again=True)
+            for name, stream in (await self._store.streams([partition])).items():
+                try:
+                    found += await self._store.fetch({name: stream}, self._worker, 10_000, None, again=True)
+                except ErrorReply as error:
+                    if error.code != "NOGROUP":  # nobody has read it yet, or the server was emptied
+                        raise
         return found
 
     def _partition(self, number: int) -> Partition:

@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 
 from qbull.config import QueueSettings, Sharing
+from qbull.core.layout import Generation
 from qbull.core.share import Reader, share_out, static_share
 from qbull.store.inspect import server_time
-from qbull.store.partition import Partition
 from qbull.store.roster import Member
 from qbull.store.store import Store
 from qbull.worker.complain import Complaints
@@ -38,7 +38,6 @@ class Leases:
         self,
         store: Store,
         settings: QueueSettings,
-        partitions: Sequence[Partition],
         worker: str,
         sharing: Sharing,
         serve: Callable[[list[int]], Awaitable[None]],
@@ -46,7 +45,6 @@ class Leases:
     ) -> None:
         self._store = store
         self._settings = settings
-        self._partitions = partitions
         self._worker = worker
         self._sharing = sharing
         self._serve = serve
@@ -70,15 +68,12 @@ class Leases:
             await self._outage.survive(self.tick)
 
     async def tick(self) -> None:
-        """Look who is there, and read what is ours now."""
+        """Look who is there and which partitions there are, and read what is ours now."""
+        layout = await self._store.layout(self._settings)
         members = await self._store.workers()
-        match self._sharing.mode:
-            case "static":
-                share = self._static()
-            case "auto":
-                share = self._even(members)
-            case "leased":
-                share = await self._take(members)
+        share: list[int] = []
+        for generation in layout.busy:
+            share += await self._share(generation, members)
         if share != self.held:
             log.debug('queue "%s": reading partitions %s', self._settings.name, share)
             before, since = self.held, self.since
@@ -89,21 +84,36 @@ class Leases:
             except BaseException:
                 self.held, self.since = before, since  # half done; the next look does it again
                 raise
-        self._complaints.look(members)
+            await self._unlease(set(before) - set(share))
+        self._complaints.look(layout.current, members)
 
     async def give_up(self) -> None:
         """Leave everything to others."""
         held, self.held, self.since, self.leaving = self.held, [], {}, True
+        await self._unlease(held)
+
+    async def _unlease(self, numbers: Iterable[int]) -> None:
         if self._sharing.mode == "leased":
-            for number in held:
-                await self._partitions[number].unlease(self._worker)
+            for number in numbers:
+                await self._store.partition(self._settings, number).unlease(self._worker)
 
-    def _static(self) -> list[int]:
+    async def _share(self, generation: Generation, members: dict[str, Member]) -> list[int]:
+        """Each generation is shared out by itself: the new one must not wait until the old one is worked off."""
+        match self._sharing.mode:
+            case "static":
+                return self._static(generation)
+            case "auto":
+                return self._even(generation, members)
+            case "leased":
+                return await self._take(generation, members)
+
+    def _static(self, generation: Generation) -> list[int]:
         s = self._sharing
-        return static_share(self._settings.partitions, s.instance, s.instances, s.process, s.processes)
+        share = static_share(generation.partitions, s.instance, s.instances, s.process, s.processes)
+        return [generation.numbers[place] for place in share]
 
-    def _even(self, members: dict[str, Member]) -> list[int]:
-        readers = {self._worker: Reader(frozenset(self.held), self._sharing.most)}
+    def _even(self, generation: Generation, members: dict[str, Member]) -> list[int]:
+        readers = {self._worker: Reader(generation.places(self.held), self._sharing.most)}
         for name, member in members.items():
             serving = member.queues.get(self._settings.name)
             if (
@@ -112,10 +122,11 @@ class Leases:
                 and serving.sharing == "auto"
                 and not serving.leaving
             ):
-                readers[name] = Reader(frozenset(serving.partitions), serving.most)
-        return share_out(self._settings.partitions, readers)[self._worker]
+                readers[name] = Reader(generation.places(serving.partitions), serving.most)
+        share = share_out(generation.partitions, readers)[self._worker]
+        return [generation.numbers[place] for place in share]
 
-    async def _take(self, members: dict[str, Member]) -> list[int]:
+    async def _take(self, generation: Generation, members: dict[str, Member]) -> list[int]:
         """What we have, and as much of what nobody has as we may."""
         taken = {
             number
@@ -123,15 +134,15 @@ class Leases:
             if name != self._worker and (serving := member.queues.get(self._settings.name)) is not None
             for number in serving.partitions
         }
-        held = list(self.held)
-        most = self._settings.partitions if self._sharing.most is None else self._sharing.most
-        for number in range(self._settings.partitions):
+        held = [number for number in self.held if number in generation.numbers]
+        most = generation.partitions if self._sharing.most is None else self._sharing.most
+        for number in generation.numbers:
             if len(held) >= most:
                 break
             if (
                 number not in held
                 and number not in taken
-                and await self._partitions[number].lease(self._worker, list(members))
+                and await self._store.partition(self._settings, number).lease(self._worker, list(members))
             ):
                 held.append(number)
         return sorted(held)

@@ -14,6 +14,7 @@ from qbull.config import Sharing
 from qbull.core.codec import PAYLOAD_LIMIT
 from qbull.errors import ServerError
 from qbull.store.live import Live
+from qbull.store.partition import Partition
 from qbull.store.roster import Serving, digest
 from qbull.store.store import Delivery, Store
 from qbull.worker.actor import end, start
@@ -54,12 +55,13 @@ class Line:
         payload_limit: int = PAYLOAD_LIMIT,
     ) -> None:
         self.settings = settings = assignment.settings
-        self.partitions = store.partitions(settings)
+        self._store = store
         self._sharing = sharing
         self._outage = outage
         self._changed = changed
         self._hand = Hand()
-        self._settlers = [Settler(partition, outage, self._settled) for partition in self.partitions]
+        self._partitions: dict[int, Partition] = {}
+        self._settlers: dict[int, Settler] = {}
         self._runner = Runner(
             settings,
             assignment.tasks,
@@ -75,7 +77,7 @@ class Line:
         self._fetcher = Fetcher(
             store, worker, self._hand, self._runner.free_slots, self._runner.arrived, outage
         )
-        self._leases = Leases(store, settings, self.partitions, worker, sharing, self._serve, outage)
+        self._leases = Leases(store, settings, worker, sharing, self._serve, outage)
         self._steering = Steering(store, settings, self._follow, outage)
         self._base = store.names.queue(settings.name)
         self._share: list[int] = []
@@ -104,7 +106,7 @@ class Line:
         await self._give_back_all()
 
     async def flush(self) -> None:
-        for settler in self._settlers:
+        for settler in list(self._settlers.values()):
             await settler.flush()
 
     def serving(self) -> Serving:
@@ -133,7 +135,7 @@ class Line:
             self._steering.ring()
         if word in ("workers", ""):
             self._leases.ring()
-        concerned = [number for number in self._promoters if base in (self.partitions[number].base, "")]
+        concerned = [number for number in self._promoters if base in (self._partitions[number].base, "")]
         if word in ("due", ""):
             for number in concerned:
                 self._promoters[number][0].ring()
@@ -161,7 +163,7 @@ class Line:
         async with self._turning:
             numbers = [] if self._still else self._share
             gone = self._promoters.keys() - set(numbers)
-            await self._fetcher.serve([self.partitions[number] for number in numbers])
+            await self._fetcher.serve([self._partition(number) for number in numbers])
             await self._give_back(self._hand.take_all(None if self._still else gone))
             await self._give_back_strays(gone)
             if gone:
@@ -170,7 +172,7 @@ class Line:
             safety = SAFETY * max(len(numbers) / 4, 1)
             for number in numbers:
                 if number not in self._promoters:
-                    promoter = Promoter(self.partitions[number], self._outage, safety)
+                    promoter = Promoter(self._partition(number), self._outage, safety)
                     self._promoters[number] = promoter, start(promoter.run)
 
     async def _leave(self) -> None:
@@ -181,6 +183,12 @@ class Line:
             await self._changed()
             await self._give_back_strays(read)
             self._do(self._give_back_late_strays(read))
+
+    def _partition(self, number: int) -> Partition:
+        if number not in self._partitions:
+            partition = self._partitions[number] = self._store.partition(self.settings, number)
+            self._settlers[number] = Settler(partition, self._outage, self._settled)
+        return self._partitions[number]
 
     async def _refresh(self) -> None:
         with suppress(ServerError):
@@ -219,7 +227,7 @@ class Line:
             some.setdefault(delivery.partition.number, []).append(delivery)
         for number, returned in some.items():
             try:
-                await self.partitions[number].release([delivery.place for delivery in returned])
+                await self._partitions[number].release([delivery.place for delivery in returned])
             except ServerError:
                 self._hand.put_back(returned)
                 self._runner.arrived()
@@ -230,7 +238,7 @@ class Line:
     async def _give_back_strays(self, numbers: Iterable[int]) -> None:
         """What the server has handed over of partitions that are read here no more: it came with the reply to a read
         that was ended."""
-        mine = await self._fetcher.in_my_name([self.partitions[number] for number in numbers])
+        mine = await self._fetcher.in_my_name([self._partition(number) for number in numbers])
         await self._give_back(self._hand.hold(mine))
 
     async def _give_back_late_strays(self, numbers: Iterable[int]) -> None:
@@ -242,7 +250,9 @@ class Line:
     async def _give_back_all(self) -> None:
         """What is left: interrupted jobs, the rest of trains, and what the last, cut-off reply had brought."""
         try:
-            await self._give_back([*self._hand.held(), *await self._fetcher.in_my_name(self.partitions)])
+            await self._give_back(
+                [*self._hand.held(), *await self._fetcher.in_my_name(list(self._partitions.values()))]
+            )
         except ServerError as error:
             log.warning("%s", error)
         if self._hand:

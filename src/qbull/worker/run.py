@@ -12,7 +12,7 @@ import itertools
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from qbull.config import QueueSettings
@@ -39,7 +39,7 @@ TURN = 0.002
 
 
 class Runner:
-    """The slots of one queue. `settlers` are those of its partitions.
+    """The slots of one queue. `settlers` are those of its partitions, by number.
 
     A delivery that was asked for more than `doubt` seconds ago is looked up before it is begun.
     """
@@ -49,7 +49,7 @@ class Runner:
         settings: QueueSettings,
         tasks: Mapping[str, TaskSpec],
         hand: Hand,
-        settlers: Sequence[Settler],
+        settlers: Mapping[int, Settler],
         *,
         worker: str,
         isolation: Isolation,

@@ -123,7 +123,7 @@ class Worker:
             left = 0
             for line in self._lines:
                 await line.flush()
-                for partition in line.partitions:
+                for partition in await self._store.partitions(line.settings):
                     count = await inspect.count(partition)
                     left += count.active if line.still else count.runnable
             if not left:
