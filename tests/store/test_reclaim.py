@@ -98,6 +98,19 @@ async def test_a_worker_with_nothing_left_is_forgotten(store: Store) -> None:
     assert [await store.consumers(stream) for stream in streams.values()] == [{}, {}]
 
 
+async def test_a_train_that_is_given_back_twice_in_one_call_goes_back_once(store: Store) -> None:
+    desk = await Desk.open(store, order="key")
+    await desk.enqueue("a1", "a2", "a3", key="a")
+    [single] = await desk.fetch()
+    await desk.finish(single)
+    [train] = await desk.fetch()
+
+    jobs = await desk.partition.release([train.place, train.place])
+
+    assert jobs == 2
+    assert [ids_of(delivery) for delivery in await desk.fetch("w2")] == [["a2", "a3"]]
+
+
 async def test_release_counts_nothing_against_a_job(store: Store) -> None:
     desk = await Desk.open(store, order="key")
     await desk.enqueue("a0", "a1", "a2", key="a")
