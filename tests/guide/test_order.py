@@ -36,6 +36,25 @@ async def test_jobs_of_a_key_run_one_after_the_other_in_the_order_they_came(app:
     assert ran == {phone: list(range(25)) for phone in phones}
 
 
+async def test_a_key_with_many_jobs_does_not_keep_a_worker_from_the_others(
+    app: qbull.App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("qbull.worker.run.TRAIN_TURN", 0.0)  # as if each job took longer than a turn
+    ran: list[str] = []
+
+    @app.queue("chat", order="key", concurrency=1).task(key="{phone}")
+    async def answer(phone: str, n: int) -> None:
+        ran.append(phone)
+
+    await answer.enqueue_many([{"phone": "busy", "n": n} for n in range(100)])
+    await answer.enqueue_many([{"phone": f"+{n}", "n": n} for n in range(3)])
+    async with app.worker() as worker:
+        await worker.drain()
+
+    assert len(ran) == 103
+    assert max(ran.index(f"+{n}") for n in range(3)) < 10
+
+
 async def test_order_survives_retries(app: qbull.App) -> None:
     ran: list[tuple[int, int]] = []
 

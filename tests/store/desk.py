@@ -64,6 +64,8 @@ class Desk:
             outcomes.done(delivery.band, delivery.entry, id, record + DONE)
         else:
             outcomes.done_in_train(position, id, record, DONE)
+            if word == "give_way":
+                outcomes.give_way(delivery.place)
         return await self.partition.settle(outcomes) == []
 
     async def finish(self, delivery: Delivery) -> None:

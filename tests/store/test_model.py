@@ -166,7 +166,7 @@ class Engine(RuleBasedStateMachine):
             assert others < self.limit, "more of a lane were handed over than its limit"
 
     @precondition(lambda self: any(h.live for h in self.held))
-    @rule(data=st.data(), word=st.sampled_from(["done", "done", "done", "delay", "dead", "delay_now"]))
+    @rule(data=st.data(), word=st.sampled_from(["done", "done", "give_way", "delay", "dead", "delay_now"]))
     def settle(self, data: st.DataObject, word: str) -> None:
         self.finish_next(data.draw(st.sampled_from([h for h in self.held if h.live])), word)
 
@@ -175,8 +175,10 @@ class Engine(RuleBasedStateMachine):
         delay = 0 if word == "delay_now" else 3_600_000
         assert self.do(self.desk.settle(held.delivery, held.at, word.removesuffix("_now"), delay))
         held.at += 1
-        if word == "done":
+        if word in ("done", "give_way"):
             self.model.end(id, "completed", keeps_lane=False)
+            if word == "give_way":
+                self.go_back(held)
         elif word == "dead":
             halted = self.halts and self.model.key[id] is not None
             self.model.end(id, "failed", keeps_lane=halted)

@@ -37,13 +37,13 @@ async def test_a_zombie_cannot_settle(store: Store) -> None:
 
 async def test_what_waits_in_a_lane_leaves_as_a_train(store: Store) -> None:
     desk = await Desk.open(store, order="key")
-    await desk.enqueue(*(f"a{n:02d}" for n in range(40)), key="a")
+    await desk.enqueue(*(f"a{n:02d}" for n in range(140)), key="a")
     (first,) = await desk.fetch()
 
     await desk.finish(first)
 
     (train,) = await desk.fetch()
-    assert ids_of(train) == [f"a{n:02d}" for n in range(1, 33)]
+    assert ids_of(train) == [f"a{n:02d}" for n in range(1, 129)]
 
 
 async def test_a_train_is_not_heavier_than_it_should_be(store: Store) -> None:

@@ -60,10 +60,8 @@ class Outcomes:
         self.count = 0
         self.singles: dict[str, tuple[list[bytes], list[bytes]]] = {}
         self.trains: dict[bytes, tuple[Position, list[bytes]]] = {}
-        self.ended: set[bytes] = set()
-        self.broken: set[bytes] = (
-            set()
-        )  # trains of which one is dead: what comes after it is settled after it
+        self.ended: dict[bytes, bytes] = {}  # trains, and "-" where the rest goes back
+        self.broken: set[bytes] = set()  # those with a dead one: what comes after it is settled after it
         self.others: list[bytes | str | int] = []
 
     def done(self, band: str, entry: bytes, id: bytes, sealed: bytes) -> None:
@@ -80,12 +78,16 @@ class Outcomes:
         if at.place in self.broken:
             self._other(at, id, "done", record, seal)
             return
-        part = self.trains.get(at.place)
-        if part is None:
-            part = self.trains[at.place] = (at, [])
-        part[1].extend((id, record + seal))
+        self.trains.setdefault(at.place, (at, []))[1].extend((id, record + seal))
         if at.last:
-            self.ended.add(at.place)
+            self.ended[at.place] = b""
+
+    def give_way(self, place: bytes) -> bool:
+        """A train ends with what was done of it, and the rest goes back: others shall have their turn."""
+        if place not in self.trains or place in self.broken:
+            return False
+        self.ended.setdefault(place, b"-")
+        return True
 
     def dead(self, at: Position, id: bytes, record: bytes, seal: bytes) -> None:
         self.count += 1
@@ -106,7 +108,9 @@ class Outcomes:
         members: list[bytes | str | int] = []
         for place, (first, jobs) in self.trains.items():
             many = len(jobs) // 2
-            following = b"" if place in self.ended else b"%s %d" % (place, first.number + many)
+            following = self.ended.get(place)
+            if following is None:
+                following = b"%s %d" % (place, first.number + many)
             members += (first.lane, first.state, following, many, *jobs)
         return [len(singles), len(members), *singles, *members, *self.others]
 

@@ -34,6 +34,8 @@ from qbull.worker.slot import Deadlines, Interrupted, Slot
 
 log = logging.getLogger("qbull.worker")
 
+TRAIN_TURN = 0.25
+"""Seconds after which a train gives way: its rest joins the end of the line, so that a slot is not one key's for long."""
 TURN = 0.002
 """Seconds after which a slot whose jobs never wait lets the event loop turn."""
 
@@ -238,6 +240,7 @@ class Runner:
     async def _run_delivery(self, slot: Slot, delivery: Delivery, at: int) -> int | None:
         """Run its jobs in order. Answers where it stopped because the slot was spoilt, None where it ended."""
         last = len(delivery.fields) - 2
+        slot.since = time.perf_counter()
         while True:
             ended = await self._run_job(slot, delivery, at)
             at += 2
@@ -280,7 +283,10 @@ class Runner:
             return True  # the worker ends before it does: the delivery is given back
         except Exception as error:
             return self._conclude.failed(settler, delivery, at, body, task, error, began)
-        return settler.done(delivery, at, self._conclude.done(delivery, record, body, result, began))
+        sealed = self._conclude.done(delivery, record, body, result, began)
+        if not delivery.lane:
+            return settler.done(delivery, at, sealed)
+        return settler.done(delivery, at, sealed, give_way=time.perf_counter() - slot.since > TRAIN_TURN)
 
     async def _attempt(
         self, slot: Slot, number: int, job: Running, task: TaskSpec, args: list[Any], kwargs: dict[str, Any]

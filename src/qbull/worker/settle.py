@@ -30,7 +30,8 @@ class Settler:
         self._waiting: deque[tuple[Outcomes, list[Delivery]]] = deque()
         self._sending: asyncio.Task[None] | None = None
 
-    def done(self, delivery: Delivery, at: int, seal: bytes) -> bool:
+    def done(self, delivery: Delivery, at: int, seal: bytes, *, give_way: bool = False) -> bool:
+        """`give_way`: the rest of a train goes back, so that others have their turn."""
         fields = delivery.fields
         outcomes, ended = self._batch()
         if not delivery.lane:
@@ -39,9 +40,10 @@ class Settler:
             return True
         position = delivery.at(at)
         outcomes.done_in_train(position, fields[at], fields[at + 1], seal)
-        if position.last:
+        if position.last or (give_way and outcomes.give_way(delivery.place)):
             ended.append(delivery)
-        return position.last
+            return True
+        return False
 
     def dead(self, delivery: Delivery, at: int, seal: bytes) -> bool:
         position = delivery.at(at)

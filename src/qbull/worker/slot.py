@@ -21,11 +21,12 @@ class Interrupted(BaseException):
 
 
 class Slot:
-    __slots__ = ("deadline", "number", "task", "timeout", "why")
+    __slots__ = ("deadline", "number", "since", "task", "timeout", "why")
 
     def __init__(self, number: int) -> None:
         self.number = number
         self.task: asyncio.Task[None] | None = None
+        self.since = 0.0  # when its delivery was begun
         self.timeout = 0.0
         self.deadline: float | None = None
         self.why: BaseException | None = None

@@ -7,7 +7,8 @@
 --       singles (a number of arguments): band, how many, their entries, and for each id, sealed: jobs that are done
 --         and were alone in their entry
 --       members (likewise): lane, state, next, how many, and for each id, sealed: jobs of a train that are done; `state` is
---         what the train must be at (lib/train.lua), `next` what it is at then, '' where it ends with them
+--         what the train must be at (lib/train.lua), `next` what it is at then, '' where it ends with them, '-' where
+--         the rest of it goes back, so that others have their turn
 --       the others: place, lane, state, id, word, last, record, detail: word is "dead" or "done", with its ending as
 --         detail, or "delay" with milliseconds; lane and state are '' for a job that was alone in its entry
 --       place is <band><entry>
@@ -100,9 +101,11 @@ while at < others_at do
     done(ARGV, from, upto)
     counts[lane] = lane_count(lane) - many
     behind = behind - many
-    set_train(lane, following ~= '' and following)
-    if following == '' then
-      local band, entry = string.match(state, '^(.)(%S+)')
+    local ends = following == '' or following == '-'
+    local band, entry = string.match(state, '^(.)(%S+)')
+    if following == '-' then back_to_lane(lane, unsettled(band, entry), many + 1) end
+    set_train(lane, not ends and following)
+    if ends then
       freed[#freed + 1] = lane
       leave(band, entry)
     end

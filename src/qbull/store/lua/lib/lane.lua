@@ -3,7 +3,7 @@
 -- that wait for their next attempt, and those in the lane's list. At most `limit` of them are outside the list;
 -- 0 is no limit, so a queue that gave up its order still empties the lists it had.
 -- Whoever changes a lane calls write_lanes at the end.
-local TRAIN = 32
+local TRAIN = 128
 local TRAIN_BYTES = 262144
 local counts = {}
 local joining = {}
