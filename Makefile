@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate
 ARGS   ?=
 PEERS  ?=
 
@@ -44,7 +45,9 @@ bench: $(STAMP) ## measure against the hand-written floor; PEERS="streaq …" ad
 lock: ## renew the lock files from pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
-	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate --group dev pyproject.toml requirements/build.in -o requirements/dev.txt
+	$(COMPILE) --group dev pyproject.toml requirements/build.in -o requirements/dev.txt
+	$(COMPILE) pyproject.toml -o requirements/run.txt
+	$(COMPILE) requirements/build.in -o requirements/build.txt
 
 clean: ## remove what the other targets made
 	rm -rf $(VENV) .qbull bench/out.json build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

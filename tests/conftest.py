@@ -45,6 +45,10 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         "TOTAL_PARTITIONS",
         "PARTITIONS",
         "MIN_IDLE_TIME_MS",
+        "QBULL_SHARING",
+        "PARTITIONS_PER_POD",
+        "INSTANCE_ID",
+        "INSTANCE_COUNT",
     ):
         monkeypatch.delenv(name, raising=False)
 

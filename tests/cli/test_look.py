@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import re
 import signal
+import socket
 import subprocess
 
 import pytest
 from shell import QBULL, Shell, open_shell, open_shop, seen  # noqa: F401 - two are fixtures
-from shop import Shop
+from shop import Shop, send
 
 import qbull
+from qbull.store.roster import Member
+from qbull.store.store import Store
 
 JOB = [
     *(
@@ -134,6 +137,18 @@ async def test_live_workers_are_listed(shell: Shell, shop: Shop, app: qbull.App)
     assert listed["queues"] == {"email": 5}
     assert worker.id in shown and "email (5)" in shown
     assert shell.json("workers") == []
+
+
+async def test_the_health_of_one_machine_is_that_a_worker_of_it_lives(
+    shell: Shell, app: qbull.App, store: Store
+) -> None:
+    app.queue("email").task(name="send")(send)
+    await store.enroll("other-1", Member("other", 1, "other", {}), 60)
+
+    assert shell.refused("workers", "--here").startswith(f'no worker of "{socket.gethostname()}" lives')
+    async with app.worker() as worker:
+        shown = await asyncio.to_thread(shell.ok, "workers", "--here")
+    assert worker.id in shown and "other" not in shown
 
 
 @pytest.mark.parametrize("command", [("queues",), ("stats", "email"), ("queues", "--json")])

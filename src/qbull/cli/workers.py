@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import socket
+
 import click
 
 from qbull import wire
 from qbull.cli.show import print_json, print_table
 from qbull.cli.target import Target, as_json, on_target
+from qbull.errors import NotFound
 
 
 @click.command()
 @on_target
 @as_json
-def workers(target: Target, as_json: bool) -> None:
+@click.option("--here", is_flag=True, help="Only those of this machine; exit with 1 where there is none.")
+def workers(target: Target, as_json: bool, here: bool) -> None:
     """List the live worker processes.
 
     \b
     Example:
       qbull workers
+      qbull workers --here        # for health checks: does a worker of this container live?
 
     With --json: a list of {"id", "host", "pid", "queues": {name: jobs at a time}}.
     """
@@ -29,14 +34,17 @@ def workers(target: Target, as_json: bool) -> None:
                 id, who.host, who.pid, {name: serving.concurrency for name, serving in who.queues.items()}
             )
             for id, who in sorted((await target.store.workers()).items())
+            if not here or who.host == socket.gethostname()
         ]
         if as_json:
             print_json(living)
         elif living:
             rows = [[w["id"], w["host"], w["pid"], _queues(w["queues"])] for w in living]
             print_table(("worker", "host", ">process", "*queues (jobs at a time)"), rows)
-        else:
+        elif not here:
             click.echo('no worker is running; start one with "qbull worker MODULE:APP"', err=True)
+        if here and not living:
+            raise NotFound(f'no worker of "{socket.gethostname()}" lives; see its log')
 
     target.run(main)
 

@@ -1,0 +1,107 @@
+"""deploy/systemd and deploy/Procfile: units that systemd takes, with the variables and options of qbull."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from reading import AFTER_GRACE, DEPLOY, READ, parsed, unit, variables
+
+from qbull.config import make_sharing, read_environment
+
+UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
+KNOWN = {
+    "Unit": {"Description", "Wants", "After"},
+    "Service": {
+        *(
+            "Type",
+            "EnvironmentFile",
+            "Environment",
+            "WorkingDirectory",
+            "ExecStart",
+            "KillMode",
+            "TimeoutStopSec",
+        ),
+        *("Restart", "RestartSec", "User", "NoNewPrivileges", "PrivateTmp", "ProtectSystem", "ProtectHome"),
+        *("ProtectKernelTunables", "ProtectControlGroups", "RestrictSUIDSGID"),
+    },
+    "Install": {"WantedBy"},
+}
+
+
+def shared() -> dict[str, str]:
+    text = (DEPLOY / "systemd" / "worker.env").read_text()
+    return variables([line for line in text.splitlines() if not line.startswith("#")])
+
+
+def command(path: Path) -> list[str]:
+    [line] = unit(path)["Service"]["ExecStart"]
+    program, *arguments = shlex.split(line)
+    assert program == "/opt/qbull/bin/qbull"
+    return arguments
+
+
+@pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
+def test_a_unit_has_only_what_systemd_knows(path: Path) -> None:
+    found = unit(path)
+
+    assert {section: set(names) - KNOWN[section] for section, names in found.items()} == {
+        "Unit": set(),
+        "Service": set(),
+        "Install": set(),
+    }
+    assert all(len(values) == 1 for names in found.values() for values in names.values())
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
+@pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
+def test_systemd_finds_nothing_wrong_with_it(path: Path, tmp_path: Path) -> None:
+    text = path.read_text().replace("/opt/qbull/bin/qbull", sys.executable)
+    copy = tmp_path / path.name.replace("@.", "@3.")
+    copy.write_text(text)
+
+    done = subprocess.run(["systemd-analyze", "verify", copy], capture_output=True, text=True, timeout=60)
+
+    assert [line for line in (done.stdout + done.stderr).splitlines() if path.stem.rstrip("@") in line] == []
+
+
+@pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
+def test_the_command_and_its_variables_are_those_of_qbull(path: Path) -> None:
+    service = unit(path)["Service"]
+    env = shared() | variables([line.replace("%i", "3") for line in service.get("Environment", [])])
+    name, options = parsed(command(path))
+
+    assert name == "worker"
+    assert set(env) <= READ
+    read = read_environment(env)
+    assert read.partitions == 16
+    assert read.sharing.mode == ("static" if "@" in path.name else "auto")
+    assert read.sharing.instance == (3 if "@" in path.name else 0)
+    make_sharing(
+        options["sharing"], options["partitions_per_pod"], options["instance_id"], options["instance_count"]
+    )
+
+
+@pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
+def test_a_unit_has_time_to_stop(path: Path) -> None:
+    service = unit(path)["Service"]
+    _, options = parsed(command(path))
+
+    assert int(service["TimeoutStopSec"][0]) >= options["grace"] + AFTER_GRACE
+    assert service["KillMode"] == ["mixed"], "the parent passes the signal on"
+
+
+def test_the_procfile_starts_a_worker() -> None:
+    lines = (DEPLOY / "Procfile").read_text().splitlines()
+    processes = dict(re.fullmatch(r"([a-z]+): (\S.*)", line).groups() for line in lines)  # type: ignore[union-attr]
+
+    for line in processes.values():
+        program, *arguments = shlex.split(re.sub(r"\$\{\w+:-(\w+)\}", r"\1", line))
+        assert program == "qbull"
+        name, options = parsed(arguments)
+        assert (name, options["processes"], options["grace"]) == ("worker", 2, 25)
