@@ -45,8 +45,8 @@ bench: $(STAMP) ## measure against the hand-written floor; PEERS="streaq …" ad
 lock: ## renew the lock files from pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
-	$(COMPILE) --group dev pyproject.toml requirements/build.in -o requirements/dev.txt
-	$(COMPILE) pyproject.toml -o requirements/run.txt
+	$(COMPILE) --all-extras --group dev pyproject.toml requirements/build.in -o requirements/dev.txt
+	$(COMPILE) --all-extras pyproject.toml -o requirements/run.txt
 	$(COMPILE) requirements/build.in -o requirements/build.txt
 
 clean: ## remove what the other targets made

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import qbull
+from database import Postgres
 from qbull.embedded import Embedded
 from qbull.store.audit import audit
 from qbull.store.store import Store
@@ -34,6 +35,24 @@ def server_url(server: Embedded) -> str:
     return f"unix://:{server.password}@{server.socket}?db=0"
 
 
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """One real PostgreSQL for the whole run of one test process, with a database that the others are copies of."""
+    server = Postgres().start()
+    server.template = server.make_database()
+    qbull.postgres.migrate(server.url(server.template))
+    yield server
+    server.remove()
+
+
+@pytest.fixture
+def database(postgres: Postgres) -> Iterator[str]:
+    """A new database with qbull's tables."""
+    name = postgres.make_database(postgres.template or "template1")
+    yield postgres.url(name)
+    postgres.drop_database(name)
+
+
 @pytest.fixture(autouse=True)
 def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A developer's own settings must not decide what a test does."""
@@ -49,6 +68,8 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         "PARTITIONS_PER_POD",
         "INSTANCE_ID",
         "INSTANCE_COUNT",
+        "QBULL_DATABASE_URL",
+        "DATABASE_URL",
     ):
         monkeypatch.delenv(name, raising=False)
 

@@ -1,5 +1,7 @@
 """qbull runs background jobs for Python on Redis or Valkey: ordered by key, durable, fast."""
 
+import typing as _typing
+
 from qbull.app import App
 from qbull.config import Keep, Lane
 from qbull.core.job import JobInfo
@@ -8,6 +10,8 @@ from qbull.errors import (
     ArgumentsError,
     ConfigError,
     Conflict,
+    DatabaseAway,
+    DatabaseRefused,
     DeclarationError,
     EmbeddedError,
     Fail,
@@ -28,6 +32,9 @@ from qbull.letters import FailureGroup, Page, Redriven
 from qbull.queue import Queue, Task
 from qbull.worker.current import CurrentJob, current_job
 
+if _typing.TYPE_CHECKING:
+    from qbull import postgres as postgres
+
 __version__ = "0.1.0"
 
 __all__ = [
@@ -36,6 +43,8 @@ __all__ = [
     "ConfigError",
     "Conflict",
     "CurrentJob",
+    "DatabaseAway",
+    "DatabaseRefused",
     "DeclarationError",
     "EmbeddedError",
     "Fail",
@@ -62,3 +71,12 @@ __all__ = [
     "TooLarge",
     "current_job",
 ]
+
+
+def __getattr__(name: str) -> _typing.Any:
+    """`qbull.postgres` is imported when it is asked for: most programs need no database."""
+    if name == "postgres":
+        import importlib
+
+        return importlib.import_module("qbull.postgres")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

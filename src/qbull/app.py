@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import weakref
-from collections.abc import Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from qbull.client import Client, Portal
 from qbull.config import (
@@ -17,6 +19,7 @@ from qbull.config import (
     OnFailed,
     Order,
     QueueSettings,
+    check_database,
     check_prefix,
     read_environment,
 )
@@ -30,7 +33,11 @@ from qbull.store.store import Store
 from qbull.worker.assignment import Assignment
 from qbull.worker.worker import Worker
 
+if TYPE_CHECKING:
+    from qbull.postgres.relay import Relay
+
 A = TypeVar("A")
+log = logging.getLogger("qbull")
 
 EMBEDDED = "embedded://.qbull"
 DEFAULT_RETRY = Retry(delays=(1, 5, 15, 60, 300))
@@ -40,11 +47,17 @@ class App:
     """`App()` takes QBULL_URL, else REDIS_URL, else starts a Valkey of its own that keeps its data in ./.qbull."""
 
     def __init__(
-        self, url: str | None = None, *, prefix: str | None = None, payload_limit: int = PAYLOAD_LIMIT
+        self,
+        url: str | None = None,
+        *,
+        prefix: str | None = None,
+        database: str | None = None,
+        payload_limit: int = PAYLOAD_LIMIT,
     ) -> None:
         self.environment = read_environment()
         self.url = url or self.environment.url or EMBEDDED
         self.prefix = check_prefix(prefix) if prefix is not None else self.environment.prefix or "qbull"
+        self.database = check_database(database) if database is not None else self.environment.database
         self.payload_limit = payload_limit
         self.queues: dict[str, Queue] = {}
         Address.parse(self.url)  # a wrong address is said here, not at the first enqueue
@@ -89,6 +102,7 @@ class App:
             sharing=self.environment.sharing,
             min_idle=self.environment.min_idle,
             payload_limit=self.payload_limit,
+            beside=self.beside(),
         )
 
     def assignments(
@@ -106,6 +120,24 @@ class App:
             )
             for queue in served
         ]
+
+    def beside(self) -> list[Callable[[], Awaitable[None]]]:
+        """What runs beside the workers of this app: where it has a database, the relay of its outbox."""
+        if self.database is None:
+            return []
+        if find_spec("psycopg") is None:
+            log.warning('a database is named, but no relay runs here; pip install "qbull[postgres]"')
+            return []
+        return [self.relay().run]
+
+    def relay(self) -> Relay:
+        """What ships the outbox of this app: `await app.relay().run()`, until it is cancelled."""
+        from qbull.postgres.relay import Relay
+        from qbull.shipping import Shipping
+
+        if self.database is None:
+            raise ConfigError("no database is named; set QBULL_DATABASE_URL, or App(database=…)")
+        return Relay(self.database, self.prefix, Shipping(self))
 
     def make_store(self) -> Store:
         """A new connection to the app's server, for whoever runs in an event loop of its own."""

@@ -9,9 +9,7 @@ from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from qbull.config import QueueSettings
-from qbull.core.ids import partition_in
 from qbull.core.layout import Layout
-from qbull.core.route import digest, partition_of
 from qbull.errors import QbullError
 from qbull.store import inspect
 from qbull.store.batch import Batcher
@@ -117,10 +115,7 @@ class Client:
     async def _likely(self, settings: QueueSettings, id: str) -> AsyncIterator[Partition]:
         """One look for an id that was made here; others are looked for in their likeliest partition first."""
         layout = self._layouts.get(settings.name) or await self.layout(settings)
-        place = partition_in(id)
-        if place is None or place >= layout.partitions:
-            place = partition_of(digest(id), layout.partitions)
-        first = self.partition(settings, layout.current.numbers[place])
+        first = self.partition(settings, layout.home_of_id(id))
         yield first
         for partition in await self.partitions(settings):
             if partition is not first or layout.older:  # it may have come there meanwhile

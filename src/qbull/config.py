@@ -145,6 +145,7 @@ class Environment:
     """What the environment says. Empty variables count as not set."""
 
     url: str | None = None
+    database: str | None = None
     prefix: str | None = None
     partitions: int | None = None
     sharing: Sharing = Sharing()
@@ -157,6 +158,7 @@ def read_environment(environ: Mapping[str, str] | None = None) -> Environment:
     env = {name: value for name, value in (os.environ if environ is None else environ).items() if value}
     return Environment(
         url=env.get("QBULL_URL") or env.get("REDIS_URL"),
+        database=_database(env),
         prefix=_prefix(env, "QBULL_PREFIX", "REDIS_PREFIX"),
         partitions=_number(env, "TOTAL_PARTITIONS", "PARTITIONS", least=1),
         sharing=_sharing(env),
@@ -184,6 +186,22 @@ def check_prefix(prefix: str, source: str = "prefix") -> str:
             f"{source}={prefix!r}: use 1 to 100 letters, digits, dots, colons, hyphens or underscores"
         )
     return prefix
+
+
+def check_database(url: str, source: str = "database") -> str:
+    """SQLAlchemy's way to name a driver in the scheme is understood."""
+    scheme, there, rest = url.partition("://")
+    if not there or scheme.partition("+")[0] not in ("postgres", "postgresql"):
+        raise ConfigError(f"{source}: give postgresql://USER:PASSWORD@HOST:PORT/NAME")
+    return f"postgresql://{rest}"
+
+
+def _database(env: Mapping[str, str]) -> str | None:
+    """A DATABASE_URL may be there for others, and of another kind; ours must be right."""
+    if "QBULL_DATABASE_URL" in env:
+        return check_database(env["QBULL_DATABASE_URL"], "QBULL_DATABASE_URL")
+    other = env.get("DATABASE_URL", "")
+    return check_database(other) if other.startswith("postgres") else None
 
 
 def _sharing(env: Mapping[str, str]) -> Sharing:

@@ -5,7 +5,9 @@
     │   └── DeclarationError a queue or task was declared wrongly
     ├── ServerError          the server answers, but cannot be used as it is
     │   ├── ServerAway       it cannot be reached now; the same call may be sent again
+    │   │   └── DatabaseAway     the same of PostgreSQL
     │   ├── ServerRefused    wrong password, too old, evicting memory policy, out of memory …
+    │   │   └── DatabaseRefused  the same of PostgreSQL: no rights, no tables, tables of a newer release
     │   └── EmbeddedError    the Valkey that qbull starts itself did not start
     ├── PayloadError         the arguments or the result cannot be carried
     │   ├── ArgumentsError   they do not fit the task's signature
@@ -47,6 +49,14 @@ class ServerAway(ServerError):
 
 class ServerRefused(ServerError):
     """The server answers, and says no: password, version, memory policy, rights."""
+
+
+class DatabaseAway(ServerAway):
+    """PostgreSQL cannot be reached now, or cannot do it now. What was not committed has not happened."""
+
+
+class DatabaseRefused(ServerRefused):
+    """PostgreSQL answers, and says no: password, rights, missing tables, tables of a newer release."""
 
 
 class EmbeddedError(ServerError):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, Generic, Literal, TypeVar
@@ -34,7 +36,10 @@ REMOVE_INSTEAD = {"active": "is with a worker; cancel() it first"}
 
 
 class Job(Generic[R]):
-    """`created` is False where a job with this id was there already, and nothing was added."""
+    """`created` is False where a job with this id was there already, and nothing was added.
+
+    `expected` is said of a job that may still be on its way from the outbox: result() waits for it to be there.
+    """
 
     def __init__(
         self,
@@ -43,12 +48,14 @@ class Job(Generic[R]):
         id: str,
         *,
         created: bool = False,
+        expected: bool = False,
         attempts: Callable[[str], int],
         edit: Callable[[Body, Mapping[str, Any]], bytes],
         decode: Callable[[bytes], Any] = plain,
     ) -> None:
         self.id = id
         self.created = created
+        self._expected = expected
         self._client = client
         self._settings = settings
         self._attempts = attempts
@@ -77,9 +84,9 @@ class Job(Generic[R]):
     async def result(self, timeout: float | None = None) -> R:
         """Wait until the job has finished and give what its task returned, as annotated there."""
         client = self._client()
-        there = await client.find(self._settings, self.id)
-        if there is None:
-            raise self._unknown()
+        began = time.monotonic()
+        there = await self._arrived(client, timeout)
+        left = None if timeout is None else max(timeout - (time.monotonic() - began), 0)
 
         async def look() -> Found | NotFound | None:
             found = await client.find(self._settings, self.id)
@@ -89,12 +96,26 @@ class Job(Generic[R]):
                 )
             return found[1] if found[1].ending is not None else None
 
-        finished: Found | NotFound | None = await client.results.until(there[0], self.id, look, timeout)
+        finished: Found | NotFound | None = await client.results.until(there[0], self.id, look, left)
         if finished is None:
             raise ResultTimeout(f'queue "{self.queue}": job {self.id} has not finished within {timeout:g} s')
         if isinstance(finished, NotFound):
             raise finished
         return self._outcome(finished)
+
+    async def _arrived(self, client: Client, timeout: float | None) -> tuple[Partition, Found]:
+        """The job in its partition. One that is expected may take a moment to be there."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while (there := await client.find(self._settings, self.id)) is None:
+            if not self._expected:
+                raise self._unknown()
+            if deadline is not None and time.monotonic() > deadline:
+                raise ResultTimeout(
+                    f'queue "{self.queue}": job {self.id} has not left the outbox within {timeout:g} s; '
+                    'was it committed, and does a relay run ("qbull relay", or "qbull worker" with a database)?'
+                )
+            await asyncio.sleep(0.02)
+        return there
 
     def _outcome(self, found: Found) -> R:
         ending = found.ending

@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from functools import partial
-from typing import Any, Generic, NamedTuple, ParamSpec, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, Protocol, TypeVar, overload
 
 import msgspec
 
@@ -29,6 +29,9 @@ from qbull.store import inspect, live
 from qbull.store.inspect import Counts, Found
 from qbull.store.partition import NewJob, Partition
 
+if TYPE_CHECKING:
+    from qbull.postgres.outbox import NewRow
+
 P = ParamSpec("P")
 R = TypeVar("R")
 A = TypeVar("A")
@@ -37,6 +40,7 @@ A = TypeVar("A")
 class Home(Protocol):
     """What a queue needs of its app."""
 
+    prefix: str
     payload_limit: int
 
     def client(self) -> Client: ...
@@ -123,13 +127,25 @@ class Queue(Controls, Letters):
         """The handle of a job from its id."""
         return self.handle(check_id(id))
 
-    def handle(self, id: str, created: bool = False, decode: Callable[[bytes], Any] = plain) -> Job[Any]:
+    def new_id(self) -> str:
+        """An id for a job whose partition will be decided later."""
+        return new_id(next(self._spread) % self.settings.partitions)
+
+    def handle(
+        self,
+        id: str,
+        created: bool = False,
+        decode: Callable[[bytes], Any] = plain,
+        *,
+        expected: bool = False,
+    ) -> Job[Any]:
         """The same for an id that is known to be one."""
         return Job(
             self.app.client,
             self.settings,
             id,
             created=created,
+            expected=expected,
             attempts=self.attempts_of,
             edit=self.edited,
             decode=decode,
@@ -207,8 +223,8 @@ class Queue(Controls, Letters):
             number = layout.home(key_digest)
         elif (
             id is not None
-        ):  # where no lane asks for its key, the id alone decides, so it is taken for the whole queue
-            number = layout.home(digest(id))
+        ):  # no lane asks for its key: the id alone decides, so it is taken for the whole queue
+            number = layout.home_of_id(id)
         else:
             number = layout.any_home(next(self._spread))
         body = Body(task, payload, key, 1, 0, options.timeout)
@@ -243,6 +259,7 @@ class Options:
     key: str | None = None
     id: str | None = None
     timeout: float | None = None
+    transaction: Any = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.priority, int) or not 1 <= self.priority <= 10:
@@ -274,6 +291,18 @@ class Options:
             return f"@{int(self.at.timestamp() * 1000)}"
         return int((self.delay or 0) * 1000)
 
+    def after(self, seconds: float) -> Options:
+        """The same, said so many seconds later."""
+        return self if self.delay is None else replace(self, delay=max(self.delay - seconds, 0))
+
+    def wire(self) -> str:
+        """What a row of the outbox keeps of them: all that was said, but what has a column of its own."""
+        apart = ("key", "id", "transaction")
+        said = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in apart}
+        return msgspec.json.encode(
+            {name: value for name, value in said.items() if value is not None}
+        ).decode()
+
 
 _PLAIN = Options()
 
@@ -290,6 +319,8 @@ class Call(Generic[P, R]):
     async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """Check the arguments, store the job, and answer when the server has it."""
         arguments = self._arguments(args, kwargs)
+        if self._options.transaction is not None:
+            return (await self._write([arguments]))[0]
         client = self._app.client()
         layout = await client.register(self._queue.settings, self._queue.tasks)
         placed = self._queue.place(layout, self.spec.name, arguments, self._options)
@@ -298,11 +329,9 @@ class Call(Generic[P, R]):
 
     async def enqueue_many(self, calls: Iterable[Mapping[str, Any]]) -> list[Job[R]]:
         """Enqueue many jobs in few calls. All arguments are checked before anything is sent."""
-        if self._options.id is not None:
-            raise ArgumentsError(
-                f'task "{self.spec.name}": one id cannot serve many jobs; declare the task with id="…{{argument}}"'
-            )
-        made = [self._arguments((), dict(call)) for call in calls]
+        made = self._all_arguments(calls)
+        if self._options.transaction is not None:
+            return await self._write(made)
         client = self._app.client()
         layout = await client.register(self._queue.settings, self._queue.tasks)
         jobs = [self._queue.place(layout, self.spec.name, arguments, self._options) for arguments in made]
@@ -311,7 +340,50 @@ class Call(Generic[P, R]):
 
     def enqueue_sync(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """The same from synchronous code: Django, Flask, a script."""
+        if self._options.transaction is not None:
+            return self._write_sync([self._arguments(args, kwargs)])[0]
         return self._app.run_sync(self.enqueue(*args, **kwargs))
+
+    def enqueue_many_sync(self, calls: Iterable[Mapping[str, Any]]) -> list[Job[R]]:
+        """Many from synchronous code."""
+        if self._options.transaction is not None:
+            return self._write_sync(self._all_arguments(calls))
+        return self._app.run_sync(self.enqueue_many(calls))
+
+    async def _write(self, calls: list[Arguments]) -> list[Job[R]]:
+        """Into the outbox, in the caller's transaction: the relay enqueues them when that is committed."""
+        from qbull.postgres import outbox
+
+        rows = self._rows(calls)
+        await outbox.write(self._options.transaction, rows)
+        return self._on_their_way(rows)
+
+    def _write_sync(self, calls: list[Arguments]) -> list[Job[R]]:
+        from qbull.postgres import outbox
+
+        rows = self._rows(calls)
+        outbox.write_sync(self._options.transaction, rows)
+        return self._on_their_way(rows)
+
+    def _rows(self, calls: list[Arguments]) -> list[NewRow]:
+        from qbull.postgres.outbox import NewRow
+
+        app, queue, options = self._app.prefix, self._queue, self._options.wire()
+        return [
+            NewRow(app, queue.name, id or queue.new_id(), self.spec.name, key, payload.decode(), options)
+            for payload, key, id in calls
+        ]
+
+    def _on_their_way(self, rows: list[NewRow]) -> list[Job[R]]:
+        decode = self.spec.signature.decode_result
+        return [self._queue.handle(row.job_id, True, decode, expected=True) for row in rows]
+
+    def _all_arguments(self, calls: Iterable[Mapping[str, Any]]) -> list[Arguments]:
+        if self._options.id is not None:
+            raise ArgumentsError(
+                f'task "{self.spec.name}": one id cannot serve many jobs; declare the task with id="…{{argument}}"'
+            )
+        return [self._arguments((), dict(call)) for call in calls]
 
     def _arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
         spec, options = self.spec, self._options
@@ -350,13 +422,14 @@ class Task(Call[P, R]):
         key: str | None = None,
         id: str | None = None,
         timeout: float | None = None,
+        transaction: Any = None,
     ) -> Call[P, R]:
-        """`await task.options(delay=60).enqueue(…)`: seconds from now, a moment, 1 (first) to 10 (last), a key, an id."""
-        return Call(
-            self._queue,
-            self.spec,
-            Options(delay, at, DEFAULT_PRIORITY if priority is None else priority, key, id, timeout),
-        )
+        """`await task.options(delay=60).enqueue(…)`: seconds from now, a moment, 1 (first) to 10 (last), a key, an id.
+
+        With `transaction`, a connection to PostgreSQL, the job is enqueued when that is committed, and never otherwise.
+        """
+        priority = DEFAULT_PRIORITY if priority is None else priority
+        return Call(self._queue, self.spec, Options(delay, at, priority, key, id, timeout, transaction))
 
 
 class AsyncTask(Task[P, R]):

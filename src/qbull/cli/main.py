@@ -37,6 +37,8 @@ COMMANDS = {
     "failures": "qbull.cli.letters:failures",
     "redrive": "qbull.cli.letters:redrive",
     "clean": "qbull.cli.letters:clean",
+    "relay": "qbull.cli.relay:relay",
+    "migrate": "qbull.cli.migrate:migrate",
     "doctor": "qbull.cli.doctor:doctor",
 }
 

@@ -101,7 +101,8 @@ def worker(
         click.echo(
             f"qbull worker: {processes} process{'es' * (processes > 1)} for {served}; Ctrl-C ends", err=True
         )
-        return await supervisor.run()
+        async with app:
+            return await supervisor.run()
 
     sys.exit(asyncio.run(main()))
 
@@ -124,6 +125,7 @@ def make_supervisor(app: App, orders: Orders, processes: int) -> Supervisor:
         processes=processes,
         grace=orders.grace,
         min_idle=app.environment.min_idle,
+        beside=app.beside(),
     )
 
 

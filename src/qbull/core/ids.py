@@ -12,6 +12,7 @@ import random
 import re
 import time
 
+from qbull.core.route import digest, partition_of
 from qbull.errors import ArgumentsError
 
 # Seeded from the system in every process, a forked one too; an id must be unlike others, it need not be a secret.
@@ -36,6 +37,12 @@ def partition_in(id: str) -> int | None:
     """The partition that an id was made for; None for an id that was not made here."""
     match = _MADE_HERE.fullmatch(id)
     return int(match.group(1), 16) if match else None
+
+
+def home_of(id: str, partitions: int) -> int:
+    """The partition in which a job without a lane belongs: the one its id was made for, else one by its digest."""
+    number = partition_in(id)
+    return number if number is not None and number < partitions else partition_of(digest(id), partitions)
 
 
 def check_key(key: str) -> str:

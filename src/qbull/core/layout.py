@@ -16,7 +16,8 @@ from typing import Literal
 
 import msgspec
 
-from qbull.core.route import PARTITION_LANE, partition_of
+from qbull.core.ids import partition_in
+from qbull.core.route import PARTITION_LANE, digest, partition_of
 
 SPAN = 4096
 """Partitions of a queue at most: an id has twelve bits for its partition."""
@@ -75,6 +76,13 @@ class Layout(msgspec.Struct, frozen=True):
     def home(self, digest: bytes) -> int:
         """The partition of a key or an id now."""
         return self.generation * SPAN + partition_of(digest, self.partitions)
+
+    def home_of_id(self, id: str) -> int:
+        """The partition of a job that no lane asks for: the one that its id was made for, where it says one."""
+        place = partition_in(id)
+        if place is None or place >= self.partitions:
+            return self.home(digest(id))
+        return self.generation * SPAN + place
 
     def any_home(self, n: int) -> int:
         """The partition of the n-th job that may go to any."""

@@ -23,7 +23,8 @@ class Outage:
     It lasts until everybody who failed has succeeded: of a cluster, only one node may be away.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, what: str = "the server") -> None:
+        self._what = what
         self._failing: set[object] = set()
         self._since = 0.0
         self._said: dict[str, float] = {}
@@ -61,4 +62,4 @@ class Outage:
         if who in self._failing:
             self._failing.discard(who)
             if not self._failing:
-                log.warning("the server is back after %.1f s", time.monotonic() - self._since)
+                log.warning("%s is back after %.1f s", self._what, time.monotonic() - self._since)

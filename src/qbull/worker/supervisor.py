@@ -12,7 +12,7 @@ import logging
 import os
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -54,6 +54,7 @@ class Supervisor:
         processes: int,
         grace: float,
         min_idle: float,
+        beside: Sequence[Callable[[], Awaitable[None]]] = (),
     ) -> None:
         self._store = store
         self._queues = queues
@@ -62,6 +63,7 @@ class Supervisor:
         self._grace = grace
         self._outage = Outage()
         self._beat = Beat(store, queues, lambda: list(self._children), min_idle, self._outage)
+        self._beside = beside
         self._children: dict[str, Child] = {}
         self._stop = asyncio.Event()
         self._stopped = 0.0
@@ -77,16 +79,15 @@ class Supervisor:
         loop = asyncio.get_running_loop()
         for name in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(name, self._signalled, name)
-        beating: asyncio.Task[None] | None = None
+        duties: list[asyncio.Task[None]] = []
         try:
             keepers = [asyncio.create_task(self._keep(number)) for number in range(self._processes)]
-            beating = start(self._beat.run)
+            duties = [start(duty) for duty in (self._beat.run, *self._beside)]
             await asyncio.wait(keepers)
             for keeper in keepers:
                 keeper.result()
         finally:
-            if beating is not None:
-                await end([beating])
+            await end(duties)
             for name in (signal.SIGTERM, signal.SIGINT):
                 loop.remove_signal_handler(name)
             await self._store.close()

@@ -11,7 +11,7 @@ import asyncio
 import os
 import secrets
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -36,7 +36,10 @@ def new_worker_id() -> str:
 
 
 class Worker:
-    """`async with worker:` runs jobs until the block ends. `supervised` is said where a parent beats for it."""
+    """`async with worker:` runs jobs until the block ends. `supervised` is said where a parent beats for it.
+
+    `beside` are duties that go on while it runs.
+    """
 
     def __init__(
         self,
@@ -49,6 +52,7 @@ class Worker:
         id: str | None = None,
         board: Board | None = None,
         supervised: bool = False,
+        beside: Sequence[Callable[[], Awaitable[None]]] = (),
     ) -> None:
         self.id = id or new_worker_id()
         self._make_store = make_store
@@ -60,6 +64,7 @@ class Worker:
         self._beat = None if supervised else BeatThread(self._make_beat)
         self._lines: list[Line] = []
         self._listening: list[asyncio.Task[None]] = []
+        self._beside = beside
         self._stopped = False
         isolation = Isolation()
         slot = 0
@@ -93,6 +98,7 @@ class Worker:
         self._listening.append(start(Bell(self._store, self._outage, self._heard).run))
         for line in self._lines:
             await line.start()
+        self._listening += [start(duty) for duty in self._beside]
 
     async def stop(self, grace: float = 30.0) -> None:
         """Fetch no more, let running jobs end within `grace` seconds, write everything down, give the rest back."""

@@ -1,0 +1,42 @@
+"""`qbull relay`: ship what was enqueued in transactions from PostgreSQL to the queue."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+
+import click
+
+from qbull.cli import database as databases
+from qbull.cli.target import Target, on_target
+from qbull.observe.log import set_up
+from qbull.worker.actor import end, start
+
+
+@click.command()
+@databases.option
+@on_target
+def relay(target: Target, database: str | None) -> None:
+    """Ship jobs from the outbox in PostgreSQL to the queue, until SIGTERM or Ctrl-C.
+
+    \b
+    Example:
+      qbull relay --app shop.tasks:app
+
+    "qbull worker" does the same where its app has a database; a relay of its own serves producers whose workers
+    have none. Any number may run. Without --app, queues are known from their workers.
+    """
+    app = target.app
+    app.database = databases.named(database) or app.database or databases.needed(None)
+    set_up(app.environment.log_format, app.environment.log_level)
+
+    async def main() -> None:
+        stop = asyncio.Event()
+        for name in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(name, stop.set)
+        shipping = start(app.relay().run)
+        click.echo("qbull relay: ships the outbox; Ctrl-C ends", err=True)
+        await stop.wait()
+        await end([shipping])
+
+    target.run(main)

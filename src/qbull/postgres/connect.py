@@ -1,0 +1,104 @@
+"""The one place that opens connections to PostgreSQL: psycopg in, its errors turned into ours.
+
+Nothing here is sent twice. A connection that was cut off is of no use any more; whoever needs one opens another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import Any
+from urllib.parse import urlsplit
+
+from qbull.errors import ConfigError, DatabaseAway, DatabaseRefused, ServerError
+
+try:
+    import psycopg
+except ImportError as missing:  # pragma: no cover - the tests have it
+    raise ConfigError('PostgreSQL needs psycopg; install it with: pip install "qbull[postgres]"') from missing
+
+from psycopg import AsyncConnection, Connection, IsolationLevel
+
+CONNECT_TIMEOUT = 5
+SETTINGS: dict[str, Any] = {
+    "connect_timeout": CONNECT_TIMEOUT,
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+}
+
+_AWAY = ("08", "53", "57P", "40", "55P03", "25P03")
+"""Cut off, out of connections, shutting down or starting, a deadlock, a lock not granted, idle for too long."""
+
+
+@asynccontextmanager
+async def connected(url: str, name: str, *, autocommit: bool = False) -> AsyncIterator[AsyncConnection]:
+    """A connection for as long as the block lasts. `name` is what the database shows of it."""
+    with errors_of(url):
+        connection = await AsyncConnection.connect(
+            url, autocommit=autocommit, application_name=name, **SETTINGS
+        )
+        try:
+            await connection.set_isolation_level(IsolationLevel.READ_COMMITTED)
+            yield connection
+        finally:
+            await connection.close()
+
+
+@contextmanager
+def connected_sync(url: str, name: str) -> Iterator[Connection]:
+    with errors_of(url), psycopg.connect(url, application_name=name, **SETTINGS) as connection:
+        yield connection
+
+
+@contextmanager
+def errors_of(url: str) -> Iterator[None]:
+    """psycopg's errors as ours, with the place they are about."""
+    try:
+        yield
+    except psycopg.Error as error:
+        raise _ours(error, url) from error
+
+
+@contextmanager
+def cut_off_after(seconds: float, connection: AsyncConnection) -> Iterator[None]:
+    """A server that is frozen answers nothing, not even that it stops: then the connection itself is ended.
+
+    Cancelling would not do: psycopg then asks the server to stop the statement, and waits for its answer.
+    """
+    timer = asyncio.get_running_loop().call_later(seconds, _cut_off, connection)
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _cut_off(connection: AsyncConnection) -> None:
+    with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(connection.fileno())) as ours:
+        ours.shutdown(socket.SHUT_RDWR)
+
+
+def shown(url: str) -> str:
+    """Where a database is, without its password."""
+    parts = urlsplit(url)
+    return f"{parts.hostname or 'localhost'}:{parts.port or 5432}{parts.path}"
+
+
+def _ours(error: psycopg.Error, url: str) -> ServerError:
+    state = error.sqlstate
+    fact = " ".join(str(error).split()) or type(error).__name__
+    if state == "42P01":
+        return DatabaseRefused(
+            f'PostgreSQL at {shown(url)}: {fact}; create qbull\'s tables with "qbull migrate"'
+        )
+    if state is None and isinstance(error, psycopg.OperationalError):
+        if any(word in fact for word in ("authentication", "does not exist", "no password")):
+            return DatabaseRefused(f"PostgreSQL at {shown(url)} does not let us in: {fact}")
+        return DatabaseAway(f"PostgreSQL at {shown(url)} cannot be reached: {fact}")
+    if state is not None and state.startswith(_AWAY):
+        return DatabaseAway(f"PostgreSQL at {shown(url)} cannot do it now: {fact}")
+    return DatabaseRefused(f"PostgreSQL at {shown(url)}: {fact}")

@@ -1,0 +1,174 @@
+"""The relay: ships what was committed to the outbox into the queue, and forgets it there.
+
+It claims a batch of rows by locking them, ships them, and deletes them, in one transaction. Should it die in
+between, the rows are there as before, and the next one ships them again under the same ids, which adds nothing.
+Any number of relays may run: rows that another one holds are passed over, and with them later rows of the same key,
+so that each key keeps its order. There is no cursor: a row whose transaction commits late is found when it is there.
+
+Who calls: `qbull relay`, and every `qbull worker` whose app has a database.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from qbull.errors import DatabaseAway, DatabaseRefused, QbullError, ServerError
+from qbull.postgres.connect import connected, cut_off_after, shown
+from qbull.postgres.outbox import CHANNEL
+from qbull.worker.outage import Outage
+
+if TYPE_CHECKING:
+    from psycopg import AsyncConnection
+
+log = logging.getLogger("qbull.relay")
+
+BATCH = 500
+POLL = 1.0
+"""Seconds after which it looks although nobody has told it to: a notification may be lost with its connection."""
+AGAIN = 0.02
+"""Seconds until it looks again for rows that another relay had in its hands."""
+REST = 1.0
+"""Seconds for which it leaves a queue alone that could not take its rows."""
+STEP_TIMEOUT = 30.0
+UNMIGRATED = 60.0
+"""Seconds until it looks again whether there is an outbox by now."""
+IDLE_LIMIT = "60s"
+"""After this a relay that holds rows and does nothing (a frozen process) is cut off by the database."""
+
+
+class Row(NamedTuple):
+    """A row of the outbox. `age` is how many seconds ago it was written, on the database's clock."""
+
+    seq: int
+    queue: str
+    job_id: str
+    task: str
+    key: str | None
+    payload: str
+    options: str
+    age: float
+
+
+class Shipped(NamedTuple):
+    """What became of a batch: rows that are in the queue now, rows that never can be, queues that cannot take any now."""
+
+    sent: list[int]
+    refused: dict[int, str]
+    resting: dict[str, QbullError]
+
+
+class Ship(Protocol):
+    async def __call__(self, rows: Sequence[Row], /) -> Shipped: ...
+
+
+_UNSENT = "app = %(app)s AND sent_at IS NULL AND error_message IS NULL AND queue <> ALL (%(resting)s)"
+# `busy` are the keys of which another relay holds an earlier row, or held it when this statement began.
+CLAIM = f"""\
+WITH claimed AS MATERIALIZED (
+    SELECT * FROM qbull_outbox WHERE {_UNSENT} ORDER BY seq LIMIT %(most)s FOR UPDATE SKIP LOCKED
+), busy AS (
+    SELECT queue, key, min(seq) AS seq FROM qbull_outbox
+    WHERE {_UNSENT} AND key IS NOT NULL
+      AND seq < (SELECT max(seq) FROM claimed) AND seq NOT IN (SELECT seq FROM claimed)
+    GROUP BY queue, key
+)
+SELECT c.seq, c.queue, c.job_id, c.task, c.key, c.payload::text, c.options::text,
+       extract(epoch FROM clock_timestamp() - c.created_at)::float8,
+       b.seq IS NOT NULL AND b.seq < c.seq
+FROM claimed c LEFT JOIN busy b ON b.queue = c.queue AND b.key = c.key
+ORDER BY c.seq"""
+MARK = """\
+WITH gone AS (DELETE FROM qbull_outbox WHERE seq = ANY (%(seqs)s) AND NOT durable)
+UPDATE qbull_outbox SET sent_at = clock_timestamp() WHERE seq = ANY (%(seqs)s) AND durable"""
+REFUSE = "UPDATE qbull_outbox SET error_message = %s WHERE seq = %s"
+
+
+class Relay:
+    """`ship` puts rows into the queues of one app; `app` is its prefix."""
+
+    def __init__(self, database: str, app: str, ship: Ship) -> None:
+        self._database = database
+        self._app = app
+        self._ship = ship
+        self._away = Outage("PostgreSQL")
+        self._outage = Outage()
+        self._resting: dict[str, float] = {}
+        self._migrated = True
+
+    async def run(self) -> None:
+        """Ship until cancelled. An outage of either side is survived."""
+        while True:
+            try:
+                async with connected(self._database, "qbull relay", autocommit=True) as connection:
+                    self._away.over(self)
+                    if await self._is_migrated(connection):
+                        await self._serve(connection)
+            except (DatabaseAway, DatabaseRefused) as error:
+                self._away.met(error, self)
+            await asyncio.sleep(REST if self._migrated else UNMIGRATED)
+
+    async def _is_migrated(self, connection: AsyncConnection) -> bool:
+        """A worker may have a database that nobody uses an outbox in: that is said once, and is no error."""
+        cursor = await connection.execute("SELECT to_regclass('qbull_outbox') IS NOT NULL")
+        row = await cursor.fetchone()
+        there = row is not None and bool(row[0])
+        if not there and self._migrated:
+            log.info(
+                'no relay: %s has no table qbull_outbox; "qbull migrate" creates it', shown(self._database)
+            )
+        self._migrated = there
+        return there
+
+    async def _serve(self, connection: AsyncConnection) -> None:
+        await connection.execute(f"SET idle_in_transaction_session_timeout = '{IDLE_LIMIT}'")
+        await connection.execute(f"LISTEN {CHANNEL}")
+        while True:
+            with cut_off_after(STEP_TIMEOUT, connection):
+                claimed, sent = await self.step(connection)
+            if not sent:
+                await self._until_told(connection, AGAIN if claimed else self._pause())
+
+    async def step(self, connection: AsyncConnection) -> tuple[int, int]:
+        """Claim a batch and ship it; gives how many rows were claimed, and how many are done with."""
+        async with connection.transaction():
+            resting = self._still_resting()
+            cursor = await connection.execute(
+                CLAIM, {"app": self._app, "most": BATCH, "resting": resting}, prepare=True
+            )
+            claimed = await cursor.fetchall()
+            rows = [Row(*values) for *values, waits in claimed if not waits]
+            if not rows:
+                return len(claimed), 0
+            shipped = await self._ship(rows)
+            if shipped.sent:
+                await connection.execute(MARK, {"seqs": shipped.sent}, prepare=True)
+            for seq, reason in shipped.refused.items():
+                log.error("outbox row %d cannot be shipped and is left in qbull_outbox: %s", seq, reason)
+                await connection.execute(REFUSE, (reason, seq))
+        self._note({row.queue for row in rows}, shipped.resting)
+        return len(claimed), len(shipped.sent) + len(shipped.refused)
+
+    async def _until_told(self, connection: AsyncConnection, seconds: float) -> None:
+        async for _ in connection.notifies(timeout=seconds, stop_after=1):
+            pass
+
+    def _note(self, queues: set[str], resting: dict[str, QbullError]) -> None:
+        """Say once that a queue cannot take its rows, and leave it alone for a moment so that others get their turn."""
+        for queue in queues - resting.keys():
+            self._outage.over(queue)
+        for queue, why in resting.items():
+            self._resting[queue] = time.monotonic() + REST
+            self._outage.met(why if isinstance(why, ServerError) else ServerError(str(why)), queue)
+
+    def _still_resting(self) -> list[str]:
+        now = time.monotonic()
+        self._resting = {queue: until for queue, until in self._resting.items() if until > now}
+        return list(self._resting)
+
+    def _pause(self) -> float:
+        soonest = min(self._resting.values(), default=time.monotonic() + POLL)
+        return min(max(soonest - time.monotonic(), 0.01), POLL)

@@ -1,0 +1,176 @@
+"""PostgreSQL: enqueue with your data, effects once, a record of every job."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+
+import psycopg
+import pytest
+from psycopg import AsyncConnection
+
+import qbull
+from conftest import eventually
+
+
+@pytest.fixture(name="shop")
+async def open_shop(app: qbull.App, database: str) -> AsyncIterator[AsyncConnection]:
+    """A connection to a database with a table of the user's own. The app knows the database."""
+    app.database = database
+    async with await AsyncConnection.connect(database) as connection:
+        await connection.execute("CREATE TABLE orders (id serial PRIMARY KEY, status text NOT NULL)")
+        await connection.commit()
+        yield connection
+
+
+async def new_order(shop: AsyncConnection) -> int:
+    cursor = await shop.execute("INSERT INTO orders (status) VALUES ('pending') RETURNING id")
+    return (await cursor.fetchone() or (0,))[0]
+
+
+async def test_a_job_is_enqueued_when_its_transaction_commits(app: qbull.App, shop: AsyncConnection) -> None:
+    orders = app.queue("orders")
+
+    @orders.task
+    async def process_order(order_id: int) -> str:
+        return f"processed {order_id}"
+
+    async with app.worker():
+        async with shop.transaction():
+            order_id = await new_order(shop)
+            job = await process_order.options(transaction=shop).enqueue(order_id=order_id)
+            before = await job.state()
+        result = await job.result(timeout=20)
+
+    assert before is None
+    assert result == f"processed {order_id}"
+
+
+async def test_a_job_is_rolled_back_with_the_data(app: qbull.App, shop: AsyncConnection) -> None:
+    orders = app.queue("orders")
+    ran = []
+
+    @orders.task
+    async def process_order(order_id: int) -> None:
+        ran.append(order_id)
+
+    async with app.worker() as worker:
+        with pytest.raises(RuntimeError):
+            async with shop.transaction():
+                await process_order.options(transaction=shop).enqueue(await new_order(shop))
+                raise RuntimeError("the payment was refused")
+        async with shop.transaction():
+            order_id = await new_order(shop)
+            job = await process_order.options(transaction=shop).enqueue(order_id)
+        await job.result(timeout=20)
+        await worker.drain()
+
+    assert ran == [order_id]
+
+
+async def test_many_jobs_are_written_with_one_statement(app: qbull.App, shop: AsyncConnection) -> None:
+    orders = app.queue("orders")
+
+    @orders.task
+    async def process_order(order_id: int) -> int:
+        return order_id
+
+    async with app.worker():
+        async with shop.transaction():
+            jobs = await process_order.options(transaction=shop).enqueue_many(
+                [{"order_id": n} for n in range(1000)]
+            )
+        results = [await job.result(timeout=20) for job in jobs]
+
+    assert results == list(range(1000))
+
+
+async def test_jobs_of_one_key_keep_the_order_of_their_commits(app: qbull.App, shop: AsyncConnection) -> None:
+    orders = app.queue("orders", order="key", partitions=2)
+    seen: dict[str, list[int]] = {}
+
+    @orders.task(key="{customer}")
+    async def charge(customer: str, number: int) -> None:
+        seen.setdefault(customer, []).append(number)
+
+    async with app.worker() as worker:
+        for number in range(30):
+            async with shop.transaction():
+                outbox = charge.options(transaction=shop)
+                jobs = await outbox.enqueue_many([{"customer": c, "number": number} for c in ("ana", "bob")])
+        for job in jobs:
+            await job.result(timeout=20)
+        await worker.drain()
+
+    assert seen == {"ana": list(range(30)), "bob": list(range(30))}
+
+
+async def test_options_travel_with_the_row_and_a_delay_counts_from_the_writing(
+    app: qbull.App, shop: AsyncConnection
+) -> None:
+    orders = app.queue("orders")
+
+    @orders.task
+    async def remind(order_id: int) -> None: ...
+
+    written = time.time()
+    async with shop.transaction():
+        soon = await remind.options(transaction=shop, delay=60, priority=2, id="remind-1").enqueue(1)
+    async with app.worker():
+        info = await eventually(soon.info)
+
+    assert (info.id, info.state, info.priority) == ("remind-1", "delayed", 2)
+    assert info.due_at is not None and 59 < info.due_at.timestamp() - written < 70
+
+
+async def test_an_autocommitting_connection_is_refused(app: qbull.App, database: str) -> None:
+    orders = app.queue("orders")
+
+    @orders.task
+    async def process_order(order_id: int) -> None: ...
+
+    async with await AsyncConnection.connect(database, autocommit=True) as connection:
+        with pytest.raises(qbull.ArgumentsError, match="is not in a transaction"):
+            await process_order.options(transaction=connection).enqueue(1)
+        async with connection.transaction():
+            await process_order.options(transaction=connection).enqueue(1)
+        rows = await (await connection.execute("SELECT task FROM qbull_outbox")).fetchall()
+
+    assert rows == [("process_order",)]
+
+
+def test_from_synchronous_code(app: qbull.App, database: str) -> None:
+    orders = app.queue("orders")
+
+    @orders.task
+    async def process_order(order_id: int) -> None: ...
+
+    with psycopg.connect(database) as connection:
+        one = process_order.options(transaction=connection).enqueue_sync(1)
+        many = process_order.options(transaction=connection).enqueue_many_sync(
+            [{"order_id": 2}, {"order_id": 3}]
+        )
+        rows = connection.execute("SELECT job_id, payload FROM qbull_outbox ORDER BY seq").fetchall()
+
+    assert rows == [(job.id, {"order_id": n}) for n, job in enumerate([one, *many], 1)]
+
+
+async def test_without_tables_the_next_step_is_said(app: qbull.App, shop: AsyncConnection) -> None:
+    orders = app.queue("orders")
+
+    @orders.task
+    async def process_order(order_id: int) -> None: ...
+
+    await shop.execute("DROP TABLE qbull_outbox")
+    with pytest.raises(qbull.DatabaseRefused, match="qbull migrate"):
+        await process_order.options(transaction=shop).enqueue(1)
+
+
+def test_importing_qbull_does_not_import_a_database_driver() -> None:
+    import subprocess
+    import sys
+
+    look = "import qbull, sys; print([m for m in ('psycopg', 'asyncpg', 'sqlalchemy', 'qbull.postgres') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
+
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,97 @@
+"""Producers and relays die at random moments, transactions are rolled back: jobs are what was committed, exactly.
+
+QBULL_CHAOS_SECONDS makes it longer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+
+import ledger
+import psycopg
+import pytest
+from crowd import HERE, Crowd
+
+from conftest import eventually
+from database import Postgres
+from qbull.store.store import Store
+
+SECONDS = float(os.environ.get("QBULL_CHAOS_SECONDS", "6"))
+PRODUCERS = 3
+RELAY = [sys.executable, "-m", "qbull.cli.main", "relay", "--app", "ledger:app"]
+
+
+@pytest.fixture(name="crowd")
+async def gather_crowd(
+    store: Store, server_url: str, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Crowd:
+    monkeypatch.setattr(ledger.app, "url", server_url)
+    monkeypatch.setattr(ledger.app, "database", database)
+    ledger.seen.clear()
+    with psycopg.connect(database) as connection:
+        connection.execute(ledger.CREATE)
+    producers = [[sys.executable, HERE / "ledger.py", f"p{n}"] for n in range(PRODUCERS)]
+    environment = {"LEDGER_URL": server_url, "QBULL_DATABASE_URL": database}
+    return Crowd([*producers, RELAY, RELAY], environment, tmp_path / "log")
+
+
+@pytest.mark.timeout(120 + SECONDS * 2)
+async def test_jobs_are_the_committed_rows_whoever_is_killed(crowd: Crowd, database: str) -> None:
+    async with ledger.app.worker() as worker:
+        async with crowd:
+            await asyncio.sleep(SECONDS)
+        await eventually(lambda: outbox_is_empty(database), within=60)
+        await worker.drain()
+        stats = await ledger.work.stats()
+    await ledger.app.close()
+
+    expected = committed(database)
+    print(
+        f"{crowd.kills} kills, {stats.totals['enqueued']} jobs, {sum(map(len, expected.values()))} committed"
+    )
+    assert crowd.kills > SECONDS
+    assert ledger.seen == expected, crowd.log.read_text()[-2000:]
+    assert stats.totals["enqueued"] == stats.totals["completed"] == sum(map(len, expected.values())) > 100
+
+
+@pytest.mark.timeout(120 + SECONDS * 2)
+async def test_the_database_may_be_restarted_in_the_middle(
+    crowd: Crowd, database: str, postgres: Postgres
+) -> None:
+    crowd.kinds = [*crowd.kinds[:PRODUCERS], RELAY]
+
+    async with ledger.app.worker() as worker:
+        async with crowd:
+            for how in (signal.SIGINT, signal.SIGQUIT):
+                await asyncio.sleep(SECONDS / 3)
+                postgres.stop(how)
+                postgres.start()
+            await asyncio.sleep(SECONDS / 3)
+        await eventually(lambda: outbox_is_empty(database), within=60)
+        await worker.drain()
+        stats = await ledger.work.stats()
+    await ledger.app.close()
+
+    expected = committed(database)
+    assert ledger.seen == expected, crowd.log.read_text()[-2000:]
+    assert stats.totals["enqueued"] == sum(map(len, expected.values())) > 50
+
+
+async def outbox_is_empty(database: str) -> bool:
+    async with await psycopg.AsyncConnection.connect(database) as connection:
+        row = await (await connection.execute("SELECT count(*) FROM qbull_outbox")).fetchone()
+        return row == (0,)
+
+
+def committed(database: str) -> dict[str, list[int]]:
+    """The numbers of each key, in their order."""
+    with psycopg.connect(database) as connection:
+        rows = connection.execute("SELECT key, number FROM ledger ORDER BY key, number").fetchall()
+    found: dict[str, list[int]] = {}
+    for key, number in rows:
+        found.setdefault(key, []).append(number)
+    return found

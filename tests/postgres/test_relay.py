@@ -1,0 +1,335 @@
+"""The relay: what is committed is shipped, in order for each key, whatever dies, freezes or goes away meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from psycopg import AsyncConnection
+
+import qbull
+from conftest import eventually
+from database import Postgres
+from qbull.postgres import relay
+from qbull.postgres.relay import Relay, Row, Shipped
+from qbull.shipping import Shipping
+from qbull.worker.actor import end, start
+from topology import COMMON, Node, wait_for
+
+Note = qbull.Task[[str, int], None]
+
+
+class Shop:
+    """An app with an ordered queue, and a connection of its user's."""
+
+    def __init__(self, app: qbull.App, database: str, connection: AsyncConnection) -> None:
+        self.app, self.database, self.connection = app, database, connection
+        self.queue = app.queue("notes", order="key", partitions=2)
+        self.note: Note = self.queue.task(key="{key}")(note)
+
+    async def write(self, key: str, *numbers: int, connection: AsyncConnection | None = None) -> None:
+        """Rows in one transaction; on a connection of its own it stays open."""
+        calls = [{"key": key, "number": number} for number in numbers]
+        await self.note.options(transaction=connection or self.connection).enqueue_many(calls)
+        if connection is None:
+            await self.connection.commit()
+
+    async def enqueued(self) -> dict[str, list[int]]:
+        """What is in the queue, in the order in which it will run."""
+        found: dict[str, list[int]] = {}
+        async with self.app.worker() as worker:
+            seen.clear()
+            await worker.drain()
+        for key, number in seen:
+            found.setdefault(key, []).append(number)
+        return found
+
+    async def left(self) -> int:
+        cursor = await self.connection.execute("SELECT count(*) FROM qbull_outbox")
+        count = (await cursor.fetchone() or (0,))[0]
+        await self.connection.rollback()
+        return int(count)
+
+    async def is_empty(self) -> bool:
+        return await self.left() == 0
+
+
+seen: list[tuple[str, int]] = []
+
+
+async def note(key: str, number: int) -> None:
+    seen.append((key, number))
+
+
+@pytest.fixture(name="shop")
+async def open_shop(app: qbull.App, database: str) -> AsyncIterator[Shop]:
+    async with await AsyncConnection.connect(database) as connection:
+        shop = Shop(app, database, connection)
+        await app.client().register(shop.queue.settings, shop.queue.tasks)
+        yield shop
+
+
+@asynccontextmanager
+async def relaying(shop: Shop, ship: relay.Ship | None = None) -> AsyncIterator[None]:
+    running = start(Relay(shop.database, "test", ship or Shipping(shop.app)).run)
+    try:
+        yield
+    finally:
+        await end([running])
+
+
+async def step(shop: Shop, ship: relay.Ship | None = None) -> tuple[int, int]:
+    """One turn of a relay."""
+    async with await AsyncConnection.connect(shop.database, autocommit=True) as connection:
+        return await Relay(shop.database, "test", ship or Shipping(shop.app)).step(connection)
+
+
+async def test_a_row_that_commits_late_is_not_skipped(shop: Shop) -> None:
+    async with await AsyncConnection.connect(shop.database) as late, relaying(shop):
+        await shop.write("slow", 1, connection=late)
+        await shop.write("quick", 1)
+        await eventually(shop.is_empty)
+        await late.commit()
+        await eventually(lambda: enqueued_so_far(shop, 2))
+
+    assert await shop.enqueued() == {"quick": [1], "slow": [1]}
+
+
+async def test_later_rows_of_a_key_wait_for_those_in_the_hands_of_another_relay(shop: Shop) -> None:
+    await shop.write("ana", 1, 2)
+    await shop.write("bob", 1)
+    await shop.write("ana", 3)
+    async with await AsyncConnection.connect(shop.database) as other:
+        await other.execute("SELECT * FROM qbull_outbox ORDER BY seq LIMIT 1 FOR UPDATE")
+        claimed, sent = await step(shop)
+        meanwhile = await shop.left()
+        await other.rollback()
+
+    assert (claimed, sent, meanwhile) == (3, 1, 3)
+    assert await step(shop) == (3, 3)
+    assert await shop.enqueued() == {"bob": [1], "ana": [1, 2, 3]}
+
+
+async def test_rows_that_were_shipped_but_not_marked_are_shipped_again_and_add_nothing(shop: Shop) -> None:
+    await shop.write("ana", 1, 2, 3)
+
+    async def ship_and_die(rows: Sequence[Row]) -> Shipped:
+        await Shipping(shop.app)(rows)
+        raise ConnectionResetError
+
+    with pytest.raises(ConnectionResetError):
+        await step(shop, ship_and_die)
+    kept = await shop.left()
+
+    assert kept == 3
+    assert await step(shop) == (3, 3)
+    assert await shop.enqueued() == {"ana": [1, 2, 3]}
+    assert (await shop.queue.stats()).totals["enqueued"] == 3
+
+
+async def test_many_relays_at_a_time_keep_every_key_in_order(shop: Shop) -> None:
+    keys, each = 20, 50
+    async with relaying(shop), relaying(shop), relaying(shop):
+        for number in range(each):
+            for key in range(keys):
+                await shop.note.options(transaction=shop.connection).enqueue(f"k{key}", number)
+            await shop.connection.commit()
+        await eventually(shop.is_empty)
+
+    assert await shop.enqueued() == {f"k{key}": list(range(each)) for key in range(keys)}
+
+
+async def test_a_queue_that_nobody_knows_waits_and_holds_up_nobody(
+    shop: Shop, caplog: pytest.LogCaptureFixture
+) -> None:
+    unknown = qbull.App(shop.app.url, prefix="test").queue("unknown")
+    strange = unknown.task(note)
+    calls = [{"key": "x", "number": n} for n in range(relay.BATCH * 2)]
+    await strange.options(transaction=shop.connection).enqueue_many(calls)
+    await shop.write("ana", 1)
+
+    with caplog.at_level(logging.ERROR, "qbull"):
+        async with relaying(shop):
+            await eventually(lambda: enqueued_so_far(shop, 1))
+            said = [record.message for record in caplog.records]
+            waiting = await shop.left()
+            await unknown.app.client().register(unknown.settings, unknown.tasks)
+            await eventually(shop.is_empty)
+    await unknown.app.client().close()
+
+    assert waiting == len(calls)
+    assert len(said) == 1 and 'queue "unknown" is not known to the server' in said[0]
+    assert (await unknown.stats()).waiting == len(calls)
+    await unknown.app.client().close()
+
+
+async def test_a_row_that_can_never_be_shipped_is_left_with_its_reason(shop: Shop) -> None:
+    await shop.write("ana", 1, 2)
+    await shop.connection.execute("""UPDATE qbull_outbox SET options = '{"priority": 99}' WHERE seq = 1""")
+    await shop.connection.commit()
+
+    async with relaying(shop):
+        await eventually(lambda: enqueued_so_far(shop, 1))
+    cursor = await shop.connection.execute("SELECT seq, error_message FROM qbull_outbox")
+
+    assert await cursor.fetchall() == [(1, "priority=99: give a whole number from 1 (first) to 10 (last)")]
+    assert await shop.enqueued() == {"ana": [2]}
+
+
+async def test_another_apps_rows_are_left_alone(shop: Shop) -> None:
+    await shop.write("ana", 1)
+    await shop.connection.execute("UPDATE qbull_outbox SET app = 'other'")
+    await shop.connection.commit()
+
+    assert await step(shop) == (0, 0)
+    assert await shop.left() == 1
+
+
+async def test_a_frozen_relay_is_cut_off_and_its_rows_are_shipped_by_another(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(relay, "IDLE_LIMIT", "200ms")
+    held = asyncio.Event()
+
+    async def freeze(rows: Sequence[Row]) -> Shipped:
+        held.set()
+        await asyncio.sleep(3600)
+        raise AssertionError
+
+    await shop.write("ana", 1, 2)
+    async with relaying(shop, freeze):
+        await held.wait()
+        async with relaying(shop):
+            await eventually(shop.is_empty)
+
+    assert await shop.enqueued() == {"ana": [1, 2]}
+
+
+async def test_a_database_without_tables_is_said_once_and_looked_at_again(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(relay, "UNMIGRATED", 0.01)
+    await shop.connection.execute("ALTER TABLE qbull_outbox RENAME TO elsewhere")
+    await shop.connection.commit()
+
+    with caplog.at_level(logging.INFO, "qbull"):
+        async with relaying(shop):
+            await eventually(lambda: says(caplog, "has no table qbull_outbox"))
+            await shop.connection.execute("ALTER TABLE elsewhere RENAME TO qbull_outbox")
+            await shop.write("ana", 1)
+            await eventually(shop.is_empty)
+
+    assert sum("has no table qbull_outbox" in record.message for record in caplog.records) == 1
+    assert await shop.enqueued() == {"ana": [1]}
+
+
+async def test_rows_wait_while_redis_is_away(
+    shop: Shop, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    node = Node(tmp_path / "node", COMMON + "appendonly yes\n")
+    node.start()
+    wait_for(node.answers)
+    other = qbull.App(f"redis://:{node.password}@{node.place}/0", prefix="test")
+    there = Shop(other, shop.database, shop.connection)
+
+    async with relaying(there):
+        await there.write("ana", 1)
+        await eventually(there.is_empty)
+        node.kill()
+        await there.write("ana", 2)
+        await there.write("ana", 3)
+        await eventually(lambda: says(caplog, "work goes on when it is back"))
+        waiting = await there.left()
+        node.start()
+        await eventually(there.is_empty)
+    found = await there.enqueued()
+    await other.close()
+    node.kill()
+
+    assert waiting == 2
+    assert found == {"ana": [1, 2, 3]}
+    assert sum("is back after" in record.message for record in caplog.records) == 1
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGQUIT])
+async def test_a_restarted_database_is_found_again(
+    shop: Shop, postgres: Postgres, how: signal.Signals, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with relaying(shop):
+        await shop.write("ana", 1)
+        await eventually(shop.is_empty)
+        postgres.stop(how)
+        await eventually(lambda: says(caplog, "work goes on when it is back"))
+        postgres.start()
+        async with await AsyncConnection.connect(shop.database) as shop.connection:
+            await shop.write("ana", 2)
+            await eventually(shop.is_empty)
+
+    assert await shop.enqueued() == {"ana": [1, 2]}
+    assert sum("PostgreSQL is back after" in record.message for record in caplog.records) == 1
+
+
+async def test_a_frozen_database_does_not_hold_the_relay(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(relay, "STEP_TIMEOUT", 0.3)
+    monkeypatch.setattr(relay, "POLL", 0.1)
+
+    async with relaying(shop):
+        await shop.write("ana", 1)
+        await eventually(shop.is_empty)
+        backends = await eventually(lambda: relay_backends(shop))
+        for pid in backends:
+            os.kill(pid, signal.SIGSTOP)
+        await eventually(lambda: says(caplog, "work goes on when it is back"))
+        await shop.write("ana", 2)
+        await eventually(shop.is_empty)
+        for pid in backends:
+            os.kill(pid, signal.SIGCONT)
+
+    assert await shop.enqueued() == {"ana": [1, 2]}
+
+
+async def test_commit_to_start_takes_milliseconds_when_idle(shop: Shop) -> None:
+    """No timed test: it must only not wait for the next look, which is a second away."""
+    relay_looks = relay.POLL
+    async with shop.app.worker(), relaying(shop):
+        await shop.write("warm", 0)
+        await eventually(shop.is_empty)
+        seen.clear()
+        began = time.monotonic()
+        for number in range(10):
+            await shop.write("ana", number)
+            await eventually(lambda number=number: ran(number))
+        took = time.monotonic() - began
+
+    assert took < 10 * relay_looks / 2
+
+
+async def ran(number: int) -> bool:
+    return ("ana", number) in seen
+
+
+async def enqueued_so_far(shop: Shop, count: int) -> bool:
+    return (await shop.queue.stats()).totals.get("enqueued", 0) >= count
+
+
+async def says(caplog: pytest.LogCaptureFixture, text: str) -> bool:
+    return any(text in record.message for record in caplog.records)
+
+
+async def relay_backends(shop: Shop) -> list[int]:
+    """The processes of the database that serve the relay."""
+    cursor = await shop.connection.execute(
+        "SELECT pid FROM pg_stat_activity WHERE application_name = 'qbull relay' AND datname = current_database()"
+    )
+    found = [row[0] for row in await cursor.fetchall()]
+    await shop.connection.rollback()
+    return found
