@@ -7,7 +7,8 @@ import os
 import random
 import signal
 import subprocess
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,13 @@ HERE = Path(__file__).parent
 
 @dataclass
 class Crowd:
-    """`kinds` are commands, each kept running; every `pause` seconds on average one of them is hit."""
+    """`kinds` are commands, each kept running. Every `pause` seconds on average one of them is hit, but never before
+    they have got on since the last time: on a slow machine nothing would ever happen otherwise."""
 
     kinds: Sequence[Sequence[Any]]
     environment: dict[str, str]
     log: Path
+    progress: Callable[[], int]
     pause: float = 0.3
     stops: bool = False
     kills: int = 0
@@ -33,6 +36,12 @@ class Crowd:
         self._nemesis = asyncio.create_task(self._hit())
         return self
 
+    async def suffer(self, seconds: float, kills: int) -> None:
+        """Until so many seconds have passed, and so many were killed."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline or self.kills < kills:
+            await asyncio.sleep(0.05)
+
     async def __aexit__(self, *_: object) -> None:
         self._nemesis.cancel()
         await asyncio.wait([self._nemesis])
@@ -43,8 +52,13 @@ class Crowd:
 
     async def _hit(self) -> None:
         luck = random.Random()
+        before = self.progress()
         while True:
             await asyncio.sleep(luck.random() * 2 * self.pause)
+            while self.progress() == before:
+                await asyncio.sleep(0.01)
+                self._start_ended()
+            before = self.progress()
             which = luck.randrange(len(self.running))
             for number, process in enumerate(self.running):
                 if (
@@ -62,8 +76,15 @@ class Crowd:
                 self.running[which] = self._start(self.kinds[which])
                 self.kills += 1
 
+    def _start_ended(self) -> None:
+        """Some end by themselves, for example because their database was away."""
+        for number, process in enumerate(self.running):
+            if process.poll() is not None:
+                self.running[number] = self._start(self.kinds[number])
+
     def _send(self, which: int, what: signal.Signals) -> None:
-        os.killpg(self.running[which].pid, what)
+        if self.running[which].poll() is None:
+            os.killpg(self.running[which].pid, what)
 
     def _start(self, command: Sequence[Any]) -> subprocess.Popen[bytes]:
         with self.log.open("ab") as log:

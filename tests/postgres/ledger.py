@@ -30,6 +30,10 @@ async def step(key: str, number: int) -> None:
     seen.setdefault(key, []).append(number)
 
 
+def progress() -> int:
+    return sum(len(numbers) for numbers in seen.values())
+
+
 async def produce(name: str, database: str) -> None:
     """Each key has one producer, whose numbers have no gaps: a transaction that fails is done again with the same number."""
     luck = random.Random()

@@ -17,7 +17,7 @@ from qbull.worker.actor import end, start
 @databases.option
 @on_target
 def relay(target: Target, database: str | None) -> None:
-    """Ship jobs from the outbox in PostgreSQL to the queue, until SIGTERM or Ctrl-C.
+    """Ship the outbox in PostgreSQL to the queue, until Ctrl-C.
 
     \b
     Example:
