@@ -176,7 +176,7 @@ async def test_a_row_that_can_never_be_shipped_is_left_with_its_reason(shop: Sho
     await shop.connection.commit()
 
     async with relaying(shop):
-        await eventually(lambda: enqueued_so_far(shop, 1))
+        await eventually(lambda: only_one_is_left(shop))
     cursor = await shop.connection.execute("SELECT seq, error_message FROM qbull_outbox")
 
     assert await cursor.fetchall() == [(1, "priority=99: give a whole number from 1 (first) to 10 (last)")]
@@ -319,6 +319,10 @@ async def ran(number: int) -> bool:
 
 async def enqueued_so_far(shop: Shop, count: int) -> bool:
     return (await shop.queue.stats()).totals.get("enqueued", 0) >= count
+
+
+async def only_one_is_left(shop: Shop) -> bool:
+    return await shop.left() == 1
 
 
 async def says(caplog: pytest.LogCaptureFixture, text: str) -> bool:
