@@ -152,6 +152,7 @@ class Fetcher:
             if deliveries:
                 self._hand.put(deliveries)
                 self._arrived()
+                await asyncio.sleep(0)  # what has come begins before the next is asked for
 
     async def _read_one(self, more: deque[int], want: int) -> list[Delivery]:
         number = more.popleft()
