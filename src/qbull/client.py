@@ -40,6 +40,7 @@ class Client:
         self._batchers: dict[tuple[str, int], Batcher[NewJob, bool]] = {}
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._registered: dict[str, int] = {}
+        self._registering = asyncio.Lock()
         self._layouts: dict[str, Layout] = {}
 
     def partition(self, settings: QueueSettings, number: int) -> Partition:
@@ -62,9 +63,13 @@ class Client:
     async def register(self, settings: QueueSettings, tasks: Collection[str]) -> Layout:
         """Make the queue and its tasks known to the server, where this was not done yet; which partitions it has."""
         if self._registered.get(settings.name) != len(tasks):
-            layout = await self.store.patiently(lambda: self.store.register(settings, list(tasks)))
-            self._layouts[settings.name] = layout
-            self._registered[settings.name] = len(tasks)
+            async with (
+                self._registering
+            ):  # one after the other, so that calls made at once stay in their order
+                if self._registered.get(settings.name) != len(tasks):
+                    layout = await self.store.patiently(lambda: self.store.register(settings, list(tasks)))
+                    self._layouts[settings.name] = layout
+                    self._registered[settings.name] = len(tasks)
         return self._layouts[settings.name]
 
     async def enqueue(self, settings: QueueSettings, placed: Placed) -> bool:
@@ -73,7 +78,7 @@ class Client:
         if batcher is None:
             partition = self.partition(settings, placed.number)
             batcher = self._batchers[settings.name, placed.number] = Batcher(
-                lambda jobs: self._send(partition, jobs), BATCH
+                lambda jobs: self._send(partition, jobs), BATCH, in_order=settings.lane_limit > 0
             )
         return await batcher.add(placed.job)
 

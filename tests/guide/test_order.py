@@ -55,6 +55,20 @@ async def test_a_key_with_many_jobs_does_not_keep_a_worker_from_the_others(
     assert max(ran.index(f"+{n}") for n in range(3)) < 10
 
 
+async def test_calls_that_are_made_at_once_keep_their_order(app: qbull.App) -> None:
+    ran: list[int] = []
+
+    @app.queue("chat", order="key").task(key="{phone}")
+    async def answer(phone: str, n: int) -> None:
+        ran.append(n)
+
+    await asyncio.gather(*(answer.enqueue("+1", n) for n in range(300)))
+    async with app.worker() as worker:
+        await worker.drain()
+
+    assert ran == list(range(300))
+
+
 async def test_order_survives_retries(app: qbull.App) -> None:
     ran: list[tuple[int, int]] = []
 
