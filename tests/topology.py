@@ -38,6 +38,7 @@ repl-diskless-sync yes
 repl-diskless-sync-delay 0
 repl-ping-replica-period 1
 """
+DURABLE = COMMON.replace("appendonly no", "appendonly yes\nappendfsync always\nno-appendfsync-on-rewrite no")
 CLUSTER = f"""\
 cluster-enabled yes
 cluster-config-file nodes.conf
@@ -80,7 +81,7 @@ class Node:
         return redis.Redis(port=self.port, password=self.password, socket_timeout=5, protocol=2)
 
     def start(self) -> None:
-        self.directory.mkdir(exist_ok=True)
+        self.directory.mkdir(parents=True, exist_ok=True)
         if not self.port:
             self.port, bus = free_port(), free_port()
             if "cluster-enabled" in self.settings:
@@ -101,6 +102,10 @@ class Node:
     def tell(self, *command: Any) -> Any:
         with self.client as client:
             return client.execute_command(*command)
+
+    def tell_when_up(self, *command: Any) -> Any:
+        wait_for(self.answers)
+        return self.tell(*command)
 
     def answers(self) -> bool:
         assert self.process is not None
@@ -137,6 +142,29 @@ class Node:
     @property
     def runs(self) -> bool:
         return self.process is not None and self.process.poll() is None
+
+
+@dataclass
+class Pair:
+    """A primary with its replicas, which nobody watches over."""
+
+    primary: Node
+    replicas: list[Node]
+
+    @property
+    def url(self) -> str:
+        return f"redis://:{PASSWORD}@{self.primary.place}/0?replicas={len(self.replicas)}"
+
+    def is_whole(self) -> bool:
+        return all(self.is_linked(replica) for replica in self.replicas)
+
+    def is_linked(self, replica: Node) -> bool:
+        """Both ends say so: the primary says it before the replica has loaded what it got."""
+        info = self.primary.info("replication")
+        links = [info[f"slave{n}"] for n in range(info["connected_slaves"])]
+        if replica.port not in [link["port"] for link in links if link["state"] == "online"]:
+            return False
+        return bool(replica.info("replication")["master_link_status"] == "up")
 
 
 @dataclass
@@ -247,8 +275,20 @@ class Trio:
 
 
 @contextmanager
-def raised_cluster(directory: Path) -> Iterator[Cluster]:
-    nodes = [Node(directory / str(n), COMMON + CLUSTER) for n in range(6)]
+def raised_pair(directory: Path, replicas: int = 1) -> Iterator[Pair]:
+    """Servers that flush every write to the disk before they answer."""
+    first, *others = nodes = [Node(directory / f"server{n}", DURABLE) for n in range(1 + replicas)]
+    with _running(nodes):
+        for replica in others:
+            replica.tell("REPLICAOF", "127.0.0.1", first.port)
+        pair = Pair(first, others)
+        wait_for(pair.is_whole)
+        yield pair
+
+
+@contextmanager
+def raised_cluster(directory: Path, settings: str = COMMON) -> Iterator[Cluster]:
+    nodes = [Node(directory / str(n), settings + CLUSTER) for n in range(6)]
     with _running(nodes):
         first, *others = nodes
         for n, node in enumerate(nodes[:3]):
@@ -267,8 +307,8 @@ def raised_cluster(directory: Path) -> Iterator[Cluster]:
 
 
 @contextmanager
-def raised_trio(directory: Path) -> Iterator[Trio]:
-    servers = [Node(directory / f"server{n}", COMMON) for n in range(3)]
+def raised_trio(directory: Path, settings: str = COMMON) -> Iterator[Trio]:
+    servers = [Node(directory / f"server{n}", settings) for n in range(3)]
     with _running(servers):
         for replica in servers[1:]:
             replica.tell("REPLICAOF", "127.0.0.1", servers[0].port)

@@ -20,10 +20,12 @@ from qbull.config import (
     Order,
     QueueSettings,
     check_database,
+    check_durability,
     check_prefix,
     read_environment,
 )
 from qbull.core.codec import PAYLOAD_LIMIT
+from qbull.core.durability import Durability
 from qbull.core.retry import Retry
 from qbull.errors import ConfigError, NotFound
 from qbull.handle import Job
@@ -44,7 +46,11 @@ DEFAULT_RETRY = Retry(delays=(1, 5, 15, 60, 300))
 
 
 class App:
-    """`App()` takes QBULL_URL, else REDIS_URL, else starts a Valkey of its own that keeps its data in ./.qbull."""
+    """`App()` takes QBULL_URL, else REDIS_URL, else starts a Valkey of its own that keeps its data in ./.qbull.
+
+    `durability` says how safe a job must be before `enqueue` returns; where neither code nor environment say it, the
+    embedded server's jobs are "durable", and those of other servers as safe as their settings make them.
+    """
 
     def __init__(
         self,
@@ -52,6 +58,7 @@ class App:
         *,
         prefix: str | None = None,
         database: str | None = None,
+        durability: Durability | None = None,
         payload_limit: int = PAYLOAD_LIMIT,
     ) -> None:
         self.environment = read_environment()
@@ -60,7 +67,11 @@ class App:
         self.database = check_database(database) if database is not None else self.environment.database
         self.payload_limit = payload_limit
         self.queues: dict[str, Queue] = {}
-        Address.parse(self.url)  # a wrong address is said here, not at the first enqueue
+        address = Address.parse(self.url)  # a wrong address is said here, not at the first enqueue
+        own: Durability | None = "durable" if address.directory is not None else None
+        self.durability: Durability | None = (
+            check_durability(durability) or self.environment.durability or own
+        )
         self._clients: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Client] = (
             weakref.WeakKeyDictionary()
         )

@@ -9,8 +9,9 @@ from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from qbull.config import QueueSettings
+from qbull.core.durability import Durability
 from qbull.core.layout import Layout
-from qbull.errors import QbullError
+from qbull.errors import NotConfirmed, QbullError
 from qbull.store import inspect
 from qbull.store.batch import Batcher
 from qbull.store.inspect import Found
@@ -37,9 +38,9 @@ class Client:
     def __init__(self, url: str, prefix: str) -> None:
         self.store = Store(url, prefix)
         self.results = Results(self.store)
-        self._batchers: dict[tuple[str, int], Batcher[NewJob, bool]] = {}
+        self._batchers: dict[tuple[str, int, Durability | None], Batcher[NewJob, bool]] = {}
         self._partitions: dict[tuple[str, int], Partition] = {}
-        self._registered: dict[str, int] = {}
+        self._registered: dict[tuple[str, Durability | None], int] = {}
         self._registering = asyncio.Lock()
         self._layouts: dict[str, Layout] = {}
 
@@ -60,29 +61,40 @@ class Client:
         self._layouts[settings.name] = layout
         return layout
 
-    async def register(self, settings: QueueSettings, tasks: Collection[str]) -> Layout:
+    async def register(
+        self, settings: QueueSettings, tasks: Collection[str], durability: Durability | None = None
+    ) -> Layout:
         """Make the queue and its tasks known to the server, where this was not done yet; which partitions it has."""
-        if self._registered.get(settings.name) != len(tasks):
+        registered = (settings.name, durability)
+        if self._registered.get(registered) != len(tasks):
             async with (
                 self._registering
             ):  # one after the other, so that calls made at once stay in their order
-                if self._registered.get(settings.name) != len(tasks):
-                    layout = await self.store.patiently(lambda: self.store.register(settings, list(tasks)))
+                if self._registered.get(registered) != len(tasks):
+                    layout = await self.store.patiently(
+                        lambda: self.store.register(settings, list(tasks), durability)
+                    )
                     self._layouts[settings.name] = layout
-                    self._registered[settings.name] = len(tasks)
+                    self._registered[registered] = len(tasks)
         return self._layouts[settings.name]
 
-    async def enqueue(self, settings: QueueSettings, placed: Placed) -> bool:
-        """Add one job, together with others that are on their way; answers whether it was new."""
-        batcher = self._batchers.get((settings.name, placed.number))
+    async def enqueue(
+        self, settings: QueueSettings, placed: Placed, durability: Durability | None = None
+    ) -> bool:
+        """Add one job, together with others on their way that are to be as safe; answers whether it was new."""
+        batcher = self._batchers.get((settings.name, placed.number, durability))
         if batcher is None:
             partition = self.partition(settings, placed.number)
-            batcher = self._batchers[settings.name, placed.number] = Batcher(
-                lambda jobs: self._send(partition, jobs), BATCH, in_order=settings.lane_limit > 0
+            batcher = self._batchers[settings.name, placed.number, durability] = Batcher(
+                lambda jobs: self._send(partition, jobs, durability),
+                BATCH,
+                in_order=settings.lane_limit > 0,
             )
         return await batcher.add(placed.job)
 
-    async def enqueue_many(self, settings: QueueSettings, jobs: Sequence[Placed]) -> list[bool]:
+    async def enqueue_many(
+        self, settings: QueueSettings, jobs: Sequence[Placed], durability: Durability | None = None
+    ) -> list[bool]:
         """Add many jobs in few calls; those of one partition in the order given."""
         created = [False] * len(jobs)
         places: dict[int, list[int]] = {}
@@ -91,7 +103,9 @@ class Client:
         for number, all_of_it in sorted(places.items()):
             for start in range(0, len(all_of_it), BATCH):
                 some = all_of_it[start : start + BATCH]
-                sent = await self._send(self.partition(settings, number), [jobs[at].job for at in some])
+                sent = await self._send(
+                    self.partition(settings, number), [jobs[at].job for at in some], durability
+                )
                 for at, answer in zip(some, sent, strict=True):
                     created[at] = answer
         return created
@@ -126,8 +140,14 @@ class Client:
             if partition is not first or layout.older:  # it may have come there meanwhile
                 yield partition
 
-    async def _send(self, partition: Partition, jobs: Sequence[NewJob]) -> list[bool]:
-        known = await self.store.patiently(lambda: partition.enqueue(jobs))
+    async def _send(
+        self, partition: Partition, jobs: Sequence[NewJob], durability: Durability | None
+    ) -> list[bool]:
+        confirmed = self.store.confirmed(durability) if durability is not None else None
+        try:
+            known = await self.store.patiently(lambda: partition.enqueue(jobs, confirmed))
+        except NotConfirmed as error:
+            raise error.of(partition.settings.name, *(job.id for job in jobs)) from None
         return [position not in known for position in range(len(jobs))]
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from qbull.core.durability import PROFILES, Durability
 from qbull.core.layout import SPAN
 from qbull.core.retry import Retry
 from qbull.errors import LONGEST, ConfigError
@@ -148,6 +149,7 @@ class Environment:
     database: str | None = None
     prefix: str | None = None
     partitions: int | None = None
+    durability: Durability | None = None
     sharing: Sharing = Sharing()
     min_idle: float = 30.0
     log_format: Literal["text", "json"] = "text"
@@ -161,6 +163,7 @@ def read_environment(environ: Mapping[str, str] | None = None) -> Environment:
         database=_database(env),
         prefix=_prefix(env, "QBULL_PREFIX", "REDIS_PREFIX"),
         partitions=_number(env, "TOTAL_PARTITIONS", "PARTITIONS", least=1),
+        durability=check_durability(env.get("QBULL_DURABILITY"), "QBULL_DURABILITY"),
         sharing=_sharing(env),
         min_idle=(_number(env, "MIN_IDLE_TIME_MS", least=500) or 30_000) / 1000,
         log_format="json" if _choice(env, "QBULL_LOG_FORMAT", "text", "json") == "json" else "text",
@@ -202,6 +205,12 @@ def _database(env: Mapping[str, str]) -> str | None:
         return check_database(env["QBULL_DATABASE_URL"], "QBULL_DATABASE_URL")
     other = env.get("DATABASE_URL", "")
     return check_database(other) if other.startswith("postgres") else None
+
+
+def check_durability(profile: str | None, source: str = "durability") -> Durability | None:
+    if profile is not None and profile not in PROFILES:
+        raise ConfigError(f"{source}={profile!r}: use one of {', '.join(PROFILES)}")
+    return profile
 
 
 def _sharing(env: Mapping[str, str]) -> Sharing:

@@ -8,6 +8,7 @@
     │   │   └── DatabaseAway     the same of PostgreSQL
     │   ├── ServerRefused    wrong password, too old, evicting memory policy, out of memory …
     │   │   └── DatabaseRefused  the same of PostgreSQL: no rights, no tables, tables of a newer release
+    │   ├── NotConfirmed     the job is there, but not yet as safe as its durability asks
     │   └── EmbeddedError    the Valkey that qbull starts itself did not start
     ├── PayloadError         the arguments or the result cannot be carried
     │   ├── ArgumentsError   they do not fit the task's signature
@@ -57,6 +58,26 @@ class DatabaseAway(ServerAway):
 
 class DatabaseRefused(ServerRefused):
     """PostgreSQL answers, and says no: password, rights, missing tables, tables of a newer release."""
+
+
+class NotConfirmed(ServerError):
+    """The jobs with these `ids` are on the server, but were not confirmed in time as their durability asks.
+
+    Enqueueing them again with the same ids adds nothing while they are there, and waits for the confirmation anew.
+    """
+
+    def __init__(self, fact: str, *, queue: str = "", ids: tuple[str, ...] = ()) -> None:
+        jobs = f"job {ids[0]} is" if len(ids) == 1 else f"{len(ids)} jobs are"
+        super().__init__(
+            f'queue "{queue}": {jobs} on the server but not confirmed: {fact}; '
+            "enqueue again with the same id, which adds nothing while the job is there"
+        )
+        self.fact = fact
+        self.ids = ids
+
+    def of(self, queue: str, *ids: str) -> NotConfirmed:
+        """The same, said of these jobs."""
+        return NotConfirmed(self.fact, queue=queue, ids=ids)
 
 
 class EmbeddedError(ServerError):

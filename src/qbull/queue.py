@@ -16,13 +16,14 @@ from qbull.client import Client, Placed
 from qbull.config import QueueSettings, check_name
 from qbull.controls import Controls
 from qbull.core.codec import Signature, Template, encode_payload, plain
+from qbull.core.durability import PROFILES, Durability
 from qbull.core.ids import check_id, check_key, new_id
 from qbull.core.job import DEFAULT_PRIORITY, STATES, Body, JobInfo, State, pack
 from qbull.core.layout import SPAN, Layout
 from qbull.core.retry import Retry
 from qbull.core.route import PARTITION_LANE, digest
 from qbull.core.task import TaskSpec, kind_of
-from qbull.errors import LONGEST, ArgumentsError, ConfigError, DeclarationError
+from qbull.errors import LONGEST, ArgumentsError, ConfigError, DeclarationError, NotConfirmed
 from qbull.handle import Job
 from qbull.letters import Letters
 from qbull.store import inspect, live
@@ -42,6 +43,7 @@ class Home(Protocol):
 
     prefix: str
     payload_limit: int
+    durability: Durability | None
 
     def client(self) -> Client: ...
     def run_sync(self, coroutine: Coroutine[Any, Any, A], /) -> A: ...
@@ -260,6 +262,7 @@ class Options:
     id: str | None = None
     timeout: float | None = None
     transaction: Any = None
+    durability: Durability | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.priority, int) or not 1 <= self.priority <= 10:
@@ -280,6 +283,8 @@ class Options:
             )
         if self.timeout is not None and not 0 < self.timeout <= LONGEST:
             raise ArgumentsError(f"timeout={self.timeout}: must be more than 0 seconds")
+        if self.durability is not None and self.durability not in PROFILES:
+            raise ArgumentsError(f"durability={self.durability!r}: use one of {', '.join(PROFILES)}")
         if self.key is not None:
             check_key(self.key)
         if self.id is not None:
@@ -322,9 +327,13 @@ class Call(Generic[P, R]):
         if self._options.transaction is not None:
             return (await self._write([arguments]))[0]
         client = self._app.client()
-        layout = await client.register(self._queue.settings, self._queue.tasks)
+        durability = self._options.durability or self._app.durability
+        layout = await client.register(self._queue.settings, self._queue.tasks, durability)
         placed = self._queue.place(layout, self.spec.name, arguments, self._options)
-        created = await client.enqueue(self._queue.settings, placed)
+        try:
+            created = await client.enqueue(self._queue.settings, placed, durability)
+        except NotConfirmed as error:  # the others in its batch hear of it themselves
+            raise error.of(self._queue.name, placed.job.id) from None
         return self._handle(placed.job.id, created)
 
     async def enqueue_many(self, calls: Iterable[Mapping[str, Any]]) -> list[Job[R]]:
@@ -333,9 +342,10 @@ class Call(Generic[P, R]):
         if self._options.transaction is not None:
             return await self._write(made)
         client = self._app.client()
-        layout = await client.register(self._queue.settings, self._queue.tasks)
+        durability = self._options.durability or self._app.durability
+        layout = await client.register(self._queue.settings, self._queue.tasks, durability)
         jobs = [self._queue.place(layout, self.spec.name, arguments, self._options) for arguments in made]
-        created = await client.enqueue_many(self._queue.settings, jobs)
+        created = await client.enqueue_many(self._queue.settings, jobs, durability)
         return [self._handle(placed.job.id, answer) for placed, answer in zip(jobs, created, strict=True)]
 
     def enqueue_sync(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
@@ -423,13 +433,16 @@ class Task(Call[P, R]):
         id: str | None = None,
         timeout: float | None = None,
         transaction: Any = None,
+        durability: Durability | None = None,
     ) -> Call[P, R]:
         """`await task.options(delay=60).enqueue(…)`: seconds from now, a moment, 1 (first) to 10 (last), a key, an id.
 
         With `transaction`, a connection to PostgreSQL, the job is enqueued when that is committed, and never otherwise.
         """
         priority = DEFAULT_PRIORITY if priority is None else priority
-        return Call(self._queue, self.spec, Options(delay, at, priority, key, id, timeout, transaction))
+        return Call(
+            self._queue, self.spec, Options(delay, at, priority, key, id, timeout, transaction, durability)
+        )
 
 
 class AsyncTask(Task[P, R]):

@@ -94,8 +94,8 @@ async def test_settings_that_cannot_be_read_are_a_problem(shell: Shell, shop: Sh
     ("setting", "level", "line"),
     [
         (("maxmemory-policy", "allkeys-lru"), "problem", 'maxmemory-policy is "allkeys-lru"'),
-        (("appendonly", "no"), "problem", "a restart of the server loses jobs"),
-        (("appendfsync", "no"), "problem", "appendfsync is no"),
+        (("appendonly", "no"), "problem", "no append-only file: a restart loses jobs"),
+        (("appendfsync", "no"), "problem", "appendfsync no"),
         (("appendfsync", "everysec"), "note", 'durability: "fast"'),
         (("no-appendfsync-on-rewrite", "yes"), "note", 'durability: "fast"'),
         (("maxmemory", "0"), "note", "no maxmemory is set"),
@@ -118,7 +118,7 @@ async def test_missing_rights_are_named(shell: Shell, own: str, broken: Store) -
     found = examine(shell, QBULL_URL=f"unix://guest:word@{own.rpartition('@')[2]}")
 
     assert "give the user the rights for EVAL" in lines(found, "problem")
-    assert "does not tell its appendfsync" in lines(found, "note")
+    assert '"durable" does not: it has settings that this user may not read' in lines(found, "note")
 
 
 async def test_a_silent_worker_is_noted(shell: Shell, broken: Store) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator
 
+from qbull.cli.check_durability import check_durability
 from qbull.cli.finding import Finding, note, ok, problem
 from qbull.cli.show import span
+from qbull.core.durability import Durability
 from qbull.errors import ServerError, ServerRefused
 from qbull.store import inspect
 from qbull.store.check import read_info, refuse_unfit
@@ -16,8 +18,8 @@ SKEW = 1.0
 FULL, FILLING = 0.9, 0.75
 
 
-async def check_server(store: Store) -> AsyncIterator[Finding]:
-    """Nothing more is asked after a server that cannot be reached or used."""
+async def check_server(store: Store, wanted: Durability | None) -> AsyncIterator[Finding]:
+    """Nothing more is asked after a server that cannot be reached or used. `wanted` is the app's durability."""
     shown = store.server.address.shown
     try:
         info = await read_info(store.server)
@@ -33,7 +35,9 @@ async def check_server(store: Store) -> AsyncIterator[Finding]:
     if info.get("role") == "slave":
         yield problem("role", "this is a replica, which takes no jobs", "give the address of its primary")
     yield _memory(info)
-    yield await _durability(store, info)
+    async for finding in check_durability(store, wanted):
+        yield finding
+    yield _transport(store)
     yield await _clock(store)
     yield await _scripts(store)
     yield _connections(info)
@@ -64,33 +68,23 @@ def _memory(info: dict[str, str]) -> Finding:
     return ok("memory", fact)
 
 
-async def _durability(store: Store, info: dict[str, str]) -> Finding:
-    """Which profile really holds. A managed server may not tell its settings."""
-    if info.get("aof_enabled") != "1":
-        return problem(
-            "durability",
-            "the append-only file is off: a restart of the server loses jobs",
-            'run "CONFIG SET appendonly yes" and set it in the server\'s configuration',
+def _transport(store: Store) -> Finding:
+    """Can somebody in between read what goes over the wire?"""
+    address = store.server.address
+    if address.tls is not None:
+        if address.tls.verifies:
+            return ok("transport", "TLS, and the server's certificate is verified")
+        return note(
+            "transport", "TLS with any certificate", "leave ssl_cert_reqs=none out and give ssl_ca_certs=FILE"
         )
-    if info.get("aof_last_write_status", "ok") != "ok":
-        return problem("durability", "the last write to disk failed", "look at the server's disk and its log")
-    settings = await inspect.server_settings(store.server, "appendfsync", "no-appendfsync-on-rewrite")
-    match settings:
-        case {"appendfsync": "always", "no-appendfsync-on-rewrite": "no"}:
-            return ok("durability", '"durable": an acknowledged job is on disk (appendfsync always)')
-        case {"appendfsync": "always" | "everysec"}:
-            return note(
-                "durability",
-                '"fast": a power cut can lose the last two seconds of acknowledged jobs',
-                'for "durable" set "appendfsync always" and "no-appendfsync-on-rewrite no"',
-            )
-        case {"appendfsync": other}:
-            return problem(
-                "durability",
-                f"appendfsync is {other}: a power cut can lose half a minute of acknowledged jobs",
-                'set "appendfsync everysec" for "fast", "always" for "durable"',
-            )
-    return note("durability", "the append-only file is on; the server does not tell its appendfsync")
+    places = [seed.endpoint[0] for seed in address.seeds] or [address.kwargs.get("host", "localhost")]
+    if all(_is_here(place) for place in places):
+        return ok("transport", "does not leave this machine")
+    return note("transport", "plain text over the network", "use rediss:// where others can listen")
+
+
+def _is_here(host: str) -> bool:
+    return host in ("localhost", "::1") or host.startswith("127.")
 
 
 async def _clock(store: Store) -> Finding:

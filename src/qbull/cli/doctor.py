@@ -50,7 +50,7 @@ def doctor(ctx: click.Context, target: Target, as_json: bool) -> None:
 
 async def _examine(target: Target) -> AsyncIterator[Finding]:
     reached = False
-    async for finding in check_server(target.store):
+    async for finding in check_server(target.store, target.app.durability):
         reached = reached or finding.level == "ok"
         yield finding
     if not reached:

@@ -11,6 +11,7 @@ import msgspec
 from qbull.cli.show import print_json
 from qbull.cli.target import Target, on_target
 from qbull.core.codec import encode_payload
+from qbull.core.durability import PROFILES
 from qbull.errors import ArgumentsError, ConfigError, NotFound
 from qbull.handle import Job
 from qbull.queue import Arguments, Call, Options, Queue
@@ -25,6 +26,9 @@ from qbull.queue import Arguments, Call, Options, Queue
 @click.option("--delay", type=click.FloatRange(0), help="Seconds until it may run.")
 @click.option(
     "--priority", type=click.IntRange(1, 10), default=5, show_default=True, help="1 is first, 10 is last."
+)
+@click.option(
+    "--durability", type=click.Choice(PROFILES), help="How safe it must be.  [default: QBULL_DURABILITY]"
 )
 @click.option(
     "--wait", type=click.FloatRange(0), metavar="SECONDS", help="Wait so long for its result, and print that."
@@ -84,7 +88,7 @@ async def _unchecked(
     client = target.app.client()
     layout = await client.layout(queue.settings)
     placed = queue.place(layout, task, Arguments(payload, options.key, options.id), options)
-    created = await client.enqueue(queue.settings, placed)
+    created = await client.enqueue(queue.settings, placed, options.durability or target.app.durability)
     return queue.handle(placed.job.id, created)
 
 

@@ -6,21 +6,23 @@
     redis+cluster://[user:password@]HOST:PORT,HOST:PORT               a cluster; some of its nodes
     redis+sentinel://[user:password@]HOST:PORT,HOST:PORT/NAME/DB      the master NAME; some of its sentinels
 
-`rediss` in place of `redis` speaks TLS (`?ssl_ca_certs=FILE`); `valkey` and `valkeys` mean the same two. The user and
-password are those of the servers that keep jobs; sentinels have their own (`?sentinel_username=…&sentinel_password=…`).
+`rediss` in place of `redis` speaks TLS (see tls.py); `valkey` and `valkeys` mean the same two. The user and password are
+those of the servers that keep jobs; sentinels have their own (`?sentinel_username=…&sentinel_password=…`). `?replicas=N`
+says how many replicas each server that keeps jobs has; a cluster and sentinels know it themselves.
 """
 
 from __future__ import annotations
 
 import re
 import socket
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
 import redis.asyncio.connection as client
 
 from qbull.errors import ConfigError
+from qbull.store.tls import Tls
 
 CONNECT_TIMEOUT = 5.0
 SCHEMES = (
@@ -51,6 +53,9 @@ class Address:
     """The nodes or the sentinels to ask first."""
     master: str = ""
     """The name by which the sentinels know it."""
+    replicas: int | None = None
+    """How many replicas each server that keeps jobs should have, where the URL says so."""
+    tls: Tls | None = None
 
     @staticmethod
     def parse(url: str) -> Address:
@@ -59,58 +64,71 @@ class Address:
         except ValueError as error:
             raise _wrong(url, f"it is not a URL: {error}") from None
         query = {name: values[-1] for name, values in parse_qs(parts.query).items()}
+        family, plus, topology = parts.scheme.partition("+")
+        secure = _SECURE.get(family, False)
+        try:
+            whole = Address(_shown(url), {}, _kind(secure), tls=Tls.parse(query, secure=secure))
+        except ConfigError as error:
+            raise _wrong(url, str(error)) from None
+        whole = replace(whole, replicas=_replicas(url, query.get("replicas")))
         if parts.scheme == "embedded":
             directory = unquote(parts.netloc + parts.path) or ".qbull"
             database = {"db": _database(url, query.get("db", "0"))}
             return Address(url, database, client.UnixDomainSocketConnection, directory)
         if parts.scheme == "unix":
-            return _unix(url, parts, query)
-        family, plus, topology = parts.scheme.partition("+")
+            return _unix(url, parts, query, whole)
         if family not in _SECURE or (plus and topology not in ("cluster", "sentinel")):
             raise _wrong(url, f'unknown scheme "{parts.scheme}"; use one of {SCHEMES}')
         match topology:
             case "cluster":
-                return _cluster(url, parts, query)
+                return _cluster(url, parts, query, whole)
             case "sentinel":
-                return _sentinel(url, parts, query)
+                return _sentinel(url, parts, query, whole)
         [(host, port)] = _hosts(url, parts.netloc, 6379, "one")
-        kwargs = _login(parts) | _tcp(parts, query) | {"host": host, "port": port}
+        kwargs = _login(parts) | _TCP | {"host": host, "port": port}
         kwargs["db"] = _database(url, parts.path.strip("/") or query.get("db", "0"))
-        return Address(_shown(url), kwargs, _kind(parts))
+        return replace(whole, kwargs=kwargs)
 
     def at(self, host: str, port: int) -> Address:
         """One server that belongs to this address: the same user, password and database."""
         place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        return Address(f"{place} of {self.shown}", self.kwargs | {"host": host, "port": port}, self.kind)
+        kwargs = {name: value for name, value in self.kwargs.items() if name != "path"}
+        kwargs |= _TCP | {"host": host, "port": port}
+        return Address(
+            f"{place} of {self.shown}",
+            kwargs,
+            _kind(self.tls is not None),
+            replicas=self.replicas,
+            tls=self.tls,
+        )
 
     @property
     def endpoint(self) -> tuple[str, int]:
         return self.kwargs["host"], self.kwargs["port"]
 
 
-def _unix(url: str, parts: SplitResult, query: dict[str, str]) -> Address:
+def _unix(url: str, parts: SplitResult, query: dict[str, str], whole: Address) -> Address:
     kwargs = _login(parts) | {"path": unquote(parts.path), "db": _database(url, query.get("db", "0"))}
-    return Address(f"unix://{parts.path}", kwargs, client.UnixDomainSocketConnection)
+    return replace(whole, shown=f"unix://{parts.path}", kwargs=kwargs, kind=client.UnixDomainSocketConnection)
 
 
-def _cluster(url: str, parts: SplitResult, query: dict[str, str]) -> Address:
+def _cluster(url: str, parts: SplitResult, query: dict[str, str], whole: Address) -> Address:
     if (parts.path.strip("/") or query.get("db", "0")) != "0":
         raise _wrong(url, "a cluster has only database 0; leave the database out")
-    kwargs = _login(parts) | _tcp(parts, query) | {"db": 0}
-    whole = Address(_shown(url), kwargs, _kind(parts), topology="cluster")
+    whole = replace(whole, kwargs=_login(parts) | _TCP | {"db": 0}, topology="cluster")
     seeds = tuple(whole.at(*place) for place in _hosts(url, parts.netloc, 6379, "cluster"))
-    return Address(whole.shown, kwargs, whole.kind, topology="cluster", seeds=seeds)
+    return replace(whole, seeds=seeds)
 
 
-def _sentinel(url: str, parts: SplitResult, query: dict[str, str]) -> Address:
+def _sentinel(url: str, parts: SplitResult, query: dict[str, str], whole: Address) -> Address:
     name, _, database = parts.path.strip("/").partition("/")
     if not name:
         raise _wrong(url, f"it names no master; use {_USAGE['sentinel']}")
-    kwargs = _login(parts) | _tcp(parts, query) | {"db": _database(url, database or query.get("db", "0"))}
+    kwargs = _login(parts) | _TCP | {"db": _database(url, database or query.get("db", "0"))}
     login = {"username": query.get("sentinel_username"), "password": query.get("sentinel_password")}
-    guard = Address(_shown(url), _tcp(parts, query) | login, _kind(parts))
+    guard = replace(whole, kwargs=_TCP | login)
     seeds = tuple(guard.at(*place) for place in _hosts(url, parts.netloc, 26379, "sentinel"))
-    return Address(guard.shown, kwargs, guard.kind, topology="sentinel", seeds=seeds, master=unquote(name))
+    return replace(whole, kwargs=kwargs, topology="sentinel", seeds=seeds, master=unquote(name))
 
 
 def _hosts(url: str, netloc: str, default: int, topology: Topology) -> list[tuple[str, int]]:
@@ -140,23 +158,16 @@ def _login(parts: SplitResult) -> dict[str, Any]:
     }
 
 
-def _tcp(parts: SplitResult, query: dict[str, str]) -> dict[str, Any]:
-    kwargs: dict[str, Any] = {
-        "socket_keepalive": True,
-        "socket_keepalive_options": _keepalive(),
-        "socket_connect_timeout": CONNECT_TIMEOUT,
-    }
-    if _is_secure(parts) and "ssl_ca_certs" in query:
-        kwargs["ssl_ca_certs"] = query["ssl_ca_certs"]
-    return kwargs
+def _kind(secure: bool) -> type[client.AbstractConnection]:
+    return client.SSLConnection if secure else client.Connection
 
 
-def _kind(parts: SplitResult) -> type[client.AbstractConnection]:
-    return client.SSLConnection if _is_secure(parts) else client.Connection
-
-
-def _is_secure(parts: SplitResult) -> bool:
-    return _SECURE[parts.scheme.partition("+")[0]]
+def _replicas(url: str, text: str | None) -> int | None:
+    if text is None:
+        return None
+    if not text.isdigit() or text == "0":
+        raise _wrong(url, f'replicas="{text}": give how many there are for each primary, from 1')
+    return int(text)
 
 
 def _database(url: str, text: str) -> int:
@@ -177,3 +188,10 @@ def _shown(url: str) -> str:
 def _keepalive() -> dict[int, int]:
     wanted = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
     return {getattr(socket, name): value for name, value in wanted.items() if hasattr(socket, name)}
+
+
+_TCP: dict[str, Any] = {
+    "socket_keepalive": True,
+    "socket_keepalive_options": _keepalive(),
+    "socket_connect_timeout": CONNECT_TIMEOUT,
+}

@@ -3,14 +3,30 @@
 from __future__ import annotations
 
 import re
+from typing import Any, Protocol
 
 from qbull.errors import ServerRefused
-from qbull.store.connect import Server
+from qbull.store.connect import Argument
 
 LEAST = (7, 0)
 
 
-async def read_info(server: Server) -> dict[str, str]:
+class Asked(Protocol):
+    """A server, or one connection to it."""
+
+    async def call(self, *command: Argument) -> Any: ...
+
+
+async def server_settings(server: Asked, *names: str) -> dict[str, str]:
+    """Nothing where the server does not tell: hosted ones often refuse, and a user may not have the right."""
+    try:
+        found = [await server.call("CONFIG", "GET", name) for name in names]
+    except ServerRefused:
+        return {}
+    return {reply[0].decode(): reply[1].decode() for reply in found if reply}
+
+
+async def read_info(server: Asked) -> dict[str, str]:
     text = (await server.call("INFO")).decode("utf-8", "replace")
     return dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
 

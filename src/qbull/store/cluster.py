@@ -14,15 +14,17 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
-from typing import Any
+from typing import Any, TypeVar
 
 from redis.crc import key_slot
 
 from qbull.errors import ServerAway, ServerError, ServerRefused
 from qbull.store.address import Address
-from qbull.store.connect import Argument, ErrorReply, Inquiry, Redirected, Server
+from qbull.store.connect import Argument, ErrorReply, Inquiry, Redirected, Server, Talk
+
+A = TypeVar("A")
 
 SLOTS = 16384
 MOST_REDIRECTS = 5
@@ -72,6 +74,19 @@ class ClusterServer(Server):
                 self._doubt(node)
                 raise
         raise self._away(f"its nodes do not agree on who owns slot {slot}")
+
+    async def talk(self, key: str, conversation: Callable[[Talk], Awaitable[A]]) -> A:
+        """With the primary that owns the key. It is not begun again elsewhere: whoever calls does that."""
+        slot = _slot(key)
+        node = await self._owner(slot)
+        try:
+            return await node.talk(key, conversation)
+        except Redirected:
+            self._doubted = True
+            raise self._away(f"slot {slot} moves, or has moved, to another node") from None
+        except ServerAway:
+            self._doubt(node)
+            raise
 
     async def listen(self, *channels: str) -> AsyncGenerator[tuple[str, bytes], None]:
         """What is published at any node is heard at all. Where ours goes away, another one's ("", b"") comes next."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import redis.asyncio.connection as client
 import redis.exceptions as foreign
@@ -29,6 +29,7 @@ from qbull.store.scripts import script
 CALL_TIMEOUT = 10.0
 
 Argument = str | bytes | int | float
+A = TypeVar("A")
 
 _REFUSALS = (
     foreign.AuthenticationError,
@@ -116,6 +117,21 @@ class Server:
         except NoScript:
             return await self.call("EVAL", verb.source, 1, key, *args)
 
+    async def talk(self, key: str, conversation: Callable[[Talk], Awaitable[A]]) -> A:
+        """Give `conversation` a connection of its own to the server that has `key`. Whatever goes wrong closes it."""
+        era = self._era
+        connection = self._idle.pop() if self._idle else await self._connect()
+        try:
+            answer = await conversation(Talk(self, connection, era))
+        except BaseException as error:
+            await connection.disconnect(nowait=True)
+            if isinstance(error, _AWAY):
+                await self._drop()
+                raise self._ours(error) from error
+            raise
+        await self._put_back(connection, era)
+        return answer
+
     async def listen(self, *channels: str) -> AsyncGenerator[tuple[str, bytes], None]:
         """What is published on these channels; first ("", b"") once the subscription stands. Ends by raising."""
         connection = await self._connect()
@@ -177,6 +193,8 @@ class Server:
         connection = address.kind(
             **kwargs, protocol=2, socket_timeout=None, retry=Retry(NoBackoff(), 0), client_name="qbull"
         )
+        if isinstance(connection, client.SSLConnection) and address.tls is not None:
+            connection.ssl_context.context = address.tls.context(address.shown)
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT):  # the greetings too: a frozen server still accepts
                 await connection.connect()  # type: ignore[no-untyped-call]
@@ -221,6 +239,44 @@ class Server:
         if isinstance(error, _AWAY) or text.startswith(_AWAY_WORDS):
             return ServerAway(f"{self.address.shown}: cannot be reached: {text}")
         return ErrorReply(f"{self.address.shown}: {text}", text.split(" ", 1)[0])
+
+
+class Talk:
+    """One connection for several commands: what the last of them says is true of the server that took the first."""
+
+    def __init__(self, server: Server, connection: client.AbstractConnection, era: int) -> None:
+        self.server = server
+        self._connection = connection
+        self._era = era
+
+    @property
+    def place(self) -> tuple[int, str, int]:
+        """The same as long as it is certainly the same server, started once."""
+        return self._era, getattr(self._connection, "host", ""), getattr(self._connection, "port", 0)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether others have given this server up meanwhile: it may not be the primary any more."""
+        return self._era != self.server._era
+
+    async def call(self, *command: Argument) -> Any:
+        await self.send(command)
+        return await self.hear()
+
+    async def send(self, *commands: tuple[Argument, ...]) -> None:
+        await self._connection.send_packed_command(b"".join(map(pack_command, commands)))  # type: ignore[arg-type]
+
+    async def hear(self, within: float | None = None) -> Any:
+        """The next reply; None where `within` seconds are given and it does not come."""
+        try:
+            if within is not None:
+                return await self._connection.read_response(timeout=within)
+            async with asyncio.timeout(CALL_TIMEOUT):
+                return await self._connection.read_response()
+        except foreign.ResponseError as error:
+            if isinstance(error, _DEMOTED):
+                await self.server._drop()
+            raise self.server._ours(error) from error
 
 
 class Inquiry:

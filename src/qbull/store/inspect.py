@@ -21,7 +21,6 @@ from qbull.core.job import (
     unseal,
 )
 from qbull.core.layout import place_of
-from qbull.errors import ServerRefused
 from qbull.store.connect import ErrorReply, Server
 from qbull.store.names import GROUP, ready
 from qbull.store.partition import Partition
@@ -333,15 +332,6 @@ def _ms_of(entry: bytes) -> int:
 async def server_time(server: Server) -> float:
     seconds, microseconds = await server.call("TIME")
     return int(seconds) + int(microseconds) / 1e6
-
-
-async def server_settings(server: Server, *names: str) -> dict[str, str]:
-    """Nothing where the server does not tell: managed ones often refuse."""
-    try:
-        found = [await server.call("CONFIG", "GET", name) for name in names]
-    except ServerRefused:
-        return {}
-    return {reply[0].decode(): reply[1].decode() for reply in found if reply}
 
 
 async def try_script(store: Store) -> None:

@@ -19,13 +19,16 @@ short names below to `base`; the names are spelled out there once more, in their
       stats:<minute>      hash     counts of one minute; expires after 25 hours
       lease               hash     owner, epoch, since: who reads the partition alone; only with sharing "leased"
       waiters             string   there while somebody waits for a result; expires after a minute
+      mark                string   written with each enqueue whose replicas are waited for; expires after a minute
       once:<token>        string   what a call was answered with, should it be sent again; expires after a minute
     {<prefix>:<queue>}:
       settings            hash     what the queue was declared with; `layout`, where its partitions were changed (core/layout.py)
       live                hash     setting → when, by whom and what an operator has changed it to; stays until reset
       changes             list     the last 100 of these changes
       hold                string   why nothing begins for now; expires when it may
+      mark                string   the same, for the settings
     {<prefix>}:
+      mark                string   the same, for the list of queues
       queues              set      the names of all queues
       workers             zset     worker → the server time at which it counts as dead
       roster              hash     worker → what it is and what it reads; gone with the worker
@@ -42,6 +45,8 @@ BANDS = "0123456789a"
 RETURNED = "0"
 DEFAULT_BAND = "5"
 GROUP = "workers"
+MARK = "mark"
+MARK_FOR = 60
 
 
 @dataclass(frozen=True)

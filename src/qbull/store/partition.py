@@ -12,6 +12,7 @@ from typing import NamedTuple
 from qbull.config import QueueSettings
 from qbull.core.job import CRASH_LIMIT, State
 from qbull.core.layout import place_of
+from qbull.store.confirm import Confirmed
 from qbull.store.connect import ErrorReply, Server
 from qbull.store.names import DEFAULT_BAND, GROUP, RETURNED, ready
 
@@ -135,10 +136,10 @@ class Partition:
         self._keep_completed = (_count(keep.completed), _ms(keep.completed_for))
         self._keep_failed = (_count(keep.failed), _ms(keep.failed_for))
 
-    async def enqueue(self, jobs: Sequence[NewJob]) -> set[int]:
+    async def enqueue(self, jobs: Sequence[NewJob], confirmed: Confirmed | None = None) -> set[int]:
         """Add a batch; answers with the positions of those whose id was there already."""
         flat = [argument for job in jobs for argument in job]
-        return set(await self.server.script("enqueue", self.base, self._limit, *flat))
+        return set(await (confirmed or self.server).script("enqueue", self.base, self._limit, *flat))
 
     async def bands(self) -> list[str]:
         """The ready streams that may have jobs, the most urgent first."""

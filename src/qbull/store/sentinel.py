@@ -55,6 +55,14 @@ class SentinelServer(Server):
         self._master, self._epoch = None, -1
         self._inquiry.forget()
 
+    async def replicas(self) -> list[tuple[str, int]]:
+        """Where the master's replicas are, down ones included: all that any of the sentinels has heard of."""
+        told = await asyncio.gather(*map(self._ask_for_replicas, self._sentinels), return_exceptions=True)
+        heard = [places for places in told if isinstance(places, list)]
+        if not heard:
+            raise ServerAway(f"{self.address.shown}: none of its sentinels can be reached")
+        return sorted({place for places in heard for place in places})
+
     async def _drop(self) -> None:
         self._doubted = True
         await super()._drop()
@@ -117,6 +125,12 @@ class SentinelServer(Server):
             raise ServerRefused(f'{error}; check the master\'s name in the URL, "{name}"') from None
         epoch = int(facts[facts.index(b"config-epoch") + 1])
         return Told(epoch, self.address.at(host.decode(), int(port)))
+
+    async def _ask_for_replicas(self, sentinel: Server) -> list[tuple[str, int]]:
+        async with asyncio.timeout(ASK_TIMEOUT):
+            rows = await sentinel.call("SENTINEL", "REPLICAS", self.address.master)
+        facts = [dict(zip(row[::2], row[1::2], strict=True)) for row in rows]
+        return [(fact[b"ip"].decode(), int(fact[b"port"])) for fact in facts]
 
     async def _confirm(self, connection: client.AbstractConnection, master: Address) -> None:
         try:

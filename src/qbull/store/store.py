@@ -16,10 +16,12 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from qbull.config import QueueSettings
+from qbull.core.durability import Durability
 from qbull.core.layout import Layout
 from qbull.errors import ConfigError, EmbeddedError, NotFound, ServerAway, ServerError
 from qbull.store import connect
 from qbull.store.check import read_info, refuse_unfit
+from qbull.store.confirm import Confirmed
 from qbull.store.connect import ErrorReply, open_server
 from qbull.store.names import GROUP, Names, ready
 from qbull.store.partition import Partition, Position
@@ -74,6 +76,7 @@ class Store:
         self.names = Names(prefix)
         self._checked = False
         self._checking = asyncio.Lock()
+        self._confirmed: dict[Durability, Confirmed] = {}
 
     async def open(self) -> None:
         """Reach the server for the first time, and refuse one that would not keep jobs."""
@@ -104,6 +107,12 @@ class Store:
             await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311
             pause = min(pause * 2, 1.0)
 
+    def confirmed(self, durability: Durability) -> Confirmed:
+        """The server, seen through a profile: it answers once a write is as safe as that asks."""
+        if durability not in self._confirmed:
+            self._confirmed[durability] = Confirmed(self.server, durability)
+        return self._confirmed[durability]
+
     def partition(self, settings: QueueSettings, number: int) -> Partition:
         return Partition(self.server, self.names.partition(settings.name, number), number, settings)
 
@@ -117,7 +126,9 @@ class Store:
         known = await self._known(settings.name)
         return Layout(partitions=settings.partitions) if known is None else known[1]
 
-    async def register(self, settings: QueueSettings, tasks: Sequence[str]) -> Layout:
+    async def register(
+        self, settings: QueueSettings, tasks: Sequence[str], durability: Durability | None = None
+    ) -> Layout:
         """Tell the server of a queue, so that programs without its code know it; refuse a count that it never had."""
         name = self.names.settings(settings.name)
         known = await self._known(settings.name)
@@ -130,6 +141,8 @@ class Store:
             await self.server.call("SADD", self.names.queues, settings.name)
         if tasks:
             await self.server.call("HSET", name, *(part for task in tasks for part in (f"task:{task}", "1")))
+        if durability is not None:
+            await self.confirmed(durability).confirm(self.names.queue(settings.name), self.names.app)
         return layout
 
     def _follow(self, settings: QueueSettings, layout: Layout) -> None:

@@ -1,0 +1,159 @@
+"""Confirm: answer for a script only once its writes are as safe as a durability profile asks.
+
+`Confirmed.script` is `Server.script` with that promise; the client sends its enqueues through it.
+
+- Whether the server can hold the profile at all is looked at before the first write, again after every lost connection,
+  and every minute. One that cannot is refused with a line that says what to set; nothing is written then.
+- WAIT and WAITAOF look only at the last write of their own connection. So they follow the script on its connection, and
+  a small write goes between: an enqueue that finds its ids there already has written nothing itself.
+- They are not sent together with the script. A replica would answer before it has flushed, and speak again only a second
+  later. Sent behind the script's answer they find it flushed in most cases; if not, they are sent again at short intervals.
+- They count replicas, whoever these are. So ROLE follows, and who is connected must be exactly who was looked at.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from qbull.core.durability import Durability, Lack, lack
+from qbull.errors import NotConfirmed, ServerAway, ServerError, ServerRefused
+from qbull.store.connect import Argument, NoScript, Server, Talk
+from qbull.store.facts import Links, facts_of, links_in
+from qbull.store.names import MARK, MARK_FOR
+from qbull.store.scripts import script
+
+CONFIRM_TIMEOUT = 10.0
+"""Seconds for the replicas to confirm what is written."""
+FRESH = 60.0
+"""Seconds for which a look at the servers is good."""
+SLICE = 0.5
+"""Seconds after which a wait looks up: is this still the primary, and who is connected?"""
+REST = 0.1
+"""Seconds between two looks at servers that do not hold the profile now."""
+FIRST_POKE, LAST_POKE = 0.002, 0.064
+"""Seconds between two WAITAOFs, at first and at last."""
+
+
+@dataclass(frozen=True)
+class Look:
+    place: tuple[int, str, int]
+    at: float
+    links: Links
+
+
+class Confirmed:
+    """A server, seen through one durability profile."""
+
+    def __init__(self, server: Server, durability: Durability) -> None:
+        self.durability = durability
+        self.waits = durability in ("replicated", "strict")
+        self._server = server
+        self._has_held = False
+        self._looks: WeakKeyDictionary[Server, Look] = WeakKeyDictionary()
+        self._looking: WeakKeyDictionary[Server, asyncio.Lock] = WeakKeyDictionary()
+
+    async def script(self, name: str, key: str, *args: Argument) -> Any:
+        """Run a verb and answer when its writes are confirmed. NotConfirmed is raised where it has run and they are not."""
+        verb = script(name)
+        try:
+            return await self._run(key, "EVALSHA", verb.digest, 1, key, *args)
+        except NoScript:
+            return await self._run(key, "EVAL", verb.source, 1, key, *args)
+
+    async def confirm(self, *keys: str) -> None:
+        """Whatever was written before now to the servers that have these keys is confirmed."""
+        if self.waits:
+            for key in keys:
+                await self._run(key, "PING")
+
+    async def _run(self, key: str, *command: Argument) -> Any:
+        return await self._server.talk(key, partial(self._converse, key, command))
+
+    async def _converse(self, key: str, command: tuple[Argument, ...], talk: Talk) -> Any:
+        links = await self._look(talk)
+        if isinstance(links, Lack):
+            raise self._refusal(talk.server, links)
+        if not self.waits:
+            return await talk.call(*command)
+        await talk.send(command, ("SET", key + MARK, "1", "EX", MARK_FOR))
+        reply = await talk.hear()
+        await talk.hear()
+        await self._wait(talk, links)
+        return reply
+
+    async def _wait(self, talk: Talk, links: Links) -> None:
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + CONFIRM_TIMEOUT
+        while True:
+            count, connected = await self._ask(talk, len(links))
+            if count >= len(links) and connected == links:
+                return
+            fact = f"{count} of {len(links)} replicas have it"
+            if connected != links:
+                found = await self._look(talk, anew=True)
+                if isinstance(found, Lack):
+                    fact = found.fact
+                    await asyncio.sleep(REST)
+                else:
+                    links = found
+            if talk.is_over:
+                raise ServerAway(f"{talk.server.address.shown}: another server has become the primary")
+            if clock() > deadline:
+                raise NotConfirmed(f"{talk.server.address.shown}: {fact} after {CONFIRM_TIMEOUT:g} s")
+
+    async def _ask(self, talk: Talk, need: int) -> tuple[int, Links]:
+        """How many replicas have it, at once or after a short wait; and who is connected then."""
+        if self.durability == "replicated":
+            await talk.send(("WAIT", need, int(SLICE * 1000)), ("ROLE",))
+            return await talk.hear(), links_in(await talk.hear())
+        return await self._ask_for_disks(talk, need)
+
+    async def _ask_for_disks(self, talk: Talk, need: int) -> tuple[int, Links]:
+        """A server looks at its clock when something arrives: each new question also ends the wait of the one before."""
+        clock = asyncio.get_running_loop().time
+        end, pause, open_questions = clock() + SLICE, FIRST_POKE, 0
+        while True:
+            await talk.send(("WAITAOF", 1, need, 1), ("ROLE",))
+            open_questions += 1
+            answer = await talk.hear(within=pause)
+            while answer is not None:
+                links = links_in(await talk.hear())
+                open_questions -= 1
+                if (answer[0] and answer[1] >= need) or clock() > end:
+                    for _ in range(2 * open_questions):
+                        await talk.hear()
+                    return (answer[1] if answer[0] else 0), links
+                answer = await talk.hear(within=pause) if open_questions else None
+            pause = min(2 * pause, LAST_POKE)
+
+    async def _look(self, talk: Talk, *, anew: bool = False) -> Links | Lack:
+        """Who must confirm; or what keeps this server from holding the profile."""
+        now = asyncio.get_running_loop().time()
+        oldest = now if anew else now - FRESH
+        look = self._looks.get(talk.server)
+        if look is not None and look.place == talk.place and look.at >= oldest:
+            return look.links
+        async with self._looking.setdefault(talk.server, asyncio.Lock()):
+            look = self._looks.get(talk.server)
+            if look is not None and look.place == talk.place and look.at >= oldest:
+                return look.links  # another one has looked while we waited
+            now = asyncio.get_running_loop().time()
+            facts = await facts_of(talk, replicas=self.waits)
+            found = lack(self.durability, facts)
+            if found is not None:
+                self._looks.pop(talk.server, None)
+                return found
+            self._has_held = True
+            self._looks[talk.server] = Look(talk.place, now, facts.links)
+            return facts.links
+
+    def _refusal(self, server: Server, found: Lack) -> ServerError:
+        """What has held before may hold again in a moment, and is waited for; what never did is refused at once."""
+        kind = ServerAway if found.passing and self._has_held else ServerRefused
+        return kind(
+            f'{server.address.shown}: durability "{self.durability}" does not hold here: {found.fact}; {found.step}'
+        )

@@ -1,0 +1,129 @@
+"""TLS: what an address says of it, and what its failures mean in words. Certificates are verified unless the URL says no.
+
+?ssl_ca_certs=FILE                        trust the certificates that this CA has signed, and no others
+?ssl_certfile=FILE&ssl_keyfile=FILE       our own certificate, for a server that asks for one
+?ssl_check_hostname=false                 the certificate may be made out to another name
+?ssl_cert_reqs=none                       any certificate will do: whoever is in between can read everything
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+from dataclasses import dataclass, field
+
+from qbull.errors import ConfigError, ServerRefused
+
+_WORDS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+_DEMANDS = {"required": True, "cert_required": True, "none": False, "cert_none": False}
+_NAMES = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_check_hostname", "ssl_cert_reqs")
+
+
+@dataclass(frozen=True)
+class Tls:
+    ca: str | None = None
+    certificate: str | None = None
+    key: str | None = None
+    checks_host: bool = True
+    verifies: bool = True
+    _made: dict[tuple[int, ...], ssl.SSLContext] = field(default_factory=dict, compare=False, repr=False)
+
+    @staticmethod
+    def parse(query: dict[str, str], *, secure: bool) -> Tls | None:
+        given = {name: value for name, value in query.items() if name.startswith("ssl_")}
+        for name in given:
+            if name not in _NAMES:
+                raise ConfigError(f'unknown parameter "{name}"; there are {", ".join(_NAMES)}')
+            if not secure:
+                raise ConfigError(f'"{name}" is for TLS, and this speaks plain text; use rediss://')
+        if not secure:
+            return None
+        if "ssl_keyfile" in given and "ssl_certfile" not in given:
+            raise ConfigError("ssl_keyfile needs ssl_certfile: the certificate that the key belongs to")
+        verifies = _one_of(given, "ssl_cert_reqs", _DEMANDS)
+        return Tls(
+            given.get("ssl_ca_certs"),
+            given.get("ssl_certfile"),
+            given.get("ssl_keyfile"),
+            checks_host=verifies and _one_of(given, "ssl_check_hostname", _WORDS),
+            verifies=verifies,
+        )
+
+    def context(self, shown: str) -> ssl.SSLContext:
+        """Made once, because it is slow, and again when a file was renewed."""
+        paths = [path for path in (self.ca, self.certificate, self.key) if path is not None]
+        try:
+            version = tuple(os.stat(path).st_mtime_ns for path in paths)
+        except OSError as error:
+            raise ServerRefused(
+                f"{shown}: {error.filename} cannot be read: {error.strerror}; correct the file or its name in the URL"
+            ) from None
+        if version not in self._made:
+            made = self._make(shown)
+            self._made.clear()
+            self._made[version] = made
+        return self._made[version]
+
+    def _make(self, shown: str) -> ssl.SSLContext:
+        path = self.ca
+        try:
+            context = ssl.create_default_context(cafile=self.ca)
+            path = self.certificate
+            if self.certificate is not None:
+                context.load_cert_chain(self.certificate, self.key)
+        except OSError as error:  # an SSLError is one
+            reason = getattr(error, "reason", None) or error.strerror or "it is no certificate in PEM form"
+            raise ServerRefused(
+                f"{shown}: {path} cannot be used: {reason}; it must be a PEM file, and a key must fit its certificate"
+            ) from None
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.check_hostname = self.checks_host
+        context.verify_mode = ssl.CERT_REQUIRED if self.verifies else ssl.CERT_NONE
+        return context
+
+
+def what_failed(error: BaseException | None) -> str | None:
+    """What a failure of TLS means and what to do, in one line; None where it is none of TLS."""
+    while error is not None and not isinstance(error, ssl.SSLError):
+        error = error.__cause__ or error.__context__
+    if error is None:
+        return None
+    if isinstance(error, ssl.SSLCertVerificationError):
+        step = "name the CA that signed it with ?ssl_ca_certs=FILE"
+        if "mismatch" in error.verify_message:
+            step = "use a name that it is made out to"
+        elif "expired" in error.verify_message or "not yet valid" in error.verify_message:
+            step = "renew it, or correct the clock"
+        return f"its certificate is not trusted: {error.verify_message.rstrip('.')}; {step}"
+    reason = error.reason or str(error)
+    for words, meaning in _MEANINGS.items():
+        if any(word in reason for word in words):
+            return meaning
+    return f"TLS failed: {reason.lower().replace('_', ' ')}"
+
+
+_MEANINGS = {
+    ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG", "HTTP_REQUEST"): (
+        "it does not speak TLS on this port; use redis://, or the port on which it does"
+    ),
+    ("CERTIFICATE_REQUIRED", "HANDSHAKE_FAILURE"): (
+        "it asks for a certificate of ours; give one with ?ssl_certfile=FILE&ssl_keyfile=FILE"
+    ),
+    (
+        "UNKNOWN_CA",
+        "ALERT_BAD_CERTIFICATE",
+        "CERTIFICATE_EXPIRED",
+        "CERTIFICATE_UNKNOWN",
+        "CERTIFICATE_REVOKED",
+    ): ("it does not accept our certificate; check ssl_certfile, and the CA that the server trusts"),
+    ("PROTOCOL_VERSION", "UNSUPPORTED_PROTOCOL"): "it speaks no TLS of version 1.2 or newer",
+}
+
+
+def _one_of(given: dict[str, str], name: str, words: dict[str, bool]) -> bool:
+    first = next(iter(words))
+    value = given.get(name, first).lower()
+    if value not in words:
+        short = [word for word in words if not word.startswith("cert_")]
+        raise ConfigError(f'{name}="{given[name]}": use one of {", ".join(short)}')
+    return words[value]

@@ -1,0 +1,320 @@
+"""An enqueue with a durability profile is answered when its job is as safe as that says, and not before."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from desk import Desk
+
+from conftest import eventually, every_fault
+from qbull.core.durability import Durability
+from qbull.errors import NotConfirmed, ServerAway, ServerRefused
+from qbull.store import confirm
+from qbull.store.store import Store
+from topology import PASSWORD, Pair, raised_pair, wait_for
+
+pytestmark = [pytest.mark.xdist_group("confirm"), pytest.mark.timeout(60)]
+
+WAITING: list[Durability] = ["replicated", "strict"]
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[Pair]:
+    with raised_pair(tmp_path) as pair:
+        yield pair
+
+
+@pytest.fixture
+async def desk(pair: Pair) -> AsyncIterator[Desk]:
+    store = Store(pair.url, "test")
+    yield await Desk.open(store)
+    faults = await every_fault(store)
+    await store.close()
+    assert faults == []
+
+
+@pytest.fixture
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits ten seconds for what does not come."""
+    monkeypatch.setattr(confirm, "CONFIRM_TIMEOUT", 0.3)
+    monkeypatch.setattr(confirm, "SLICE", 0.1)
+
+
+async def enqueue(desk: Desk, durability: Durability, *ids: str) -> set[int]:
+    return await desk.partition.enqueue([desk.job(id) for id in ids], desk.store.confirmed(durability))
+
+
+@contextmanager
+def frozen(*nodes: Any) -> Iterator[None]:
+    for node in nodes:
+        node.kill(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for node in nodes:
+            node.kill(signal.SIGCONT)
+
+
+@pytest.mark.parametrize("durability", WAITING)
+async def test_a_confirmed_job_is_on_the_replica(pair: Pair, desk: Desk, durability: Durability) -> None:
+    assert await enqueue(desk, durability, "a", "b") == set()
+
+    assert sorted(pair.replicas[0].tell("HKEYS", desk.partition.base + "index")) == [b"a", b"b"]
+
+
+@pytest.mark.parametrize("durability", WAITING)
+async def test_a_frozen_replica_confirms_nothing_until_it_goes_on(
+    pair: Pair, desk: Desk, durability: Durability, hurried: None
+) -> None:
+    await enqueue(desk, durability, "before")
+
+    with frozen(*pair.replicas):
+        with pytest.raises(NotConfirmed, match="0 of 1 replicas have it after"):
+            await enqueue(desk, durability, "a")
+        assert pair.primary.tell("HEXISTS", desk.partition.base + "index", "a") == 1
+    await eventually(lambda: is_confirmed(desk, durability, "a"))
+
+    assert await enqueue(desk, durability, "a") == {0}
+
+
+@pytest.mark.parametrize("durability", WAITING)
+async def test_a_job_that_was_there_already_is_not_taken_for_confirmed(
+    pair: Pair, desk: Desk, durability: Durability, hurried: None
+) -> None:
+    """A connection that has written nothing is told at once that all replicas have its nothing."""
+    await enqueue(desk, durability, "before")
+    other = Store(pair.url, "test")
+
+    with frozen(*pair.replicas):
+        await Desk(other, desk.settings).enqueue("a")
+        with pytest.raises(NotConfirmed):
+            await enqueue(desk, durability, "a")
+    await other.close()
+
+
+@pytest.mark.parametrize("durability", WAITING)
+async def test_a_new_connection_has_its_own_write_confirmed(
+    pair: Pair, desk: Desk, durability: Durability, hurried: None
+) -> None:
+    await enqueue(desk, durability, "before")
+    links = desk.store.confirmed(durability)._looks
+
+    with frozen(*pair.replicas):
+        with pytest.raises(NotConfirmed):
+            await enqueue(desk, durability, "a")
+        for _ in range(3):  # each failure closes its connection
+            with pytest.raises(NotConfirmed):
+                await enqueue(desk, durability, "a")
+    assert len(links) == 1
+
+
+async def test_a_replica_that_dies_meanwhile_is_waited_for_in_vain(
+    pair: Pair, desk: Desk, hurried: None
+) -> None:
+    await enqueue(desk, "replicated", "before")
+
+    pair.replicas[0].kill()
+    wait_for(lambda: not pair.is_whole())
+    with pytest.raises(NotConfirmed, match=r"0 of 1 replica follow it after"):
+        await enqueue(desk, "replicated", "a")
+    with pytest.raises(
+        ServerAway, match=r'durability "replicated" does not hold here: 0 of 1 replica follow it'
+    ):
+        await enqueue(desk, "replicated", "b")
+
+    assert await desk.enqueue("a", "b") == {0}, "what is refused is not written"
+
+
+async def test_a_replica_that_has_come_back_confirms_again(pair: Pair, desk: Desk, hurried: None) -> None:
+    await enqueue(desk, "strict", "before")
+    pair.replicas[0].kill()
+    wait_for(lambda: not pair.is_whole())
+    with pytest.raises(NotConfirmed):
+        await enqueue(desk, "strict", "a")
+
+    pair.replicas[0].start()
+    pair.replicas[0].tell_when_up("REPLICAOF", "127.0.0.1", pair.primary.port)
+    await desk.store.patiently(partial(enqueue, desk, "strict", "a", "b"))
+
+    assert sorted(pair.replicas[0].tell("HKEYS", desk.partition.base + "index")) == [b"a", b"b", b"before"]
+
+
+async def test_a_replica_that_has_joined_is_waited_for_too(
+    pair: Pair, desk: Desk, tmp_path: Path, hurried: None
+) -> None:
+    await enqueue(desk, "replicated", "before")
+    with raised_pair(tmp_path / "more", replicas=0) as other:
+        joined = other.primary
+        joined.tell("REPLICAOF", "127.0.0.1", pair.primary.port)
+        await asyncio.to_thread(wait_for, lambda: pair.is_linked(joined))
+
+        await enqueue(desk, "replicated", "a")
+        with frozen(joined), pytest.raises(NotConfirmed, match="1 of 2 replicas have it"):
+            await enqueue(desk, "replicated", "b")
+
+
+async def test_a_tool_that_reads_like_a_replica_does_not_confirm(
+    pair: Pair, desk: Desk, hurried: None
+) -> None:
+    await enqueue(desk, "replicated", "before")
+    pair.replicas[0].kill()
+    wait_for(lambda: not pair.is_whole())
+
+    with imposter(pair.primary.port):
+        await asyncio.to_thread(wait_for, lambda: pair.primary.info("replication")["connected_slaves"] == 1)
+        await asyncio.to_thread(wait_for, lambda: pair.primary.tell("WAIT", 1, 100) == 1)
+        with pytest.raises(NotConfirmed, match="0 of 1 replica follow it: 127.0.0.1:1: cannot be reached"):
+            await enqueue(desk, "replicated", "a")
+
+
+@pytest.mark.parametrize(
+    ("durability", "settings", "complaint"),
+    [
+        (
+            "fast",
+            {"appendonly": "no"},
+            'no append-only file: a restart loses jobs; run "CONFIG SET appendonly yes"',
+        ),
+        ("fast", {"appendfsync": "no"}, "appendfsync no"),
+        (
+            "durable",
+            {"appendfsync": "everysec"},
+            'appendfsync everysec: .*; run "CONFIG SET appendfsync always"',
+        ),
+        ("durable", {"no-appendfsync-on-rewrite": "yes"}, "while the file is rewritten nothing is flushed"),
+        ("replicated", {"appendfsync": "everysec"}, "appendfsync everysec"),
+        ("strict", {"appendfsync": "everysec"}, "appendfsync everysec"),
+    ],
+)
+async def test_a_server_that_cannot_hold_a_profile_is_refused_before_anything_is_written(
+    pair: Pair, desk: Desk, durability: Durability, settings: dict[str, str], complaint: str
+) -> None:
+    for setting, value in settings.items():
+        pair.primary.tell("CONFIG", "SET", setting, value)
+
+    with pytest.raises(
+        ServerRefused,
+        match=f'^redis://.*: durability "{durability}" does not hold here: it has .*{complaint}',
+    ) as refused:
+        await enqueue(desk, durability, "a")
+
+    assert "\n" not in str(refused.value)
+    assert await desk.enqueue("a") == set()
+
+
+async def test_fast_needs_only_the_append_only_file(pair: Pair, desk: Desk) -> None:
+    pair.primary.tell("CONFIG", "SET", "appendfsync", "everysec")
+
+    assert await enqueue(desk, "fast", "a") == set()
+    assert "cmdstat_wait" not in pair.primary.info("commandstats")
+
+
+async def test_strict_asks_each_replica_for_its_settings(pair: Pair, desk: Desk) -> None:
+    """WAITAOF answers for a replica with everysec too, and not the truth."""
+    pair.replicas[0].tell("CONFIG", "SET", "appendfsync", "everysec")
+
+    assert await enqueue(desk, "replicated", "a") == set()
+    with pytest.raises(
+        ServerRefused, match=rf"its replica {pair.replicas[0].place} has appendfsync everysec"
+    ):
+        await enqueue(desk, "strict", "a")
+
+
+async def test_how_many_replicas_there_should_be_is_never_guessed(pair: Pair) -> None:
+    wrong = {
+        pair.url.partition("?")[
+            0
+        ]: r"nothing says how many replicas it should have; 1 connected now; add \?replicas=N",
+        pair.url.replace("replicas=1", "replicas=2"): "1 of 2 replicas follow it",
+    }
+
+    for url, complaint in wrong.items():
+        store = Store(url, "test")
+        with pytest.raises(ServerRefused, match=complaint):
+            await enqueue(await Desk.open(store), "replicated", "a")
+        await store.close()
+
+
+async def test_a_setting_that_is_changed_later_is_noticed(
+    pair: Pair, desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await enqueue(desk, "durable", "a")
+    pair.primary.tell("CONFIG", "SET", "appendfsync", "everysec")
+
+    monkeypatch.setattr(confirm, "FRESH", -1.0)  # a minute has passed
+
+    with pytest.raises(ServerRefused, match="appendfsync everysec"):
+        await enqueue(desk, "durable", "b")
+
+
+async def test_a_server_that_was_started_anew_is_looked_at_anew(pair: Pair, desk: Desk) -> None:
+    await enqueue(desk, "durable", "a")
+
+    pair.primary.kill()
+    pair.primary.settings = pair.primary.settings.replace("appendfsync always", "appendfsync everysec")
+    (pair.primary.directory / "server.conf").unlink()
+    pair.primary.start()
+
+    with pytest.raises(ServerRefused, match="appendfsync everysec"):
+        await desk.store.patiently(partial(enqueue, desk, "durable", "b"))
+
+
+async def test_a_server_that_has_forgotten_the_script_gets_it_again(pair: Pair, desk: Desk) -> None:
+    await enqueue(desk, "strict", "a")
+
+    pair.primary.tell("SCRIPT", "FLUSH")
+
+    assert await enqueue(desk, "strict", "a", "b") == {0}
+
+
+async def test_settings_that_this_user_may_not_read_are_no_proof(pair: Pair) -> None:
+    pair.primary.tell("ACL", "SETUSER", "shy", "on", ">word", "~*", "&*", "+@all", "-config")
+    store = Store(pair.url.replace(f":{PASSWORD}@", "shy:word@"), "test")
+    desk = await Desk.open(store)
+
+    assert await enqueue(desk, "fast", "a") == set()
+    with pytest.raises(
+        ServerRefused, match=r"settings that this user may not read; give the user the right \+config\|get"
+    ):
+        await enqueue(desk, "durable", "b")
+    await store.close()
+
+
+async def is_confirmed(desk: Desk, durability: Durability, id: str) -> bool:
+    try:
+        await enqueue(desk, durability, id)
+    except (NotConfirmed, ServerAway):
+        return False
+    return True
+
+
+@contextmanager
+def imposter(port: int) -> Iterator[None]:
+    """Something that follows a primary's stream and acknowledges whatever comes, as tools for migrations do."""
+    with socket.create_connection(("127.0.0.1", port)) as tool:
+        answers = tool.makefile("rb")
+        for command in (
+            f"AUTH {PASSWORD}",
+            "REPLCONF listening-port 1",
+            "REPLCONF capa eof capa psync2",
+            "PSYNC ? -1",
+        ):
+            tool.sendall(f"{command}\r\n".encode())
+            answers.readline()
+        kind = answers.readline()
+        while kind == b"\n":
+            kind = answers.readline()
+        assert kind.startswith(b"$EOF:")
+        end, tail = kind[5:].strip(), b""
+        while not tail.endswith(end):
+            tail = (tail + answers.read(1))[-40:]
+        tool.sendall(b"REPLCONF ACK 1000000000\r\n")
+        yield
