@@ -70,6 +70,7 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         "INSTANCE_COUNT",
         "QBULL_DATABASE_URL",
         "DATABASE_URL",
+        "QBULL_DURABILITY",
     ):
         monkeypatch.delenv(name, raising=False)
 

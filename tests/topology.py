@@ -71,6 +71,7 @@ class Node:
     arguments: tuple[str, ...] = ()
     password: str | None = PASSWORD
     process: subprocess.Popen[bytes] | None = None
+    stopped: bool = False
 
     @property
     def place(self) -> str:
@@ -136,6 +137,7 @@ class Node:
         if self.runs:  # the number of one that was waited for may be another one's by now
             assert self.process is not None
             os.killpg(self.process.pid, how)
+            self.stopped = how == signal.SIGSTOP
             if how == signal.SIGKILL:
                 self.process.wait()
 
@@ -196,11 +198,13 @@ class Cluster:
         return [node for node in self.nodes if node not in primaries]
 
     def ranges(self) -> list[Any]:
-        node = next(node for node in self.nodes if node.runs)
-        with redis.Redis(port=node.port, password=PASSWORD, socket_timeout=5, protocol=2) as client:
-            client.set_response_callback("CLUSTER SLOTS", lambda reply, **_: reply)
-            ranges: list[Any] = client.execute_command("CLUSTER SLOTS")
-        return ranges
+        for node in self.nodes:
+            if node.runs and not node.stopped:
+                with redis.Redis(port=node.port, password=PASSWORD, socket_timeout=5, protocol=2) as client:
+                    client.set_response_callback("CLUSTER SLOTS", lambda reply, **_: reply)
+                    ranges: list[Any] = client.execute_command("CLUSTER SLOTS")
+                return ranges
+        raise LookupError("no node runs")
 
     def heal(self) -> None:
         """Start what was killed, and wait until every primary has its replica again."""

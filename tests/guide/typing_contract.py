@@ -67,6 +67,9 @@ async def options_keep_the_signature() -> None:
     verify.options(delay="soon")  # type: ignore[arg-type]
     verify.options(at="tomorrow")  # type: ignore[arg-type]
     verify.options(colour="red")  # type: ignore[call-arg]
+    await verify.options(durability="strict").enqueue("u1")
+    verify.options(durability="safe")  # type: ignore[arg-type]
+    qbull.App(durability="safe")  # type: ignore[arg-type]
 
 
 async def a_wrong_call_is_an_error() -> None:

@@ -24,6 +24,7 @@ from qbull.store import connect
 from qbull.store.cluster import ClusterServer, slot_of
 from qbull.store.connect import Address, ErrorReply, Server, open_server
 from qbull.store.store import Store
+from qbull.store.tls import Tls
 from topology import COMMON, PASSWORD, Cluster, Node, raised_cluster, wait_for
 
 pytestmark = [pytest.mark.xdist_group("cluster"), pytest.mark.timeout(60)]
@@ -402,7 +403,7 @@ def test_what_an_address_says() -> None:
 
     assert [seed.endpoint for seed in address.seeds] == [("one", 6379), ("::1", 7001)]
     assert address.seeds[1].kwargs["password"] == "s/cret"
-    assert address.seeds[1].kwargs["ssl_ca_certs"] == "/ca.pem"
+    assert address.seeds[1].tls == Tls(ca="/ca.pem")
     assert address.seeds[1].shown == "[::1]:7001 of rediss+cluster://***@one,[::1]:7001?ssl_ca_certs=/ca.pem"
     assert isinstance(open_server("valkey+cluster://one"), ClusterServer)
     with pytest.raises(ConfigError) as caught:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -171,7 +171,9 @@ async def test_a_tool_that_reads_like_a_replica_does_not_confirm(
     with imposter(pair.primary.port):
         await asyncio.to_thread(wait_for, lambda: pair.primary.info("replication")["connected_slaves"] == 1)
         await asyncio.to_thread(wait_for, lambda: pair.primary.tell("WAIT", 1, 100) == 1)
-        with pytest.raises(NotConfirmed, match="0 of 1 replica follow it: 127.0.0.1:1: cannot be reached"):
+        with pytest.raises(
+            NotConfirmed, match=r"0 of 1 replica follow it: 127\.0\.0\.1:1: cannot be reached"
+        ):
             await enqueue(desk, "replicated", "a")
 
 
