@@ -34,7 +34,10 @@ class Producer(Protocol):
 
 
 class Contestant(Protocol):
-    """`kind` is "plain", "keyed" (ordered by key, where the contestant knows order) or "ping"."""
+    """`kind` is "plain", "keyed" (ordered by key), "plain-16", "plain-64" (so many partitions) or "ping".
+
+    One that knows neither order nor partitions does the same as for "plain".
+    """
 
     name: str
 

@@ -104,11 +104,11 @@ class Idle:
     cpu_percent: float
 
 
-def idle(server: Server, contestant: Contestant, seconds: float) -> Idle:
+def idle(server: Server, contestant: Contestant, kind: str, seconds: float) -> Idle:
     """What a worker process with nothing to do costs; commands inside scripts are counted too."""
     server.clear()
-    with WorkerProcess(contestant.name, server.url, "plain", held=False) as worker:
-        time.sleep(1)
+    with WorkerProcess(contestant.name, server.url, kind, held=False) as worker:
+        time.sleep(min(seconds, 7))  # what it does once, after its start, is not idling
         cpu, began, commands = worker.cpu(), time.monotonic(), server.commands()
         time.sleep(seconds)
         passed = time.monotonic() - began

@@ -20,6 +20,7 @@ from qbull.store.names import Names
 PREFIX = "bench"
 CONCURRENCY = 50
 CHUNK = 1000
+PARTITIONS = {"plain-16": 16, "plain-64": 64}
 
 
 class Ours:
@@ -38,13 +39,13 @@ class Ours:
             yield
 
     def left(self, server: redis.Redis, kind: str) -> int:
-        stats = Names(PREFIX).partition(kind, 0) + "stats"
-        enqueued, completed, failed = (
-            int(n or 0) for n in server.hmget(stats, "enqueued", "completed", "failed")
-        )
-        if failed:
+        with server.pipeline(transaction=False) as look:
+            for number in range(PARTITIONS.get(kind, 1)):
+                look.hmget(Names(PREFIX).partition(kind, number) + "stats", "enqueued", "completed", "failed")
+            totals = [[int(n or 0) for n in counts] for counts in look.execute()]
+        if failed := sum(counts[2] for counts in totals):
             raise RuntimeError(f"{failed} jobs failed")
-        return enqueued - completed
+        return sum(enqueued - completed for enqueued, completed, _ in totals)
 
     async def look(self, url: str) -> None:
         app, tasks = declare(url, Gate(held=False))
@@ -92,4 +93,8 @@ def declare(url: str, gate: Gate) -> tuple[App, dict[str, Task[..., Any]]]:
         "plain": app.queue("plain", concurrency=CONCURRENCY).task(noop),
         "keyed": app.queue("keyed", concurrency=CONCURRENCY, order="key").task(key="{key}")(ordered),
         "ping": app.queue("ping", concurrency=CONCURRENCY).task(ping),
+        **{
+            kind: app.queue(kind, partitions=partitions, concurrency=CONCURRENCY).task(noop)
+            for kind, partitions in PARTITIONS.items()
+        },
     }

@@ -21,6 +21,8 @@ FIGURES = (
     "drain_keyed",
     "drain_distinct",
     "drain_one_key",
+    "drain_16",
+    "drain_64",
     "latency_p50_ms",
     "latency_p99_ms",
     "bytes_per_job",
@@ -28,6 +30,7 @@ FIGURES = (
     "worker_us_per_job",
     "idle_commands_per_s",
     "idle_cpu_percent",
+    "idle_64_commands_per_s",
     "flat_1m",
     "flat_1m_enqueue",
     "look_1m_ms",
@@ -36,12 +39,13 @@ FIGURES = (
 
 @dataclass(frozen=True)
 class Bar:
-    """What DESIGN asks of a ratio, or of qbull's own figure where `of` is None."""
+    """What is asked of a ratio to the floor's figure `of`, to qbull's own where `own`, or of qbull's figure where `of` is None."""
 
     figure: str
     of: str | None
     kind: Literal["at least", "at most"]
     value: float
+    own: bool = False
 
     def verdict(self, reached: float) -> Literal["ok", "below"]:
         good = reached >= self.value if self.kind == "at least" else reached <= self.value
@@ -53,11 +57,13 @@ BARS = {
     "drain_keyed": Bar("drain_keyed", "drain_keyed", "at least", 0.75),
     "drain_distinct": Bar("drain_distinct", "drain_distinct", "at least", 0.45),
     "drain_one_key": Bar("drain_one_key", "drain_one_key", "at least", 0.25),
+    "drain_64": Bar("drain_64", "drain", "at least", 0.8, own=True),
     "enqueue_concurrent": Bar("enqueue_concurrent", "enqueue_bulk", "at least", 0.5),
     "latency_p50": Bar("latency_p50_ms", "latency_p50_ms", "at most", 1.5),
     "bytes_per_job": Bar("bytes_per_job", None, "at most", 200),
     "flat_1m": Bar("flat_1m", None, "at most", 1.10),
     "idle_commands_per_s": Bar("idle_commands_per_s", None, "at most", 2),
+    "idle_64_commands_per_s": Bar("idle_64_commands_per_s", None, "at most", 2),
     "idle_cpu_percent": Bar("idle_cpu_percent", None, "at most", 1),
     "look_1m_ms": Bar("look_1m_ms", None, "at most", 50),
 }
@@ -104,6 +110,7 @@ class Run:
             self._round(number)
         self._each("memory", 0, self._memory)
         self._each("idle", 0, self._idle)
+        self._each("idle with 64 partitions", 0, self._idle_64)
         self._each("many waiting", 0, self._flat)
 
     def disturbed(self) -> list[str]:
@@ -121,7 +128,9 @@ class Run:
         return {
             name: median(ours[bar.figure])
             if bar.of is None
-            else median(a / b for a, b in zip(ours[bar.figure], floor[bar.of], strict=True))
+            else median(
+                a / b for a, b in zip(ours[bar.figure], (ours if bar.own else floor)[bar.of], strict=True)
+            )
             for name, bar in BARS.items()
         }
 
@@ -139,6 +148,11 @@ class Run:
             where + "distinct keys", number, self._drain_rate("drain_distinct", "keyed", plan.jobs, plan.jobs)
         )
         self._each(where + "one key", number, self._drain_rate("drain_one_key", "keyed", plan.jobs, 1))
+        for partitions in (16, 64):
+            figure, kind = f"drain_{partitions}", f"plain-{partitions}"
+            self._each(
+                f"{where}{partitions} partitions", number, self._drain_rate(figure, kind, plan.jobs, 1)
+            )
         self._each(where + "latency", number, self._latency)
 
     def _each(self, what: str, number: int, figure: Callable[[Contestant], Mapping[str, float]]) -> None:
@@ -205,8 +219,12 @@ class Run:
         return {"bytes_per_job": measure.bytes_per_job(self.server, contestant, self.plan.jobs)}
 
     def _idle(self, contestant: Contestant) -> dict[str, float]:
-        found = measure.idle(self.server, contestant, self.plan.idle_seconds)
+        found = measure.idle(self.server, contestant, "plain", self.plan.idle_seconds)
         return {"idle_commands_per_s": found.commands_per_s, "idle_cpu_percent": found.cpu_percent}
+
+    def _idle_64(self, contestant: Contestant) -> dict[str, float]:
+        found = measure.idle(self.server, contestant, "plain-64", self.plan.idle_seconds)
+        return {"idle_64_commands_per_s": found.commands_per_s}
 
     def _flat(self, contestant: Contestant) -> dict[str, float]:
         found = measure.flat(self.server, contestant, self.plan.few, self.plan.many, self.plan.repeat)
