@@ -27,7 +27,7 @@ from qbull.worker.outage import Outage
 
 log = logging.getLogger("qbull.worker")
 
-SAFETY = 10.0
+SAFETY = 20.0
 """Seconds between two looks where no bell rings."""
 
 

@@ -16,7 +16,7 @@ from qbull.store.live import Live
 from qbull.store.store import Store
 from qbull.worker.outage import Outage
 
-SAFETY = 10.0
+SAFETY = 20.0
 """Seconds between two looks where no bell rings."""
 
 
