@@ -25,6 +25,7 @@ from qbull.embedded import Embedded
 from qbull.errors import ServerAway, ServerError, ServerRefused
 from qbull.store.address import CONNECT_TIMEOUT, Address
 from qbull.store.scripts import script
+from qbull.store.tls import hint, what_failed
 
 CALL_TIMEOUT = 10.0
 
@@ -45,6 +46,7 @@ _AWAY = (
     foreign.ClusterDownError,
     foreign.TryAgainError,
     *_DEMOTED,
+    foreign.InvalidResponse,
     OSError,
     EOFError,
 )
@@ -200,7 +202,7 @@ class Server:
                 await connection.connect()  # type: ignore[no-untyped-call]
         except (*_AWAY, foreign.ResponseError) as error:
             await connection.disconnect(nowait=True)
-            raise self._ours(error) from error
+            raise self._unreached(error, address) from error
         except BaseException:
             await connection.disconnect(nowait=True)
             raise
@@ -214,10 +216,17 @@ class Server:
                 await asyncio.to_thread(self._embedded.ensure)
         return {"path": str(self._embedded.socket), "password": self._embedded.password}
 
+    def _unreached(self, error: BaseException, address: Address) -> ServerError:
+        meaning = what_failed(error)
+        if meaning is not None:
+            return ServerRefused(f"{address.shown}: {meaning}")
+        ours = self._ours(error)
+        return ServerAway(f"{ours}{hint(error, address.tls)}") if isinstance(ours, ServerAway) else ours
+
     def _ours(self, error: BaseException) -> ServerError:
         if type(error) is foreign.ConnectionError and isinstance(error.__cause__, foreign.RedisError):
             error = error.__cause__  # while it greets, the client hides what the server said
-        text = str(error).rstrip(".") or type(error).__name__
+        text = str(error).rstrip(".") or ("no answer" if isinstance(error, TimeoutError) else repr(error))
         if isinstance(error, foreign.NoScriptError):
             return NoScript(text)
         if isinstance(error, foreign.AskError):

@@ -83,41 +83,51 @@ class Tls:
 
 
 def what_failed(error: BaseException | None) -> str | None:
-    """What a failure of TLS means and what to do, in one line; None where it is none of TLS."""
+    """What a failure of TLS means and what to do, in one line; None where it is none, or may pass by itself."""
     while error is not None and not isinstance(error, ssl.SSLError):
         error = error.__cause__ or error.__context__
     if error is None:
         return None
     if isinstance(error, ssl.SSLCertVerificationError):
-        step = "name the CA that signed it with ?ssl_ca_certs=FILE"
-        if "mismatch" in error.verify_message:
-            step = "use a name that it is made out to"
-        elif "expired" in error.verify_message or "not yet valid" in error.verify_message:
-            step = "renew it, or correct the clock"
-        return f"its certificate is not trusted: {error.verify_message.rstrip('.')}; {step}"
-    reason = error.reason or str(error)
+        return f"its certificate is not trusted: {error.verify_message.rstrip('.')}; {_step(error.verify_message)}"
     for words, meaning in _MEANINGS.items():
-        if any(word in reason for word in words):
+        if any(word in (error.reason or "") for word in words):
             return meaning
-    return f"TLS failed: {reason.lower().replace('_', ' ')}"
+    return None
 
 
+def _step(fault: str) -> str:
+    if "mismatch" in fault:
+        return "use a name that it is made out to"
+    if "expired" in fault or "not yet valid" in fault:
+        return "renew it, or correct the clock"
+    return "name the CA that signed it with ?ssl_ca_certs=FILE"
+
+
+_CERTIFICATE = "give one with ?ssl_certfile=FILE&ssl_keyfile=FILE"
 _MEANINGS = {
     ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG", "HTTP_REQUEST"): (
         "it does not speak TLS on this port; use redis://, or the port on which it does"
     ),
-    ("CERTIFICATE_REQUIRED", "HANDSHAKE_FAILURE"): (
-        "it asks for a certificate of ours; give one with ?ssl_certfile=FILE&ssl_keyfile=FILE"
+    ("CERTIFICATE_REQUIRED",): f"it asks for a certificate of ours; {_CERTIFICATE}",
+    ("UNKNOWN_CA", "BAD_CERTIFICATE", "CERTIFICATE_EXPIRED", "CERTIFICATE_UNKNOWN", "CERTIFICATE_REVOKED"): (
+        "it does not accept our certificate; check ssl_certfile, and which CA the server trusts"
     ),
-    (
-        "UNKNOWN_CA",
-        "ALERT_BAD_CERTIFICATE",
-        "CERTIFICATE_EXPIRED",
-        "CERTIFICATE_UNKNOWN",
-        "CERTIFICATE_REVOKED",
-    ): ("it does not accept our certificate; check ssl_certfile, and the CA that the server trusts"),
-    ("PROTOCOL_VERSION", "UNSUPPORTED_PROTOCOL"): "it speaks no TLS of version 1.2 or newer",
+    ("HANDSHAKE_FAILURE", "PROTOCOL_VERSION", "UNSUPPORTED_PROTOCOL"): (
+        f"it refused the handshake: it wants TLS below 1.2, which is unsafe, or a certificate of ours; {_CERTIFICATE}"
+    ),
 }
+
+
+def hint(error: BaseException, tls: Tls | None) -> str:
+    """What may be meant by a server that hangs up, or says nothing, where it should greet."""
+    if isinstance(error, TimeoutError):
+        return "; if this port speaks plain text, use redis://" if tls is not None else ""
+    if not str(error).startswith(("Error while reading", "Connection closed", "Protocol error")):
+        return ""
+    if tls is None:
+        return "; if this port speaks TLS, use rediss://"
+    return "" if tls.certificate else f"; if it asks for a certificate of ours, {_CERTIFICATE}"
 
 
 def _one_of(given: dict[str, str], name: str, words: dict[str, bool]) -> bool:
