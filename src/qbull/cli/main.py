@@ -39,6 +39,7 @@ COMMANDS = {
     "clean": "qbull.cli.letters:clean",
     "relay": "qbull.cli.relay:relay",
     "migrate": "qbull.cli.migrate:migrate",
+    "acl": "qbull.cli.acl:print_acl",
     "doctor": "qbull.cli.doctor:doctor",
 }
 

@@ -24,12 +24,14 @@ from redis.backoff import NoBackoff
 from qbull.embedded import Embedded
 from qbull.errors import ServerAway, ServerError, ServerRefused
 from qbull.store.address import CONNECT_TIMEOUT, Address
+from qbull.store.rights import missing_right
 from qbull.store.scripts import script
 from qbull.store.tls import hint, what_failed
 
 CALL_TIMEOUT = 10.0
 
 Argument = str | bytes | int | float
+
 A = TypeVar("A")
 
 _REFUSALS = (
@@ -101,7 +103,7 @@ class Server:
             if isinstance(error, _DEMOTED):
                 await self._drop()  # the name may belong to another server by now: look it up again
             await self._put_back(connection, era)
-            raise self._ours(error) from error
+            raise self._ours(error, commands[-1]) from error
         except BaseException as error:
             await connection.disconnect(nowait=True)
             if isinstance(error, _AWAY):
@@ -223,7 +225,7 @@ class Server:
         ours = self._ours(error)
         return ServerAway(f"{ours}{hint(error, address.tls)}") if isinstance(ours, ServerAway) else ours
 
-    def _ours(self, error: BaseException) -> ServerError:
+    def _ours(self, error: BaseException, command: tuple[Argument, ...] = ()) -> ServerError:
         if type(error) is foreign.ConnectionError and isinstance(error.__cause__, foreign.RedisError):
             error = error.__cause__  # while it greets, the client hides what the server said
         text = str(error).rstrip(".") or ("no answer" if isinstance(error, TimeoutError) else repr(error))
@@ -243,6 +245,9 @@ class Server:
             return ServerRefused(
                 f"{self.address.shown}: the server is out of memory; raise its maxmemory or clean finished jobs"
             )
+        if isinstance(error, foreign.NoPermissionError) or text.startswith(("NOPERM", "ACL failure")):
+            user = self.address.kwargs.get("username") or "default"
+            return ServerRefused(f"{self.address.shown}: {missing_right(user, text, command)}")
         if isinstance(error, _REFUSALS):
             return ServerRefused(f"{self.address.shown}: {text}")
         if isinstance(error, _AWAY) or text.startswith(_AWAY_WORDS):

@@ -1,0 +1,62 @@
+"""`qbull acl`: the rights that a Redis user needs, as the command that gives it exactly these."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from qbull.app import App
+from qbull.config import check_name
+from qbull.core.durability import PROFILES, Durability
+from qbull.store.address import Address
+from qbull.store.rights import ROLES, Place, acl, acl_at_sentinels
+
+
+@click.command(name="acl")
+@click.argument("roles", nargs=-1, required=True, type=click.Choice(list(ROLES)), metavar="ROLE...")
+@click.option("--user", help="Its name.  [default: the first role]")
+@click.option("--queue", "queues", multiple=True, help="Only for this queue; may be given several times.")
+@click.option(
+    "--durability",
+    type=click.Choice(PROFILES),
+    help="How safe its jobs must be.  [default: QBULL_DURABILITY]",
+)
+@click.option("--prefix", help="What the app's names on the server begin with.  [default: QBULL_PREFIX]")
+@click.option(
+    "--url", help="The server; only its kind and database matter.  [default: QBULL_URL or REDIS_URL]"
+)
+def print_acl(
+    roles: Sequence[str],
+    user: str | None,
+    queues: Sequence[str],
+    durability: Durability | None,
+    prefix: str | None,
+    url: str | None,
+) -> None:
+    """Print the command that gives a Redis user the rights of a role, and no others.
+
+    \b
+    Roles: producer (enqueue, wait for results), worker (run jobs), reader (look), admin (everything, doctor included).
+
+    \b
+    Example:
+      qbull acl producer --user web
+      qbull acl worker producer --user worker --durability replicated --url redis+cluster://h1,h2
+
+    Nothing is sent. Put a password in place of PASSWORD and run the line on every server, replicas too: users are not
+    replicated. A worker whose tasks enqueue needs both roles.
+    """
+    app = App(url, prefix=prefix, durability=durability)
+    address = Address.parse(app.url)
+    name = user or roles[0]
+    place = Place(
+        app.prefix,
+        tuple(check_name("queue", queue) for queue in queues),
+        address.topology,
+        address.kwargs.get("db", 0),
+        app.durability if durability or app.environment.durability else None,
+    )
+    click.echo(acl(roles, place, name))
+    if address.topology == "sentinel":
+        click.echo(f"# on every sentinel:\n{acl_at_sentinels(name)}")

@@ -1,0 +1,282 @@
+"""Security: TLS, and users with the least rights. Every line of the page is run, and each role works under it."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import trustme
+from shell import Shell
+
+import qbull
+from relay import relaying, server_context
+from topology import DURABLE, PASSWORD, Node, wait_for
+
+PAGE = Path(__file__).parents[2] / "docs" / "guides" / "security.md"
+LINES = {line.split()[2]: line for line in re.findall(r"^ACL SETUSER .*$", PAGE.read_text(), re.MULTILINE)}
+ROLES = ["producer", "worker", "reader", "admin"]
+
+pytestmark = pytest.mark.xdist_group("security")
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[Node]:
+    """A server with a user for each role, made by the lines of the page, and nothing in it."""
+    node = Node(tmp_path / "server", DURABLE)
+    node.start()
+    try:
+        wait_for(node.answers)
+        for line in LINES.values():
+            node.tell(*line.replace("PASSWORD", "word").split())
+        node.tell("ACL", "LOG", "RESET")
+        yield node
+    finally:
+        node.kill()
+
+
+def app_of(node: Node, role: str) -> qbull.App:
+    return qbull.App(f"redis://{role}:word@{node.place}/0")
+
+
+class Shop:
+    """The same queues in every app."""
+
+    def __init__(self, app: qbull.App) -> None:
+        self.app = app
+        self.orders = app.queue(
+            "orders", order="key", retry=qbull.Retry(attempts=2, backoff="fixed", delay=0)
+        )
+
+        @self.orders.task(key="{customer}")
+        async def charge(customer: str, cents: int) -> int:
+            if cents < 0:
+                raise ValueError("a refund is no charge")
+            return cents
+
+        @self.orders.task
+        async def greet(name: str) -> str:
+            return name
+
+        self.charge, self.greet = charge, greet
+
+
+def denied(node: Node) -> list[tuple[str, str]]:
+    """What was refused to whom."""
+    rows = [dict(zip(row[::2], row[1::2], strict=True)) for row in node.tell("ACL", "LOG")]
+    return [(row[b"username"].decode(), row[b"object"].decode()) for row in rows]
+
+
+def test_the_page_has_the_lines_that_the_command_prints(tmp_path: Path) -> None:
+    shell = Shell("redis://localhost", tmp_path)
+
+    for role in ROLES:
+        assert LINES[role] == shell.ok("acl", role, "--prefix", "qbull").strip()
+    assert list(LINES) == ROLES
+
+
+async def test_a_producer_enqueues_and_waits_for_results(node: Node) -> None:
+    async with app_of(node, "producer") as app, app_of(node, "worker") as elsewhere:
+        shop = Shop(app)
+        async with Shop(elsewhere).app.worker():
+            plain = await shop.greet.enqueue(name="Ada")
+            urgent = await shop.greet.options(priority=1, id="once").enqueue(name="Bob")
+            again = await shop.greet.options(priority=1, id="once").enqueue(name="Bob")
+            later = await shop.charge.options(delay=0.1).enqueue(customer="c", cents=1)
+            many = await shop.charge.enqueue_many([{"customer": "c", "cents": n} for n in range(50)])
+
+            assert await plain.result(timeout=20) == "Ada"
+            assert await urgent.result(timeout=20) == "Bob"
+            assert [await job.result(timeout=20) for job in many] == list(range(50))
+            assert await later.result(timeout=20) == 1
+            assert not again.created
+            assert await plain.state() == "completed"
+
+    assert denied(node) == []
+
+
+async def test_a_worker_runs_retries_and_buries_jobs(node: Node) -> None:
+    async with app_of(node, "producer") as elsewhere, app_of(node, "worker") as app:
+        other, shop = Shop(elsewhere), Shop(app)
+        await other.charge.enqueue_many([{"customer": "c", "cents": n} for n in range(100)])
+        bad = await other.charge.enqueue(customer="d", cents=-1)
+        await other.charge.options(delay=0.1).enqueue(customer="e", cents=1)
+        async with shop.app.worker() as first, shop.app.worker():
+            await first.drain()
+        assert await bad.state() == "failed"
+
+    assert denied(node) == []
+
+
+async def test_a_reader_looks_at_everything(node: Node, tmp_path: Path) -> None:
+    async with app_of(node, "admin") as elsewhere:
+        other = Shop(elsewhere)
+        await other.charge.enqueue_many([{"customer": "c", "cents": n} for n in range(3)])
+        await other.charge.options(delay=60).enqueue(customer="d", cents=1)
+        [first, *_] = await other.orders.jobs("waiting")
+        async with app_of(node, "reader") as app:
+            shop = Shop(app)
+            stats = await shop.orders.stats()
+            assert (stats.waiting, stats.delayed) == (3, 1)
+            for state in ("waiting", "active", "completed", "failed", "delayed", "cancelled"):
+                await shop.orders.jobs(state)
+            info = await shop.orders.job(first.id).info()
+            assert info is not None and info.state == "waiting"
+
+    shell = Shell(f"redis://reader:word@{node.place}/0", tmp_path)
+    shell.environment["QBULL_PREFIX"] = "qbull"
+    for command in (
+        ["queues"],
+        ["stats", "orders"],
+        ["jobs", "orders"],
+        ["workers"],
+        ["partitions", "orders"],
+    ):
+        await asyncio.to_thread(shell.ok, *command)
+    assert denied(node) == []
+
+
+async def test_an_admin_does_what_people_do(node: Node, tmp_path: Path) -> None:
+    async with app_of(node, "admin") as app, app_of(node, "worker") as elsewhere:
+        shop = Shop(app)
+        bad = await shop.charge.enqueue(customer="d", cents=-1)
+        worker = Shop(elsewhere).app
+        async with worker.worker() as running:
+            await running.drain()
+        assert await bad.state() == "failed"
+
+        await shop.orders.pause()
+        await shop.orders.resume()
+        await bad.retry()
+        later = await shop.greet.options(delay=60).enqueue(name="Ada")
+        await later.promote()
+        await later.remove()
+        async with worker.worker() as running:
+            await running.drain()
+        await shop.orders.redrive()
+        async with worker.worker() as running:
+            await running.drain()
+        await shop.orders.clean("failed")
+        assert (await shop.orders.stats()).total == 0
+
+    shell = Shell(f"redis://admin:word@{node.place}/0", tmp_path)
+    shell.environment["QBULL_PREFIX"] = "qbull"
+    said = await asyncio.to_thread(shell.ok, "doctor")
+    assert 'durability: "durable" holds' in said
+    assert denied(node) == []
+
+
+FORBIDDEN = [
+    ["KEYS", "*"],
+    ["FLUSHALL"],
+    ["CONFIG", "SET", "appendfsync", "no"],
+    ["MONITOR"],
+    ["REPLICAOF", "NO", "ONE"],
+    ["ACL", "LIST"],
+    ["SHUTDOWN"],
+    ["SCRIPT", "FLUSH"],
+    ["HGET", "{other:orders:0}:index", "a"],
+    ["SUBSCRIBE", "other:bell"],
+    ["EVAL", "return redis.call('HGET', '{other:orders:0}:index', 'a')", "1", "{qbull:orders:0}:"],
+    ["EVAL", "return redis.call('FLUSHALL')", "1", "{qbull:orders:0}:"],
+]
+NOT_FOR = {
+    "producer": [
+        ["XREADGROUP", "GROUP", "workers", "w", "STREAMS", "{qbull:orders:0}:ready:5", ">"],
+        ["CONFIG", "GET", "*"],
+    ],
+    "worker": [["CONFIG", "GET", "*"]],
+    "reader": [
+        ["HSET", "{qbull:orders:0}:index", "a", "b"],
+        [
+            "EVAL",
+            "return redis.call('XADD', '{qbull:orders:0}:ready:5', '*', 'a', 'b')",
+            "1",
+            "{qbull:orders:0}:",
+        ],
+        ["CONFIG", "GET", "*"],
+    ],
+    "admin": [["XREADGROUP", "GROUP", "workers", "w", "STREAMS", "{qbull:orders:0}:ready:5", ">"]],
+}
+
+
+@pytest.mark.parametrize("role", ROLES)
+async def test_what_is_none_of_a_roles_business_is_refused(node: Node, role: str) -> None:
+    async with app_of(node, role) as app:
+        server = app.client().store.server
+        for command in [*FORBIDDEN, *NOT_FOR[role]]:
+            with pytest.raises(qbull.ServerRefused, match=f'user "{role}" may not ') as refused:
+                await server.call(*command)
+            assert "\n" not in str(refused.value)
+            assert "word" not in str(refused.value)
+
+
+async def test_a_missing_right_is_named_in_one_line(node: Node) -> None:
+    node.tell("ACL", "SETUSER", "producer", "-zadd")
+    async with app_of(node, "producer") as app:
+        shop = Shop(app)
+
+        await shop.greet.enqueue(name="Ada")
+        with pytest.raises(qbull.ServerRefused) as refused:
+            await shop.greet.options(delay=60).enqueue(name="Bob")
+
+        assert str(refused.value) == (
+            f"redis://***@{node.place}/0: "
+            'user "producer" may not run zadd; run "ACL SETUSER producer +zadd", '
+            'or give it all rights of its role as "qbull acl" prints them'
+        )
+
+
+async def test_a_user_of_another_prefix_is_told_which_name_it_lacks(node: Node) -> None:
+    async with qbull.App(f"redis://producer:word@{node.place}/0", prefix="shop") as app:
+        shop = Shop(app)
+
+        with pytest.raises(
+            qbull.ServerRefused,
+            match=r'user "producer" may not use the name \{shop:orders\}:settings; give it',
+        ):
+            await shop.greet.enqueue(name="Ada")
+
+
+async def test_a_user_may_be_kept_to_some_queues(node: Node, tmp_path: Path) -> None:
+    line = await asyncio.to_thread(
+        Shell("redis://localhost", tmp_path).ok,
+        "acl",
+        "producer",
+        "--user",
+        "web",
+        "--queue",
+        "orders",
+        "--prefix",
+        "qbull",
+    )
+    node.tell(*line.replace("PASSWORD", "word").split())
+    async with app_of(node, "web") as app:
+
+        @app.queue("salaries").task
+        async def raise_(who: str) -> None: ...
+
+        assert (await Shop(app).greet.enqueue(name="Ada")).created
+        with pytest.raises(
+            qbull.ServerRefused, match=r'user "web" may not use the name \{qbull:salaries\}:settings'
+        ):
+            await raise_.enqueue(who="me")
+
+
+async def test_jobs_go_over_tls(node: Node, tmp_path: Path) -> None:
+    ca = trustme.CA()
+    ca.cert_pem.write_to_path(tmp_path / "ca.pem")
+    with relaying(node.port, server_context(ca)) as relay:
+        url = f"rediss://:{PASSWORD}@{relay.place}/0?ssl_ca_certs={tmp_path / 'ca.pem'}"
+        async with qbull.App(url) as app:
+            shop = Shop(app)
+            async with app.worker():
+                job = await shop.greet.enqueue(name="Ada")
+                assert await job.result(timeout=20) == "Ada"
+        assert relay.secured > 3
+
+        async with qbull.App(url.partition("?")[0]) as careless:
+            with pytest.raises(qbull.ServerRefused, match="its certificate is not trusted"):
+                await Shop(careless).greet.enqueue(name="Ada")

@@ -1,0 +1,286 @@
+"""Rights: a role's line is what its verbs and calls need, neither less nor more."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+
+import pytest
+from desk import CRASHED, Desk, ids_of
+
+import qbull.store
+from qbull.errors import ConfigError, ServerRefused
+from qbull.store import inspect, live, rights
+from qbull.store.connect import open_server
+from qbull.store.results import Results
+from qbull.store.rights import ROLES, Place, acl, acl_at_sentinels, commands_of
+from qbull.store.roster import Member
+from qbull.store.scripts import script
+from qbull.store.store import Store
+from topology import DURABLE, PASSWORD, Node, raised_cluster, raised_pair, raised_trio, wait_for
+
+STORE = Path(qbull.store.__path__[0])
+VERBS = sorted(path.stem for path in (STORE / "lua").glob("*.lua"))
+
+pytestmark = [pytest.mark.xdist_group("security"), pytest.mark.timeout(120)]
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    node = Node(tmp_path_factory.mktemp("rights") / "server", DURABLE)
+    node.start()
+    try:
+        wait_for(node.answers)
+        yield node
+    finally:
+        node.kill()
+
+
+def test_every_verb_belongs_to_a_role() -> None:
+    given = {verb for role in ROLES.values() for verb in role.verbs}
+
+    assert given == set(VERBS), (
+        "add the verb to the roles that need it in store/rights.py, and renew the page"
+    )
+
+
+def test_every_command_that_is_sent_belongs_to_a_role() -> None:
+    sent = {command for path in STORE.glob("*.py") for command in _sent_in(path)}
+    given = {word for role in ROLES.values() for word in role.commands}
+    others = {
+        *rights._GREETING,
+        *rights._CLUSTER,
+        *rights._SENTINEL,
+        *rights._AT_SENTINELS,
+        "cluster|nodes",
+        "select",
+    }
+    others |= {word for words in rights._DURABILITY.values() for word in words}
+
+    assert {"hmget", "waitaof", "xgroup|create", "subscribe", "sentinel|replicas"} <= sent, (
+        "the look itself is blind"
+    )
+    assert sent - given - others == set(), "add the command to the roles that send it in store/rights.py"
+
+
+def _sent_in(path: Path) -> set[str]:
+    """The words with which a command begins, wherever one is spelled out."""
+    text = path.read_text()
+    spelled = re.findall(
+        r"""\.(?:call|send_command|_run)\(\s*(?:key, )?"([A-Z_]+)"(?:, "([A-Z-]+)")?""", text
+    )
+    for several in re.findall(r"\.send\((\(.*)\)", text):
+        spelled += re.findall(r"""\("([A-Z_]+)"(?:, "([A-Z-]+)")?""", several)
+    containers = ("CLIENT", "CLUSTER", "CONFIG", "SENTINEL", "XGROUP", "XINFO")
+    return {(f"{word}|{sub}" if word in containers else word).lower() for word, sub in spelled}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_what_a_script_calls_is_spelled_out(verb: str) -> None:
+    """A command that is put together at run time would be in nobody's rights."""
+    source = re.sub(r"--.*", "", script(verb).source)
+    computed = re.findall(r"redis\.p?call\((?!')[^,]*", source)
+
+    assert set(computed) <= {"redis.call(command"}, "only in_chunks may do that"
+    assert commands_of(verb) <= {word.lower() for word in re.findall(r"'([A-Z]+)'", source)} | {
+        f"{container}|{sub}".lower() for container, sub in re.findall(r"'(X[A-Z]+)', '([A-Z]+)'", source)
+    }
+
+
+def test_only_what_a_script_can_come_to_is_counted() -> None:
+    assert "time" not in commands_of("find")
+    assert {"lpop", "xack", "xreadgroup"}.isdisjoint(commands_of("enqueue"))
+    assert {"xadd", "hset", "rpush", "zadd", "publish"} <= commands_of("enqueue")
+
+
+# Each role, as it works. What is taken away from it must be missed.
+
+
+async def produce(store: Store) -> None:
+    desk = await Desk.open(store, order="key")
+    await desk.enqueue("a")
+    await desk.enqueue("b", "c", key="k")
+    await desk.enqueue("later", when=60_000)
+    await desk.enqueue("urgent", priority=1)
+    await desk.store._known("q")
+    results = Results(store)
+
+    async def look() -> bool | None:
+        return None if (await inspect.find(desk.partition, "a")) is None else True
+
+    assert await inspect.find(desk.partition, "later")
+    await results._expect(desk.partition)
+    assert await results.until(desk.partition, "a", look, 5)
+    await results.close()
+
+
+async def work(store: Store) -> None:
+    desk = await Desk.open(store, order="key")
+    await store.enroll("w1", Member(), 30)
+    await store.beat(30, ["w1"])
+    await store.workers()
+    await live.read(store, desk.settings)
+    assert await desk.partition.lease("w1", ["w1"])
+    await desk.partition.promote()
+    for delivery in await desk.fetch():
+        for at in range(len(ids_of(delivery))):
+            await desk.settle(delivery, at, "delay" if at else "dead", 1000)
+    for delivery in await desk.fetch():
+        await desk.partition.release([delivery.place])
+    for delivery in await desk.fetch():
+        await desk.finish(delivery)
+    streams = await store.streams([desk.partition])
+    await store.fetch_urgent(streams, "w1", 10)
+    for stream in streams.values():
+        await store.consumers(stream)
+    await desk.partition.reclaim("w1", CRASHED, [])
+    await desk.partition.holds(b"a", b"0", b"")
+    await desk.partition.mark_alone(b"a", b"0")
+    await inspect.count(desk.partition)
+    await desk.partition.unlease("w1")
+    await store.bury("w1", certain=True)
+
+
+async def read(store: Store) -> None:
+    [name] = await store.queues()
+    settings = await store.settings(name)
+    await store.tasks(name)
+    await store.workers()
+    await live.read(store, settings)
+    await live.is_paused(store, name)
+    await live.history(store, name)
+    [partition] = await store.partitions(settings)
+    await inspect.count(partition)
+    for state in ("waiting", "active", "delayed", "completed", "failed"):
+        await inspect.page([partition], state, 0, 10)
+    await inspect.find(partition, "later")
+
+
+WORK: dict[str, Callable[[Store], Awaitable[None]]] = {"producer": produce, "worker": work, "reader": read}
+
+
+@pytest.fixture
+async def stage(node: Node) -> AsyncIterator[Store]:
+    """Whoever brings things to do for the others."""
+    store = Store(f"redis://:{PASSWORD}@{node.place}/0", "test")
+    await store.open()
+    yield store
+    await store.close()
+
+
+async def works(node: Node, role: str) -> None:
+    store = Store(f"redis://{role}:word@{node.place}/0", "test")
+    try:
+        await store.open()
+        await WORK[role](store)
+    finally:
+        await store.close()
+
+
+async def begin(node: Node, role: str, stage: Store) -> None:
+    """An empty server that knows no scripts; with something to do, for whoever does not bring it."""
+    node.tell("FLUSHALL")
+    if role != "producer":
+        await produce(stage)
+    node.tell("SCRIPT", "FLUSH")
+    node.tell("CONFIG", "RESETSTAT")
+
+
+def grant(node: Node, role: str, *changes: str) -> None:
+    line = acl([role], Place("test"), role).replace(rights.PASSWORD, "word")
+    node.tell(*line.split(), *changes)
+
+
+@pytest.mark.parametrize("role", WORK)
+async def test_every_right_that_is_used_is_needed(node: Node, role: str, stage: Store) -> None:
+    grant(node, role)
+    await begin(node, role, stage)
+    await works(node, role)
+    used = {name.removeprefix("cmdstat_") for name in node.info("commandstats")} - {"auth", "info", "hello"}
+    given = set(re.findall(r"\+(\S+)", acl([role], Place("test"), role)))
+
+    assert used - given - {"config|resetstat", "subscribe", "ping"} == set()
+    for command in sorted((used & given) - _swallowed(role)):
+        grant(node, role, f"-{command}")
+        await begin(node, role, stage)
+        with pytest.raises(ServerRefused, match=re.escape(f'user "{role}" may not run {command};')):
+            await works(node, role)
+
+
+def _swallowed(role: str) -> set[str]:
+    """What scripts only try, and what the client library does not insist on."""
+    tried = {
+        word.lower()
+        for verb in ROLES[role].verbs
+        for word in re.findall(r"redis\.pcall\('([A-Z]+)'", script(verb).source)
+    }
+    return tried | {"client|setinfo", "xinfo|groups", "xinfo|consumers", "subscribe"}
+
+
+async def test_a_producer_of_a_cluster_with_a_profile_needs_what_its_line_says(tmp_path: Path) -> None:
+    with raised_cluster(tmp_path, DURABLE) as cluster:
+        place = Place("test", topology="cluster", durability="strict")
+        for node in cluster.nodes:
+            node.tell(*acl(["producer"], place, "web").replace(rights.PASSWORD, "word").split())
+            node.tell("ACL", "LOG", "RESET")
+        store = Store(cluster.url.replace(f":{PASSWORD}@", "web:word@"), "test")
+        desk = await Desk.open(store)
+        await store.register(desk.settings, ["task"], "strict")
+
+        assert await desk.partition.enqueue([desk.job("a")], store.confirmed("strict")) == set()
+        assert [node.tell("ACL", "LOG") for node in cluster.nodes] == [[]] * 6
+        await store.close()
+
+
+async def test_a_producer_of_sentinels_with_a_profile_needs_what_its_lines_say(tmp_path: Path) -> None:
+    with raised_trio(tmp_path, DURABLE) as trio:
+        place = Place("test", topology="sentinel", durability="replicated")
+        for node in trio.servers:
+            node.tell(*acl(["producer"], place, "web").replace(rights.PASSWORD, "word").split())
+            node.tell("ACL", "LOG", "RESET")
+        for node in trio.sentinels:
+            node.tell(*acl_at_sentinels("web").replace(rights.PASSWORD, "other").split())
+        url = (
+            trio.url.replace(f":{PASSWORD}@", "web:word@") + "?sentinel_username=web&sentinel_password=other"
+        )
+        store = Store(url, "test")
+        desk = await Desk.open(store)
+        await store.register(desk.settings, ["task"], "replicated")
+
+        assert await desk.partition.enqueue([desk.job("a")], store.confirmed("replicated")) == set()
+        refused = [row for node in (*trio.servers, *trio.sentinels) for row in node.tell("ACL", "LOG")]
+        assert [row for row in refused if b"web" in row] == []
+        await store.close()
+
+
+@pytest.mark.parametrize("durability", ["fast", "durable", "replicated", "strict"])
+async def test_a_profile_needs_what_its_line_says(tmp_path: Path, durability: str) -> None:
+    with raised_pair(tmp_path) as pair:
+        place = Place("test", durability=durability, database=3)  # type: ignore[arg-type]
+        for node in (pair.primary, *pair.replicas):
+            node.tell(*acl(["producer"], place, "web").replace(rights.PASSWORD, "word").split())
+            node.tell("ACL", "LOG", "RESET")
+        store = Store(pair.url.replace(f":{PASSWORD}@", "web:word@").replace("/0?", "/3?"), "test")
+        desk = await Desk.open(store)
+        confirmed = store.confirmed(durability)  # type: ignore[arg-type]
+
+        assert await desk.partition.enqueue([desk.job("a")], confirmed) == set()
+        assert [node.tell("ACL", "LOG") for node in (pair.primary, *pair.replicas)] == [[], []]
+        await store.close()
+
+
+async def test_a_right_that_is_missing_while_greeting_is_named_too(node: Node) -> None:
+    node.tell("ACL", "SETUSER", "bare", "reset", "on", ">word")
+    server = open_server(f"redis://bare:word@{node.place}")
+
+    with pytest.raises(
+        ServerRefused, match=r'user "bare" may not run client\|setname; run "ACL SETUSER bare'
+    ):
+        await server.call("PING")
+    await server.close()
+
+
+def test_a_role_that_is_none_is_refused() -> None:
+    with pytest.raises(ConfigError, match='role "boss": use one of producer, worker, reader, admin'):
+        acl(["boss"], Place("test"), "boss")
