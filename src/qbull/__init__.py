@@ -26,6 +26,7 @@ from qbull.errors import (
     ServerAway,
     ServerError,
     ServerRefused,
+    TakenOver,
     TooLarge,
 )
 from qbull.handle import Job
@@ -69,6 +70,7 @@ __all__ = [
     "ServerAway",
     "ServerError",
     "ServerRefused",
+    "TakenOver",
     "Task",
     "TooLarge",
     "current_job",

@@ -133,13 +133,15 @@ class App:
         ]
 
     def beside(self) -> list[Callable[[], Awaitable[None]]]:
-        """What runs beside the workers of this app: where it has a database, the relay of its outbox."""
+        """What runs beside the workers of this app: where it has a database, the relay, and the keeper of its tables."""
         if self.database is None:
             return []
         if find_spec("psycopg") is None:
             log.warning('a database is named, but no relay runs here; pip install "qbull[postgres]"')
             return []
-        return [self.relay().run]
+        from qbull.postgres.keeper import Keeper
+
+        return [self.relay().run, Keeper(self.database, self.prefix, self.make_store).run]
 
     def relay(self) -> Relay:
         """What ships the outbox of this app: `await app.relay().run()`, until it is cancelled."""

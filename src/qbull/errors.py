@@ -15,6 +15,7 @@
     │   └── TooLarge         they are larger than the limit
     ├── NotFound             no such queue, task or job
     ├── Conflict             the job is in a state in which this cannot be done
+    ├── TakenOver            of code inside a task: its job was handed over again, so this run may have no effect
     ├── JobFailed            result() of a job that failed for good
     ├── JobCancelled         result() of a job that was cancelled
     └── ResultTimeout        result() waited as long as asked, and the job goes on
@@ -106,6 +107,10 @@ class Conflict(QbullError):
     def __init__(self, message: str, *, state: str = "") -> None:
         super().__init__(message)
         self.state = state
+
+
+class TakenOver(QbullError):
+    """The job that this code runs for was handed over again meanwhile: this run may have no effect any more."""
 
 
 class JobFailed(QbullError):

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 import psycopg
 import pytest
 from psycopg import AsyncConnection
+from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 import qbull
 from conftest import eventually
@@ -174,3 +175,168 @@ def test_importing_qbull_does_not_import_a_database_driver() -> None:
     done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
 
     assert done.stdout.strip() == "[]"
+
+
+@pytest.fixture(name="pool")
+async def open_pool(shop: AsyncConnection, database: str) -> AsyncIterator[AsyncConnectionPool]:
+    async with AsyncConnectionPool(database, min_size=1, max_size=5) as pool:
+        yield pool
+
+
+async def balance(shop: AsyncConnection) -> int:
+    cursor = await shop.execute("SELECT count(*) FROM orders WHERE status = 'charged'")
+    count = (await cursor.fetchone() or (0,))[0]
+    await shop.rollback()
+    return int(count)
+
+
+async def test_an_effect_happens_once_although_the_job_runs_twice(
+    app: qbull.App, shop: AsyncConnection, pool: AsyncConnectionPool
+) -> None:
+    orders = app.queue("orders", retry=qbull.Retry(delays=(0,)))
+    runs = []
+
+    @orders.task
+    async def charge(order_id: int) -> None:
+        runs.append(qbull.current_job().attempt)
+        async with qbull.postgres.once(pool) as conn:
+            await conn.execute("INSERT INTO orders (status) VALUES ('charged')")
+        if qbull.current_job().attempt == 1:
+            raise ConnectionError("the effect is there, but the answer was lost")
+
+    job = await charge.enqueue(1)
+    async with app.worker():
+        await job.result(timeout=20)
+
+    assert runs == [1, 2]
+    assert await balance(shop) == 1
+    assert await job.state() == "completed"
+
+
+async def test_an_effect_that_fails_leaves_nothing_and_is_tried_again(
+    app: qbull.App, shop: AsyncConnection, pool: AsyncConnectionPool
+) -> None:
+    orders = app.queue("orders", retry=qbull.Retry(delays=(0,)))
+
+    @orders.task
+    async def charge(order_id: int) -> None:
+        async with qbull.postgres.once(pool) as conn:
+            await conn.execute("INSERT INTO orders (status) VALUES ('charged')")
+            if qbull.current_job().attempt == 1:
+                raise ConnectionError
+
+    job = await charge.enqueue(1)
+    async with app.worker():
+        await job.result(timeout=20)
+
+    assert await balance(shop) == 1
+
+
+async def test_as_a_decorator_it_gives_the_connection_and_keeps_the_result(
+    app: qbull.App, shop: AsyncConnection, pool: AsyncConnectionPool
+) -> None:
+    orders = app.queue("orders")
+
+    @orders.task
+    @qbull.postgres.once(pool)
+    async def charge(conn: AsyncConnection, order_id: int) -> str:
+        await conn.execute("INSERT INTO orders (status) VALUES ('charged')")
+        return f"receipt {order_id}"
+
+    job = await charge.enqueue(order_id=8)
+    async with app.worker():
+        result = await job.result(timeout=20)
+    cursor = await shop.execute("SELECT queue, job_id, done, result FROM qbull_inbox")
+
+    assert result == "receipt 8"
+    assert await cursor.fetchall() == [("orders", job.id, True, "receipt 8")]
+
+
+async def test_a_task_with_several_effects_goes_on_after_those_that_are_done(
+    app: qbull.App, shop: AsyncConnection, pool: AsyncConnectionPool
+) -> None:
+    orders = app.queue("orders", retry=qbull.Retry(delays=(0,)))
+
+    @qbull.postgres.once(pool, step="charge")
+    async def charge(conn: AsyncConnection) -> tuple[int, str]:
+        await conn.execute("INSERT INTO orders (status) VALUES ('charged')")
+        return 7, "receipt"
+
+    @qbull.postgres.once(pool, step="ship")
+    async def ship(conn: AsyncConnection, receipt: tuple[int, str]) -> None:
+        await conn.execute("INSERT INTO orders (status) VALUES ('charged')")
+        if qbull.current_job().attempt == 1:
+            raise ConnectionError
+
+    @orders.task
+    async def process_order() -> tuple[int, str]:
+        receipt = await charge()
+        await ship(receipt)
+        return receipt  # type: ignore[no-any-return]
+
+    job = await process_order.enqueue()
+    async with app.worker():
+        result = await job.result(timeout=20)
+
+    assert result == (7, "receipt")
+    assert await balance(shop) == 2
+
+
+async def test_two_blocks_in_one_task_are_refused(
+    app: qbull.App, shop: AsyncConnection, pool: AsyncConnectionPool
+) -> None:
+    """A later run would end at the first, and the second would never be done."""
+    orders = app.queue("orders", retry=qbull.Retry(attempts=1))
+
+    @orders.task
+    async def one_after_the_other() -> None:
+        for _ in range(2):
+            async with qbull.postgres.once(pool):
+                pass
+
+    @orders.task
+    async def one_in_the_other() -> None:
+        async with qbull.postgres.once(pool), qbull.postgres.once(pool):
+            pass
+
+    @orders.task
+    async def named() -> None:
+        async with qbull.postgres.once(pool, step="charge"):
+            pass
+
+    jobs = [await task.enqueue() for task in (one_after_the_other, one_in_the_other, named)]
+    async with app.worker() as worker:
+        await worker.drain()
+    infos = [await job.info() for job in jobs]
+    errors = [str(info.error) for info in infos if info is not None]
+
+    assert "once() was used twice in one run" in errors[0]
+    assert "once() was used twice in one run" in errors[1]
+    assert "steps are for decorated functions" in errors[2]
+
+
+async def test_plain_functions_use_it_without_await(
+    app: qbull.App, shop: AsyncConnection, database: str
+) -> None:
+    orders = app.queue("orders", retry=qbull.Retry(delays=(0,)))
+
+    with ConnectionPool(database, min_size=1, max_size=2) as pool:
+
+        @orders.task
+        def charge() -> None:
+            with qbull.postgres.once(pool) as conn:
+                conn.execute("INSERT INTO orders (status) VALUES ('charged')")
+            if qbull.current_job().attempt == 1:
+                raise ConnectionError
+
+        job = await charge.enqueue()
+        async with app.worker():
+            await job.result(timeout=20)
+
+    assert await balance(shop) == 1
+
+
+async def test_outside_of_a_task_it_is_refused(pool: AsyncConnectionPool) -> None:
+    with pytest.raises(qbull.NotFound, match=r"once\(\) is for code inside a task"):
+        async with qbull.postgres.once(pool):
+            pass

@@ -34,9 +34,9 @@ def relay(target: Target, database: str | None) -> None:
         stop = asyncio.Event()
         for name in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(name, stop.set)
-        shipping = start(app.relay().run)
+        duties = [start(duty) for duty in app.beside()]
         click.echo("qbull relay: ships the outbox; Ctrl-C ends", err=True)
         await stop.wait()
-        await end([shipping])
+        await end(duties)
 
     target.run(main)

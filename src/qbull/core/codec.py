@@ -94,10 +94,15 @@ class Signature:
         return "its arguments do not fit"
 
     def decode_result(self, encoded: bytes) -> Any:
-        try:
-            return msgspec.json.decode(encoded, type=self.result_type, dec_hook=_from_plain)
-        except (TypeError, msgspec.MsgspecError):
-            return plain(encoded)
+        return decode_result(encoded, self.result_type)
+
+
+def decode_result(encoded: bytes, kind: Any) -> Any:
+    """As annotated; without its types, where it does not fit them."""
+    try:
+        return msgspec.json.decode(encoded, type=kind, dec_hook=_from_plain)
+    except (TypeError, msgspec.MsgspecError):
+        return plain(encoded)
 
 
 def encode_payload(task: str, arguments: Mapping[str, Any], limit: int = PAYLOAD_LIMIT) -> bytes:

@@ -39,6 +39,13 @@ class Reported(Exception):
     """Something whose text says it all: it happened in another process, or is no exception of the task's own."""
 
 
+class AlreadyDone(BaseException):
+    """An earlier run of the job has had its effect: this one ends here, as done.
+
+    Not an Exception: a task that catches those must not take it for a failure.
+    """
+
+
 class Undeliverable(Exception):
     """No attempt can succeed: an unknown task, arguments or a result that cannot be carried."""
 

@@ -5,6 +5,7 @@ a driver. The outbox is written through whatever connection the caller holds; ev
 extra `qbull[postgres]` installs.
 """
 
+from qbull.postgres.inbox import once
 from qbull.postgres.schema import migrate
 
-__all__ = ["migrate"]
+__all__ = ["migrate", "once"]

@@ -7,18 +7,23 @@ its type; one that would commit by itself is refused, because the job would not 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    asynccontextmanager,
+    contextmanager,
+)
 from typing import Any
 
-from qbull.errors import ArgumentsError, DatabaseRefused
+from qbull.errors import ArgumentsError, ConfigError, DatabaseRefused
 
 HERE = "?"
 """Where the one parameter of a statement goes; each library has its own sign for it."""
 
 
-async def run(transaction: Any, statement: str, parameter: str) -> None:
-    """Run a statement in a transaction of an asynchronous library."""
+async def run(transaction: Any, statement: str, parameter: str) -> Any:
+    """Run a statement in a transaction of an asynchronous library; gives the first value of its first row, or None."""
     kind = kind_of(transaction)
     if not is_async(transaction):
         raise ArgumentsError(
@@ -28,15 +33,15 @@ async def run(transaction: Any, statement: str, parameter: str) -> None:
         if kind == "asyncpg":
             if not transaction.is_in_transaction():
                 raise _not_open(transaction)
-            await transaction.execute(statement.replace(HERE, "$1"), parameter)
-        elif kind == "psycopg":
+            return await transaction.fetchval(statement.replace(HERE, "$1"), parameter)
+        if kind == "psycopg":
             _refuse_autocommit(transaction)
-            await transaction.execute(statement.replace(HERE, "%s"), (parameter,))
-        else:
-            await transaction.execute(_sqlalchemy(statement), {"rows": parameter})
+            cursor = await transaction.execute(statement.replace(HERE, "%s"), (parameter,))
+            return _first(await cursor.fetchone())
+        return (await transaction.execute(_sqlalchemy(statement), {"rows": parameter})).scalar()
 
 
-def run_sync(transaction: Any, statement: str, parameter: str) -> None:
+def run_sync(transaction: Any, statement: str, parameter: str) -> Any:
     """The same in a synchronous one."""
     kind = kind_of(transaction)
     if is_async(transaction):
@@ -47,18 +52,31 @@ def run_sync(transaction: Any, statement: str, parameter: str) -> None:
                 raise _not_open(transaction, "with transaction.atomic():")
             with transaction.cursor() as cursor:
                 cursor.execute(statement.replace(HERE, "%s"), [parameter])
-        elif kind == "psycopg":
+                return _first(cursor.fetchone())
+        if kind == "psycopg":
             _refuse_autocommit(transaction)
-            transaction.execute(statement.replace(HERE, "%s"), (parameter,))
-        else:
-            transaction.execute(_sqlalchemy(statement), {"rows": parameter})
+            return _first(transaction.execute(statement.replace(HERE, "%s"), (parameter,)).fetchone())
+        return transaction.execute(_sqlalchemy(statement), {"rows": parameter}).scalar()
+
+
+def _first(row: Any) -> Any:
+    """Rows may be tuples, dictionaries or the user's own classes."""
+    if row is None or isinstance(row, tuple | list):
+        return row and row[0]
+    return next(iter(row.values() if isinstance(row, dict) else vars(row).values()))
+
+
+def root_of(thing: Any) -> str | None:
+    """The library that an object comes from, where it is one of those we know."""
+    roots = {base.__module__.partition(".")[0] for base in type(thing).__mro__}
+    known = ("psycopg", "psycopg_pool", "asyncpg", "sqlalchemy", "django")
+    return next((kind for kind in known if kind in roots), None)
 
 
 def kind_of(transaction: Any) -> str:
-    roots = {base.__module__.partition(".")[0] for base in type(transaction).__mro__}
-    for kind in ("psycopg", "asyncpg", "sqlalchemy", "django"):
-        if kind in roots and hasattr(transaction, "cursor" if kind == "django" else "execute"):
-            return kind
+    kind = root_of(transaction)
+    if kind is not None and hasattr(transaction, "cursor" if kind == "django" else "execute"):
+        return kind
     raise ArgumentsError(
         f"transaction={_named(transaction)}: give a connection of psycopg 3, asyncpg or Django, "
         "or a connection or session of SQLAlchemy"
@@ -96,7 +114,7 @@ def _explained() -> Iterator[None]:
     except Exception as error:
         if _sqlstate(error) == "42P01":
             raise DatabaseRefused(
-                'the database has no table qbull_outbox; create qbull\'s tables with "qbull migrate"'
+                'a table of qbull\'s is not in the database; create them with "qbull migrate"'
             ) from error
         raise
 
@@ -114,3 +132,64 @@ def _sqlstate(error: BaseException | None) -> str | None:
 
 def _named(thing: Any) -> str:
     return f"{type(thing).__module__.partition('.')[0]} {type(thing).__name__}"
+
+
+# What users open transactions with.
+
+
+def opened(pool: Any) -> AbstractAsyncContextManager[Any]:
+    """A transaction of an asynchronous library, for as long as the block lasts."""
+    kind = root_of(pool)
+    if kind == "psycopg_pool" and inspect.iscoroutinefunction(type(pool).open):
+        return _of_psycopg(pool)
+    if kind == "asyncpg" and hasattr(pool, "acquire"):
+        return _of_asyncpg(pool)
+    if kind == "sqlalchemy" and "async" in type(pool).__name__.lower():
+        begun: AbstractAsyncContextManager[Any] = pool.begin()
+        return begun
+    raise _not_a_pool(pool)
+
+
+def opened_sync(pool: Any) -> AbstractContextManager[Any]:
+    kind = root_of(pool)
+    if kind == "psycopg_pool" and not inspect.iscoroutinefunction(type(pool).open):
+        return _of_psycopg_sync(pool)
+    if kind == "sqlalchemy" and "async" not in type(pool).__name__.lower():
+        begun: AbstractContextManager[Any] = pool.begin()
+        return begun
+    if kind == "django":
+        return _of_django(pool)
+    raise _not_a_pool(pool)
+
+
+@asynccontextmanager
+async def _of_psycopg(pool: Any) -> AsyncIterator[Any]:
+    async with pool.connection() as connection, connection.transaction():
+        yield connection
+
+
+@contextmanager
+def _of_psycopg_sync(pool: Any) -> Iterator[Any]:
+    with pool.connection() as connection, connection.transaction():
+        yield connection
+
+
+@asynccontextmanager
+async def _of_asyncpg(pool: Any) -> AsyncIterator[Any]:
+    async with pool.acquire() as connection, connection.transaction():
+        yield connection
+
+
+@contextmanager
+def _of_django(connection: Any) -> Iterator[Any]:
+    from django.db import transaction
+
+    with transaction.atomic(using=connection.alias):
+        yield connection
+
+
+def _not_a_pool(pool: Any) -> ConfigError:
+    return ConfigError(
+        f"once({type(pool).__module__}.{type(pool).__name__}): give a pool of psycopg or asyncpg, an engine or sessionmaker "
+        'of SQLAlchemy, or Django\'s connection; "async with" for asynchronous ones, "with" for the others'
+    )

@@ -129,6 +129,7 @@ class Partition:
         self.base = base
         self.number = number
         self.shown = place_of(number)
+        self.app = base[1:].removesuffix(f":{settings.name}:{number}}}:")
         self.settings = settings
         keep = settings.keep
         self._limit = settings.lane_limit
@@ -221,6 +222,11 @@ class Partition:
             state: bytes | None = await self.server.call("HGET", self.base + "trains", lane)
             return state is not None and state.partition(b" ")[0] == place
         return bool(await self.server.call("HGET", self.base + "index", id) == b"r" + place)
+
+    async def states(self, ids: Sequence[str]) -> str:
+        """For each the first letter of where it is (lua/lib/index.lua), "-" for one that is not here."""
+        letters: bytes = await self.server.script("states", self.base, *ids)
+        return letters.decode()
 
     async def records(self, ids: Sequence[bytes]) -> list[bytes]:
         """The records of jobs that are delayed or behind others of their lane; empty for one that is not."""

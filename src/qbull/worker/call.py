@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from qbull.core.codec import encode_result
-from qbull.core.outcome import Undeliverable
+from qbull.core.outcome import AlreadyDone, Undeliverable
 from qbull.core.task import TaskSpec
 from qbull.errors import PayloadError
 from qbull.worker.current import Running
@@ -32,7 +32,11 @@ class Caller:
                 return await self._pool.run(task, job, self._limit)
         except (Exception, asyncio.CancelledError):
             raise
+        except AlreadyDone:
+            return b"null"
         except BaseException as error:  # sys.exit() in a task ends the task, not the worker
+            if isinstance(error, BaseExceptionGroup) and error.split(AlreadyDone)[1] is None:
+                return b"null"  # from a task group of the task's own
             raise RuntimeError(f"the task raised {error!r}") from error
         try:
             return encode_result(value, self._limit)

@@ -21,6 +21,10 @@ class Running(NamedTuple):
     id: bytes
     record: bytes
     body: Body
+    lane: bytes = b""
+    """Of the train that it is in."""
+    app: str = ""
+    """Said where it has no partition, in a process of its own."""
 
 
 running: ContextVar[Running | None] = ContextVar("qbull_running", default=None)

@@ -21,7 +21,7 @@ import msgspec
 
 from qbull.core.codec import PAYLOAD_LIMIT, Signature, encode_result
 from qbull.core.job import body_of
-from qbull.core.outcome import Reported, Undeliverable, describe
+from qbull.core.outcome import AlreadyDone, Reported, Undeliverable, describe
 from qbull.core.task import TaskSpec
 from qbull.errors import Fail, PayloadError, RetryAfter
 from qbull.worker.current import Running, running
@@ -50,6 +50,7 @@ class Request(msgspec.Struct):
     place: bytes
     record: bytes
     limit: int = PAYLOAD_LIMIT
+    app: str = ""
 
 
 class Answer(msgspec.Struct):
@@ -71,7 +72,14 @@ class Pool:
         function = task.function
         try:
             request = Request(
-                function.__module__, function.__qualname__, job.queue, job.id, job.place, job.record, limit
+                function.__module__,
+                function.__qualname__,
+                job.queue,
+                job.id,
+                job.place,
+                job.record,
+                limit,
+                job.partition.app if job.partition is not None else "",
             )
             answer = await process.ask(request)
         except BaseException:
@@ -148,12 +156,16 @@ def _answer(request: Request) -> Answer:
         function = _find(request)
         body = body_of(request.record)
         args, kwargs = Signature(body.task, function).decode(body.payload)
-        running.set(Running(request.queue, None, request.place, request.id, request.record, body))
+        running.set(
+            Running(request.queue, None, request.place, request.id, request.record, body, app=request.app)
+        )
         value = function(*args, **kwargs)
     except RetryAfter as error:
         return Answer(error=str(error), word="retry", delay=error.delay)
     except Fail as error:
         return Answer(error=str(error), word="fail")
+    except AlreadyDone:
+        return Answer(b"null")
     except BaseException as error:
         return Answer(error=describe(error), stacktrace=traceback.format_exc())
     try:

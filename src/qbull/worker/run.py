@@ -270,7 +270,9 @@ class Runner:
             body = _read(record)
             task = self._task(body.task)
             args, kwargs = _decode(task, body)
-            job = Running(self.settings.name, delivery.partition, delivery.place, id, record, body)
+            job = Running(
+                self.settings.name, delivery.partition, delivery.place, id, record, body, delivery.lane
+            )
             if crashes_of(record) < SUSPECT:
                 if self._isolation.closed:
                     await self._isolation.opened()

@@ -1,0 +1,281 @@
+"""The inbox: a job's effect and the mark that it has happened are one transaction, so it happens once.
+
+Who calls: tasks, `async with once(pool) as conn`. The mark is the first statement of the transaction. A second run
+of the job waits there for the first to end, finds the mark and ends at once, as done. A run whose job was handed over
+again meanwhile is refused by its fence, also where the later one has failed.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from contextvars import ContextVar
+from functools import wraps
+from typing import Any, NamedTuple, get_type_hints
+
+import msgspec
+
+from qbull.core.codec import decode_result, encode_result
+from qbull.core.job import crashes_of
+from qbull.core.outcome import AlreadyDone
+from qbull.errors import ConfigError, NotFound, ServerError, TakenOver
+from qbull.postgres import transaction as callers
+from qbull.store.names import RETURNED
+from qbull.worker.current import Running, fence_of, running
+
+_GIVEN = f"""\
+WITH given AS (
+    SELECT * FROM json_to_record(CAST({callers.HERE} AS json))
+    AS given(app text, queue text, job_id text, step text, fence bigint, result text)
+)"""
+_SAME = "i.app = given.app AND i.queue = given.queue AND i.job_id = given.job_id AND i.step = given.step"
+MARK = f"""{_GIVEN}
+INSERT INTO qbull_inbox AS i (app, queue, job_id, step, fence, done)
+SELECT app, queue, job_id, step, fence, true FROM given
+ON CONFLICT (job_id, queue, app, step) DO UPDATE SET fence = excluded.fence, done = true, marked_at = clock_timestamp()
+WHERE NOT i.done AND i.fence <= excluded.fence
+RETURNING 'marked'"""
+LOOK = f"""{_GIVEN}
+SELECT json_build_object('done', i.done, 'fence', i.fence, 'result', i.result::text)::text
+FROM qbull_inbox i, given WHERE {_SAME}"""
+KEEP = f"""{_GIVEN}
+UPDATE qbull_inbox i SET result = CAST(given.result AS json) FROM given WHERE {_SAME} RETURNING 'kept'"""
+FENCE = f"""{_GIVEN}
+INSERT INTO qbull_inbox AS i (app, queue, job_id, step, fence, done)
+SELECT app, queue, job_id, step, fence, false FROM given
+ON CONFLICT (job_id, queue, app, step) DO UPDATE SET fence = greatest(i.fence, excluded.fence), marked_at = clock_timestamp()
+WHERE NOT i.done RETURNING 'fenced'"""
+
+
+class There(msgspec.Struct):
+    """A row that another run has left."""
+
+    done: bool
+    fence: int
+    result: str | None = None
+
+
+class Name(NamedTuple):
+    """What a mark is kept under, and the delivery that sets it."""
+
+    app: str
+    queue: str
+    job_id: str
+    step: str
+    fence: int
+    again: bool
+    """Whether the job may have been handed over before."""
+
+    @classmethod
+    def of(cls, job: Running, step: str) -> Name:
+        app = job.partition.app if job.partition is not None else job.app
+        again = job.place[:1] == RETURNED.encode() or job.body.attempt > 1 or crashes_of(job.record) > 0
+        return cls(app, job.queue, job.id.decode(), step, fence_of(job.place), again)
+
+    def packed(self, result: bytes | None = None) -> str:
+        given = self._asdict() | {"result": None if result is None else result.decode()}
+        return msgspec.json.encode(given).decode()
+
+    def refuse(self, found: str | None) -> None:
+        """Why the mark could not be set. Ends the run, one way or the other."""
+        there = msgspec.json.decode(found or '{"done": false, "fence": 0}', type=There)
+        if there.done and there.fence == self.fence:
+            raise _twice(self)
+        if there.done:
+            raise Found(there.result)
+        raise TakenOver(
+            f'queue "{self.queue}": job {self.job_id} was handed over again meanwhile; this run may have no effect'
+        )
+
+
+class Found(AlreadyDone):
+    """The mark of an earlier run, and what was kept of its result."""
+
+    def __init__(self, result: str | None) -> None:
+        super().__init__("an earlier run of this job has had its effect")
+        self.result = result
+
+
+def once(pool: Any, *, step: str = "") -> Once:
+    """The effect of the running job, once: `async with once(pool) as conn`, or `@once(pool)` above a function.
+
+    `pool` is what you open transactions with: a pool of psycopg or asyncpg, an engine or sessionmaker of SQLAlchemy,
+    Django's connection. What is done with `conn` is committed together with the mark of the job. A job that has its
+    mark already ends at the `async with`, as completed; a decorated function gives what it returned the first time, so a
+    task may have several of them, each with its own `step`.
+    """
+    return Once(pool, step)
+
+
+class Once:
+    """What `once(pool)` gives: a context manager of either kind, and a decorator."""
+
+    def __init__(self, pool: Any, step: str) -> None:
+        self._pool = pool
+        self._step = step
+        self._entered: Any = None
+
+    async def __aenter__(self) -> Any:
+        self._refuse_block()
+        self._entered = self._open()
+        return await self._entered.__aenter__()
+
+    async def __aexit__(self, *error: Any) -> bool | None:
+        entered, self._entered = self._entered, None
+        ended: bool | None = await entered.__aexit__(*error)
+        return ended
+
+    def __enter__(self) -> Any:
+        self._refuse_block()
+        self._entered = self._open_sync()
+        return self._entered.__enter__()
+
+    def __exit__(self, *error: Any) -> bool | None:
+        entered, self._entered = self._entered, None
+        ended: bool | None = entered.__exit__(*error)
+        return ended
+
+    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function gets the connection as its first argument."""
+        shown = inspect.signature(function)
+        first = next(iter(shown.parameters), None)
+        if first is None:
+            raise ConfigError(f"once(): {function!r} must take the connection as its first argument")
+
+        @wraps(function)
+        async def run(*args: Any, **kwargs: Any) -> Any:
+            try:
+                async with self._open() as connection:
+                    result = await function(connection, *args, **kwargs)
+                    if result is not None:
+                        await callers.run(connection, KEEP, self._name().packed(encode_result(result)))
+                    return result
+            except Found as found:
+                return _kept(function, found.result)
+
+        @wraps(function)
+        def run_sync(*args: Any, **kwargs: Any) -> Any:
+            try:
+                with self._open_sync() as connection:
+                    result = function(connection, *args, **kwargs)
+                    if result is not None:
+                        callers.run_sync(connection, KEEP, self._name().packed(encode_result(result)))
+                    return result
+            except Found as found:
+                return _kept(function, found.result)
+
+        wrapped: Any = run if inspect.iscoroutinefunction(function) else run_sync
+        wrapped.__signature__ = shown.replace(parameters=list(shown.parameters.values())[1:])
+        wrapped.__annotations__ = {
+            name: kind for name, kind in function.__annotations__.items() if name != first
+        }
+        return wrapped  # type: ignore[no-any-return]
+
+    @asynccontextmanager
+    async def _open(self) -> AsyncIterator[Any]:
+        job, name = _running(), self._name()
+        with _in_use(name):
+            await _refuse_stale(job, name)
+            if name.again:
+                await self._fence(name)
+            try:
+                async with callers.opened(self._pool) as connection:
+                    if await callers.run(connection, MARK, name.packed()) is None:
+                        name.refuse(await callers.run(connection, LOOK, name.packed()))
+                    yield connection
+            except TakenOver:
+                raise
+            except Exception:
+                with suppress(Exception):  # what has failed is the user's; that must be seen
+                    await self._fence(name)
+                raise
+
+    @contextmanager
+    def _open_sync(self) -> Iterator[Any]:
+        name = self._name()
+        with _in_use(name):
+            if name.again:
+                self._fence_sync(name)
+            try:
+                with callers.opened_sync(self._pool) as connection:
+                    if callers.run_sync(connection, MARK, name.packed()) is None:
+                        name.refuse(callers.run_sync(connection, LOOK, name.packed()))
+                    yield connection
+            except TakenOver:
+                raise
+            except Exception:
+                with suppress(Exception):
+                    self._fence_sync(name)
+                raise
+
+    async def _fence(self, name: Name) -> None:
+        """From now on no earlier delivery of the job can set the mark. Waits for one that is about to."""
+        async with callers.opened(self._pool) as connection:
+            await callers.run(connection, FENCE, name.packed())
+
+    def _fence_sync(self, name: Name) -> None:
+        with callers.opened_sync(self._pool) as connection:
+            callers.run_sync(connection, FENCE, name.packed())
+
+    def _name(self) -> Name:
+        return Name.of(_running(), self._step)
+
+    def _refuse_block(self) -> None:
+        if self._step:  # a later run would end at the first of them, and the others would never be done
+            raise ConfigError(
+                f'once(pool, step="{self._step}"): steps are for decorated functions: @once(pool, step=…)'
+            )
+        if self._entered is not None:
+            raise ConfigError(
+                "this once() is in use; make a new one for each use: async with once(pool) as conn"
+            )
+
+
+_entered: ContextVar[frozenset[Name]] = ContextVar("qbull_once", default=frozenset())
+
+
+@contextmanager
+def _in_use(name: Name) -> Iterator[None]:
+    """One inside the other would wait for itself for ever."""
+    if name in _entered.get():
+        raise _twice(name)
+    token = _entered.set(_entered.get() | {name})
+    try:
+        yield
+    finally:
+        _entered.reset(token)
+
+
+def _twice(name: Name) -> ConfigError:
+    return ConfigError(
+        f"job {name.job_id}: once() was used twice in one run; have one transaction, or decorated functions with a "
+        'step each: @once(pool, step="…")'
+    )
+
+
+def _kept(function: Callable[..., Any], result: str | None) -> Any:
+    """What the function returned in an earlier run, as it is annotated."""
+    if result is None:
+        return None
+    try:
+        kind = get_type_hints(function).get("return", Any)
+    except NameError:  # a type that is imported for the type checker alone
+        kind = Any
+    return decode_result(result.encode(), kind)
+
+
+def _running() -> Running:
+    job = running.get()
+    if job is None:
+        raise NotFound("no job is running here; once() is for code inside a task")
+    return job
+
+
+async def _refuse_stale(job: Running, name: Name) -> None:
+    """The queue knows first that a job was handed over again. Where it cannot be asked, the database decides alone."""
+    if job.partition is None:
+        return
+    with suppress(ServerError):
+        if not await job.partition.holds(job.id, job.place, job.lane):
+            name.refuse(None)
