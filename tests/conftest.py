@@ -14,7 +14,7 @@ import pytest
 import qbull
 from database import Postgres
 from qbull.embedded import Embedded
-from qbull.store.audit import audit
+from qbull.store.audit import audit, audit_schedules
 from qbull.store.store import Store
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -110,7 +110,7 @@ async def every_fault(store: Store) -> list[str]:
         for queue in await store.queues()
         for partition in await store.partitions(await store.settings(queue))
         for fault in await audit(partition)
-    ]
+    ] + await audit_schedules(store)
 
 
 async def strays(store: Store) -> list[str]:
@@ -135,6 +135,7 @@ async def strays(store: Store) -> list[str]:
         "kept",
         "lease",
         "extras",
+        "schedules",
     )
     stray = []
     cursor = b"0"
@@ -145,7 +146,7 @@ async def strays(store: Store) -> list[str]:
             short = text.rpartition("}:")[2]
             if short.startswith(known) and not short.startswith("stats:"):
                 continue
-            if short.startswith(("lane:", "job:")):
+            if short.startswith(("lane:", "job:", "schedule:")):
                 continue  # the audit looks at these
             if await store.server.call("PTTL", name) == -1:
                 stray.append(text)

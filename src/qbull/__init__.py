@@ -32,6 +32,7 @@ from qbull.errors import (
 from qbull.handle import Job
 from qbull.letters import FailureGroup, Page, Redriven
 from qbull.queue import Queue, Task
+from qbull.schedules import ScheduleInfo
 from qbull.worker.current import CurrentJob, current_job
 
 if _typing.TYPE_CHECKING:
@@ -67,6 +68,7 @@ __all__ = [
     "ResultTimeout",
     "Retry",
     "RetryAfter",
+    "ScheduleInfo",
     "ServerAway",
     "ServerError",
     "ServerRefused",

@@ -27,9 +27,11 @@ from qbull.config import (
 from qbull.core.codec import PAYLOAD_LIMIT
 from qbull.core.durability import Durability
 from qbull.core.retry import Retry
+from qbull.core.schedule import Schedule
 from qbull.errors import ConfigError, NotFound
 from qbull.handle import Job
 from qbull.queue import Queue
+from qbull.schedules import Schedules
 from qbull.store.address import Address
 from qbull.store.store import Store
 from qbull.worker.assignment import Assignment
@@ -67,6 +69,8 @@ class App:
         self.database = check_database(database) if database is not None else self.environment.database
         self.payload_limit = payload_limit
         self.queues: dict[str, Queue] = {}
+        self.declared: dict[str, Schedule] = {}
+        self.schedules = Schedules(self)
         address = Address.parse(self.url)  # a wrong address is said here, not at the first enqueue
         own: Durability | None = "durable" if address.directory is not None else None
         self.durability: Durability | None = (
@@ -127,7 +131,9 @@ class App:
             raise ConfigError("this app has no queues; declare one with app.queue(…)")
         return [
             Assignment(
-                replace(queue.settings, concurrency=concurrency or queue.settings.concurrency), queue.tasks
+                replace(queue.settings, concurrency=concurrency or queue.settings.concurrency),
+                queue.tasks,
+                tuple(schedule for schedule in self.declared.values() if schedule.queue == queue.name),
             )
             for queue in served
         ]

@@ -8,9 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from qbull.core.cron import zone_of
 from qbull.core.durability import PROFILES, Durability
 from qbull.core.layout import SPAN
 from qbull.core.retry import Retry
+from qbull.core.route import PARTITION_LANE
 from qbull.errors import LONGEST, ConfigError
 
 Order = Literal["key", "partition"]
@@ -104,6 +106,12 @@ class QueueSettings:
             return 1
         return self.lane.limit if self.lane is not None else 0
 
+    def lane_of(self, key_digest: bytes | None) -> bytes:
+        """The lane that a job takes: none where the queue has no lanes, or the job no key."""
+        if self.order == "partition":
+            return PARTITION_LANE
+        return key_digest if self.lane_limit and key_digest is not None else b""
+
     def _at_least_one(self, what: str, value: int) -> None:
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             self._refuse(f"{what}={value!r}: give a whole number from 1")
@@ -152,6 +160,7 @@ class Environment:
     durability: Durability | None = None
     sharing: Sharing = Sharing()
     min_idle: float = 30.0
+    timezone: str = "UTC"
     log_format: Literal["text", "json"] = "text"
     log_level: str = "INFO"
 
@@ -166,6 +175,7 @@ def read_environment(environ: Mapping[str, str] | None = None) -> Environment:
         durability=check_durability(env.get("QBULL_DURABILITY"), "QBULL_DURABILITY"),
         sharing=_sharing(env),
         min_idle=(_number(env, "MIN_IDLE_TIME_MS", least=500) or 30_000) / 1000,
+        timezone=_timezone(env),
         log_format="json" if _choice(env, "QBULL_LOG_FORMAT", "text", "json") == "json" else "text",
         log_level=_choice(env, "QBULL_LOG_LEVEL", "INFO", "DEBUG", "WARNING", "ERROR"),
     )
@@ -269,6 +279,19 @@ def _number(env: Mapping[str, str], *names: str, least: int) -> int | None:
                 raise ConfigError(f"{name}={env[name]!r}: give a whole number from {least}")
             return value
     return None
+
+
+def _timezone(env: Mapping[str, str]) -> str:
+    """TZ may also hold what only the C library understands ("CET-1CEST"): that is refused when a schedule needs it."""
+    name = env.get("TZ", "UTC").removeprefix(":")
+    if re.fullmatch(r"[A-Za-z_]+(/[A-Za-z_+-]+)*", name):
+        try:
+            return zone_of(name).key
+        except ValueError:
+            raise ConfigError(
+                f'TZ="{name}": there is no such time zone; use an IANA name such as Europe/Berlin'
+            ) from None
+    return name
 
 
 def _choice(env: Mapping[str, str], name: str, *words: str) -> str:

@@ -8,12 +8,12 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 import msgspec
 
 from qbull.client import Client, Placed
-from qbull.config import QueueSettings, check_name
+from qbull.config import Environment, QueueSettings, check_name
 from qbull.controls import Controls
 from qbull.core.codec import Signature, Template, encode_payload, plain
 from qbull.core.durability import PROFILES, Durability
@@ -21,7 +21,9 @@ from qbull.core.ids import check_id, check_key, new_id
 from qbull.core.job import DEFAULT_PRIORITY, STATES, Body, JobInfo, State, pack
 from qbull.core.layout import SPAN, Layout
 from qbull.core.retry import Retry
-from qbull.core.route import PARTITION_LANE, digest
+from qbull.core.route import digest
+from qbull.core.rule import Rule, When
+from qbull.core.schedule import Schedule
 from qbull.core.task import TaskSpec, kind_of
 from qbull.errors import LONGEST, ArgumentsError, ConfigError, DeclarationError, NotConfirmed
 from qbull.handle import Job
@@ -44,6 +46,8 @@ class Home(Protocol):
     prefix: str
     payload_limit: int
     durability: Durability | None
+    environment: Environment
+    declared: dict[str, Schedule]
 
     def client(self) -> Client: ...
     def run_sync(self, coroutine: Coroutine[Any, Any, A], /) -> A: ...
@@ -105,6 +109,32 @@ class Queue(Controls, Letters):
             return AsyncTask(self, spec) if spec.kind == "async" else PlainTask(self, spec)
 
         return declare if function is None else declare(function)
+
+    def cron(
+        self,
+        expression: str | None = None,
+        /,
+        *,
+        name: str | None = None,
+        args: Mapping[str, Any] | None = None,
+        **rule: Unpack[When],
+    ) -> Declare:
+        """Run a task by a schedule: `@queue.cron("0 9 * * *", tz="Europe/Berlin")`, or `every=` seconds.
+
+        Put on a function it makes a task of it, under the same name; put on a task, with `args`, it can be there several times.
+        """
+
+        def declare(function: Callable[..., Any]) -> Any:
+            task = function if isinstance(function, Task) else self.task(name=name)(function)
+            schedule = task.schedule(name or task.name, Rule(expression, **rule), args or {})
+            if schedule.name in self.app.declared:
+                raise DeclarationError(
+                    f'schedule "{schedule.name}": declared twice; give one of them another name=…'
+                )
+            self.app.declared[schedule.name] = schedule
+            return task
+
+        return declare
 
     async def stats(self) -> Counts:
         """How many jobs are in which state, over all partitions."""
@@ -230,17 +260,9 @@ class Queue(Controls, Letters):
         else:
             number = layout.any_home(next(self._spread))
         body = Body(task, payload, key, 1, 0, options.timeout)
-        record = pack(body, priority=options.priority, lane=self._lane(key_digest))
+        record = pack(body, priority=options.priority, lane=self.settings.lane_of(key_digest))
         made = id if id is not None else new_id(number)
         return Placed(number, NewJob(made, options.when, record), together, id is not None)
-
-    def _lane(self, key_digest: bytes | None) -> bytes:
-        """The lane that a job takes: none where the queue has no lanes, or the job no key."""
-        if self.settings.order == "partition":
-            return PARTITION_LANE
-        if self.settings.lane_limit and key_digest is not None:
-            return key_digest
-        return b""
 
 
 class Arguments(NamedTuple):
@@ -422,6 +444,18 @@ class Task(Call[P, R]):
 
     def __repr__(self) -> str:
         return f"<Task {self._queue.name}.{self.name}>"
+
+    def schedule(self, name: str, rule: Rule, args: Mapping[str, Any]) -> Schedule:
+        """This task by a rule, with these arguments. What is wrong with either is raised here, not at the first tick."""
+        check_name("schedule", name)
+        try:
+            payload, call = self.spec.signature.encode((), dict(args), self._app.payload_limit)
+            template = self.spec.key
+            key = check_key(template.apply(msgspec.structs.asdict(call))) if template is not None else None
+        except ArgumentsError as error:
+            raise ArgumentsError(f'schedule "{name}": {error}') from None
+        zone = self._app.environment.timezone
+        return rule.schedule(name, self._queue.name, self.name, payload, key, zone)
 
     def options(
         self,

@@ -1,4 +1,4 @@
-"""Wire: jobs and counts as JSON. The command line prints these shapes, and programs rely on them.
+"""Wire: jobs, counts and schedules as JSON. The command line prints these shapes, and programs rely on them.
 
 Names are as in the REST API; times are ISO 8601 in UTC with a Z, durations milliseconds. What is not known is null.
 """
@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from qbull.core.job import JobInfo
 from qbull.core.job import moment as moment_of
 from qbull.letters import FailureGroup
+from qbull.schedules import ScheduleInfo
 from qbull.store.live import SETTINGS, Change, Live
 from qbull.store.survey import Survey, Surveyed
 
@@ -57,7 +58,7 @@ def job(info: JobInfo) -> dict[str, Any]:
         "finishedAt": moment(info.finished_at),
         "durationMs": None if info.duration_ms is None else round(info.duration_ms, 3),
         "partition": info.partition,
-        "schedule": None,
+        "schedule": info.schedule,
     }
 
 
@@ -105,6 +106,42 @@ def failure_group(group: FailureGroup) -> dict[str, Any]:
         "firstAt": moment(group.first_at),
         "lastAt": moment(group.last_at),
         "lastId": group.last,
+    }
+
+
+def schedule(info: ScheduleInfo) -> dict[str, Any]:
+    last = info.last
+    return {
+        "name": info.name,
+        "queue": info.queue,
+        "task": info.task,
+        "cron": info.cron,
+        "every": info.every,
+        "tz": info.tz,
+        "args": info.args,
+        "key": info.key,
+        "catchUp": info.catch_up,
+        "catchUpLimit": info.catch_up_limit,
+        "overlap": info.overlap,
+        "jitter": info.jitter,
+        "start": moment(info.start),
+        "end": moment(info.end),
+        "source": info.source,
+        "paused": info.paused,
+        "next": [moment(at) for at in info.next],
+        "lastRun": None
+        if last is None
+        else {
+            "jobId": last.job_id,
+            "plannedAt": moment(last.planned_at),
+            "firedAt": moment(last.fired_at),
+            "state": last.state,
+            "error": last.error,
+        },
+        "fired": info.fired,
+        "skipped": info.skipped,
+        "missed": info.missed,
+        "problem": info.problem,
     }
 
 

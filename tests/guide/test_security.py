@@ -133,6 +133,7 @@ async def test_a_reader_looks_at_everything(node: Node, tmp_path: Path) -> None:
         ["jobs", "orders"],
         ["workers"],
         ["partitions", "orders"],
+        ["schedules"],
     ):
         await asyncio.to_thread(shell.ok, *command)
     assert denied(node) == []
@@ -160,6 +161,13 @@ async def test_an_admin_does_what_people_do(node: Node, tmp_path: Path) -> None:
             await running.drain()
         await shop.orders.clean("failed")
         assert (await shop.orders.stats()).total == 0
+
+        await app.schedules.upsert("nightly", shop.greet, cron="30 2 * * *", args={"name": "Ada"})
+        await app.schedules.pause("nightly")
+        await app.schedules.resume("nightly")
+        await (await app.schedules.run("nightly")).remove()
+        assert [info.name for info in await app.schedules.list()] == ["nightly"]
+        await app.schedules.remove("nightly")
 
     shell = Shell(f"redis://admin:word@{node.place}/0", tmp_path)
     shell.environment["QBULL_PREFIX"] = "qbull"

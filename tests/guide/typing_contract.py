@@ -125,3 +125,22 @@ async def a_worker_is_a_context() -> None:
         assert_type(await worker.drain(), None)
     async with app as same:
         assert_type(same, qbull.App)
+
+
+@queue.cron("0 9 * * *", tz="Europe/Berlin", name="daily-report", catch_up="skip", overlap="skip")
+async def daily_report() -> None: ...
+
+
+@queue.cron(every=30, args={"order_id": 1})
+@queue.task
+def render_again(order_id: int) -> bytes:
+    return b""
+
+
+async def schedules_are_typed() -> None:
+    assert_type(await daily_report.enqueue(), qbull.Job[None])
+    assert_type(render_again(1), bytes)
+    queue.cron("0 9 * * *", catch_up="maybe")  # type: ignore[arg-type]
+    assert_type(await app.schedules.list(), list[qbull.ScheduleInfo])
+    await app.schedules.upsert("nightly", verify, cron="30 2 * * *", args={"user_id": "u1"})
+    await app.schedules.upsert("nightly", 5, cron="30 2 * * *")  # type: ignore[arg-type]

@@ -277,7 +277,7 @@ async def test_partitions_are_spread_over_the_nodes_and_each_verb_works_on_all(
         for delivery in await desk.fetch():
             await desk.finish(delivery)
         await desk.let_time_pass("later")
-        assert await desk.partition.promote() == (1, None)
+        assert await desk.partition.promote() == (1, None, None)
         [late] = await desk.fetch()
         assert await desk.settle(late, 0, "dead")
 

@@ -233,7 +233,7 @@ class Engine(RuleBasedStateMachine):
     def time_passes(self) -> None:
         due = sorted(id for id, state in self.model.state.items() if state == "delayed")
         self.do(self.desk.let_time_pass(*due))
-        moved, wait = self.do(self.desk.partition.promote())
+        moved, wait, _ = self.do(self.desk.partition.promote())
         assert (moved, wait) == (len(due), None)
         for id in due:
             self.model.admit(id)

@@ -11,7 +11,7 @@ async def test_nothing_is_promoted_early(store: Store) -> None:
     desk = await Desk.open(store)
     await desk.enqueue("later", when=60_000)
 
-    moved, wait = await desk.partition.promote()
+    moved, wait, _ = await desk.partition.promote()
 
     assert moved == 0
     assert wait is not None and 59 < wait <= 60.001
@@ -24,10 +24,10 @@ async def test_what_is_due_goes_to_ready_in_the_order_of_its_time(store: Store) 
     soon = int(seconds) * 1000 + int(microseconds) // 1000 + 50
     await desk.enqueue("second", when=f"@{soon + 3}")
     await desk.enqueue("first", when=f"@{soon + 1}")
-    _, wait = await desk.partition.promote(0)
+    _, wait, _ = await desk.partition.promote(0)
 
     while wait is not None:
-        _, wait = await desk.partition.promote()
+        _, wait, _ = await desk.partition.promote()
 
     assert [ids_of(delivery)[0] for delivery in await desk.fetch()] == ["first", "second"]
 
@@ -66,6 +66,6 @@ async def test_a_bounded_number_is_promoted_at_a_time(store: Store) -> None:
     await desk.enqueue(*(f"a{n}" for n in range(10)), when=3_600_000)
     await desk.let_time_pass(*(f"a{n}" for n in range(10)))
 
-    moved, wait = await desk.partition.promote(4)
+    moved, wait, _ = await desk.partition.promote(4)
 
     assert (moved, wait) == (4, 0)

@@ -10,12 +10,16 @@ import pytest
 from desk import CRASHED, Desk, ids_of
 
 import qbull.store
+from conftest import eventually
+from qbull.core.rule import Rule
 from qbull.errors import ConfigError, ServerRefused
 from qbull.store import inspect, live, rights
 from qbull.store.connect import open_server
 from qbull.store.results import Results
 from qbull.store.rights import ROLES, Place, acl, acl_at_sentinels, commands_of
 from qbull.store.roster import Member
+from qbull.store.schedules import Place as schedule_place
+from qbull.store.schedules import Schedules
 from qbull.store.scripts import script
 from qbull.store.store import Store
 from topology import DURABLE, PASSWORD, Node, raised_cluster, raised_pair, raised_trio, wait_for
@@ -139,7 +143,25 @@ async def work(store: Store) -> None:
     await desk.partition.mark_alone(b"a", b"0")
     await inspect.count(desk.partition)
     await desk.partition.unlease("w1")
+    await tick(store, desk)
     await store.bury("w1", certain=True)
+
+
+async def tick(store: Store, desk: Desk) -> None:
+    schedules = Schedules(store)
+    schedule = Rule(every=0.1, catch_up="all").schedule("s", "q", "task", b"{}", "k", "UTC")
+    assert await schedules.newest("q", ["v1"]) == "v1"
+    await schedules.remember_declared("q", await schedules.declared("q") | {"s"})
+    assert await schedules.unknown([schedule], desk.settings) == [schedule]
+    await schedules.put(schedule, "code", desk.settings)
+
+    async def fired() -> bool:
+        ticked = await schedules.tick(desk.partition, await schedules.due(desk.partition))
+        return sum(one.fired for one in ticked) > 0
+
+    await eventually(fired)
+    for name, place in (await schedules.everywhere()).items():
+        await schedules.take_away(name, place, "code")
 
 
 async def read(store: Store) -> None:
@@ -155,6 +177,10 @@ async def read(store: Store) -> None:
     for state in ("waiting", "active", "delayed", "completed", "failed"):
         await inspect.page([partition], state, 0, 10)
     await inspect.find(partition, "later")
+    schedules = Schedules(store)
+    await schedules.everywhere()
+    await schedules.where("s")
+    await schedules.read(schedule_place("q", 0), ["s"])
 
 
 WORK: dict[str, Callable[[Store], Awaitable[None]]] = {"producer": produce, "worker": work, "reader": read}

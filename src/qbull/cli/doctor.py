@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from qbull.cli.check_queues import check_queue, check_workers
+from qbull.cli.check_schedules import check_schedules
 from qbull.cli.check_server import check_server
 from qbull.cli.finding import Finding
 from qbull.cli.show import print_json
@@ -60,6 +61,8 @@ async def _examine(target: Target) -> AsyncIterator[Finding]:
     for name in await target.store.queues():
         async for finding in check_queue(target.store, name, _say):
             yield finding
+    async for finding in check_schedules(target.app.schedules, target.store):
+        yield finding
 
 
 def _say(text: str) -> None:

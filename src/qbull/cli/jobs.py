@@ -133,6 +133,7 @@ def _page(info: JobInfo) -> list[str]:
     facts: list[tuple[str, object]] = [
         ("queue", f"{info.queue}, partition {info.partition}"),
         ("task", info.task),
+        ("schedule", info.schedule),
         ("state", info.state),
         ("key", info.key),
         ("priority", info.priority),

@@ -25,6 +25,8 @@ COMMANDS = {
     "job": "qbull.cli.jobs:job",
     "workers": "qbull.cli.workers:workers",
     "partitions": "qbull.cli.partitions:partitions",
+    "schedules": "qbull.cli.schedules:schedules",
+    "run": "qbull.cli.schedules:run",
     "enqueue": "qbull.cli.enqueue:enqueue",
     "pause": "qbull.cli.steer:pause",
     "resume": "qbull.cli.steer:resume",

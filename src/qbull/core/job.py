@@ -59,6 +59,12 @@ class Body(msgspec.Struct, array_like=True):
     history: list[Attempt] = []
 
 
+class TickBody(Body, array_like=True):
+    """The same of a job that a schedule made. Others are written without it, so it costs them nothing."""
+
+    schedule: str | None = None
+
+
 class Ending(msgspec.Struct, array_like=True, frozen=True):
     """How a job finished: sealed behind its record in the completed, failed or cancelled stream."""
 
@@ -74,7 +80,7 @@ class Ending(msgspec.Struct, array_like=True, frozen=True):
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode_body = msgspec.msgpack.Decoder(Body).decode
+_decode_body = msgspec.msgpack.Decoder(TickBody).decode
 _decode_ending = msgspec.msgpack.Decoder(Ending).decode
 
 
@@ -110,7 +116,7 @@ def again(record: bytes, ending: Ending, finished_ms: int, payload: bytes | None
     return repack(record[:3] + bytes((crashes,)) + created + record[10:], body)
 
 
-def body_of(record: bytes) -> Body:
+def body_of(record: bytes) -> TickBody:
     if len(record) <= _HEADER or record[0] != VERSION:
         raise Garbage(_what_is_wrong(record))
     try:
@@ -181,6 +187,7 @@ class JobInfo:
     crashes: int = 0
     worker: str | None = None
     history: tuple[Attempt, ...] = field(default=())
+    schedule: str | None = None
 
 
 def moment(milliseconds: int) -> datetime:

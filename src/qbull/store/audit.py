@@ -9,6 +9,8 @@ from collections.abc import AsyncIterator
 
 from qbull.store.names import ready
 from qbull.store.partition import Partition
+from qbull.store.schedules import Place, Schedules
+from qbull.store.store import Store
 
 STEP = 200
 SMALL = 20_000
@@ -33,6 +35,33 @@ async def audit(partition: Partition) -> list[str]:
         f'queue "{partition.settings.name}" partition {partition.shown}: {fault}'
         for fault in dict.fromkeys(faults)
     ]
+
+
+async def audit_schedules(store: Store) -> list[str]:
+    """One line for each schedule that the registry and the partitions do not agree on."""
+    schedules = Schedules(store)
+    places = await schedules.everywhere()
+    planned: dict[str, Place] = {}
+    for queue in await store.queues():
+        for partition in await store.partitions(await store.settings(queue)):
+            names = await partition.server.call("ZRANGE", partition.base + "schedules", 0, -1)
+            planned |= {name.decode(): Place(queue, partition.number) for name in names}
+    faults = []
+    for name in sorted(places.keys() | planned.keys()):
+        said, there = places.get(name), planned.get(name)
+        if said is None or there is None or said != there:
+            faults.append(
+                f'schedule "{name}": the registry says {_shown(said)}, its plan is in {_shown(there)}'
+            )
+        elif name not in (await schedules.read(there, [name])).plans:
+            faults.append(
+                f'schedule "{name}": what is planned of it in {_shown(there)} is gone, or cannot be read'
+            )
+    return faults
+
+
+def _shown(place: Place | None) -> str:
+    return "no queue" if place is None else f'queue "{place.queue}" partition {place.partition}'
 
 
 async def _every_id(partition: Partition) -> AsyncIterator[list[bytes]]:

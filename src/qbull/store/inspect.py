@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 from qbull.core.codec import plain
 from qbull.core.job import (
-    Body,
     Ending,
     Garbage,
     JobInfo,
     State,
+    TickBody,
     again,
     body_of,
     crashes_of,
@@ -95,11 +95,11 @@ class Found:
     place: bytes = b""
     """Where it lies, of a finished one; it has another when it has finished once more."""
 
-    def body(self) -> Body:
+    def body(self) -> TickBody:
         try:
             return body_of(self.record)
         except Garbage:
-            return Body(task="?", payload=self.record)
+            return TickBody(task="?", payload=self.record)
 
     def info(self, queue: str, attempts: int | None) -> JobInfo:
         body, ending = self.body(), self.ending
@@ -128,6 +128,7 @@ class Found:
             crashes=crashes_of(self.record) if readable else 0,
             worker=(ending.worker if ending is not None else self.worker) or None,
             history=tuple(body.history),
+            schedule=body.schedule,
         )
 
     def again(self, payload: bytes | None = None) -> bytes:

@@ -15,6 +15,8 @@ short names below to `base`; the names are spelled out there once more, in their
       bands               set      the priority bands besides 5 and 0 that have been used
       job:<id>            hash     what a job has besides its record; gone with the job
       extras              set      the jobs that have such
+      schedules           zset     schedule → when it is to be looked at next, in ms; inf: never
+      schedule:<name>     hash     what the schedule says, its next tick, what became of the last; gone with the schedule
       stats               hash     totals
       stats:<minute>      hash     counts of one minute; expires after 25 hours
       lease               hash     owner, epoch, since: who reads the partition alone; only with sharing "leased"
@@ -22,7 +24,9 @@ short names below to `base`; the names are spelled out there once more, in their
       mark                string   written with each enqueue whose replicas are waited for; expires after a minute
       once:<token>        string   what a call was answered with, should it be sent again; expires after a minute
     {<prefix>:<queue>}:
-      settings            hash     what the queue was declared with; `layout`, where its partitions were changed (core/layout.py)
+      settings            hash     what the queue was declared with, its tasks, the schedules of its code; `layout`, where its
+                                   partitions were changed (core/layout.py)
+      versions            hash     version of the code's schedules → first and last seen; expires after two hours
       live                hash     setting → when, by whom and what an operator has changed it to; stays until reset
       changes             list     the last 100 of these changes
       hold                string   why nothing begins for now; expires when it may
@@ -32,7 +36,8 @@ short names below to `base`; the names are spelled out there once more, in their
       queues              set      the names of all queues
       workers             zset     worker → the server time at which it counts as dead
       roster              hash     worker → what it is and what it reads; gone with the worker
-    <prefix>:bell         channel  "<base>\\n" and "due" (something is due sooner than thought), "bands" (a new one is in use) or
+      schedules           hash     schedule → its queue and partition; gone with the schedule
+    <prefix>:bell         channel  "<base>\\n" and "due" (something is due sooner than thought), "tick" (the same of a schedule), "bands" (a new one is in use) or
                                    "settings" (of a queue, whose base it has; something was changed)
     <prefix>:done         channel  "<base>\\n" and the ids of jobs that finished, where somebody waits
 """
@@ -75,6 +80,10 @@ class Names:
     @property
     def workers(self) -> str:
         return self.app + "workers"
+
+    @property
+    def schedules(self) -> str:
+        return self.app + "schedules"
 
     @property
     def bell(self) -> str:

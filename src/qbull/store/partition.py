@@ -123,6 +123,14 @@ class Reclaimed:
     more: bool
 
 
+class Promoted(NamedTuple):
+    """How many jobs were moved; the seconds until the next one is due, and until the next schedule is."""
+
+    moved: int
+    wait: float | None
+    tick: float | None
+
+
 class Partition:
     def __init__(self, server: Server, base: str, number: int, settings: QueueSettings) -> None:
         self.server = server
@@ -164,12 +172,12 @@ class Partition:
         )
         return stale
 
-    async def promote(self, most: int = BATCH) -> tuple[int, float | None]:
-        """Move what is due to ready, drop what is too old; answers with how many, and the seconds until the next is due."""
-        moved, wait_ms = await self.server.script(
+    async def promote(self, most: int = BATCH) -> Promoted:
+        """Move what is due to ready, drop what is too old; answers with how many, and when the next is due."""
+        moved, wait_ms, tick_ms = await self.server.script(
             "promote", self.base, self._limit, most, self._keep_completed[1], self._keep_failed[1]
         )
-        return moved, None if wait_ms < 0 else wait_ms / 1000
+        return Promoted(moved, _seconds(wait_ms), _seconds(tick_ms))
 
     async def release(self, places: Sequence[bytes]) -> int:
         """Give back deliveries that will not be run to their end here; answers with the number of jobs."""
@@ -261,6 +269,10 @@ class Partition:
 
 def _count(value: int | None) -> int:
     return -1 if value is None else value
+
+
+def _seconds(ms: int) -> float | None:
+    return None if ms < 0 else ms / 1000
 
 
 def _ms(seconds: float | None) -> int:

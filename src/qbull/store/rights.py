@@ -52,28 +52,32 @@ _WORKER = Role(
     verbs=(
         *("fetch", "settle", "release", "promote", "reclaim", "lease", "unlease"),
         *("enroll", "beat", "bury", "roster", "live", "count"),
+        *("declare", "plan", "plans", "tick"),
     ),
     commands=(
-        *("hget", "hmget", "hset", "sadd", "smembers", "subscribe", "ping"),
+        *("hdel", "hget", "hmget", "hscan", "hset", "sadd", "smembers", "subscribe", "ping"),
         *("xreadgroup", "xgroup|create", "xinfo|consumers"),
     ),
-    names=("", "queues", "workers", "roster"),
+    names=("", "queues", "workers", "roster", "schedules"),
     channels=("bell", "done"),
 )
 _READER = Role(
-    verbs=("count", "find", "live", "roster", "survey"),
+    verbs=("count", "find", "live", "plans", "roster", "survey"),
     commands=(
-        *("hexists", "hkeys", "hmget", "hscan", "lrange", "smembers", "zrange"),
+        *("hexists", "hget", "hkeys", "hmget", "hscan", "lrange", "smembers", "zrange"),
         *("xinfo|groups", "xpending", "xrange", "xrevrange"),
     ),
-    names=("", "queues", "workers", "roster"),
+    names=("", "queues", "workers", "roster", "schedules"),
 )
 _ADMIN = (
     _PRODUCER
     | _READER
     | Role(
-        verbs=("retry", "promote_one", "remove", "clean", "configure", "audit", "audit_counts", "beat"),
-        commands=("config|get", "role", "time", "zscan"),
+        verbs=(
+            *("retry", "promote_one", "remove", "clean", "configure", "audit", "audit_counts", "beat"),
+            *("fire", "plan"),
+        ),
+        commands=("config|get", "hdel", "hset", "role", "time", "zscan"),
         names=(),
         channels=("bell",),
     )

@@ -29,6 +29,8 @@ class Serving(msgspec.Struct, frozen=True):
     """The server's time in milliseconds at which it began to read each of its partitions."""
     settings: str = ""
     leaving: bool = False
+    schedules: str = ""
+    """The version of its code's schedules."""
 
 
 class Member(msgspec.Struct, frozen=True):

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from qbull.config import QueueSettings
+from qbull.core.schedule import Schedule
 from qbull.core.task import TaskSpec
 
 
@@ -13,3 +14,5 @@ from qbull.core.task import TaskSpec
 class Assignment:
     settings: QueueSettings
     tasks: Mapping[str, TaskSpec]
+    schedules: tuple[Schedule, ...] = ()
+    """Those that the code declares."""

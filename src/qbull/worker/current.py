@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
-from qbull.core.job import Body, created_ms_of, moment
+from qbull.core.job import TickBody, created_ms_of, moment
+from qbull.core.schedule import planned_in
 from qbull.errors import NotFound
 from qbull.store.partition import Partition
 
@@ -20,7 +21,7 @@ class Running(NamedTuple):
     place: bytes
     id: bytes
     record: bytes
-    body: Body
+    body: TickBody
     lane: bytes = b""
     """Of the train that it is in."""
     app: str = ""
@@ -32,7 +33,10 @@ running: ContextVar[Running | None] = ContextVar("qbull_running", default=None)
 
 @dataclass(frozen=True, slots=True)
 class CurrentJob:
-    """`fence` rises with every delivery, so other stores can refuse a write with an older one."""
+    """`fence` rises with every delivery, so other stores can refuse a write with an older one.
+
+    `schedule` is the schedule that asked for it, and `planned_at` the instant it was planned for, where it is a tick's.
+    """
 
     id: str
     queue: str
@@ -41,6 +45,8 @@ class CurrentJob:
     attempt: int
     fence: int
     enqueued_at: datetime
+    schedule: str | None = None
+    planned_at: datetime | None = None
 
 
 def entry_ms(place: bytes) -> int:
@@ -67,4 +73,6 @@ def current_job() -> CurrentJob:
         attempt=now.body.attempt,
         fence=fence_of(now.place),
         enqueued_at=moment(created_ms_of(now.record) or entry_ms(now.place)),
+        schedule=now.body.schedule,
+        planned_at=planned_in(now.id.decode()) if now.body.schedule is not None else None,
     )

@@ -12,10 +12,12 @@ from typing import Any
 
 from qbull.config import Sharing
 from qbull.core.codec import PAYLOAD_LIMIT
+from qbull.core.schedule import version_of
 from qbull.errors import ServerError
 from qbull.store.live import Live
 from qbull.store.partition import Partition
 from qbull.store.roster import Serving, digest
+from qbull.store.schedules import Schedules
 from qbull.store.store import Delivery, Store
 from qbull.worker.actor import end, start
 from qbull.worker.assignment import Assignment
@@ -29,6 +31,7 @@ from qbull.worker.promote import SAFETY, Promoter
 from qbull.worker.run import Runner
 from qbull.worker.settle import Settler
 from qbull.worker.steer import Steering
+from qbull.worker.tick import Ticker
 
 log = logging.getLogger("qbull.worker")
 
@@ -83,6 +86,9 @@ class Line:
         self._share: list[int] = []
         self._still = False
         self._turning = asyncio.Lock()
+        self._schedules = Schedules(store)
+        self._tasks = assignment.tasks
+        self._version = version_of(assignment.schedules)
         self._promoters: dict[int, tuple[Promoter, asyncio.Task[None]]] = {}
         self._actors: list[asyncio.Task[None]] = []
         self._chores: set[asyncio.Task[None]] = set()
@@ -122,6 +128,7 @@ class Line:
             since=leases.since,
             settings=digest(self.settings),
             leaving=leases.leaving,
+            schedules=self._version,
         )
 
     @property
@@ -136,7 +143,7 @@ class Line:
         if word in ("workers", ""):
             self._leases.ring()
         concerned = [number for number in self._promoters if base in (self._partitions[number].base, "")]
-        if word in ("due", ""):
+        if word in ("due", "tick", ""):
             for number in concerned:
                 self._promoters[number][0].ring()
         if concerned and word in ("bands", ""):
@@ -172,7 +179,9 @@ class Line:
             safety = SAFETY * max(len(numbers) / 4, 1)
             for number in numbers:
                 if number not in self._promoters:
-                    promoter = Promoter(self._partition(number), self._outage, safety)
+                    partition = self._partition(number)
+                    ticker = Ticker(self._schedules, partition, self._tasks, self._outage)
+                    promoter = Promoter(partition, self._outage, safety, ticker)
                     self._promoters[number] = promoter, start(promoter.run)
 
     async def _leave(self) -> None:

@@ -9,27 +9,38 @@ from __future__ import annotations
 import asyncio
 
 from qbull.store.partition import BATCH, Partition
+from qbull.worker.actor import end, start
 from qbull.worker.outage import Outage
+from qbull.worker.tick import Ticker
 
 SAFETY = 10.0
 
 
 class Promoter:
-    """For one partition. `safety` is the longest time between two looks."""
+    """For one partition. `safety` is the longest time between two looks; `ticker` waits for its schedules meanwhile."""
 
-    def __init__(self, partition: Partition, outage: Outage, safety: float) -> None:
+    def __init__(self, partition: Partition, outage: Outage, safety: float, ticker: Ticker) -> None:
         self._partition = partition
         self._outage = outage
         self._safety = safety
+        self._ticker = ticker
         self._bell = asyncio.Event()
 
     def ring(self) -> None:
         self._bell.set()
 
     async def run(self) -> None:
+        ticking = start(self._ticker.run)
+        try:
+            await self._promote()
+        finally:
+            await end([ticking])
+
+    async def _promote(self) -> None:
         while True:
             self._bell.clear()
-            moved, wait = await self._outage.survive(self._partition.promote)
+            moved, wait, tick = await self._outage.survive(self._partition.promote)
+            self._ticker.expect(tick)
             if moved >= BATCH:
                 continue
             try:

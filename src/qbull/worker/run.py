@@ -17,7 +17,7 @@ from typing import Any
 
 from qbull.config import QueueSettings
 from qbull.core.codec import PAYLOAD_LIMIT
-from qbull.core.job import SUSPECT, Body, Garbage, body_of, crashes_of
+from qbull.core.job import SUSPECT, Garbage, TickBody, body_of, crashes_of
 from qbull.core.outcome import Undeliverable
 from qbull.core.task import TaskSpec
 from qbull.errors import PayloadError, ServerError
@@ -263,7 +263,7 @@ class Runner:
         """One job, from its bytes to what became of it. Answers whether its delivery ends with it."""
         id, record = delivery.fields[at], delivery.fields[at + 1]
         settler = self._settlers[delivery.partition.number]
-        body: Body | None = None
+        body: TickBody | None = None
         task: TaskSpec | None = None
         began = time.perf_counter()
         try:
@@ -326,14 +326,14 @@ class Runner:
         return task
 
 
-def _read(record: bytes) -> Body:
+def _read(record: bytes) -> TickBody:
     try:
         return body_of(record)
     except Garbage as error:
         raise Undeliverable(str(error)) from None
 
 
-def _decode(task: TaskSpec, body: Body) -> tuple[list[Any], dict[str, Any]]:
+def _decode(task: TaskSpec, body: TickBody) -> tuple[list[Any], dict[str, Any]]:
     try:
         return task.signature.decode(body.payload)
     except PayloadError as error:

@@ -26,6 +26,7 @@ from qbull.worker.assignment import Assignment
 from qbull.worker.beat import Beat, BeatThread
 from qbull.worker.bell import Bell
 from qbull.worker.board import Board, slots_of
+from qbull.worker.declare import Declarer
 from qbull.worker.isolation import Isolation
 from qbull.worker.line import Line
 from qbull.worker.outage import Outage
@@ -63,6 +64,7 @@ class Worker:
         self._outage = Outage()
         self._beat = None if supervised else BeatThread(self._make_beat)
         self._lines: list[Line] = []
+        self._declarers = [Declarer(self._store, assignment, self._outage) for assignment in assignments]
         self._listening: list[asyncio.Task[None]] = []
         self._beside = beside
         self._stopped = False
@@ -96,6 +98,9 @@ class Worker:
         if self._beat is not None:
             await self._beat.start()
         self._listening.append(start(Bell(self._store, self._outage, self._heard).run))
+        for declarer in self._declarers:
+            await self._store.patiently(declarer.tick)
+            self._listening.append(start(declarer.run))
         for line in self._lines:
             await line.start()
         self._listening += [start(duty) for duty in self._beside]
@@ -149,3 +154,6 @@ class Worker:
     def _heard(self, base: str, word: str) -> None:
         for line in self._lines:
             line.heard(base, word)
+        if word in ("workers", "layout", ""):
+            for declarer in self._declarers:
+                declarer.ring()

@@ -1,0 +1,194 @@
+"""Cron: when a schedule ticks. Pure: an instant in, the next one out; instants are milliseconds since 1970.
+
+cronsim knows the calendar; it is asked about local times only. What a change of the clocks means is decided here, as
+Debian's cron does it:
+
+- An expression that names its minutes and hours ("30 2 * * *") means a local time, and each one comes once. One that
+  the clocks leap over comes when they have leapt; one that they repeat comes the first time.
+- An expression whose minutes or hours begin with a star ("*/30 * * * *") follows real time: it ticks whenever the
+  local time matches, in a repeated hour twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import cache, lru_cache
+from typing import Protocol
+from zoneinfo import ZoneInfo
+
+from cronsim import CronSim, CronSimError
+
+NICKNAMES = {
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+    "@monthly": "0 0 1 * *",
+    "@weekly": "0 0 * * 0",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@hourly": "0 * * * *",
+}
+FIELDS = {
+    "second": "0-59",
+    "minute": "0-59",
+    "hour": "0-23",
+    "day-of-month": "1-31, L or LW",
+    "month": "1-12 or JAN-DEC",
+    "day-of-week": "0-7 or SUN-SAT",
+}
+SHORTEST_MS = 100
+_START = datetime(1970, 1, 1)  # noqa: DTZ001 - local times have no zone here
+_LOOK = 6 * 3600
+"""Seconds: no zone changes its offset twice within so short a time."""
+
+
+class Calendar(Protocol):
+    def after(self, ms: int) -> int | None:
+        """The first tick after this instant; None where there is none any more."""
+
+
+@dataclass(frozen=True)
+class Every:
+    """A tick every so often, counted from an anchor: the same instants for everybody who computes them."""
+
+    period_ms: int
+    anchor_ms: int = 0
+
+    def after(self, ms: int) -> int:
+        if ms < self.anchor_ms:
+            return self.anchor_ms
+        return ms + self.period_ms - (ms - self.anchor_ms) % self.period_ms
+
+
+class Cron:
+    """A cron expression in a zone. Raises ValueError, with the reason, where it cannot be read or never ticks."""
+
+    def __init__(self, expression: str, zone: str) -> None:
+        self._expression = check_expression(expression)
+        self._zone = zone_of(zone)
+        minute, hour = self._expression.split()[-5:-3]
+        self._fixed = not minute.startswith("*") and not hour.startswith("*")
+
+    def after(self, ms: int) -> int | None:
+        second = ms // 1000
+        found = self._local(second) if self._fixed else self._real(second)
+        return None if found is None else found * 1000
+
+    def _local(self, second: int) -> int | None:
+        """By local time: each one that matches comes once."""
+        for local in self._matches(_START + timedelta(seconds=second + self._offset(second))):
+            instant = self._instant(local)
+            if instant > second:  # in a repeated hour the local time has gone back, and the first pass counts
+                return instant
+        return None
+
+    def _real(self, second: int) -> int | None:
+        """By real time: every instant whose local time matches."""
+        offset = self._offset(second)
+        while True:
+            local = next(self._matches(_START + timedelta(seconds=second + offset)), None)
+            if local is None:
+                return None
+            instant = _seconds(local) - offset
+            change = self._change(second, instant, offset)
+            if change is None:
+                return instant
+            second, offset = change - 1, self._offset(change)
+
+    def _matches(self, local: datetime) -> Iterator[datetime]:
+        return iter(CronSim(self._expression, local))
+
+    def _instant(self, local: datetime) -> int:
+        """The first time that the clocks show this; where they leap over it, when they have leapt."""
+        aware = local.replace(tzinfo=self._zone)
+        instant = int(aware.timestamp())
+        if instant + self._offset(instant) == _seconds(local):
+            return instant
+        before = int(aware.replace(fold=1).timestamp())  # by the offset after the leap: an instant before it
+        leap = self._change(before, instant, self._offset(before))
+        return instant if leap is None else leap
+
+    def _change(self, second: int, upto: int, offset: int) -> int | None:
+        """The first instant after `second`, up to `upto`, at which the clocks are not `offset` from UTC."""
+        while second < upto:
+            ahead = min(second + _LOOK, upto)
+            if self._offset(ahead) != offset:
+                while ahead - second > 1:
+                    middle = (second + ahead) // 2
+                    if self._offset(middle) == offset:
+                        second = middle
+                    else:
+                        ahead = middle
+                return ahead
+            second = ahead
+        return None
+
+    def _offset(self, second: int) -> int:
+        offset = datetime.fromtimestamp(second, self._zone).utcoffset()
+        return 0 if offset is None else int(offset.total_seconds())
+
+
+def check_expression(text: str) -> str:
+    """The expression with its nickname resolved. Raises ValueError where it cannot be read or never ticks."""
+    if not isinstance(text, str):
+        raise ValueError(f'cron={text!r}: give an expression such as "0 9 * * *"')
+    expression = " ".join(NICKNAMES.get(text.strip().lower(), text).split())
+    if expression.startswith("@"):
+        raise ValueError(f'cron="{text}": there is no such name; use one of {", ".join(NICKNAMES)}')
+    if len(expression.split()) not in (5, 6):
+        raise ValueError(
+            f'cron="{text}": has {len(expression.split())} fields; give five (minute hour day month weekday), '
+            "or six with the seconds first"
+        )
+    if not _ticks_ever(expression, text):
+        raise ValueError(f'cron="{text}": never ticks; there is no such day')
+    return expression
+
+
+@lru_cache(maxsize=1000)
+def _ticks_ever(expression: str, text: str) -> bool:
+    try:
+        return next(CronSim(expression, datetime(2000, 1, 1)), None) is not None  # noqa: DTZ001
+    except CronSimError as error:
+        fact = str(error).removeprefix("Bad ")
+        if fact == "day-of-month" and _ticks_in_any_month(expression):
+            return False
+        number = list(FIELDS).index(fact) if fact in FIELDS else 0
+        field = ["0", *expression.split()][-6:][number]
+        raise ValueError(
+            f'cron="{text}": its {fact} "{field}" cannot be read; give {FIELDS.get(fact, "five fields")}'
+        ) from None
+    except (AssertionError, TypeError, ValueError):
+        raise ValueError(f'cron="{text}": cannot be read') from None
+
+
+def _ticks_in_any_month(expression: str) -> bool:
+    *before, day, _, weekday = expression.split()
+    try:
+        return bool(CronSim(" ".join([*before, day, "*", weekday]), _START))
+    except CronSimError:
+        return False
+
+
+@cache
+def zone_of(name: str) -> ZoneInfo:
+    """Raises ValueError where there is no such zone."""
+    try:
+        return ZoneInfo(name)
+    except (
+        OSError,
+        ValueError,
+        LookupError,
+    ):  # ZoneInfoNotFoundError, a directory, a path that leads elsewhere
+        raise ValueError(
+            f'tz="{name}": there is no such time zone; use an IANA name such as "Europe/Berlin"'
+        ) from None
+
+
+def in_zone(ms: int, name: str) -> datetime:
+    return datetime.fromtimestamp(ms / 1000, UTC).astimezone(zone_of(name))
+
+
+def _seconds(local: datetime) -> int:
+    return int((local - _START).total_seconds())

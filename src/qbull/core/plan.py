@@ -1,0 +1,149 @@
+"""A plan: what the server knows of a schedule, and how that changes. Pure; the server's time is given.
+
+Whoever changes a plan reads it, computes the change here, and writes it if nobody has changed it meanwhile
+(store/lua/plan.lua).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Literal, get_args
+
+import msgspec
+
+from qbull.core.schedule import Schedule
+
+Origin = Literal["code", "own"]
+"""Who says it: the code that workers run, or somebody at run time. What was said at run time wins."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A schedule's state. `rev` rises with every change; 0 where the server has none of this name."""
+
+    rev: int = 0
+    code: Schedule | None = None
+    own: Schedule | None = None
+    next_ms: int | None = None
+    paused_ms: int | None = None
+    last_ms: int | None = None
+    fired_at_ms: int | None = None
+    job: str | None = None
+    manual: str | None = None
+    manual_at_ms: int | None = None
+    fired: int = 0
+    skipped: int = 0
+    missed: int = 0
+    moving: str | None = None
+    """Where it is on its way to."""
+
+    @property
+    def schedule(self) -> Schedule | None:
+        """What is in force."""
+        return self.own or self.code
+
+
+@dataclass(frozen=True)
+class Change:
+    """What to write: fields with their values ("" takes one away), and when to look at it next (None: never)."""
+
+    due_ms: int | None
+    fields: Mapping[str, str | bytes | int] = field(default_factory=dict)
+    drop: bool = False
+
+
+_FIELDS = {
+    "next_ms": "next",
+    "paused_ms": "paused",
+    "last_ms": "last",
+    "fired_at_ms": "fired_at",
+    "manual_at_ms": "manual_at",
+    "fired": "fired",
+    "skipped": "skipped",
+    "missed": "missed",
+}
+
+
+def plan_of(fields: Mapping[bytes, bytes]) -> Plan:
+    """A plan from its hash. Raises ValueError where it cannot be read."""
+    numbers = {
+        ours: int(fields[name.encode()]) for ours, name in _FIELDS.items() if fields.get(name.encode())
+    }
+    try:
+        schedules = {
+            origin: _decode(fields[origin.encode()])
+            for origin in get_args(Origin)
+            if fields.get(origin.encode())
+        }
+    except msgspec.MsgspecError as error:
+        raise ValueError(f"it cannot be read: {error}") from None
+    texts = {
+        name: fields[name.encode()].decode()
+        for name in ("job", "manual", "moving")
+        if fields.get(name.encode())
+    }
+    return Plan(int(fields.get(b"rev", 0)), **schedules, **numbers, **texts)  # type: ignore[arg-type]
+
+
+def fields_of(plan: Plan) -> dict[str, str | bytes | int]:
+    """The same as a hash, to be written elsewhere."""
+    fields: dict[str, str | bytes | int] = {
+        origin: pack_schedule(said)
+        for origin, said in (("code", plan.code), ("own", plan.own))
+        if said is not None
+    }
+    fields |= {name: value for ours, name in _FIELDS.items() if (value := getattr(plan, ours)) is not None}
+    fields |= {
+        name: value for name, value in (("job", plan.job), ("manual", plan.manual)) if value is not None
+    }
+    return fields
+
+
+_decode = lru_cache(maxsize=1000)(msgspec.json.Decoder(Schedule).decode)
+
+
+def pack_schedule(schedule: Schedule) -> bytes:
+    return msgspec.json.encode(schedule)
+
+
+def said(plan: Plan, origin: Origin, schedule: Schedule | None, now_ms: int) -> Change | None:
+    """Somebody says what the schedule is to be (None: nothing any more). None where that changes nothing.
+
+    A schedule whose timing stays the same keeps its plan, so a deploy loses no tick. Otherwise it begins anew from now.
+    """
+    code, own = (schedule, plan.own) if origin == "code" else (plan.code, schedule)
+    if (code, own) == (plan.code, plan.own):
+        return None
+    force = own or code
+    if force is None:
+        return Change(None, drop=True)
+    before = plan.schedule
+    same = before is not None and before.timing == force.timing
+    next_ms = plan.next_ms if same else force.after(now_ms)
+    return Change(
+        _due(force, next_ms, plan.paused_ms),
+        {origin: b"" if schedule is None else pack_schedule(schedule), "next": _or_empty(next_ms)},
+    )
+
+
+def paused(plan: Plan, now_ms: int) -> Change | None:
+    return None if plan.paused_ms is not None else Change(None, {"paused": now_ms})
+
+
+def resumed(plan: Plan, now_ms: int) -> Change | None:
+    """It goes on with the next tick. What would have been in the pause was not missed."""
+    force = plan.schedule
+    if plan.paused_ms is None or force is None:
+        return None
+    next_ms = force.after(now_ms)
+    return Change(_due(force, next_ms, None), {"paused": "", "next": _or_empty(next_ms)})
+
+
+def _due(schedule: Schedule, next_ms: int | None, paused_ms: int | None) -> int | None:
+    return None if next_ms is None or paused_ms is not None else schedule.due(next_ms)
+
+
+def _or_empty(ms: int | None) -> int | str:
+    return "" if ms is None else ms

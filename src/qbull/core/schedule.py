@@ -1,0 +1,142 @@
+"""A schedule: what it says, its planned instants, and what it proposes to fire.
+
+Everything here is pure. Whoever computes proposes; the server's script (store/lua/tick.lua) decides by its own clock
+whether an instant is due and has not been fired yet. So any number of workers may compute the same at once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections import deque
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from qbull.core.cron import Calendar, Cron, Every
+
+CatchUp = Literal["skip", "one", "all"]
+Overlap = Literal["skip", "allow"]
+
+GRACE_MS = 60_000
+"""A tick that is later than this was missed. It is longer than others take to replace a dead worker."""
+HOLD_MS = 200
+"""With catch_up="all" and overlap="skip": how long a tick waits before it looks again whether the one before has ended."""
+MOST_CAUGHT_UP = 1000
+_AT_A_TIME = 100
+
+
+class Schedule(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a schedule says. Adding a field is changing what other versions read: at the end, with a default."""
+
+    name: str
+    queue: str
+    task: str
+    cron: str | None = None
+    every_ms: int | None = None
+    tz: str = "UTC"
+    args: msgspec.Raw = msgspec.Raw(b"{}")
+    key: str | None = None
+    catch_up: CatchUp = "skip"
+    overlap: Overlap = "skip"
+    catch_up_limit: int = MOST_CAUGHT_UP
+    jitter_ms: int = 0
+    start_ms: int | None = None
+    end_ms: int | None = None
+
+    @property
+    def timing(self) -> tuple[str | None, int | None, str, int | None, int | None]:
+        """What decides when it ticks. While this stays the same, so does its plan."""
+        return self.cron, self.every_ms, self.tz, self.start_ms, self.end_ms
+
+    def after(self, ms: int) -> int | None:
+        """The first planned instant after this one; None where it has ended."""
+        if self.start_ms is not None:
+            ms = max(ms, self.start_ms - 1)
+        planned = _calendar(self.cron, self.every_ms, self.tz, self.start_ms).after(ms)
+        return None if planned is None or (self.end_ms is not None and planned > self.end_ms) else planned
+
+    def ticks(self, after: int) -> Iterator[int]:
+        planned = self.after(after)
+        while planned is not None:
+            yield planned
+            planned = self.after(planned)
+
+    def due(self, planned: int) -> int:
+        """When a planned instant is fired. The jitter is the same for everybody who computes it."""
+        if not self.jitter_ms:
+            return planned
+        noise = hashlib.sha256(self.tick_id(planned).encode()).digest()
+        return planned + int.from_bytes(noise[:8], "big") % (self.jitter_ms + 1)
+
+    def tick_id(self, planned: int) -> str:
+        """The id of a tick's job: the schedule and the planned instant, wherever it is computed."""
+        at = datetime.fromtimestamp(planned // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+        return f"{self.name}@{at}{f'.{planned % 1000:03d}' if planned % 1000 else ''}Z"
+
+
+@lru_cache(maxsize=10_000)
+def _calendar(cron: str | None, every_ms: int | None, tz: str, start_ms: int | None) -> Calendar:
+    return Cron(cron, tz) if cron is not None else Every(every_ms or 1000, start_ms or 0)
+
+
+def schedule_in(id: str) -> str | None:
+    """The schedule that a job's id names; None where it is no tick's id."""
+    name, at, rest = id.rpartition("@")
+    return name if at and len(rest) >= 20 and rest[10] == "T" and rest.endswith("Z") else None
+
+
+def planned_in(id: str) -> datetime | None:
+    """The planned instant that a tick's id names."""
+    if schedule_in(id) is None:
+        return None
+    try:
+        return datetime.fromisoformat(id.rpartition("@")[2].replace("Z", "+00:00"))
+    except ValueError:
+        return None
+
+
+def version_of(schedules: Iterable[Schedule]) -> str:
+    """A name for what a program's code says of a queue's schedules: the same code has the same name."""
+    packed = sorted(msgspec.json.encode(schedule) for schedule in schedules)
+    return hashlib.sha256(b"\n".join(packed)).hexdigest()[:16]
+
+
+class Proposal(NamedTuple):
+    """Planned instants that may be due, oldest first, and the one that follows; `missed` are those that were left out."""
+
+    instants: list[int]
+    following: int | None
+    missed: int = 0
+
+
+def propose(schedule: Schedule, next_ms: int, now_ms: int) -> Proposal:
+    """What to fire, given the next planned instant and the server's time."""
+    most = schedule.catch_up_limit if schedule.catch_up == "all" else 3
+    ticks, left_out = _latest(schedule, next_ms, now_ms, most)
+    if len(ticks) > _AT_A_TIME:
+        return Proposal(ticks[:_AT_A_TIME], ticks[_AT_A_TIME], left_out)
+    return Proposal(ticks, schedule.after(max(now_ms, next_ms)), left_out)
+
+
+def _latest(schedule: Schedule, first: int, now_ms: int, most: int) -> tuple[list[int], int]:
+    """The latest `most` of the ticks from `first` up to now, and how many were before them: 1,000 stands for more."""
+    ticks = [first]
+    for planned in schedule.ticks(first):
+        if planned > now_ms or len(ticks) > MOST_CAUGHT_UP:
+            break
+        ticks.append(planned)
+    if len(ticks) <= MOST_CAUGHT_UP:
+        return ticks[-most:], max(len(ticks) - most, 0)
+    span = (ticks[-1] - first) * 2
+    while True:  # too many to count: look from now, further back each time
+        since = max(now_ms - span, first)
+        found = deque(
+            itertools.takewhile(lambda planned: planned <= now_ms, schedule.ticks(since)), maxlen=most
+        )
+        if len(found) >= most or since == first:
+            return list(found), MOST_CAUGHT_UP
+        span *= 4

@@ -1,0 +1,335 @@
+"""Schedules of an app: what `app.schedules` can do. What the code declares is brought to the server by workers."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import islice
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar, Unpack
+
+import msgspec
+
+from qbull.config import QueueSettings, check_name
+from qbull.core.codec import plain
+from qbull.core.cron import in_zone
+from qbull.core.ids import new_id
+from qbull.core.job import State, moment
+from qbull.core.plan import Change, Plan, paused, resumed
+from qbull.core.rule import Rule, When
+from qbull.core.schedule import CatchUp, Overlap, Schedule, planned_in
+from qbull.errors import ArgumentsError, ConfigError, NotFound
+from qbull.handle import Job
+from qbull.queue import Home as QueueHome
+from qbull.queue import Queue, Task
+from qbull.store import inspect
+from qbull.store.schedules import Look, Place, home_of, in_batches
+from qbull.store.schedules import Schedules as Stored
+
+A = TypeVar("A")
+
+NEXT = 5
+NOT_YET = "no worker has brought it to the server yet"
+
+
+@dataclass(frozen=True, slots=True)
+class LastRun:
+    """The last tick that was fired, or the last run that was asked for. `state` is None where the job is not kept any more."""
+
+    job_id: str
+    planned_at: datetime | None
+    fired_at: datetime | None
+    state: State | None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleInfo:
+    """Everything that is known about a schedule. `source` says whether the code declares it, or somebody at run time."""
+
+    name: str
+    queue: str
+    task: str
+    cron: str | None
+    every: float | None
+    tz: str
+    args: dict[str, Any]
+    key: str | None
+    catch_up: CatchUp
+    overlap: Overlap
+    catch_up_limit: int
+    jitter: float
+    start: datetime | None
+    end: datetime | None
+    source: Literal["code", "run time"]
+    paused: bool
+    next: tuple[datetime, ...]
+    last: LastRun | None = None
+    fired: int = 0
+    skipped: int = 0
+    missed: int = 0
+    problem: str | None = None
+
+
+Infos: TypeAlias = list[ScheduleInfo]  # inside the class, "list" is the method
+Instants: TypeAlias = list[datetime]
+
+
+class Home(QueueHome, Protocol):
+    """What schedules need of their app."""
+
+    queues: dict[str, Queue]
+
+
+class Schedules:
+    """`app.schedules`: look at schedules, and make, run, pause, resume and remove them at run time."""
+
+    def __init__(self, app: Home) -> None:
+        self._app = app
+
+    async def upsert(
+        self,
+        name: str,
+        task: Task[..., Any] | str,
+        *,
+        cron: str | None = None,
+        args: Mapping[str, Any] | None = None,
+        **when: Unpack[When],
+    ) -> ScheduleInfo:
+        """Make a schedule, or change it: what is said here wins over the code until `remove(name)`.
+
+        `task` is a task, or "queue/task" of one whose code is elsewhere; its arguments are then checked by its worker.
+        Besides `cron` and `args` it takes what `@queue.cron` takes.
+        """
+        rule = Rule(cron, **when)
+        if isinstance(task, str):
+            schedule, settings = await self._unchecked(name, task, rule, dict(args or {}))
+        else:
+            schedule, settings = task.schedule(name, rule, dict(args or {})), task.queue.settings
+        known = await self._patiently(lambda: self._stored.where(name))
+        plan = (await self._look(known, [name])).plans.get(name) if known is not None else None
+        if known is not None and plan is not None and plan.code is not None and known.queue != settings.name:
+            raise ConfigError(
+                f'schedule "{name}": the code of queue "{known.queue}" declares it; give this one another name'
+            )
+        queue = self._app.queues.get(settings.name)
+        if queue is not None:
+            await self._app.client().register(queue.settings, queue.tasks)
+        await self._patiently(lambda: self._stored.put(schedule, "own", settings))
+        return await self.get(name)
+
+    async def list(self) -> Infos:
+        """All schedules of the server, and those of the code that no worker has brought there yet."""
+        places = await self._patiently(self._stored.everywhere)
+        found: Infos = []
+        for place in sorted(set(places.values())):
+            found += await self._infos(place, [name for name, there in places.items() if there == place])
+        known = {info.name for info in found}
+        found += [await self.get(name) for name in self._app.declared if name not in known]
+        return sorted(found, key=lambda info: info.name)
+
+    async def get(self, name: str) -> ScheduleInfo:
+        """One schedule. Raises NotFound where there is none of this name."""
+        place = await self._patiently(lambda: self._stored.where(name))
+        for info in await self._infos(place, [name]) if place is not None else ():
+            return info
+        declared = self._app.declared.get(name)
+        if declared is None:
+            raise await self._unknown(name)
+        return _info(declared, Plan(code=declared), await self._now_ms(declared), problem=NOT_YET)
+
+    async def preview(self, name: str, count: int = NEXT) -> Instants:
+        """The next planned instants, in the schedule's zone; as if it were not paused."""
+        if not isinstance(count, int) or not 1 <= count <= 1000:
+            raise ArgumentsError(f"preview({count!r}): give a number of ticks from 1 to 1,000")
+        schedule, _ = await self._in_force(name)
+        now_ms = await self._now_ms(schedule)
+        return [in_zone(planned, schedule.tz) for planned in islice(schedule.ticks(now_ms), count)]
+
+    async def run(self, name: str) -> Job[Any]:
+        """Run it now, beside its plan, also while it is paused. Gives the job."""
+        schedule, place = await self._in_force(name)
+        client = self._app.client()
+        queue = self._app.queues.get(schedule.queue)
+        if queue is None:
+            settings = await self._patiently(lambda: client.store.settings(schedule.queue))
+            queue = Queue(self._app, settings)
+        elif place is None:
+            await client.register(queue.settings, queue.tasks)
+        layout = await client.layout(queue.settings)
+        number = place.partition if place is not None else home_of(queue.settings, layout, schedule)
+        partition, id = client.partition(queue.settings, number), new_id(number)
+        durability = self._app.durability
+        server = client.store.confirmed(durability) if durability is not None else None
+        created = await self._patiently(lambda: self._stored.fire(partition, schedule, id, server))
+        return queue.handle(id, created)
+
+    async def pause(self, name: str) -> None:
+        """Fire no ticks until `resume(name)`. What is running goes on."""
+        await self._change(name, paused)
+
+    async def resume(self, name: str) -> None:
+        """Go on with the next tick. Those within the pause are not caught up."""
+        await self._change(name, resumed)
+
+    async def remove(self, name: str) -> None:
+        """Take away what was made at run time. One that the code declares as well is as in the code again."""
+        place = await self._patiently(lambda: self._stored.where(name))
+        if place is None:
+            raise await self._unknown(name)
+        plan = (await self._look(place, [name])).plans.get(name)
+        if plan is not None and plan.own is None and place.queue in await self._served():
+            raise ConfigError(
+                f'schedule "{name}": the code of queue "{place.queue}" declares it and would bring it back; '
+                "pause it, or remove it from the code"
+            )
+        await self._patiently(lambda: self._stored.remove(name, place))
+
+    # What is asked of the server.
+
+    @property
+    def _stored(self) -> Stored:
+        return Stored(self._app.client().store)
+
+    async def _patiently(self, call: Callable[[], Awaitable[A]]) -> A:
+        return await self._app.client().store.patiently(call)
+
+    async def _look(self, place: Place, names: Sequence[str]) -> Look:
+        return await self._patiently(lambda: self._stored.read(place, names))
+
+    async def _change(self, name: str, how: Callable[[Plan, int], Change | None]) -> None:
+        try:
+            await self._patiently(lambda: self._stored.change(name, how))
+        except NotFound:
+            schedule = self._app.declared.get(name)
+            if schedule is None:
+                raise await self._unknown(name) from None
+            await self._bring(schedule)
+            await self._patiently(lambda: self._stored.change(name, how))
+
+    async def _bring(self, schedule: Schedule) -> None:
+        """Do for one schedule of the code what a worker would do when it starts."""
+        client, queue = self._app.client(), self._app.queues[schedule.queue]
+        await client.register(queue.settings, queue.tasks)
+        before = await self._stored.declared(queue.name)
+        await self._stored.remember_declared(queue.name, before | {schedule.name})
+        await self._patiently(lambda: self._stored.put(schedule, "code", queue.settings))
+
+    async def _in_force(self, name: str) -> tuple[Schedule, Place | None]:
+        place = await self._patiently(lambda: self._stored.where(name))
+        plan = (await self._look(place, [name])).plans.get(name) if place is not None else None
+        if plan is not None and plan.schedule is not None:
+            return plan.schedule, place
+        if name not in self._app.declared:
+            raise await self._unknown(name)
+        return self._app.declared[name], None
+
+    async def _infos(self, place: Place, names: Sequence[str]) -> Infos:
+        store = self._app.client().store
+        served, tasks = await self._served(), await self._patiently(lambda: store.tasks(place.queue))
+        found: Infos = []
+        for some in in_batches(names):
+            look = await self._look(place, some)
+            for plan in look.plans.values():
+                schedule = plan.schedule
+                if schedule is not None:
+                    problem = _problem(schedule, served, tasks)
+                    last = await self._last(place, plan)
+                    found.append(_info(schedule, plan, look.now_ms, last, problem))
+        return found
+
+    async def _last(self, place: Place, plan: Plan) -> LastRun | None:
+        """The last run: of a tick, or one that was asked for."""
+        by_hand = (plan.manual_at_ms or 0) > (plan.fired_at_ms or 0)
+        id, at_ms = (plan.manual, plan.manual_at_ms) if by_hand else (plan.job, plan.fired_at_ms)
+        if id is None or at_ms is None:
+            return None
+        partition = self._app.client().store.partition(QueueSettings(place.queue), place.partition)
+        found = await self._patiently(lambda: inspect.find(partition, id))
+        error = found.ending.error if found is not None and found.ending is not None else None
+        return LastRun(id, planned_in(id), moment(at_ms), found.state if found is not None else None, error)
+
+    async def _served(self) -> set[str]:
+        """The queues that live workers serve."""
+        workers = await self._patiently(self._app.client().store.workers)
+        return {queue for worker in workers.values() for queue in worker.queues}
+
+    async def _now_ms(self, schedule: Schedule) -> int:
+        """The server's time."""
+        return (await self._look(Place(schedule.queue, 0), ())).now_ms
+
+    async def _unchecked(
+        self, name: str, path: str, rule: Rule, args: Mapping[str, Any]
+    ) -> tuple[Schedule, QueueSettings]:
+        """A task by its name: by its code where this app has it, else as the server knows it."""
+        check_name("schedule", name)
+        queue_name, _, task = path.rpartition("/")
+        owners = [
+            queue
+            for queue in self._app.queues.values()
+            if task in queue.tasks and queue_name in ("", queue.name)
+        ]
+        if len(owners) == 1:
+            spec = owners[0].tasks[task]
+            return Task[..., Any](owners[0], spec).schedule(name, rule, args), owners[0].settings
+        if not queue_name:
+            raise NotFound(f'schedule "{name}": task "{task}": give "queue/task"')
+        store = self._app.client().store
+        settings = await self._patiently(lambda: store.settings(queue_name))
+        known = await self._patiently(lambda: store.tasks(queue_name))
+        if task not in known:
+            raise NotFound(
+                f'schedule "{name}": queue "{queue_name}" has no task "{task}"; it has: {", ".join(known) or "none"}'
+            )
+        if settings.order == "key":
+            raise ConfigError(
+                f'schedule "{name}": queue "{queue_name}" is ordered by key, and only the code of the task can make it; '
+                "upsert it from the app that has the task"
+            )
+        zone = self._app.environment.timezone
+        return rule.schedule(name, queue_name, task, msgspec.json.encode(args), None, zone), settings
+
+    async def _unknown(self, name: str) -> NotFound:
+        names = sorted({*self._app.declared, *await self._patiently(self._stored.everywhere)})
+        some = ", ".join(names[:20]) + (" …" if len(names) > 20 else "")
+        return NotFound(f'schedule "{name}": there is none of this name; there is: {some or "none"}')
+
+
+def _problem(schedule: Schedule, served: Collection[str], tasks: Collection[str]) -> str | None:
+    if schedule.queue not in served:
+        return f'no worker serves queue "{schedule.queue}"'
+    if schedule.task not in tasks:
+        return f'no worker knows its task "{schedule.task}"'
+    return None
+
+
+def _info(
+    schedule: Schedule, plan: Plan, now_ms: int, last: LastRun | None = None, problem: str | None = None
+) -> ScheduleInfo:
+    is_paused = plan.paused_ms is not None
+    return ScheduleInfo(
+        name=schedule.name,
+        queue=schedule.queue,
+        task=schedule.task,
+        cron=schedule.cron,
+        every=None if schedule.every_ms is None else schedule.every_ms / 1000,
+        tz=schedule.tz,
+        args=plain(bytes(schedule.args)),
+        key=schedule.key,
+        catch_up=schedule.catch_up,
+        overlap=schedule.overlap,
+        catch_up_limit=schedule.catch_up_limit,
+        jitter=schedule.jitter_ms / 1000,
+        start=None if schedule.start_ms is None else in_zone(schedule.start_ms, schedule.tz),
+        end=None if schedule.end_ms is None else in_zone(schedule.end_ms, schedule.tz),
+        source="code" if plan.own is None else "run time",
+        paused=is_paused,
+        next=()
+        if is_paused
+        else tuple(in_zone(at, schedule.tz) for at in islice(schedule.ticks(now_ms), NEXT)),
+        last=last,
+        fired=plan.fired,
+        skipped=plan.skipped,
+        missed=plan.missed,
+        problem=problem,
+    )

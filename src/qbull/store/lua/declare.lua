@@ -1,0 +1,29 @@
+-- declare: which version of the code decides about a queue's schedules? Of those that workers run, the newest: the one
+-- that was seen for the first time last. One that nobody has run for an hour counts as new when it comes back.
+-- KEYS  base
+-- NAMES versions
+-- USES  clock
+-- ARGV  … version
+-- GIVES the version that decides
+local FORGET_MS = 3600000
+local found = redis.call('HGETALL', versions)
+local since = {}
+for i = 1, #found, 2 do
+  local first, last = string.match(found[i + 1], '^(%d+) (%d+)$')
+  if now_ms - tonumber(last) > FORGET_MS then
+    redis.call('HDEL', versions, found[i])
+  else
+    since[found[i]] = tonumber(first)
+  end
+end
+local newest
+for i = rest, #ARGV do
+  local version = ARGV[i]
+  since[version] = since[version] or now_ms
+  redis.call('HSET', versions, version, string.format('%.0f %.0f', since[version], now_ms))
+  if not newest or since[version] > since[newest] or (since[version] == since[newest] and version > newest) then
+    newest = version
+  end
+end
+redis.call('PEXPIRE', versions, 2 * FORGET_MS)
+return newest

@@ -1,0 +1,84 @@
+-- tick: fire what schedules have planned and what is due by this clock. Each planned instant becomes a job once: a
+-- proposal that was made from another revision than the schedule's own changes nothing.
+-- KEYS  base
+-- NAMES index delayed lanes trains bands stats schedules
+-- USES  clock stamp record index tell ready train lane stats
+-- ARGV  limit:int grace_ms:int hold_ms:int  …
+--       for each schedule: name, rev, catch_up, overlap, missed (ticks that were left out), record, how many instants,
+--       and for each of them planned, due, id; then planned and due of the one that follows ('' where there is none)
+-- GIVES for each schedule how many ticks were fired, skipped and missed; -1, 0, 0 where the proposal does not hold
+
+local function unfinished(id)
+  if not id then return false end
+  local place = place_of(id) or redis.call('HGET', index, id)
+  return place and not string.find('cfx', string.sub(place, 1, 1), 1, true)
+end
+
+-- Of the first `due` instants: which are to be fired, which are skipped because the run before has not ended; and the
+-- one that has to wait for that end.
+local function choose(plan, catch_up, overlap, due, late_ms)
+  local busy = overlap == 'skip' and (unfinished(plan[3]) or unfinished(plan[4]))
+  if catch_up ~= 'all' then
+    if catch_up == 'skip' and late_ms > grace_ms then return due + 1, due, 0, nil end
+    if busy then return due + 1, due, 1, nil end
+    return due, due, 0, nil
+  end
+  if busy then return 1, 0, 0, 1 end
+  if overlap == 'skip' and due > 1 then return 1, 1, 0, 2 end
+  return 1, due, 0, nil
+end
+
+local answers, total = {}, 0
+local at = rest
+while at <= #ARGV do
+  local name, rev, catch_up, overlap = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
+  local missed, record, many = tonumber(ARGV[at + 4]), ARGV[at + 5], tonumber(ARGV[at + 6])
+  local first = at + 7
+  local follows = first + 3 * many
+  at = follows + 2
+
+  local state = base .. 'schedule:' .. name
+  local plan = redis.call('HMGET', state, 'rev', 'last', 'job', 'manual')
+  local due = 0
+  while due < many and tonumber(ARGV[first + 3 * due + 1]) <= now_ms do due = due + 1 end
+  local more = due == many and ARGV[follows] ~= '' and tonumber(ARGV[follows + 1]) <= now_ms
+  local fired, skipped = -1, 0
+  if plan[1] == rev and due > 0 and not (more and catch_up ~= 'all') then
+    local late_ms = now_ms - tonumber(ARGV[first + 3 * due - 2])
+    local from, upto, passed, waits = choose(plan, catch_up, overlap, due, late_ms)
+    local last, job, again = tonumber(plan[2] or 0), nil, 0
+    fired, skipped = 0, passed
+    for i = from, upto do
+      local planned, id = tonumber(ARGV[first + 3 * i - 3]), ARGV[first + 3 * i - 1]
+      if planned > last then
+        look_up({id})
+        if not place_of(id) then admit(id, record) end
+        fired, last, job = fired + 1, planned, id
+      else -- the clock has been here before
+        again = again + 1
+      end
+    end
+    local seen = waits and waits - 1 or due
+    missed = missed + seen - fired - skipped - again
+    local next_at = first + 3 * seen
+    if seen == many then next_at = follows end
+    local due_ms = ARGV[next_at + 1]
+    if waits then due_ms = now_ms + hold_ms end
+    redis.call('HSET', state, 'rev', plan[1] + 1, 'next', ARGV[next_at])
+    if job then redis.call('HSET', state, 'last', last, 'job', job, 'fired_at', now_ms) end
+    if fired > 0 then redis.call('HINCRBY', state, 'fired', fired) end
+    if skipped > 0 then redis.call('HINCRBY', state, 'skipped', skipped) end
+    if missed > 0 then redis.call('HINCRBY', state, 'missed', missed) end
+    redis.call('ZADD', schedules, due_ms == '' and 'inf' or due_ms, name)
+    total = total + fired
+  else
+    missed = 0
+  end
+  answers[#answers + 1] = fired
+  answers[#answers + 1] = skipped
+  answers[#answers + 1] = missed
+end
+write_index()
+write_lanes()
+count_up({enqueued = total})
+return answers

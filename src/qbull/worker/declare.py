@@ -1,0 +1,125 @@
+"""Declare: bring the schedules of the code to the server, and keep them there as the code has them.
+
+While two versions of the code run side by side, all of them agree on which one decides: the newest that a live worker
+runs. The version of a queue's schedules is in the roster, so everybody sees when its last worker has gone. What the
+version that decides does not have is removed; what was made at run time stays.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Iterable
+from contextlib import suppress
+
+from qbull.core.schedule import Schedule, version_of
+from qbull.store.roster import Member
+from qbull.store.schedules import Place, Schedules, home_of, in_batches
+from qbull.store.store import Store
+from qbull.worker.assignment import Assignment
+from qbull.worker.outage import Outage
+
+log = logging.getLogger("qbull.worker")
+
+SAFETY = 600.0
+"""Seconds between two looks where nobody comes or goes."""
+SOON = 10.0
+"""Seconds until the next look, where something was in the way."""
+CALM = 1.0
+"""Seconds within which all that come and go together are one reason to look."""
+
+
+class Declarer:
+    """For one queue."""
+
+    def __init__(self, store: Store, assignment: Assignment, outage: Outage) -> None:
+        self._store = store
+        self._settings = assignment.settings
+        self._mine = {schedule.name: schedule for schedule in assignment.schedules}
+        self._schedules = Schedules(store)
+        self._outage = outage
+        self._bell = asyncio.Event()
+        self._deciding: bool | None = None
+        self._at_home: int | None = None
+        self.version = version_of(assignment.schedules)
+
+    def ring(self) -> None:
+        """A worker has come or gone, or the queue has other partitions."""
+        self._bell.set()
+
+    async def run(self) -> None:
+        wait = SAFETY
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(wait * random.uniform(0.9, 1.1)):  # noqa: S311
+                    await self._bell.wait()
+                await asyncio.sleep(CALM * random.random())  # noqa: S311
+            self._bell.clear()
+            wait = SAFETY if await self._outage.survive(self.tick) else SOON
+
+    async def tick(self) -> bool:
+        """Look who decides, and if it is this version, see that the server has it. Answers whether all is done."""
+        members = await self._store.workers()
+        newest = await self._schedules.newest(self._settings.name, self._versions(members.values()))
+        deciding = newest == self.version
+        if not deciding and self._deciding is not False:
+            log.info(
+                'queue "%s": a newer version of the code decides about its schedules', self._settings.name
+            )
+        self._deciding = deciding
+        done = not deciding or await self._bring(members)
+        await self._bring_home()
+        return done
+
+    def _versions(self, members: Iterable[Member]) -> list[str]:
+        """Those that live workers run; this one first, whether or not the roster has it already."""
+        serving = [
+            member.queues[self._settings.name] for member in members if self._settings.name in member.queues
+        ]
+        return list(dict.fromkeys([self.version, *(one.schedules for one in serving if one.schedules)]))
+
+    async def _bring(self, members: dict[str, Member]) -> bool:
+        name, mine = self._settings.name, self._mine.keys()
+        before = await self._schedules.declared(name)
+        if not before | mine:
+            return True
+        if not mine <= before:  # first, so that whatever happens next somebody knows what to clean up
+            await self._schedules.remember_declared(name, before | mine)
+        for gone in sorted(before - mine):
+            place = await self._schedules.where(gone)
+            if place is not None and place.queue == name:
+                await self._schedules.take_away(gone, place, "code")
+                log.info('schedule "%s": removed, the code does not have it any more', gone)
+        served = {queue for member in members.values() for queue in member.queues}
+        changed = await self._schedules.unknown(self._mine.values(), self._settings)
+        taken = [one.name for one in changed if not await self._put(one, served)]
+        if before != mine:
+            await self._schedules.remember_declared(name, set(mine))
+        return not taken
+
+    async def _put(self, schedule: Schedule, served: set[str]) -> bool:
+        place = await self._schedules.where(schedule.name)
+        if place is not None and place.queue != schedule.queue and place.queue in served:
+            log.error(
+                'schedule "%s": queue "%s" has one of this name too; give one of them another name=…',
+                schedule.name, place.queue,
+            )  # fmt: skip
+            return False
+        await self._schedules.put(schedule, "code", self._settings)
+        return True
+
+    async def _bring_home(self) -> None:
+        """A schedule follows its queue's partitions, should their number have changed."""
+        layout = await self._store.layout(self._settings)
+        if self._at_home == layout.generation:
+            return
+        places = await self._schedules.everywhere()
+        for place in {place for place in places.values() if place.queue == self._settings.name}:
+            names = [name for name, there in places.items() if there == place]
+            for some in in_batches(names):
+                for name, plan in (await self._schedules.read(place, some)).plans.items():
+                    home = home_of(self._settings, layout, plan.schedule) if plan.schedule else None
+                    if home is not None and home != place.partition:
+                        await self._schedules.move(name, place, Place(place.queue, home))
+        self._at_home = layout.generation

@@ -1,0 +1,95 @@
+"""Tick: fire what the schedules of a partition have planned.
+
+The server says what is due and how long it is until something is again, so there is nothing to poll and no clock of
+this machine that could be wrong. The calendar is computed here (core/schedule.py); whether a tick is fired is decided
+by the server. Several workers that propose the same tick fire it once.
+
+Whoever promotes a partition sees when its schedules are due, and says so; a bell rings when one is due sooner.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Collection
+from contextlib import suppress
+
+from qbull.core.schedule import Schedule
+from qbull.store.partition import Partition
+from qbull.store.schedules import Look, Schedules, Ticked
+from qbull.worker.outage import Outage
+
+log = logging.getLogger("qbull.worker")
+
+LATER_MS = 60_000
+"""When to look again at a schedule that cannot be read."""
+
+
+class Ticker:
+    """For one partition. `tasks` are those that this worker can run."""
+
+    def __init__(
+        self, schedules: Schedules, partition: Partition, tasks: Collection[str], outage: Outage
+    ) -> None:
+        self._schedules = schedules
+        self._partition = partition
+        self._tasks = tasks
+        self._outage = outage
+        self._bell = asyncio.Event()
+        self._until = float("inf")
+        self._said: set[tuple[str, str]] = set()
+
+    def ring(self) -> None:
+        """A schedule may be due sooner than thought."""
+        self._bell.set()
+
+    def expect(self, wait: float | None) -> None:
+        """Somebody has seen that a schedule is due in so many seconds."""
+        if wait is not None and asyncio.get_running_loop().time() + wait < self._until - 0.001:
+            self._bell.set()
+
+    async def run(self) -> None:
+        clock = asyncio.get_running_loop().time
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(None if self._until == float("inf") else self._until):
+                    await self._bell.wait()
+            self._bell.clear()
+            wait = await self._outage.survive(self.tick)
+            self._until = float("inf") if wait is None else clock() + wait
+
+    async def tick(self) -> float | None:
+        """Fire all that is due; answers with the seconds until the next is."""
+        while True:
+            look = await self._schedules.due(self._partition)
+            if not look.plans and not look.unreadable:
+                return look.wait
+            for ticked in await self._schedules.tick(self._partition, look):
+                self._say(ticked)
+            await self._put_off(look)
+
+    def _say(self, ticked: Ticked) -> None:
+        schedule = ticked.schedule
+        if ticked.missed:
+            log.warning(
+                'schedule "%s": %d ticks were missed; catch_up="%s"',
+                schedule.name, ticked.missed, schedule.catch_up,
+            )  # fmt: skip
+        if ticked.skipped:
+            log.info('schedule "%s": a tick was skipped, the run before has not ended', schedule.name)
+        if ticked.fired and schedule.task not in self._tasks:
+            self._say_unknown(schedule)
+
+    def _say_unknown(self, schedule: Schedule) -> None:
+        what = (schedule.name, schedule.task)
+        if what not in self._said:
+            self._said.add(what)
+            log.error(
+                'schedule "%s": this worker has no task "%s", its jobs become dead letters; '
+                'deploy the task or run "qbull schedules remove %s"', *what, schedule.name,
+            )  # fmt: skip
+
+    async def _put_off(self, look: Look) -> None:
+        for name, (rev, fault) in look.unreadable.items():
+            log.error('schedule "%s": %s; a newer qbull may have written it', name, fault)
+            await self._schedules.postpone(self._partition, name, rev, look.now_ms + LATER_MS)

@@ -1,0 +1,391 @@
+"""Tick: what is due is fired once, whoever proposes it, and the server's clock decides."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from desk import Desk
+
+from qbull.core.job import moment
+from qbull.core.plan import Change, Plan, fields_of, paused, resumed
+from qbull.core.rule import Rule
+from qbull.core.schedule import Schedule
+from qbull.errors import NotFound
+from qbull.store import inspect
+from qbull.store.schedules import Place, Schedules
+from qbull.store.store import Store
+
+MINUTE = 60_000
+
+
+@dataclass
+class Clockwork:
+    """A schedule in one partition whose plan can be set back in time."""
+
+    desk: Desk
+    schedules: Schedules
+    schedule: Schedule
+
+    @classmethod
+    async def make(
+        cls,
+        store: Store,
+        settings: dict[str, Any] | None = None,
+        *,
+        every: int = 60,
+        late: int = 30,
+        **rule: Any,
+    ) -> Clockwork:
+        """A tick `every` so many seconds, the latest of them so many seconds ago: none comes while a test runs."""
+        desk = await Desk.open(store, **(settings or {}))
+        schedules = Schedules(store)
+        now_ms = (await schedules.read(Place("q", 0), [])).now_ms
+        start = moment(now_ms - late * 1000 - 1000 * every * 1000)
+        schedule = Rule(every=every, start=start, **rule).schedule("s", "q", "task", b"{}", None, "UTC")
+        await schedules.put(schedule, "code", desk.settings)
+        return cls(desk, schedules, schedule)
+
+    async def plan(self) -> Plan:
+        return (await self.schedules.read(Place("q", 0), ["s"])).plans["s"]
+
+    async def set_back(self, ms: int) -> int:
+        """As if nothing had run for so long; gives the instant that is planned next."""
+        look = await self.schedules.read(Place("q", 0), ["s"])
+        planned = self.schedule.after(look.now_ms - ms)
+        assert planned is not None
+        base = self.desk.partition.base
+        await self.desk.store.server.call("HSET", base + "schedule:s", "next", planned)
+        await self.desk.store.server.call("ZADD", base + "schedules", self.schedule.due(planned), "s")
+        return planned
+
+    async def tick(self) -> tuple[int, int, int]:
+        """How many ticks were fired, skipped and missed."""
+        look = await self.schedules.due(self.desk.partition)
+        counts = [ticked[1:] for ticked in await self.schedules.tick(self.desk.partition, look)]
+        return counts[0] if counts else (0, 0, 0)
+
+    async def jobs(self) -> list[str]:
+        found = await inspect.page([self.desk.partition], "waiting", 0, 1000)
+        return [job.id for job in found]
+
+
+async def test_a_tick_that_is_not_due_is_not_fired(store: Store) -> None:
+    works = await Clockwork.make(store, every=3600)
+
+    assert await works.tick() == (0, 0, 0)
+    assert await works.jobs() == []
+
+
+async def test_a_due_tick_becomes_a_job_that_knows_its_schedule(store: Store) -> None:
+    works = await Clockwork.make(store)
+    planned = await works.set_back(MINUTE)
+
+    assert await works.tick() == (1, 0, 0)
+
+    found = await inspect.find(works.desk.partition, works.schedule.tick_id(planned))
+    assert found is not None and found.info("q", 1).schedule == "s"
+    plan = await works.plan()
+    assert (plan.last_ms, plan.job) == (planned, works.schedule.tick_id(planned))
+    assert plan.next_ms == planned + MINUTE
+
+
+async def test_any_number_may_propose_the_same_tick_and_it_is_fired_once(store: Store) -> None:
+    works = await Clockwork.make(store)
+    await works.set_back(MINUTE)
+    looks = [await works.schedules.due(works.desk.partition) for _ in range(20)]
+
+    answers = await asyncio.gather(*(works.schedules.tick(works.desk.partition, look) for look in looks))
+
+    assert sum(ticked.fired for answer in answers for ticked in answer) == 1
+    assert len(await works.jobs()) == 1
+
+
+async def test_a_proposal_whose_reply_was_lost_may_be_sent_again(store: Store) -> None:
+    works = await Clockwork.make(store, catch_up="all")
+    await works.set_back(5 * MINUTE)
+    look = await works.schedules.due(works.desk.partition)
+
+    first = await works.schedules.tick(works.desk.partition, look)
+    second = await works.schedules.tick(works.desk.partition, look)
+
+    assert (first[0].fired, second[0].fired) == (5, 0)
+    assert len(await works.jobs()) == 5
+
+
+async def test_a_worker_whose_clock_is_ahead_fires_nothing_early(store: Store) -> None:
+    works = await Clockwork.make(store)
+    look = await works.schedules.read(Place("q", 0), ["s"])
+
+    for hours in (1, -1):
+        wrong = look._replace(now_ms=look.now_ms + hours * 3_600_000)
+        answer = await works.schedules.tick(works.desk.partition, wrong)
+        assert [ticked[1:] for ticked in answer] == [(0, 0, 0)]
+
+    assert await works.jobs() == []
+    assert (await works.plan()).next_ms == look.plans["s"].next_ms
+
+
+async def test_a_worker_whose_clock_is_behind_cannot_fire_the_wrong_tick(store: Store) -> None:
+    works = await Clockwork.make(store, catch_up="one")
+    await works.set_back(10 * MINUTE)
+    look = await works.schedules.due(works.desk.partition)
+
+    await works.schedules.tick(works.desk.partition, look._replace(now_ms=look.now_ms - 5 * MINUTE))
+    assert await works.jobs() == []  # it had not seen the latest
+    await works.tick()
+
+    latest = works.schedule.after(look.now_ms - MINUTE)
+    assert latest is not None
+    assert await works.jobs() == [works.schedule.tick_id(latest)]
+
+
+@pytest.mark.parametrize(("catch_up", "fired", "missed"), [("skip", 1, 9), ("one", 1, 9), ("all", 10, 0)])
+async def test_what_becomes_of_ticks_that_were_missed(
+    store: Store, catch_up: str, fired: int, missed: int
+) -> None:
+    works = await Clockwork.make(store, catch_up=catch_up)
+    await works.set_back(10 * MINUTE)
+
+    assert await works.tick() == (fired, 0, missed)
+    plan = await works.plan()
+    assert (plan.fired, plan.missed) == (fired, missed)
+
+
+@pytest.mark.parametrize(("catch_up", "fired", "missed"), [("skip", 0, 1), ("one", 1, 0), ("all", 1, 0)])
+async def test_a_tick_that_is_more_than_a_minute_late_was_missed(
+    store: Store, catch_up: str, fired: int, missed: int
+) -> None:
+    works = await Clockwork.make(store, every=7 * 86_400, late=61, catch_up=catch_up)
+    planned = await works.set_back(7 * 86_400_000)
+
+    assert await works.tick() == (fired, 0, missed)
+    assert (await works.plan()).next_ms == planned + 7 * 86_400_000
+
+
+async def test_all_are_caught_up_oldest_first_and_up_to_a_limit(store: Store) -> None:
+    works = await Clockwork.make(store, catch_up="all", catch_up_limit=7)
+    planned = await works.set_back(10 * MINUTE)
+
+    assert await works.tick() == (7, 0, 3)
+    assert await works.jobs() == [works.schedule.tick_id(planned + n * MINUTE) for n in range(3, 10)]
+
+
+async def test_while_the_run_before_goes_on_a_tick_is_skipped(store: Store) -> None:
+    works = await Clockwork.make(store)
+    await works.set_back(2 * MINUTE)
+    await works.tick()
+    base = works.desk.partition.base
+    await store.server.call("HSET", base + "schedule:s", "last", 1)
+
+    await works.set_back(MINUTE)
+    assert await works.tick() == (0, 1, 0)
+    (running,) = await works.desk.fetch()
+    await works.set_back(MINUTE)
+    assert await works.tick() == (0, 1, 0)
+    await works.desk.finish(running)
+    await works.set_back(MINUTE)
+    assert (await works.tick())[1] == 0
+
+
+async def test_where_ticks_may_overlap_they_do(store: Store) -> None:
+    works = await Clockwork.make(store, overlap="allow")
+    await works.set_back(2 * MINUTE)
+    await works.tick()
+    first = await works.jobs()
+    await store.server.call("HSET", works.desk.partition.base + "schedule:s", "last", 1)
+    await store.server.call("HDEL", works.desk.partition.base + "schedule:s", "job")
+
+    await works.set_back(3 * MINUTE)
+
+    assert first and (await works.tick())[1] == 0
+
+
+async def test_all_of_them_but_one_at_a_time(store: Store) -> None:
+    works = await Clockwork.make(store, catch_up="all", overlap="skip")
+    planned = await works.set_back(3 * MINUTE)
+    ran: list[str] = []
+
+    while len(ran) < 3:
+        assert len(await works.jobs()) <= 1
+        for delivery in await works.desk.fetch():
+            ran += [id.decode() for id in delivery.fields[::2]]
+            await works.tick()
+            assert await works.jobs() == []  # it waits for the run before
+            await works.desk.finish(delivery)
+        await works.tick()
+
+    assert ran == [works.schedule.tick_id(planned + n * MINUTE) for n in range(3)]
+
+
+async def test_a_run_that_was_asked_for_counts_as_the_run_before(store: Store) -> None:
+    works = await Clockwork.make(store)
+
+    assert await works.schedules.fire(works.desk.partition, works.schedule, "by-hand")
+    assert not await works.schedules.fire(works.desk.partition, works.schedule, "by-hand")
+    await works.set_back(MINUTE)
+
+    assert await works.tick() == (0, 1, 0)
+    assert await works.jobs() == ["by-hand"]
+
+
+async def test_a_tick_in_an_ordered_queue_takes_its_turn(store: Store) -> None:
+    works = await Clockwork.make(store, {"order": "partition"}, catch_up="all")
+    await works.desk.enqueue("before")
+    planned = await works.set_back(2 * MINUTE)
+    await works.tick()
+
+    order = []
+    for _ in range(3):
+        (delivery,) = await works.desk.fetch()
+        order += [id.decode() for id in delivery.fields[::2]]
+        await works.desk.finish(delivery)
+        if len(order) == 3:
+            break
+
+    assert order == ["before", works.schedule.tick_id(planned), works.schedule.tick_id(planned + MINUTE)]
+
+
+async def test_an_instant_that_the_clock_passes_again_is_not_fired_again(store: Store) -> None:
+    works = await Clockwork.make(store, catch_up="all", overlap="allow")
+    await works.set_back(3 * MINUTE)
+    assert await works.tick() == (3, 0, 0)
+    for delivery in await works.desk.fetch():
+        await works.desk.finish(delivery)
+
+    await works.set_back(3 * MINUTE)
+
+    assert await works.tick() == (0, 0, 0)
+    assert await works.jobs() == []
+
+
+async def test_after_its_end_it_rests(store: Store) -> None:
+    works = await Clockwork.make(store)
+    look = await works.schedules.read(Place("q", 0), ["s"])
+    ended = Rule(every=60, end=moment(look.now_ms)).schedule("s", "q", "task", b"{}", None, "UTC")
+    await works.schedules.put(ended, "code", works.desk.settings)
+
+    due = await works.schedules.due(works.desk.partition)
+
+    assert (due.plans, due.wait) == ({}, None)
+    assert (await works.plan()).next_ms is None
+
+
+async def test_a_paused_schedule_fires_nothing_and_goes_on_with_the_next_tick(store: Store) -> None:
+    works = await Clockwork.make(store)
+    await works.set_back(5 * MINUTE)
+
+    await works.schedules.change("s", paused)
+    assert await works.tick() == (0, 0, 0)
+    await works.schedules.change("s", resumed)
+
+    plan, look = await works.plan(), await works.schedules.read(Place("q", 0), ["s"])
+    assert await works.tick() == (0, 0, 0)
+    assert plan.next_ms is not None and plan.next_ms > look.now_ms - MINUTE
+
+
+async def test_two_who_change_a_schedule_at_once_do_not_lose_each_others_change(store: Store) -> None:
+    works = await Clockwork.make(store)
+    other = Rule(every=30).schedule("s", "q", "task", b'{"a":1}', None, "UTC")
+
+    await asyncio.gather(
+        works.schedules.change("s", paused),
+        works.schedules.put(other, "own", works.desk.settings),
+        works.schedules.put(works.schedule, "code", works.desk.settings),
+    )
+
+    plan = await works.plan()
+    assert plan.paused_ms is not None
+    assert (plan.own, plan.code) == (other, works.schedule)
+
+
+async def test_a_tick_between_reading_and_writing_is_seen(store: Store) -> None:
+    works = await Clockwork.make(store)
+    await works.set_back(MINUTE)
+    look = await works.schedules.due(works.desk.partition)
+
+    await works.schedules.change("s", paused)
+    answer = await works.schedules.tick(works.desk.partition, look)
+
+    assert [ticked.fired for ticked in answer] == [0]
+    assert await works.jobs() == []
+
+
+async def test_a_schedule_that_was_taken_away_is_gone(store: Store) -> None:
+    works = await Clockwork.make(store)
+
+    await works.schedules.take_away("s", Place("q", 0), "code")
+
+    assert await works.schedules.everywhere() == {}
+    with pytest.raises(NotFound):
+        await works.schedules.change("s", paused)
+    assert await store.server.call("EXISTS", works.desk.partition.base + "schedules") == 0
+
+
+async def test_what_cannot_be_read_does_not_hold_up_the_others(store: Store) -> None:
+    works = await Clockwork.make(store)
+    base = works.desk.partition.base
+    await store.server.call("HSET", base + "schedule:broken", "rev", 1, "code", "{not json", "next", 1)
+    await store.server.call("ZADD", base + "schedules", 1, "broken")
+    await works.set_back(MINUTE)
+
+    look = await works.schedules.due(works.desk.partition)
+    fired = await works.schedules.tick(works.desk.partition, look)
+    await works.schedules.postpone(
+        works.desk.partition, "broken", look.unreadable["broken"][0], look.now_ms + MINUTE
+    )
+
+    assert [ticked.fired for ticked in fired] == [1]
+    assert "broken" not in (await works.schedules.due(works.desk.partition)).unreadable
+    await store.server.call("DEL", base + "schedule:broken")
+    await store.server.call("ZREM", base + "schedules", "broken")
+
+
+async def test_promote_says_when_a_schedule_is_due(store: Store) -> None:
+    works = await Clockwork.make(store, every=3600)
+
+    tick = (await works.desk.partition.promote()).tick
+
+    assert tick is not None and 0 < tick <= 3600
+    await works.schedules.change("s", paused)
+    assert (await works.desk.partition.promote()).tick is None
+
+
+async def test_a_schedule_follows_its_partitions_and_ticks_in_one_place_only(store: Store) -> None:
+    works = await Clockwork.make(store, catch_up="all")
+    planned = await works.set_back(2 * MINUTE)
+    look = await works.schedules.due(works.desk.partition)
+
+    for _ in range(2):  # whoever moves it may die, and another begins again
+        await works.schedules.move("s", Place("q", 0), Place("q", 7))
+    late = await works.schedules.tick(works.desk.partition, look)
+
+    assert [ticked.fired for ticked in late] == [0]
+    assert await works.schedules.where("s") == Place("q", 7)
+    assert (await works.schedules.read(Place("q", 0), ["s"])).plans == {}
+    assert (await works.schedules.read(Place("q", 7), ["s"])).plans["s"].next_ms == planned
+    await works.schedules.move("s", Place("q", 7), Place("q", 0))
+    assert await works.tick() == (2, 0, 0)
+
+
+@pytest.mark.parametrize("step", ["marked", "copied"])
+async def test_a_move_that_was_cut_off_is_ended_by_whoever_comes_next(store: Store, step: str) -> None:
+    works = await Clockwork.make(store, {"partitions": 2})
+    here = await works.schedules.where("s")
+    assert here is not None
+    there = Place("q", 1 - here.partition)
+    base = store.names.partition("q", here.partition)
+    plan = (await works.schedules.read(here, ["s"])).plans["s"]
+    await works.schedules._write(base, "s", plan.rev, Change(None, {"moving": f"q/{there.partition}"}))
+    if step == "copied":
+        await works.schedules._write(
+            store.names.partition("q", there.partition), "s", 0, Change(None, fields_of(plan))
+        )
+
+    await works.schedules.change("s", paused)
+
+    assert await works.schedules.where("s") == there
+    assert (await works.schedules.read(there, ["s"])).plans["s"].paused_ms is not None
+    assert (await works.schedules.read(here, ["s"])).plans == {}

@@ -1,0 +1,208 @@
+"""Every tick once: while worker processes are killed, with clocks that are wrong, through the death of a primary."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+
+import pytest
+from redis.crc import key_slot
+
+import qbull
+from conftest import eventually, every_fault
+from qbull.store import inspect
+from qbull.store.schedules import Schedules
+from qbull.store.store import Store
+from topology import Node, raised_cluster, raised_trio
+
+HERE = Path(__file__).parent
+
+
+class Tower:
+    """Worker processes that ring the bells; each is a `qbull worker` of its own, or stands under no parent."""
+
+    def __init__(self, url: str, log: Path, schedules: int) -> None:
+        self.log = log
+        self.schedules = schedules
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._environment = {
+            **os.environ,
+            "BELFRY_URL": url,
+            "BELFRY_LOG": str(log),
+            "BELFRY_SCHEDULES": str(schedules),
+            "PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")]),
+            "MIN_IDLE_TIME_MS": "1000",
+        }
+
+    def start(self, environment: Mapping[str, str] | None = None) -> None:
+        with self.log.with_suffix(".out").open("ab") as output:
+            self._processes.append(
+                subprocess.Popen(
+                    [sys.executable, "-m", "qbull.cli.main", "worker", "belfry:app"],
+                    env={**self._environment, **(environment or {})},
+                    stdout=output,
+                    stderr=output,
+                    start_new_session=True,
+                )
+            )
+
+    def kill(self, which: int) -> None:
+        """The parent and its worker, at once: nobody is left to say what was running."""
+        process = self._processes.pop(which)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+    def close(self) -> None:
+        while self._processes:
+            self.kill(0)
+
+    def rung(self) -> list[tuple[int, int, str]]:
+        """Schedule, planned second and job of each run, in the order of the runs."""
+        if not self.log.exists():
+            return []
+        lines = [line.split(" ") for line in self.log.read_text().splitlines()]
+        return [(int(bell), int(planned), id) for bell, planned, id, _ in lines]
+
+    def faults(self, since: int, until: int) -> list[str]:
+        """Ticks from `since` up to `until` that were missed, or had more than one job."""
+        jobs: dict[tuple[int, int], set[str]] = {}
+        for bell, planned, id in self.rung():
+            jobs.setdefault((bell, planned), set()).add(id)
+        ticks = [(bell, at) for bell in range(self.schedules) for at in range(since, until + 1)]
+        missed = [f"{tick} was missed" for tick in ticks if tick not in jobs]
+        return missed + [f"{tick} is {len(ids)} jobs" for tick, ids in jobs.items() if len(ids) > 1]
+
+
+@asynccontextmanager
+async def a_tower(url: str, log: Path, schedules: int) -> AsyncIterator[Tower]:
+    tower = Tower(url, log, schedules)
+    try:
+        yield tower
+    finally:
+        tower.close()
+
+
+@pytest.mark.timeout(180)
+async def test_every_tick_once_while_workers_are_killed(
+    store: Store, server_url: str, tmp_path: Path
+) -> None:
+    luck = random.Random(5)
+    async with a_tower(server_url, tmp_path / "log", schedules=10) as tower:
+        for _ in range(3):
+            tower.start()
+        await eventually(lambda: _rung(tower, 20), within=60)
+        since = max(planned for _, planned, _ in tower.rung()[:20]) + 1
+        began = time.monotonic()
+        while time.monotonic() - began < 8:
+            await asyncio.sleep(luck.uniform(0.2, 0.8))
+            tower.kill(luck.randrange(3))
+            tower.start()
+        until = int(await inspect.server_time(store.server))
+        await eventually(lambda: _no_faults(tower, since, until), within=60)
+        doubled = await _doubled(store)
+
+    assert tower.faults(since, until) == []
+    assert doubled == []
+
+
+@pytest.mark.timeout(120)
+async def test_clocks_that_are_wrong_by_an_hour_change_nothing(
+    store: Store, server_url: str, tmp_path: Path
+) -> None:
+    async with a_tower(server_url, tmp_path / "log", schedules=4) as tower:
+        for skew in ("3600", "-3600"):
+            tower.start({"BELFRY_SKEW": skew})
+        await eventually(lambda: _rung(tower, 8), within=60)
+        since = max(planned for _, planned, _ in tower.rung()[:8]) + 1
+        await eventually(lambda: _rung(tower, 40), within=60)
+        until = max(planned for _, planned, _ in tower.rung()) - 1
+        await eventually(lambda: _no_faults(tower, since, until))
+        now = await inspect.server_time(store.server)
+        doubled = await _doubled(store)
+
+    assert doubled == []
+    assert all(abs(planned - now) < 120 for _, planned, _ in tower.rung())
+    both = {line.rsplit(" ", 1)[1] for line in tower.log.read_text().splitlines()}
+    assert len(both) == 2, "both of them had their share"
+
+
+@contextmanager
+def cluster(directory: Path) -> Iterator[tuple[str, Callable[[str], Node]]]:
+    with raised_cluster(directory) as raised:
+        yield raised.url, lambda base: raised.owner(key_slot(base.encode()))
+
+
+@contextmanager
+def sentinels(directory: Path) -> Iterator[tuple[str, Callable[[str], Node]]]:
+    with raised_trio(directory) as raised:
+        yield raised.url, lambda _: raised.master()
+
+
+@pytest.mark.xdist_group("cluster")
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("raise_up", [cluster, sentinels])
+async def test_every_tick_once_although_a_primary_dies(raise_up: Callable, tmp_path: Path) -> None:
+    with raise_up(tmp_path) as (url, primary_of):
+        app = qbull.App(url, prefix="test")
+        queue = app.queue("bells", partitions=6, keep=qbull.Keep(completed=100_000))
+        ran: Counter[tuple[str, float]] = Counter()
+
+        for name in "abcdefgh":
+
+            @queue.cron(every=0.25, name=name, catch_up="all")
+            async def ring() -> None:
+                job = qbull.current_job()
+                assert job.planned_at is not None and job.schedule is not None
+                ran[job.schedule, job.planned_at.timestamp()] += 1
+
+        async def after(instant: float) -> bool:
+            return all(
+                max((at for bell, at in ran if bell == name), default=0) > instant for name in "abcdefgh"
+            )
+
+        async with app.worker(), app.worker():
+            await eventually(lambda: after(0), within=30)
+            first = max(at for _, at in ran)
+            await app.client().store.open()
+            place = await Schedules(app.client().store).where("a")
+            assert place is not None
+            victim = primary_of(app.client().store.names.partition(*place))
+            victim.wait_for_replicas()  # what was fired is to be there after the failover
+            victim.kill(signal.SIGKILL)
+            died = time.time()
+            await eventually(lambda: after(died + 2), within=90)
+            last = min(max(at for bell, at in ran if bell == name) for name in "abcdefgh")
+
+        ticks = [first + n * 0.25 for n in range(int((last - first) * 4) + 1)]
+        assert [(name, at) for name in "abcdefgh" for at in ticks if (name, at) not in ran] == []
+        assert (await queue.stats()).completed == len(ran)
+        assert await every_fault(app.client().store) == []
+        await app.close()
+
+
+async def _rung(tower: Tower, times: int) -> bool:
+    return len(tower.rung()) >= times
+
+
+async def _no_faults(tower: Tower, since: int, until: int) -> bool:
+    return not tower.faults(since, until)
+
+
+async def _doubled(store: Store) -> list[str]:
+    """Ids that are in more than one partition."""
+    settings = await store.settings("bells")
+    ids = [
+        id
+        for partition in await store.partitions(settings)
+        for id in await store.server.call("HKEYS", partition.base + "index")
+    ]
+    return [id.decode() for id, count in Counter(ids).items() if count > 1]
