@@ -61,22 +61,25 @@ class Client:
         self._layouts[settings.name] = layout
         return layout
 
+    def known(
+        self, settings: QueueSettings, tasks: Collection[str], durability: Durability | None = None
+    ) -> Layout | None:
+        """Which partitions the queue has, where it was registered with these tasks before."""
+        if self._registered.get((settings.name, durability)) == len(tasks):
+            return self._layouts[settings.name]
+        return None
+
     async def register(
         self, settings: QueueSettings, tasks: Collection[str], durability: Durability | None = None
     ) -> Layout:
         """Make the queue and its tasks known to the server, where this was not done yet; which partitions it has."""
-        registered = (settings.name, durability)
-        if self._registered.get(registered) != len(tasks):
-            async with (
-                self._registering
-            ):  # one after the other, so that calls made at once stay in their order
-                if self._registered.get(registered) != len(tasks):
-                    layout = await self.store.patiently(
-                        lambda: self.store.register(settings, list(tasks), durability)
-                    )
-                    self._layouts[settings.name] = layout
-                    self._registered[registered] = len(tasks)
-        return self._layouts[settings.name]
+        async with self._registering:  # one after the other, so that calls made at once stay in their order
+            layout = self.known(settings, tasks, durability)
+            if layout is None:
+                register = partial(self.store.register, settings, list(tasks), durability)
+                layout = self._layouts[settings.name] = await self.store.patiently(register)
+                self._registered[settings.name, durability] = len(tasks)
+            return layout
 
     async def enqueue(
         self, settings: QueueSettings, placed: Placed, durability: Durability | None = None

@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 import msgspec
@@ -312,7 +312,7 @@ class Options:
         if self.id is not None:
             check_id(self.id)
 
-    @property
+    @cached_property
     def when(self) -> int | str:
         if self.at is not None:
             return f"@{int(self.at.timestamp() * 1000)}"
@@ -350,7 +350,8 @@ class Call(Generic[P, R]):
             return (await self._write([arguments]))[0]
         client = self._app.client()
         durability = self._options.durability or self._app.durability
-        layout = await client.register(self._queue.settings, self._queue.tasks, durability)
+        who = (self._queue.settings, self._queue.tasks, durability)
+        layout = client.known(*who) or await client.register(*who)
         placed = self._queue.place(layout, self.spec.name, arguments, self._options)
         try:
             created = await client.enqueue(self._queue.settings, placed, durability)
@@ -365,7 +366,8 @@ class Call(Generic[P, R]):
             return await self._write(made)
         client = self._app.client()
         durability = self._options.durability or self._app.durability
-        layout = await client.register(self._queue.settings, self._queue.tasks, durability)
+        who = (self._queue.settings, self._queue.tasks, durability)
+        layout = client.known(*who) or await client.register(*who)
         jobs = [self._queue.place(layout, self.spec.name, arguments, self._options) for arguments in made]
         created = await client.enqueue_many(self._queue.settings, jobs, durability)
         return [self._handle(placed.job.id, answer) for placed, answer in zip(jobs, created, strict=True)]

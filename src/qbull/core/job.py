@@ -88,9 +88,14 @@ class Garbage(ValueError):
     """The bytes are not a record that this version can read."""
 
 
+_LANELESS = [bytes((VERSION, priority, 0, 0)) + bytes(7) for priority in range(11)]
+
+
 def pack(body: Body, *, priority: int, lane: bytes) -> bytes:
     """A new job's record. The time is left empty: the server fills it in."""
-    return bytes((VERSION, priority, 0, 0)) + bytes(6) + bytes((len(lane),)) + lane + _encode(body)
+    if not lane:
+        return _LANELESS[priority] + _encode(body)
+    return _LANELESS[priority][:-1] + bytes((len(lane),)) + lane + _encode(body)
 
 
 def repack(record: bytes, body: Body) -> bytes:
