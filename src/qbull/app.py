@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import logging
 import os
 import weakref
@@ -208,9 +209,16 @@ class App:
         return self.queues[name]
 
     def _forget_connections(self) -> None:
+        _keep_for_ever((self._clients, self._last, self._portal))
         self._clients = weakref.WeakKeyDictionary()
         self._last = None
         self._portal = None
+
+
+def _keep_for_ever(of_the_parent: object) -> None:
+    """What the child has copies of must not be closed there: that would take the sockets out of the event queue that it
+    shares with its parent, who would then wait in vain for replies."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(of_the_parent))
 
 
 def _forget_after_fork(app: App) -> None:

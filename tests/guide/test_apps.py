@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
+import os
+
 import pytest
 
 import qbull
@@ -180,3 +184,19 @@ async def test_the_queue_for_a_worker_must_be_known(app: qbull.App) -> None:
 async def test_an_app_without_queues_has_no_worker(app: qbull.App) -> None:
     with pytest.raises(qbull.ConfigError, match="this app has no queues"):
         app.worker()
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+async def test_a_fork_does_not_disturb_its_parent(app: qbull.App) -> None:
+    @app.queue("email").task
+    async def send() -> None: ...
+
+    await send.enqueue()
+    child = os.fork()
+    if child == 0:
+        gc.collect()  # as it happens in a child that lives for a while
+        os._exit(0)
+    os.waitpid(child, 0)
+
+    async with asyncio.timeout(5):
+        await send.enqueue()
