@@ -22,6 +22,7 @@ from qbull.errors import ServerError
 from qbull.store import connect
 from qbull.store.store import Store
 from qbull.worker import fetch
+from qbull.worker.worker import Worker
 
 
 def counting_queue(app: qbull.App, ran: Counter[int], seconds: float = 0.0) -> qbull.Task[[int], None]:
@@ -152,9 +153,12 @@ async def test_a_server_that_was_never_there_is_said_at_once(tmp_path: Path) -> 
 
 
 async def _kill_server(app: qbull.App) -> None:
+    os.kill(await _server_pid(app), signal.SIGKILL)
+
+
+async def _server_pid(app: qbull.App) -> int:
     info = (await app.client().store.server.call("INFO", "server")).decode()
-    pid = next(line.partition(":")[2] for line in info.splitlines() if line.startswith("process_id:"))
-    os.kill(int(pid), signal.SIGKILL)
+    return int(next(line.partition(":")[2] for line in info.splitlines() if line.startswith("process_id:")))
 
 
 async def _has(ran: Counter[int], many: int) -> bool:
@@ -165,3 +169,36 @@ async def _repeatedly(call: Callable[[], object], times: int) -> None:
     for _ in range(times):
         with suppress(ServerError):
             await call()  # type: ignore[misc]
+
+
+async def test_no_job_is_run_twice_because_the_server_was_away_for_longer_than_workers_may_be_silent(
+    app: qbull.App, caplog: pytest.LogCaptureFixture
+) -> None:
+    ran: Counter[int] = Counter()
+    may_end = asyncio.Event()
+    silence = 0.5
+
+    @app.queue("work", concurrency=1).task
+    async def linger(n: int) -> None:
+        ran[n] += 1
+        await may_end.wait()
+
+    workers = [Worker(app.make_store, app.assignments(), min_idle=silence) for _ in range(3)]
+    async with workers[0], workers[1], workers[2]:
+        jobs = await linger.enqueue_many([{"n": n} for n in range(3)])
+        await eventually(lambda: _has(ran, 3))
+        pid = await _server_pid(app)
+        os.kill(pid, signal.SIGSTOP)
+        await asyncio.sleep(3 * silence)
+        os.kill(pid, signal.SIGCONT)
+        await eventually(lambda: _all_live(app, 3))
+        may_end.set()
+        for job in jobs:
+            await job.result(timeout=20)
+
+    assert ran == {0: 1, 1: 1, 2: 1}
+    assert "has fallen silent" not in caplog.text
+
+
+async def _all_live(app: qbull.App, many: int) -> bool:
+    return len(await app.client().store.workers()) == many

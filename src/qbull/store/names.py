@@ -37,6 +37,7 @@ short names below to `base`; the names are spelled out there once more, in their
       workers             zset     worker → the server time at which it counts as dead
       roster              hash     worker → what it is and what it reads; gone with the worker
       schedules           hash     schedule → its queue and partition; gone with the schedule
+      truce               string   there while no worker is called dead, after the server was away; expires
     <prefix>:bell         channel  "<base>\\n" and "due" (something is due sooner than thought), "tick" (the same of a schedule), "bands" (a new one is in use) or
                                    "settings" (of a queue, whose base it has; something was changed)
     <prefix>:done         channel  "<base>\\n" and the ids of jobs that finished, where somebody waits

@@ -261,6 +261,10 @@ class Store:
         flat = await self.server.script("roster", self.names.app)
         return {id.decode(): member_of(what) for id, what in zip(flat[::2], flat[1::2], strict=True)}
 
+    async def remembered(self) -> set[str]:
+        """The workers of which it is known whether they live."""
+        return {name.decode() for name in await self.server.call("ZRANGE", self.names.workers, 0, -1)}
+
     async def consumers(self, stream: Stream) -> dict[str, int]:
         """Who has deliveries of this stream, and for how many milliseconds it has not been heard of."""
         try:

@@ -85,12 +85,12 @@ class Beat:
 
     async def _sweep(self, own: set[str]) -> None:
         """Look for deliveries of workers that nobody remembers: the list of the living may have been lost."""
-        living = own | set(await self._store.workers())
+        known = own | await self._store.remembered()
         for settings in self._queues:
             streams = await self._store.streams(await self._store.partitions(settings))
             for stream in streams.values():
                 for worker, idle_ms in (await self._store.consumers(stream)).items():
-                    if worker not in living and idle_ms > self._min_idle * 1000:
+                    if worker not in known and idle_ms > self._min_idle * 1000:
                         taken = await self.reclaim(worker)
                         if taken:
                             log.warning(

@@ -1,10 +1,10 @@
 -- enroll: a worker says what it is and what it reads. Everybody is told when that is new.
 -- KEYS  base
--- NAMES workers roster
--- USES  clock tell_all
+-- NAMES roster
+-- USES  clock alive tell_all
 -- FLAGS allow-oom
 -- ARGV  worker ttl_ms:int what
-redis.call('ZADD', workers, now_ms + ttl_ms, worker)
+alive(worker, ttl_ms)
 if redis.call('HGET', roster, worker) ~= what then
   redis.call('HSET', roster, worker, what)
   tell_all('workers')
