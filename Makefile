@@ -8,7 +8,7 @@ ARGS   ?=
 PEERS  ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check format bench lock clean
+.PHONY: help setup run test check format bench chaos lock clean
 
 help: ## show what there is
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -41,6 +41,9 @@ format: $(STAMP) ## rewrite the code in the house style
 
 bench: $(STAMP) ## measure against the hand-written floor; PEERS="streaq …" adds peers
 	$(BIN)/python -m bench $(ARGS) $(if $(PEERS),--peers "$(PEERS)")
+
+chaos: $(STAMP) ## workers and servers die under load, in every kind of sharing on every topology; ARGS="--seconds 20"
+	PYTHONPATH=tests:tests/worker $(BIN)/python tests/chaos/storm.py $(ARGS)
 
 lock: ## renew the lock files from pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
