@@ -5,6 +5,7 @@ import typing as _typing
 from qbull.app import App
 from qbull.config import Keep, Lane
 from qbull.core.job import JobInfo
+from qbull.core.rate import Rate
 from qbull.core.retry import Retry
 from qbull.errors import (
     ArgumentsError,
@@ -64,6 +65,7 @@ __all__ = [
     "PayloadError",
     "QbullError",
     "Queue",
+    "Rate",
     "Redriven",
     "ResultTimeout",
     "Retry",

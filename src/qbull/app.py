@@ -27,6 +27,7 @@ from qbull.config import (
 )
 from qbull.core.codec import PAYLOAD_LIMIT
 from qbull.core.durability import Durability
+from qbull.core.rate import Rate
 from qbull.core.retry import Retry
 from qbull.core.schedule import Schedule
 from qbull.errors import ConfigError, NotFound
@@ -91,6 +92,8 @@ class App:
         partitions: int | None = None,
         order: Order | None = None,
         concurrency: int = 5,
+        max_active: int | None = None,
+        rate: Rate | None = None,
         lane: Lane | None = None,
         retry: Retry = DEFAULT_RETRY,
         timeout: float | None = None,
@@ -102,7 +105,9 @@ class App:
             raise ConfigError(f'queue "{name}": declared twice; keep one declaration and import it')
         if partitions is None:
             partitions = self.environment.partitions or 1
-        settings = QueueSettings(name, partitions, order, concurrency, lane, retry, timeout, keep, on_failed)
+        settings = QueueSettings(
+            name, partitions, order, concurrency, lane, retry, timeout, keep, on_failed, max_active, rate
+        )
         self.queues[name] = queue = Queue(self, settings)
         return queue
 

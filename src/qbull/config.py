@@ -11,6 +11,7 @@ from typing import Literal
 from qbull.core.cron import zone_of
 from qbull.core.durability import PROFILES, Durability
 from qbull.core.layout import SPAN
+from qbull.core.rate import Rate
 from qbull.core.retry import Retry
 from qbull.core.route import PARTITION_LANE
 from qbull.errors import LONGEST, ConfigError
@@ -79,6 +80,8 @@ class QueueSettings:
     timeout: float | None = None
     keep: Keep = DEFAULT_KEEP
     on_failed: OnFailed = "continue"
+    max_active: int | None = None
+    rate: Rate | None = None
 
     def __post_init__(self) -> None:
         check_name("queue", self.name)
@@ -86,6 +89,9 @@ class QueueSettings:
         if self.partitions > SPAN:
             self._refuse(f"partitions={self.partitions}: give at most {SPAN:,}")
         self._at_least_one("concurrency", self.concurrency)
+        if self.max_active is not None:
+            self._at_least_one("max_active", self.max_active)
+        self._is_rate(self.rate)
         if self.order not in (None, "key", "partition"):
             self._refuse(f'order={self.order!r}: use "key", "partition" or None')
         if self.on_failed not in ("continue", "halt"):
@@ -115,6 +121,10 @@ class QueueSettings:
     def _at_least_one(self, what: str, value: int) -> None:
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             self._refuse(f"{what}={value!r}: give a whole number from 1")
+
+    def _is_rate(self, value: object) -> None:
+        if value is not None and not isinstance(value, Rate):
+            self._refuse(f"rate={value!r}: give a rate, for example qbull.Rate(100, per=60)")
 
     def _refuse(self, fact: str) -> None:
         raise ConfigError(f'queue "{self.name}": {fact}')

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from qbull.client import Client
 from qbull.config import QueueSettings
+from qbull.core.rate import Rate
 from qbull.core.retry import Retry
 from qbull.errors import ConfigError
 from qbull.store import live
@@ -46,10 +47,21 @@ class Controls:
         await self._change({PAUSED: RESET}, by)
 
     async def configure(
-        self, *, concurrency: int = AS_IT_IS, retry: Retry = AS_IT_IS, by: str | None = None
+        self,
+        *,
+        concurrency: int = AS_IT_IS,
+        max_active: int | None = AS_IT_IS,
+        rate: Rate | None = AS_IT_IS,
+        retry: Retry = AS_IT_IS,
+        by: str | None = None,
     ) -> None:
-        """Change settings for all workers, now and until `reset`. They win over the code."""
-        given: dict[str, Any] = {"concurrency": concurrency, "retry": retry}
+        """Change settings for all workers, now and until `reset`. They win over the code; None is no limit."""
+        given: dict[str, Any] = {
+            "concurrency": concurrency,
+            "max_active": max_active,
+            "rate": rate,
+            "retry": retry,
+        }
         values = {name: value for name, value in given.items() if value is not AS_IT_IS}
         if not values:
             raise ConfigError(f'queue "{self.settings.name}": give what is to be changed: {_names()}')

@@ -131,13 +131,17 @@ class ResultTimeout(QbullError, TimeoutError):
 
 
 class RetryAfter(Exception):
-    """Raised by a task: run me again in so many seconds, however many attempts there were before."""
+    """Raised by a task: run me again in so many seconds, however many attempts there were before.
 
-    def __init__(self, delay: float, reason: str = "") -> None:
+    With `queue=True` nothing of its queue begins until then, in any worker.
+    """
+
+    def __init__(self, delay: float, reason: str = "", *, queue: bool = False) -> None:
         if not 0 <= delay <= LONGEST:
             raise ValueError(f"RetryAfter({delay}): give seconds from 0 to {LONGEST}")
         super().__init__(reason or f"asked to be run again in {delay:g} s")
         self.delay = delay
+        self.queue = queue
 
 
 class Fail(Exception):

@@ -33,6 +33,18 @@ async def test_settings_are_changed_shown_and_reset(shell: Shell, shop: Shop) ->
     assert "the code" in next(line for line in after.splitlines() if line.startswith("retry"))
 
 
+async def test_limits_are_set_and_taken_away(shell: Shell, shop: Shop) -> None:
+    await shop.send.enqueue(to="a")
+
+    shell.ok("configure", "email", "--rate", "100/60", "--max-active", "3")
+    limited = shell.json("settings", "email")["settings"]
+    shown = shell.ok("configure", "email", "--rate", "none", "--max-active", "none")
+
+    assert (limited["rate"], limited["max_active"]) == ({"count": 100, "per": 60.0}, 3)
+    assert "100 in 60 s" not in shown
+    assert shell.json("settings", "email")["settings"]["rate"] is None
+
+
 async def test_what_is_asked_wrongly_is_refused_in_one_line(shell: Shell, shop: Shop) -> None:
     await shop.send.enqueue(to="a")
 
@@ -41,5 +53,8 @@ async def test_what_is_asked_wrongly_is_refused_in_one_line(shell: Shell, shop: 
     assert "concurrency=0: give a whole number from 1" in shell.refused(
         "configure", "email", "--concurrency", "0"
     )
+    assert "give starts and seconds" in shell.refused("configure", "email", "--rate", "fast", code=2)
+    assert "Rate(0, per=60.0): give a whole number" in shell.refused("configure", "email", "--rate", "0/60")
+    assert "give a number of jobs" in shell.refused("configure", "email", "--max-active", "few", code=2)
     assert "give the waits between attempts" in shell.refused("configure", "email", "--retry", "soon", code=2)
     assert '"order" is no live setting' in shell.refused("reset", "email", "order")

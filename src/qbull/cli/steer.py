@@ -10,6 +10,7 @@ from qbull import wire
 from qbull.cli.show import ago, print_json, print_table
 from qbull.cli.target import Target, as_json, on_target
 from qbull.controls import Controls
+from qbull.core.rate import Rate
 from qbull.core.retry import Retry
 from qbull.store.live import SETTINGS
 
@@ -56,6 +57,31 @@ def resume(target: Target, queue_name: str, by: str | None) -> None:
     target.run(main)
 
 
+NONE: Any = object()
+"""No limit at all, as against: not said."""
+
+
+def _places(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
+    if value is None or value == "none":
+        return NONE if value else None
+    if not value.isdecimal():
+        raise click.BadParameter(f'"{value}": give a number of jobs from 1, or none', ctx, param)
+    return int(value)
+
+
+def _rate(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
+    """`100/60` is Rate(100, per=60)."""
+    if value is None or value == "none":
+        return NONE if value else None
+    count, _, per = value.partition("/")
+    try:
+        return Rate(int(count), float(per or 1))
+    except ValueError:
+        raise click.BadParameter(
+            f'"{value}": give starts and seconds, for example 100/60, or none', ctx, param
+        ) from None
+
+
 def _waits(ctx: click.Context, param: click.Parameter, value: str | None) -> Retry | None:
     """`1,5,15` is Retry(delays=(1, 5, 15)), `none` is one run only."""
     if value is None:
@@ -73,6 +99,10 @@ def _waits(ctx: click.Context, param: click.Parameter, value: str | None) -> Ret
 @click.command()
 @click.argument("queue_name", metavar="QUEUE")
 @click.option("--concurrency", type=int, help="Jobs at a time in one worker process.")
+@click.option("--max-active", metavar="N|none", callback=_places, help="Jobs at a time over all workers.")
+@click.option(
+    "--rate", metavar="100/60|none", callback=_rate, help="Starts over all workers, in so many seconds."
+)
 @click.option(
     "--retry",
     metavar="1,5,15|none",
@@ -89,9 +119,10 @@ def configure(target: Target, queue_name: str, by: str | None, **given: Any) -> 
     \b
     Example:
       qbull configure email --concurrency 20
-      qbull configure email --retry none
+      qbull configure email --rate 100/60 --max-active none --retry none
     """
-    values = {name: value for name, value in given.items() if value is not None}
+    values = {name: value for name, value in given.items() if value not in (None, NONE)}
+    values |= {name: None for name, value in given.items() if value is NONE}
 
     async def main() -> None:
         queue = await target.queue(queue_name)

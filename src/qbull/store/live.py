@@ -5,6 +5,7 @@ They lie under the queue's own tag, with who said so and when. Every change is t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -14,11 +15,17 @@ import msgspec
 
 from qbull.config import QueueSettings
 from qbull.core.job import moment
+from qbull.core.rate import Rate
 from qbull.core.retry import Retry
 from qbull.errors import ConfigError
 from qbull.store.store import Store
 
-SETTINGS: dict[str, Any] = {"concurrency": int, "retry": Retry}
+SETTINGS: dict[str, Any] = {
+    "concurrency": int,
+    "max_active": int | None,
+    "rate": Rate | None,
+    "retry": Retry,
+}
 """What can be changed, and its type."""
 PAUSED = "paused"
 REMEMBERED = 100
@@ -97,6 +104,11 @@ async def change(store: Store, queue: str, values: Mapping[str, Any], by: str) -
 
 RESET = object()
 """In place of a value: back to what the code says."""
+
+
+async def hold(store: Store, queue: str, seconds: float, why: str) -> None:
+    """Let nothing of the queue begin for so long, and tell everybody. A longer hold that is there stays."""
+    await store.server.script("hold", store.names.queue(queue), math.ceil(seconds * 1000), why)
 
 
 async def history(store: Store, queue: str) -> list[Change]:

@@ -31,6 +31,8 @@ short names below to `base`; the names are spelled out there once more, in their
       changes             list     the last 100 of these changes
       hold                string   why nothing begins for now; expires when it may
       mark                string   the same, for the settings
+      places              hash     worker → places of max_active in use, since when it waits in line; gone with the worker
+      starts              string   the starts of the last window of the rate; expires with it
     {<prefix>}:
       mark                string   the same, for the list of queues
       queues              set      the names of all queues
@@ -39,7 +41,8 @@ short names below to `base`; the names are spelled out there once more, in their
       schedules           hash     schedule → its queue and partition; gone with the schedule
       truce               string   there while no worker is called dead, after the server was away; expires
     <prefix>:bell         channel  "<base>\\n" and "due" (something is due sooner than thought), "tick" (the same of a schedule), "bands" (a new one is in use) or
-                                   "settings" (of a queue, whose base it has; something was changed)
+                                   "settings" (of a queue, whose base it has; something was changed) or "room" (of a queue; a place is
+                                   free, for the worker it names)
     <prefix>:done         channel  "<base>\\n" and the ids of jobs that finished, where somebody waits
 """
 

@@ -225,15 +225,15 @@ class Store:
         ]
         return await _with_trains(deliveries)
 
-    async def fetch_urgent(self, streams: dict[bytes, Stream], worker: str, count: int) -> list[Delivery]:
-        """Hand over up to `count` entries of one partition, the most urgent band first. Does not wait."""
+    async def fetch_some(self, streams: dict[bytes, Stream], worker: str, count: int) -> list[Delivery]:
+        """Hand over up to `count` entries in all, those of the first streams first. Does not wait."""
         asked = time.monotonic()
-        partition = next(iter(streams.values())).partition
-        bands = [stream.band for stream in streams.values()]
-        reply = await self.server.script("fetch", partition.base, worker, count, *bands)
+        base = next(iter(streams.values())).partition.base
+        reply = await self.server.script("fetch", base, worker, count, *streams)
         deliveries = [
-            Delivery(partition, band.decode(), entry, fields, band + entry, asked)
-            for band, entry, fields in reply
+            Delivery(stream.partition, stream.band, entry, fields, stream.tag + entry, asked)
+            for name, entry, fields in reply
+            for stream in (streams[name],)
         ]
         return await _with_trains(deliveries)
 

@@ -16,6 +16,7 @@ from contextlib import suppress
 
 from qbull.config import QueueSettings
 from qbull.core.job import CRASH_LIMIT, Ending, seal
+from qbull.store import permits
 from qbull.store.store import Store
 from qbull.worker.actor import end, start
 from qbull.worker.outage import Outage
@@ -81,12 +82,15 @@ class Beat:
                         log.error(
                             'queue "%s": %d jobs failed for good: %s', settings.name, answer.dead, CRASHED
                         )
+            await permits.vacate(self._store, settings.name, [worker])
         return taken
 
     async def _sweep(self, own: set[str]) -> None:
         """Look for deliveries of workers that nobody remembers: the list of the living may have been lost."""
         known = own | await self._store.remembered()
         for settings in self._queues:
+            gone = [user for user in await permits.users(self._store, settings.name) if user not in living]
+            await permits.vacate(self._store, settings.name, gone)
             streams = await self._store.streams(await self._store.partitions(settings))
             for stream in streams.values():
                 for worker, idle_ms in (await self._store.consumers(stream)).items():

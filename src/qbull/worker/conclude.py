@@ -6,6 +6,7 @@ import logging
 import os
 import time
 import traceback
+from collections.abc import Callable
 from types import TracebackType
 
 from qbull.config import QueueSettings
@@ -13,6 +14,7 @@ from qbull.core.job import HISTORY_LIMIT, Attempt, Body, Ending, repack, seal
 from qbull.core.outcome import Delay, Undeliverable, decide
 from qbull.core.retry import Retry
 from qbull.core.task import TaskSpec
+from qbull.errors import RetryAfter
 from qbull.store.store import Delivery
 from qbull.worker.current import entry_ms
 from qbull.worker.pool import ProcessDied, RemoteError
@@ -31,6 +33,8 @@ class Conclude:
         self._worker = worker
         self.retry: Retry | None = None
         """Where it is set, for all jobs of the queue, whatever their tasks say."""
+        self.hold: Callable[[float, str], None] = lambda seconds, why: None
+        """Called where a task asks for a rest of its whole queue."""
 
     def done(self, delivery: Delivery, record: bytes, body: Body, result: bytes, began: float) -> bytes:
         """What to seal behind the record."""
@@ -55,6 +59,8 @@ class Conclude:
         retry = self.retry or (task.retry if task is not None else self._settings.retry)
         outcome = decide(error, body.attempt, body.attempts or retry.attempts, retry, _trace(error))
         who = (self._settings.name, id.decode("utf-8", "replace"), body.task)
+        if isinstance(error, RetryAfter) and error.queue and error.delay > 0:
+            self.hold(error.delay, f"job {who[1]} ({body.task}): {outcome.error}")
         if isinstance(outcome, Delay):
             log.info(
                 'queue "%s": job %s (%s) failed and runs again in %.3g s: %s',

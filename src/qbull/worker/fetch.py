@@ -23,6 +23,7 @@ from qbull.store.connect import ErrorReply
 from qbull.store.partition import Partition
 from qbull.store.store import Delivery, Store, Stream
 from qbull.worker.actor import start
+from qbull.worker.gate import Gate
 from qbull.worker.hand import Hand, name_of
 from qbull.worker.outage import Outage
 
@@ -46,6 +47,7 @@ class Fetcher:
         hand: Hand,
         free_slots: Callable[[], int],
         arrived: Callable[[], None],
+        gate: Gate,
         outage: Outage,
     ) -> None:
         self._store = store
@@ -53,11 +55,13 @@ class Fetcher:
         self._hand = hand
         self._free_slots = free_slots
         self._arrived = arrived
+        self._gate = gate
         self._outage = outage
         self._room = asyncio.Event()
         self._pace = Pace()
         self._readers: dict[tuple[int, ...], asyncio.Task[None]] = {}
         self._ended: set[asyncio.Task[None]] = set()
+        self._turn = 0
         self._streams: dict[int, dict[bytes, Stream]] = {}
 
     async def serve(self, partitions: Sequence[Partition]) -> None:
@@ -121,6 +125,7 @@ class Fetcher:
         lost = cut  # a reply may have been lost, with deliveries in it
         look_again = time.monotonic() + LATE if cut else inf
         more: deque[int] = deque()  # partitions that have more than was wanted
+        hungry = True  # there may be more than was permitted
         who = object()
         while True:
             want = self._want()
@@ -136,6 +141,14 @@ class Fetcher:
                         mine = await self.in_my_name([self._partition(number) for number in group])
                         deliveries = [delivery for delivery in mine if name_of(delivery) not in left]
                     lost = False
+                    if self._gate.limited:  # what is not in the hand has no permit
+                        await self._give_back([mine for mine in deliveries if mine not in self._hand])
+                        deliveries = []
+                elif self._gate.limited and hungry:
+                    deliveries = await self._read_permitted(group, want)
+                    hungry = bool(deliveries)
+                elif self._gate.limited:
+                    hungry, deliveries = await self._await_some(group)
                 elif more:
                     deliveries = await self._read_one(more, want)
                 else:
@@ -158,12 +171,48 @@ class Fetcher:
         number = more.popleft()
         count = min(want, MOST)
         if len(self._streams[number]) > PLAIN:
-            deliveries = await self._store.fetch_urgent(self._streams[number], self._worker, count)
+            deliveries = await self._store.fetch_some(self._streams[number], self._worker, count)
         else:
             deliveries = await self._store.fetch(self._streams[number], self._worker, count, None)
         if len(deliveries) >= count:
             more.append(number)
         return deliveries
+
+    async def _read_permitted(self, group: tuple[int, ...], want: int) -> list[Delivery]:
+        """Read no more than may begin. Waits until that is at least one."""
+        permitted = await self._gate.permits(want)
+        deliveries: list[Delivery] = []
+        try:
+            deliveries = await self._store.fetch_some(self._in_turn(group), self._worker, permitted)
+            self._hand.put(deliveries)
+        finally:
+            self._gate.fetched(permitted, len(deliveries))
+        if not deliveries:
+            await self._gate.settle_up()
+        return deliveries
+
+    async def _await_some(self, group: tuple[int, ...]) -> tuple[bool, list[Delivery]]:
+        """Wait until there is something to read, and give it back where it may not begin at once."""
+        block = BLOCK * max(len(self._readers) / 8, 1)
+        found = await self._store.fetch(self._in_turn(group), self._worker, 1, block)
+        permitted = await self._gate.permits(len(found), patient=False) if found else 0
+        self._hand.put(found[:permitted])
+        self._gate.fetched(permitted, permitted)
+        await self._give_back(found[permitted:])
+        return bool(found), found[:permitted]
+
+    def _in_turn(self, group: tuple[int, ...]) -> dict[bytes, Stream]:
+        """The streams of these partitions, the most urgent band first, and of one band another partition first each time."""
+        self._turn += 1
+        first = self._turn % len(group)
+        streams = [
+            item for number in (*group[first:], *group[:first]) for item in self._streams[number].items()
+        ]
+        return dict(sorted(streams, key=lambda item: item[1].band))
+
+    async def _give_back(self, deliveries: Sequence[Delivery]) -> None:
+        for delivery in deliveries:
+            await delivery.partition.release([delivery.place])
 
     async def _read_all(self, group: tuple[int, ...], more: deque[int], want: int) -> list[Delivery]:
         streams = {name: stream for number in group for name, stream in self._streams[number].items()}
@@ -174,7 +223,7 @@ class Fetcher:
         for number in group:
             if len(self._streams[number]) > PLAIN:
                 # A read of several bands takes from each of them; only one band after the other is fair to the urgent.
-                deliveries = await self._store.fetch_urgent(
+                deliveries = await self._store.fetch_some(
                     self._streams[number], self._worker, min(want, MOST)
                 )
                 if deliveries:
@@ -192,7 +241,8 @@ class Fetcher:
             await self._outage.survive(partial(self._store.ensure_groups, self._streams[number]))
 
     def _want(self) -> int:
-        return self._free_slots() + int(self._pace(self._hand.finished) * AHEAD) - self._hand.waiting
+        ahead = 0.0 if self._gate.counted else AHEAD  # what is fetched ahead has a place, and does not run
+        return self._free_slots() + int(self._pace(self._hand.finished) * ahead) - self._hand.waiting
 
 
 class Pace:

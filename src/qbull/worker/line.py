@@ -12,9 +12,10 @@ from typing import Any
 
 from qbull.config import Sharing
 from qbull.core.codec import PAYLOAD_LIMIT
+from qbull.core.rate import Rate
 from qbull.core.schedule import version_of
 from qbull.errors import ServerError
-from qbull.store.live import Live
+from qbull.store.live import Live, hold
 from qbull.store.partition import Partition
 from qbull.store.roster import Serving, digest
 from qbull.store.schedules import Schedules
@@ -23,6 +24,7 @@ from qbull.worker.actor import end, start
 from qbull.worker.assignment import Assignment
 from qbull.worker.board import Board
 from qbull.worker.fetch import LATE, Fetcher
+from qbull.worker.gate import Gate
 from qbull.worker.hand import Hand
 from qbull.worker.isolation import Isolation
 from qbull.worker.lease import Leases
@@ -65,11 +67,13 @@ class Line:
         self._hand = Hand()
         self._partitions: dict[int, Partition] = {}
         self._settlers: dict[int, Settler] = {}
+        self._gate = Gate(store, settings, worker, self._hand, outage)
         self._runner = Runner(
             settings,
             assignment.tasks,
             self._hand,
             self._settlers,
+            self._gate,
             worker=worker,
             isolation=isolation,
             board=board,
@@ -78,12 +82,15 @@ class Line:
             doubt=min_idle / 2,
         )
         self._fetcher = Fetcher(
-            store, worker, self._hand, self._runner.free_slots, self._runner.arrived, outage
+            store, worker, self._hand, self._runner.free_slots, self._runner.arrived, self._gate, outage
         )
         self._leases = Leases(store, settings, worker, sharing, self._serve, outage)
         self._steering = Steering(store, settings, self._follow, outage)
+        self._store = store
         self._base = store.names.queue(settings.name)
+        self._room = f"room {worker}"
         self._share: list[int] = []
+        self._limits: tuple[Rate | None, int | None] = (None, None)
         self._still = False
         self._turning = asyncio.Lock()
         self._schedules = Schedules(store)
@@ -94,7 +101,7 @@ class Line:
         self._chores: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
-        self._runner.start(self._fetcher.made_room, self._unfinished)
+        self._runner.start(self._fetcher.made_room, self._unfinished, self._hold)
         await self._steering.look()
         await self._leases.tick()
         self._actors = [start(self._steering.run), start(self._leases.run), start(self._let_others_have_them)]
@@ -110,6 +117,8 @@ class Line:
         await leaving
         await end(list(self._chores))
         await self._give_back_all()
+        with suppress(ServerError):
+            await self._gate.leave()
 
     async def flush(self) -> None:
         for settler in list(self._settlers.values()):
@@ -132,14 +141,16 @@ class Line:
         )
 
     @property
-    def still(self) -> bool:
-        """Nothing of the queue may begin now."""
-        return self._still
+    def paused(self) -> bool:
+        """Nothing of the queue begins until somebody resumes it."""
+        return self._steering.live.paused
 
     def heard(self, base: str, word: str) -> None:
         """Something was said about the queue or a partition; about all of them where it names none."""
         if word == "" or (word == "settings" and base == self._base):
             self._steering.ring()
+        if base == self._base and word in ("room", self._room):
+            self._gate.ring()
         if word in ("workers", ""):
             self._leases.ring()
         concerned = [number for number in self._promoters if base in (self._partitions[number].base, "")]
@@ -157,12 +168,20 @@ class Line:
 
     async def _follow(self, live: Live) -> None:
         """Do as is in force now."""
-        before, self._still = self._still, live.still
-        concurrency = self._steering.live.settings.concurrency
-        self._runner.follow(live)
-        if before or live.still:
+        before, now = self._steering.live, live.settings
+        limits = (now.rate, now.max_active)
+        if limits != self._limits:  # what was fetched under others must not be begun under these
+            self._limits = limits
+            self._runner.hold()
+            self._still = True
             await self._read()
-        if live.settings.concurrency != concurrency:
+            await self._gate.leave()
+            self._gate.follow(now)
+        was_still, self._still = self._still, live.still
+        self._runner.follow(live)
+        if was_still or live.still:
+            await self._read()
+        if now.concurrency != before.settings.concurrency:
             self._do(self._changed())
 
     async def _read(self) -> None:
@@ -214,13 +233,29 @@ class Line:
         async def give_back() -> None:
             await self._settlers[delivery.partition.number].flush()
             await self._outage.survive(partial(delivery.partition.release, [delivery.place]))
-            self._hand.drop(delivery)
+            self._drop(delivery)
 
         self._do(give_back())
 
+    def _hold(self, seconds: float, why: str) -> None:
+        """A task has asked for a rest of the whole queue: here at once, in the other workers as soon as they are told."""
+        self._runner.hold()
+        tell = partial(hold, self._store, self.settings.name, seconds, why)
+
+        async def tell_all() -> None:
+            await self._outage.survive(tell)
+            self._steering.ring()
+
+        self._do(tell_all())
+
     def _settled(self, delivery: Delivery) -> None:
-        self._hand.drop(delivery)
+        self._drop(delivery)
         self._fetcher.made_room()
+
+    def _drop(self, delivery: Delivery) -> None:
+        self._hand.drop(delivery)
+        if self._gate.limited:
+            self._gate.freed()
 
     async def _let_others_have_them(self) -> None:
         """What was fetched ahead of slots that are now busy for longer goes back: another worker may have a free one."""
@@ -242,7 +277,7 @@ class Line:
                 self._runner.arrived()
             else:
                 for delivery in returned:
-                    self._hand.drop(delivery)
+                    self._drop(delivery)
 
     async def _give_back_strays(self, numbers: Iterable[int]) -> None:
         """What the server has handed over of partitions that are read here no more: it came with the reply to a read

@@ -59,6 +59,7 @@ class Answer(msgspec.Struct):
     stacktrace: str = ""
     word: str = ""
     delay: float = 0.0
+    queue: bool = False
 
 
 class Pool:
@@ -87,7 +88,7 @@ class Pool:
             raise
         self._idle.append(process)
         if answer.word == "retry":
-            raise RetryAfter(answer.delay, answer.error)
+            raise RetryAfter(answer.delay, answer.error, queue=answer.queue)
         if answer.word == "fail":
             raise Fail(answer.error)
         if answer.word == "undeliverable":
@@ -161,7 +162,7 @@ def _answer(request: Request) -> Answer:
         )
         value = function(*args, **kwargs)
     except RetryAfter as error:
-        return Answer(error=str(error), word="retry", delay=error.delay)
+        return Answer(error=str(error), word="retry", delay=error.delay, queue=error.queue)
     except Fail as error:
         return Answer(error=str(error), word="fail")
     except AlreadyDone:

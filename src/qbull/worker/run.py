@@ -27,6 +27,7 @@ from qbull.worker.board import Board
 from qbull.worker.call import Caller
 from qbull.worker.conclude import Conclude
 from qbull.worker.current import Running, running
+from qbull.worker.gate import Gate
 from qbull.worker.hand import Hand
 from qbull.worker.isolation import Isolation
 from qbull.worker.settle import Settler
@@ -52,6 +53,7 @@ class Runner:
         tasks: Mapping[str, TaskSpec],
         hand: Hand,
         settlers: Mapping[int, Settler],
+        gate: Gate,
         *,
         worker: str,
         isolation: Isolation,
@@ -64,6 +66,7 @@ class Runner:
         self._tasks = tasks
         self._hand = hand
         self._settlers = settlers
+        self._gate = gate
         self._isolation = isolation
         self._doubt = doubt
         self._board = board
@@ -83,12 +86,24 @@ class Runner:
         self._room: Callable[[], None] = lambda: None
         self._unfinished: Callable[[Delivery], None] = lambda delivery: None
 
-    def start(self, room: Callable[[], None], unfinished: Callable[[Delivery], None]) -> None:
-        """`room` is called when more can be fetched, `unfinished` with a train whose rest is to be given back."""
+    def start(
+        self,
+        room: Callable[[], None],
+        unfinished: Callable[[Delivery], None],
+        hold: Callable[[float, str], None],
+    ) -> None:
+        """`room` is called when more can be fetched, `unfinished` with what is to be given back, `hold` where a task
+        asks for a rest of the whole queue."""
         self._room = room
         self._unfinished = unfinished
+        self._conclude.hold = hold
         for slot in self._slots:
             self._open(slot)
+
+    def hold(self) -> None:
+        """Begin nothing more, until it is said again what is in force."""
+        self._still = True
+        self._brake()
 
     def follow(self, live: Live) -> None:
         """What is in force: how often a job is tried, how many slots there are, whether anything may begin."""
@@ -276,9 +291,13 @@ class Runner:
             if crashes_of(record) < SUSPECT:
                 if self._isolation.closed:
                     await self._isolation.opened()
+                if self._gate.metered and not await self._gate.begin():
+                    return self._not_now(delivery)
                 result = await self._attempt(slot, delivery.partition.number, job, task, args, kwargs)
             else:
                 async with self._isolation.alone():
+                    if self._gate.metered and not await self._gate.begin():
+                        return self._not_now(delivery)
                     await delivery.partition.mark_alone(id, delivery.place)
                     result = await self._attempt(slot, delivery.partition.number, job, task, args, kwargs)
         except Interrupted:
@@ -289,6 +308,11 @@ class Runner:
         if not delivery.lane:
             return settler.done(delivery, at, sealed)
         return settler.done(delivery, at, sealed, give_way=time.perf_counter() - slot.since > TRAIN_TURN)
+
+    def _not_now(self, delivery: Delivery) -> bool:
+        """The queue's rate is used up: whoever may begin first shall have it."""
+        self._unfinished(delivery)
+        return True
 
     async def _attempt(
         self, slot: Slot, number: int, job: Running, task: TaskSpec, args: list[Any], kwargs: dict[str, Any]

@@ -136,7 +136,7 @@ class Worker:
                 await line.flush()
                 for partition in await self._store.partitions(line.settings):
                     count = await inspect.count(partition)
-                    left += count.active if line.still else count.runnable
+                    left += count.active if line.paused else count.runnable
             if not left:
                 return
             await asyncio.sleep(0.02)

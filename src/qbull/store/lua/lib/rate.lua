@@ -1,0 +1,74 @@
+-- rate: a log of granted starts, so that any window has at most `count` of them. Uses clock.
+-- It is a string: the time of the latest start, then "time:starts" for those of the last window, in rising order. Where there
+-- can be many, the times in the log are rounded up to one of BUCKETS: it stays short, and counts a start rather too long.
+local BUCKETS = 128
+
+local function read_log(name, window_ms)
+  local text = redis.call('GET', name) or ''
+  local furthest = now_ms + window_ms -- the clock may have been set back
+  local log = {latest = math.min(tonumber(string.match(text, '^%d+') or 0), furthest), used = 0}
+  for time, starts in string.gmatch(text, '(%d+):(%d+)') do
+    time, starts = math.min(tonumber(time), furthest), tonumber(starts)
+    if time > now_ms - window_ms then
+      log[#log + 1] = {time, starts}
+      log.used = log.used + starts
+    end
+  end
+  return log
+end
+
+local function write_log(name, log, window_ms)
+  local parts = {string.format('%.0f', log.latest)}
+  for _, one in ipairs(log) do
+    if one[2] > 0 then parts[#parts + 1] = string.format('%.0f:%d', one[1], one[2]) end
+  end
+  if #parts == 1 then
+    redis.call('DEL', name)
+  else
+    redis.call('SET', name, table.concat(parts, ' '), 'PX', string.format('%.0f', log[#log][1] - now_ms + window_ms))
+  end
+end
+
+-- When up to `want` starts may be made, not later than `horizon`: {time, starts} …; and when the next one after these.
+local function plan_starts(log, count, window_ms, want, horizon)
+  local plan, leaving, used, time = {}, 1, log.used, math.max(now_ms, log.latest)
+  while true do
+    while used >= count do -- the oldest must have left the window
+      local one = log[leaving] or plan[leaving - #log]
+      leaving = leaving + 1
+      time = math.max(time, one[1] + window_ms)
+      used = used - one[2]
+    end
+    if want <= 0 or time > horizon then return plan, time end
+    local starts = math.min(want, count - used)
+    plan[#plan + 1] = {time, starts}
+    used = used + starts
+    want = want - starts
+  end
+end
+
+-- Starts are made at this time. Gives the time under which the log has them.
+local function note_starts(log, count, window_ms, time, starts)
+  local bucket = count > BUCKETS and math.max(math.floor(window_ms / BUCKETS), 1) or 1
+  local noted, last = math.ceil(time / bucket) * bucket, log[#log]
+  log.latest = math.max(log.latest, time)
+  log.used = log.used + starts
+  if last and last[1] >= noted then
+    last[2] = last[2] + starts
+    return last[1]
+  end
+  log[#log + 1] = {noted, starts}
+  return noted
+end
+
+-- Starts that were granted and not made.
+local function take_back(log, noted, starts)
+  for _, one in ipairs(log) do
+    if one[1] == noted then
+      local back = math.min(one[2], starts)
+      one[2] = one[2] - back
+      log.used = log.used - back
+      return
+    end
+  end
+end

@@ -1,0 +1,86 @@
+"""Permits: who may begin how many jobs of a queue, where it has limits over all its workers.
+
+A permit is a place (of `max_active`), a start (of `rate`), or both. The verbs are lua/grant.lua and lua/vacate.lua.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from qbull.config import QueueSettings
+from qbull.core.rate import Rate
+from qbull.store.store import Store
+
+
+class Start(NamedTuple):
+    """A granted start: on this machine's steady clock, not before and not after; and its name on the server."""
+
+    after: float
+    before: float
+    noted: int
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    granted: int
+    starts: list[Start]
+    """One for each that was granted, where the queue has a rate."""
+    wait: float
+    """Seconds until it is worth asking again."""
+
+
+async def ask(
+    store: Store,
+    settings: QueueSettings,
+    worker: str,
+    want: int,
+    *,
+    places: int | None,
+    within: float | None = None,
+    unused: Iterable[Start] = (),
+) -> Grant:
+    """`places` is how many the worker has in use; None asks for starts alone, for jobs that have their place.
+
+    `within` is how many seconds ahead a start may be; as far as the rate has it where it is not said.
+    """
+    rate = settings.rate
+    max_active = settings.max_active or 0 if places is not None else 0
+    returned: dict[int, int] = {}
+    for start in unused:
+        returned[start.noted] = returned.get(start.noted, 0) + 1
+    sent = time.monotonic()
+    granted, wait_ms, *times = await store.server.script(
+        "grant", store.names.queue(settings.name), worker, -1 if places is None else places, want, max_active,
+        *((rate.count, rate.window_ms, rate.ahead_ms if within is None else int(within * 1000)) if rate is not None else (0, 0, 0)),
+        *(part for pair in returned.items() for part in pair),
+    )  # fmt: skip
+    starts = _starts(rate, times, sent) if rate is not None else []
+    return Grant(granted, starts, wait_ms / 1000)
+
+
+def _starts(rate: Rate, times: Sequence[int], sent: float) -> list[Start]:
+    """The server granted them somewhere between sending and now: not before counts from now, not after from sending.
+
+    Half of the slack is left for what lies between a slot and the first line of its task: a thread, a process.
+    """
+    received = time.monotonic()
+    return [
+        Start(received + in_ms / 1000, sent + in_ms / 1000 + rate.slack / 2, noted)
+        for in_ms, noted, many in zip(times[::3], times[1::3], times[2::3], strict=True)
+        for _ in range(many)
+    ]
+
+
+async def vacate(store: Store, queue: str, workers: Sequence[str]) -> None:
+    """These are gone: what they had in use is free, and nobody waits for them."""
+    if workers:
+        await store.server.script("vacate", store.names.queue(queue), *workers)
+
+
+async def users(store: Store, queue: str) -> list[str]:
+    """The workers that have places in use, or wait for some."""
+    names = await store.server.call("HKEYS", store.names.queue(queue) + "places")
+    return [name.decode() for name in names]

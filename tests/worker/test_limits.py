@@ -1,0 +1,121 @@
+"""Limits over all workers: exact over real processes, on a cluster, and when workers die."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import yard
+from fleet import Fleet, runs
+from test_rate_limits import most_in_any
+
+import qbull
+from conftest import eventually, strays
+from qbull.store.store import Store
+from topology import raised_cluster
+
+
+@pytest.fixture
+async def log(
+    tmp_path: Path, store: Store, server_url: str, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Path]:
+    monkeypatch.setattr(yard.app, "url", server_url)
+    yield tmp_path / "log"
+    await yard.app.close()
+
+
+@pytest.mark.timeout(120)
+async def test_a_rate_is_exact_over_processes_that_are_killed(log: Path, server_url: str) -> None:
+    await yard.work.configure(rate=qbull.Rate(50, per=1))
+    async with Fleet(server_url, log, processes=3) as fleet:
+        await yard.touch.enqueue_many([{"key": f"k{n}"} for n in range(250)])
+
+        async def some_began() -> bool:
+            return len(runs(log)) > 80
+
+        await eventually(some_began)
+        fleet.kill_one()
+
+        async def nothing_left() -> bool:
+            return (await yard.work.stats()).unfinished == 0
+
+        await eventually(nothing_left, within=60)
+
+    starts = [run.at for run in runs(log)]
+    assert len(starts) >= 250
+    assert most_in_any(1.0, starts) <= 50
+
+
+async def test_the_places_of_a_killed_worker_come_back_with_its_jobs(log: Path, server_url: str) -> None:
+    await yard.work.configure(max_active=2)
+    async with Fleet(server_url, log, processes=1) as fleet:
+        jobs = [await yard.step.enqueue(f"k{n}", 0, seconds=0.5) for n in range(4)]
+
+        async def two_began() -> bool:
+            return len(runs(log)) == 2
+
+        await eventually(two_began)
+        fleet.kill_one()
+        for job in jobs:
+            await job.result(timeout=30)
+
+    assert _most_at_a_time(log) == 2
+
+
+def _most_at_a_time(log: Path) -> int:
+    """By what was written: a job that was killed has no end, and its second run counts instead."""
+    running: set[str] = set()
+    most = 0
+    for run in runs(log):
+        if run.word == "begin":
+            running.discard(run.key)
+            running.add(run.key)
+        else:
+            running.discard(run.key)
+        most = max(most, len(running))
+    return most
+
+
+async def test_a_worker_leaves_no_place_and_no_wait_behind(app: qbull.App, store: Store) -> None:
+    queue = app.queue("work", max_active=1, rate=qbull.Rate(1000, per=60))
+
+    @queue.task
+    async def step() -> None: ...
+
+    async with app.worker() as one, app.worker() as two:
+        await step.enqueue_many([{}] * 50)
+        await asyncio.gather(one.drain(), two.drain())
+
+    assert await store.server.call("EXISTS", store.names.queue("work") + "places") == 0
+    assert await strays(store) == []
+
+
+@pytest.mark.xdist_group("cluster")
+@pytest.mark.timeout(120)
+async def test_limits_hold_over_the_partitions_of_a_cluster(tmp_path: Path) -> None:
+    starts: list[float] = []
+    running = most = 0
+    with raised_cluster(tmp_path) as raised:
+        app = qbull.App(raised.url, prefix="test")
+        queue = app.queue("work", partitions=6, concurrency=5, max_active=4, rate=qbull.Rate(40, per=1))
+
+        @queue.task
+        async def step() -> None:
+            nonlocal running, most
+            starts.append(time.monotonic())
+            running += 1
+            most = max(most, running)
+            await asyncio.sleep(0.01)
+            running -= 1
+
+        await step.enqueue_many([{}] * 130)
+        async with app.worker() as one, app.worker() as two:
+            await asyncio.gather(one.drain(), two.drain())
+        await app.close()
+
+    assert (len(starts), most) == (130, 4)
+    assert most_in_any(1.0, starts) <= 40
+    assert starts[-1] - starts[0] < 5
