@@ -41,7 +41,7 @@ async def test_no_window_has_more_starts_than_the_limit(app: qbull.App, workers:
 
     assert len(starts) == 70
     assert most_in_any(1.0, starts) <= 20
-    assert starts[-1] - starts[0] < 3 / 0.95 + 0.5, "70 starts take three full windows, and hardly longer"
+    assert starts[-1] - starts[0] < 2 * 3, "70 starts take three full windows; a busy machine may need longer"
 
 
 async def test_a_burst_after_a_rest_goes_at_once(app: qbull.App) -> None:

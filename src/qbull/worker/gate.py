@@ -17,6 +17,7 @@ from qbull.errors import ServerError
 from qbull.store import permits
 from qbull.store.permits import Grant, Start
 from qbull.store.store import Store
+from qbull.worker.actor import end
 from qbull.worker.hand import Hand
 from qbull.worker.outage import Outage
 
@@ -44,6 +45,7 @@ class Gate:
         self._coming = 0  # those that are being fetched
         self._said = 0  # places that the server believes to be in use here
         self._asked = False  # the server may have this worker in its line
+        self._doubt = False
         self._report: asyncio.Task[None] | None = None
         self._turn = asyncio.Lock()
         self._refill = asyncio.Lock()
@@ -71,16 +73,20 @@ class Gate:
         """How many deliveries may be fetched now; say `fetched` afterwards. Waits until it is at least one, if patient."""
         want = min(want, MOST)
         async with self._turn:
-            while self.limited:
-                self._bell.clear()
-                got, wait = await self._try(want)
-                if got or not patient:
-                    self._reserved -= got
-                    self._coming += got
-                    return got
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(wait):
-                        await self._bell.wait()
+            try:
+                while self.limited:
+                    self._bell.clear()
+                    got, wait = await self._try(want)
+                    if got or not patient:
+                        self._reserved -= got
+                        self._coming += got
+                        return got
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(wait):
+                            await self._bell.wait()
+            except BaseException:
+                self._tidy_up()  # nobody waits here any more, or it is not known what was granted
+                raise
             self._coming += want
             return want
 
@@ -107,19 +113,6 @@ class Gate:
             await asyncio.sleep(wait)
         return True
 
-    async def _ask_for_starts(self) -> float | None:
-        """For all that are in the hand and not begun; one question at a time. Seconds to wait, None where none can be asked."""
-        async with self._refill:
-            if self._starts:
-                return 0.0  # another slot has asked meanwhile
-            try:
-                grant = await self._ask(1 + self._hand.waiting, places=None, within=PATIENCE / 2)
-            except ServerError as error:
-                self._outage.met(error, self)
-                return None
-            self._outage.over(self)
-            return 0.0 if grant.granted else grant.wait
-
     def freed(self) -> None:
         """A delivery has left the hand. Whoever asks next says so; where nobody does, it is said all the same."""
         self._bell.set()
@@ -137,7 +130,7 @@ class Gate:
     async def leave(self) -> None:
         """The worker ends, or the queue has no limits any more."""
         if self._report is not None:
-            self._report.cancel()
+            await end([self._report])
         if self._asked:
             await permits.vacate(self._store, self._settings.name, [self._worker])
             self._said, self._asked = 0, False
@@ -148,10 +141,32 @@ class Gate:
     async def _report_soon(self) -> None:
         try:
             await asyncio.sleep(REPORT)
-            if self._said > self._places() and not self._turn.locked():
-                await self._outage.survive(lambda: self._ask(0, places=self._places()))
+            if (self._doubt or self._said > self._places()) and not self._turn.locked():
+                await self._outage.survive(self.settle_up)
         finally:
             self._report = None
+
+    def _tidy_up(self) -> None:
+        """The server may believe that this worker waits, or uses places, when it does not."""
+        self._doubt = True
+        if self._report is None:
+            self._report = asyncio.create_task(self._report_soon())
+
+    async def _ask_for_starts(self) -> float | None:
+        """For all that are in the hand and not begun; one question at a time. Seconds to wait, None where none can be asked."""
+        async with self._refill:
+            if self._starts:
+                return 0.0  # another slot has asked meanwhile
+            try:
+                grant = await self._ask(1 + self._hand.waiting, places=None, within=PATIENCE / 2)
+            except ServerError as error:
+                self._outage.met(error, self)
+                return None
+            self._outage.over(self)
+            if grant.granted:
+                return 0.0
+            self._tidy_up()
+            return grant.wait
 
     async def _try(self, want: int) -> tuple[int, float]:
         """How many may be fetched now, or else in how many seconds it is worth another try."""
@@ -183,6 +198,7 @@ class Gate:
             self._store, self._settings, self._worker, want, places=places, within=within, unused=unused
         )
         self._starts.extend(grant.starts)
+        self._doubt = self._doubt and places is None
         if places is not None and self.counted:
             self._said = places + grant.granted
         return grant

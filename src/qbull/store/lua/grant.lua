@@ -10,7 +10,7 @@
 --       was granted before and not made
 -- GIVES how many were granted; the milliseconds until it is worth asking again;
 --       for each time of the starts: milliseconds from now, how the log has noted them, how many
-local SOON, SAFETY, LATE = 50, 5000, 3000
+local SOON, SAFETY, LATE = 50, 2000, 1000
 
 -- `places` has of each worker: places in use, since when it waits in line (0: it does not), until when that is to be believed
 local line, taken, before, own = {}, 0, 0, nil
