@@ -89,7 +89,7 @@ class Beat:
         """Look for deliveries of workers that nobody remembers: the list of the living may have been lost."""
         known = own | await self._store.remembered()
         for settings in self._queues:
-            gone = [user for user in await permits.users(self._store, settings.name) if user not in living]
+            gone = [user for user in await permits.users(self._store, settings.name) if user not in known]
             await permits.vacate(self._store, settings.name, gone)
             streams = await self._store.streams(await self._store.partitions(settings))
             for stream in streams.values():

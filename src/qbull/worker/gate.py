@@ -48,6 +48,7 @@ class Gate:
         self._doubt = False
         self._report: asyncio.Task[None] | None = None
         self._turn = asyncio.Lock()
+        self._speaking = asyncio.Lock()
         self._refill = asyncio.Lock()
         self._bell = asyncio.Event()
         self.limited = False  # by one of these or both
@@ -125,7 +126,7 @@ class Gate:
         while self._starts:
             self._unused.append(self._starts.popleft())
         if self.limited:
-            await self._ask(0, places=self._places())
+            await self._ask(0)
 
     async def leave(self) -> None:
         """The worker ends, or the queue has no limits any more."""
@@ -158,7 +159,7 @@ class Gate:
             if self._starts:
                 return 0.0  # another slot has asked meanwhile
             try:
-                grant = await self._ask(1 + self._hand.waiting, places=None, within=PATIENCE / 2)
+                grant = await self._send(1 + self._hand.waiting, places=None, within=PATIENCE / 2)
             except ServerError as error:
                 self._outage.met(error, self)
                 return None
@@ -171,8 +172,7 @@ class Gate:
     async def _try(self, want: int) -> tuple[int, float]:
         """How many may be fetched now, or else in how many seconds it is worth another try."""
         if not self._reserved:
-            grant = await self._ask(want, places=self._places())
-            self._reserved = grant.granted
+            grant = await self._ask(want)
             if not grant.granted:
                 return 0, grant.wait
         if not self.metered:
@@ -191,14 +191,21 @@ class Gate:
             self._unused.append(self._starts.popleft())
         return self._starts[0].after - now if self._starts else None
 
-    async def _ask(self, want: int, *, places: int | None, within: float | None = None) -> Grant:
+    async def _ask(self, want: int) -> Grant:
+        """Permits for deliveries. One question after the other: an older count that came later would be believed."""
+        async with self._speaking:
+            places = self._places()
+            grant = await self._send(want, places=places)
+            self._said = places + grant.granted if self.counted else 0
+            self._reserved += grant.granted
+            self._doubt = False
+            return grant
+
+    async def _send(self, want: int, *, places: int | None, within: float | None = None) -> Grant:
         unused, self._unused = self._unused, []  # never sent twice: taken back twice it would be one too many
         self._asked = True
         grant = await permits.ask(
             self._store, self._settings, self._worker, want, places=places, within=within, unused=unused
         )
         self._starts.extend(grant.starts)
-        self._doubt = self._doubt and places is None
-        if places is not None and self.counted:
-            self._said = places + grant.granted
         return grant
