@@ -136,6 +136,7 @@ async def strays(store: Store) -> list[str]:
         "lease",
         "extras",
         "schedules",
+        "cancelling",
     )
     stray = []
     cursor = b"0"
@@ -146,8 +147,12 @@ async def strays(store: Store) -> list[str]:
             short = text.rpartition("}:")[2]
             if short.startswith(known) and not short.startswith("stats:"):
                 continue
-            if short.startswith(("lane:", "job:", "schedule:")):
+            if short.startswith(("lane:", "schedule:")):
                 continue  # the audit looks at these
+            if short.startswith(("job:", "log:")):
+                base, _, id = text.partition(f"}}:{short[:4]}")
+                if await store.server.call("SISMEMBER", base + "}:extras", id):
+                    continue
             if await store.server.call("PTTL", name) == -1:
                 stray.append(text)
         if cursor == b"0":

@@ -12,13 +12,18 @@ from qbull.client import Client
 from qbull.config import QueueSettings
 from qbull.core.codec import plain
 from qbull.core.ids import new_token
-from qbull.core.job import Body, Garbage, JobInfo, State, body_of
+from qbull.core.job import Body, Ending, Garbage, JobInfo, State, body_of, seal
 from qbull.errors import Conflict, JobCancelled, JobFailed, NotFound, ResultTimeout
 from qbull.store.inspect import Found
 from qbull.store.partition import Again, Partition
 
 R = TypeVar("R")
 
+REASON_LIMIT = 2000
+CANCEL_INSTEAD = {
+    "completed": "has completed; there is nothing to cancel",
+    "failed": "has failed; there is nothing to cancel, remove() forgets it",
+}
 RETRY_INSTEAD = {
     "waiting": "is waiting and will run",
     "delayed": "is delayed; promote() lets it run now",
@@ -121,7 +126,8 @@ class Job(Generic[R]):
         ending = found.ending
         assert ending is not None
         if found.state == "cancelled":
-            raise JobCancelled(f'queue "{self.queue}": job {self.id} was cancelled')
+            reason = f": {ending.error}" if ending.error not in (None, "cancelled") else ""
+            raise JobCancelled(f'queue "{self.queue}": job {self.id} was cancelled{reason}')
         if found.state == "failed":
             error = ending.error or "no reason was given"
             raise JobFailed(
@@ -131,6 +137,24 @@ class Job(Generic[R]):
             )
         value: R = self._decode(ending.result or b"null")
         return value
+
+    async def cancel(self, reason: str = "cancelled") -> Literal["cancelled", "cancelling"]:
+        """Do not run the job, or stop it: "cancelled" where it is, "cancelling" where its worker has been told.
+
+        A coroutine is cancelled, a process of `cpu=True` is killed. A plain function cannot be interrupted: it may ask
+        `current_job().cancelled`, and whatever it returns, its job ends as cancelled.
+        """
+        sealed = seal(Ending(0, 0.0, "", error=reason[:REASON_LIMIT] or "cancelled"))
+
+        async def cancel(partition: Partition) -> str:
+            return (await partition.cancel(sealed, [self.id]))[0]
+
+        word = await self._client().at_job(self._settings, self.id, cancel)
+        if word == "cancelled":
+            return "cancelled"
+        if word == "cancelling":
+            return "cancelling"
+        raise self._conflict(word, CANCEL_INSTEAD)
 
     async def retry(self, payload: Mapping[str, Any] | None = None) -> Literal["waiting"]:
         """Send a job round again that failed or was cancelled: attempts from the start, history kept.

@@ -1,4 +1,4 @@
-"""retry, promote, remove, failures, redrive, clean: what can be done from a shell."""
+"""cancel, retry, promote, remove, failures, redrive, clean: what can be done from a shell."""
 
 from __future__ import annotations
 
@@ -27,6 +27,16 @@ async def test_a_job_is_retried_with_its_arguments_or_others(shell: Shell, bounc
     assert shell.json("job", "email", bounced[1])["payload"] == {"to": "ada"}
     assert shell.json("job", "email", bounced[2])["payload"] == {"to": "x"}
     assert len(shell.json("jobs", "email")) == 3
+
+
+async def test_a_job_is_cancelled(shell: Shell, shop: Shop) -> None:
+    job = await shop.send.enqueue(to="a")
+
+    assert shell.ok("cancel", "email", job.id, "--reason", "not wanted") == "cancelled\n"
+
+    shown = shell.json("job", "email", job.id)
+    assert (shown["state"], shown["error"]) == ("cancelled", "not wanted")
+    assert [each["id"] for each in shell.json("jobs", "email", "--state", "cancelled")] == [job.id]
 
 
 async def test_a_job_is_promoted_and_removed(shell: Shell, shop: Shop) -> None:
@@ -106,6 +116,6 @@ def test_what_was_asked_wrongly_says_how(shell: Shell) -> None:
     assert "--cursor" in shell.refused("jobs", "q", "--start", "5", "--task", "x", code=2)
 
 
-@pytest.mark.parametrize("command", ["retry", "promote", "remove", "failures", "redrive", "clean"])
+@pytest.mark.parametrize("command", ["cancel", "retry", "promote", "remove", "failures", "redrive", "clean"])
 def test_every_command_explains_itself_with_an_example(shell: Shell, command: str) -> None:
     assert f"Example:\n    qbull {command}" in shell.ok(command, "--help")

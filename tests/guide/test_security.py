@@ -153,6 +153,7 @@ async def test_an_admin_does_what_people_do(node: Node, tmp_path: Path) -> None:
         await bad.retry()
         later = await shop.greet.options(delay=60).enqueue(name="Ada")
         await later.promote()
+        await later.cancel()
         await later.remove()
         async with worker.worker() as running:
             await running.drain()

@@ -158,6 +158,16 @@ async def test_a_timeout_ends_a_cpu_task_for_real(numbers: Any) -> None:
     assert after.factors == (2, 3)
 
 
+async def test_cancelling_ends_a_cpu_task_for_real(numbers: Any) -> None:
+    job = await numbers.hang.options(timeout=600).enqueue()
+    async with numbers.app.worker():
+        while await job.state() != "active":
+            await asyncio.sleep(0.01)
+        await job.cancel()
+        with pytest.raises(qbull.JobCancelled):
+            await job.result(timeout=20)
+
+
 @pytest.mark.parametrize(("task", "why"), [("die", "ended with code 7"), ("leave", "SystemExit: 3")])
 async def test_a_process_that_ends_is_a_failed_attempt_and_no_more(numbers: Any, task: str, why: str) -> None:
     job = await getattr(numbers, task).enqueue()

@@ -60,6 +60,8 @@ class Desk:
             outcomes.delay(position, id, repack(record, Body("task", b"{}", attempt=2)), delay_ms)
         elif word == "dead":
             outcomes.dead(position, id, record, seal(Ending(1, 1.0, "w1", error="broken")))
+        elif word == "cancel":
+            outcomes.cancelled(position, id, record, STOPPED)
         elif not delivery.lane:
             outcomes.done(delivery.band, delivery.entry, id, record + DONE)
         else:
@@ -101,6 +103,12 @@ class Desk:
         await self.fail(id)
         return await self.again(id)
 
+    async def cancel(self, *ids: str) -> list[str]:
+        return await self.partition.cancel(STOPPED, ids)
+
+    async def marked(self) -> set[str]:
+        return {mark.id.decode() for mark in await self.partition.marks()}
+
     async def retry(self, *ids: str) -> list[str]:
         return await self.partition.retry(new_token(), [await self.again(id) for id in ids])
 
@@ -134,4 +142,5 @@ def ids_of(delivery: Delivery) -> list[str]:
 
 
 DONE = seal(Ending(1, 1.0, "w1", b"1"))
+STOPPED = seal(Ending(0, 0.0, "", error="not wanted"))
 CRASHED = seal(Ending(1, 0.0, "w1", error="crashed"))

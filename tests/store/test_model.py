@@ -22,6 +22,7 @@ from hypothesis.stateful import (
 
 from conftest import every_fault
 from qbull.config import Keep, Lane
+from qbull.core.ids import new_token
 from qbull.store.store import Delivery, Store
 
 KEYS = st.sampled_from(["a", "a", "a", "b", None])
@@ -34,6 +35,7 @@ SHAPES: list[dict[str, Any]] = [
     {"lane": Lane(limit=2)},
     {"order": "key", "keep": Keep(completed=0, failed=1000)},
 ]
+NAMES = ["plain", "by key", "by key, halting", "by partition", "two of a key", "by key, none kept"]
 
 
 @dataclass
@@ -57,6 +59,7 @@ class Model:
     holding: set[str] = field(default_factory=set)
     crashes: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     finished: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    marked: set[str] = field(default_factory=set)
 
     def lane(self, id: str) -> list[str] | None:
         key = self.key[id]
@@ -79,6 +82,7 @@ class Model:
 
 class Engine(RuleBasedStateMachine):
     url: str
+    shape: dict[str, Any]
 
     def __init__(self) -> None:
         super().__init__()
@@ -90,12 +94,12 @@ class Engine(RuleBasedStateMachine):
     def do(self, call: Any) -> Any:
         return self.loop.run_until_complete(call)
 
-    @initialize(shape=st.sampled_from(SHAPES), keys=st.lists(KEYS, min_size=1, max_size=12))
-    def begin(self, shape: dict[str, Any], keys: list[str | None]) -> None:
+    @initialize(keys=st.lists(KEYS, min_size=1, max_size=12))
+    def begin(self, keys: list[str | None]) -> None:
         self.store = Store(self.url, "model")
         self.do(self.store.open())
         self.do(self.store.server.call("FLUSHDB"))
-        self.desk = self.do(Desk.open(self.store, **shape))
+        self.desk = self.do(Desk.open(self.store, **self.shape))
         self.limit = self.desk.settings.lane_limit
         self.halts = self.desk.settings.on_failed == "halt"
         self.keeps = self.desk.settings.keep.completed != 0
@@ -133,7 +137,7 @@ class Engine(RuleBasedStateMachine):
         assert self.do(self.desk.enqueue(id, key="a")) == {0}
 
     def known(self, id: str) -> bool:
-        return self.keeps or self.model.state[id] != "completed"
+        return self.model.state[id] != "removed" and (self.keeps or self.model.state[id] != "completed")
 
     @rule(worker=WORKERS)
     def fetch_and_finish_one(self, worker: str) -> None:
@@ -166,19 +170,29 @@ class Engine(RuleBasedStateMachine):
             assert others < self.limit, "more of a lane were handed over than its limit"
 
     @precondition(lambda self: any(h.live for h in self.held))
-    @rule(data=st.data(), word=st.sampled_from(["done", "done", "give_way", "delay", "dead", "delay_now"]))
+    @rule(
+        data=st.data(),
+        word=st.sampled_from(["done", "done", "give_way", "delay", "dead", "delay_now", "cancel"]),
+    )
     def settle(self, data: st.DataObject, word: str) -> None:
         self.finish_next(data.draw(st.sampled_from([h for h in self.held if h.live])), word)
 
     def finish_next(self, held: Held, word: str) -> None:
         id = held.ids[held.at]
         delay = 0 if word == "delay_now" else 3_600_000
+        marked = id in self.model.marked
+        self.model.marked.discard(id)
         assert self.do(self.desk.settle(held.delivery, held.at, word.removesuffix("_now"), delay))
         held.at += 1
         if word in ("done", "give_way"):
             self.model.end(id, "completed", keeps_lane=False)
             if word == "give_way":
                 self.go_back(held)
+        elif word == "cancel":
+            self.model.end(id, "cancelled", keeps_lane=False)
+        elif marked and word.startswith("delay"):
+            self.model.end(id, "cancelled", keeps_lane=False)
+            self.go_back(held)
         elif word == "dead":
             halted = self.halts and self.model.key[id] is not None
             self.model.end(id, "failed", keeps_lane=halted)
@@ -195,9 +209,13 @@ class Engine(RuleBasedStateMachine):
             held.live = False
 
     def go_back(self, held: Held) -> None:
-        """What was not settled of a delivery waits again."""
+        """What was not settled of a delivery waits again, but for what was told to stop."""
         for id in held.ids[held.at :]:
-            self.model.state[id] = "waiting"
+            if id in self.model.marked:
+                self.model.marked.discard(id)
+                self.model.end(id, "cancelled", keeps_lane=False)
+            else:
+                self.model.state[id] = "waiting"
         held.live = False
 
     @precondition(lambda self: any(not h.live for h in self.held))
@@ -211,7 +229,8 @@ class Engine(RuleBasedStateMachine):
     @rule(data=st.data())
     def release(self, data: st.DataObject) -> None:
         held = data.draw(st.sampled_from([h for h in self.held if h.live]))
-        assert self.do(self.desk.partition.release([held.delivery.place])) == len(held.ids) - held.at
+        left = [id for id in held.ids[held.at :] if id not in self.model.marked]
+        assert self.do(self.desk.partition.release([held.delivery.place])) == len(left)
         self.go_back(held)
 
     @rule(worker=WORKERS, seen=st.booleans())
@@ -222,12 +241,95 @@ class Engine(RuleBasedStateMachine):
             pass
         for n, held in enumerate(mine):
             id = held.ids[held.at]
+            if id in self.model.marked:
+                self.go_back(held)
+                continue
             if (seen and n < 2) or (not seen and self.model.crashes[id] < 2):
                 self.model.crashes[id] += 1
             if self.model.crashes[id] >= 3:
                 self.model.end(id, "failed", keeps_lane=self.halts and self.model.key[id] is not None)
                 held.at += 1
             self.go_back(held)
+
+    def any_job(self, data: st.DataObject, *states: str) -> str:
+        known = [id for id in self.model.state if self.known(id)]
+        return data.draw(
+            st.sampled_from([id for id in known if not states or self.model.state[id] in states])
+        )
+
+    def has(self, *states: str) -> bool:
+        return any(self.known(id) and self.model.state[id] in states for id in self.model.state)
+
+    @precondition(lambda self: any(h.live for h in self.held))
+    @rule(data=st.data(), word=st.sampled_from(["", "delay", "done", "cancel"]))
+    def cancel_what_runs(self, data: st.DataObject, word: str) -> None:
+        """Any job of a delivery; perhaps its first one ends then."""
+        held = data.draw(st.sampled_from([h for h in self.held if h.live]))
+        self.cancel_one(data.draw(st.sampled_from([held.ids[held.at], *held.ids[held.at :]])))
+        if word:
+            self.finish_next(held, word)
+
+    @precondition(lambda self: self.has("waiting", "delayed", "active", "completed", "failed", "cancelled"))
+    @rule(data=st.data())
+    def cancel(self, data: st.DataObject) -> None:
+        self.cancel_one(self.any_job(data))
+
+    def cancel_one(self, id: str) -> None:
+        state = self.model.state[id]
+        (word,) = self.do(self.desk.cancel(id))
+        if state == "active":
+            assert word == "cancelling"
+            self.model.marked.add(id)
+        elif state in ("waiting", "delayed"):
+            assert word == "cancelled"
+            self.leave(id, "cancelled")
+        else:
+            assert word == state
+
+    @precondition(lambda self: self.has("waiting", "delayed", "active", "completed", "failed", "cancelled"))
+    @rule(data=st.data())
+    def remove(self, data: st.DataObject) -> None:
+        self.remove_one(self.any_job(data))
+
+    @precondition(lambda self: self.has("failed"))
+    @rule(data=st.data())
+    def discard(self, data: st.DataObject) -> None:
+        self.remove_one(self.any_job(data, "failed"))
+
+    def remove_one(self, id: str) -> None:
+        (word,) = self.do(self.desk.remove(id))
+        if self.model.state[id] == "active":
+            assert word == "active"
+        else:
+            assert word == "removed"
+            self.leave(id, "removed")
+
+    def leave(self, id: str, state: str) -> None:
+        """A job leaves its lane, where it is in it."""
+        lane = self.model.lane(id)
+        in_lane = lane is not None and id in lane
+        self.model.holding.discard(id)
+        self.model.end(id, state, keeps_lane=not in_lane)
+
+    @precondition(lambda self: self.has("failed", "cancelled"))
+    @rule(data=st.data())
+    def retry(self, data: st.DataObject) -> None:
+        id = self.any_job(data, "failed", "cancelled")
+        assert self.do(self.desk.retry(id)) == ["retried"]
+        lane = self.model.lane(id)
+        if lane is not None and id in lane:  # it halted it
+            assert lane[0] == id
+            self.model.state[id] = "waiting"
+        else:
+            self.model.admit(id)
+        self.model.crashes[id] = min(self.model.crashes[id], 2)
+
+    @precondition(lambda self: self.has("delayed"))
+    @rule(data=st.data())
+    def promote_one(self, data: st.DataObject) -> None:
+        id = self.any_job(data, "delayed")
+        assert self.do(self.desk.partition.promote_one(new_token(), id)) == "promoted"
+        self.model.admit(id)
 
     @rule()
     def time_passes(self) -> None:
@@ -251,6 +353,8 @@ class Engine(RuleBasedStateMachine):
         live = sum(h.live for h in self.held)
         assert counts.delayed == states.count("delayed")
         assert counts.failed == states.count("failed")
+        assert counts.cancelled == states.count("cancelled")
+        assert self.do(self.desk.marked()) == self.model.marked
         assert counts.completed == (states.count("completed") if self.keeps else 0)
         assert counts.active == live
         assert counts.waiting == states.count("waiting") + states.count("active") - live
@@ -276,7 +380,8 @@ class Engine(RuleBasedStateMachine):
         halted = {
             key for key, lane in self.model.lanes.items() for id in lane if self.model.state[id] == "failed"
         }
-        left = {id for id, state in self.model.state.items() if state not in ("completed", "failed")}
+        ended = ("completed", "failed", "cancelled", "removed")
+        left = {id for id, state in self.model.state.items() if state not in ended}
         assert {self.model.key[id] for id in left} <= halted, f"{left} were never handed over"
         assert self.do(every_fault(self.store)) == []
         if not left and not halted:
@@ -288,14 +393,18 @@ class Engine(RuleBasedStateMachine):
 
 
 @pytest.mark.timeout(900)
-def test_any_sequence_of_verbs_keeps_every_job_and_every_order(server_url: str) -> None:
+@pytest.mark.parametrize("shape", SHAPES, ids=NAMES)
+def test_any_sequence_of_verbs_keeps_every_job_and_every_order(
+    server_url: str, shape: dict[str, Any]
+) -> None:
     Engine.url = server_url.replace("db=0", "db=1")
+    Engine.shape = shape
 
     run_state_machine_as_test(
         Engine,
         settings=settings(
-            max_examples=200,
-            stateful_step_count=40,
+            max_examples=60,
+            stateful_step_count=50,
             deadline=None,
             derandomize=False,
             suppress_health_check=list(HealthCheck),

@@ -1,4 +1,4 @@
-"""`qbull retry`, `promote` and `remove`: do something with one job."""
+"""`qbull cancel`, `retry`, `promote` and `remove`: do something with one job."""
 
 from __future__ import annotations
 
@@ -18,6 +18,22 @@ def _one_job(command: Callable[..., None]) -> Callable[..., None]:
     for argument in reversed(queue_and_id):
         command = argument(command)
     return command
+
+
+@click.command()
+@_one_job
+@click.option("--reason", default="cancelled", help="Why; it is kept with the job.")
+@on_target
+def cancel(target: Target, queue_name: str, id: str, reason: str) -> None:
+    """Do not run a job, or stop it where it runs.
+
+    \b
+    Example:
+      qbull cancel email 0199c2f0a1b27000b4a1f3c2d5e6f708 --reason "sent by hand"
+
+    Prints "cancelled", or "cancelling" where its worker has been told.
+    """
+    _do(target, queue_name, id, lambda job: job.cancel(reason))
 
 
 @click.command()

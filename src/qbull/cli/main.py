@@ -33,6 +33,7 @@ COMMANDS = {
     "configure": "qbull.cli.steer:configure",
     "reset": "qbull.cli.steer:reset",
     "settings": "qbull.cli.steer:settings",
+    "cancel": "qbull.cli.act:cancel",
     "retry": "qbull.cli.act:retry",
     "promote": "qbull.cli.act:promote",
     "remove": "qbull.cli.act:remove",

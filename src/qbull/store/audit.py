@@ -65,13 +65,18 @@ def _shown(place: Place | None) -> str:
 
 
 async def _every_id(partition: Partition) -> AsyncIterator[list[bytes]]:
-    """The ids of the index, of what is delayed and of what is in the streams, a bounded number at a time."""
-    for scan, name in (("HSCAN", "index"), ("ZSCAN", "delayed")):
+    """The ids of the index, of what is delayed, has extras or is in the streams, a bounded number at a time."""
+    for scan, name in (
+        ("HSCAN", "index"),
+        ("ZSCAN", "delayed"),
+        ("SSCAN", "extras"),
+        ("HSCAN", "cancelling"),
+    ):
         cursor = b"0"
         while True:
             cursor, flat = await partition.server.call(scan, partition.base + name, cursor, "COUNT", STEP)
             if flat:
-                yield flat[::2]
+                yield flat if scan == "SSCAN" else flat[::2]
             if cursor == b"0":
                 break
     for band in await partition.bands():

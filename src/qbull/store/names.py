@@ -10,11 +10,14 @@ short names below to `base`; the names are spelled out there once more, in their
       lanes               hash     lane → unsettled jobs admitted to it
       lane:<digest>       list     ids that wait in the lane; gone when empty
       trains              hash     lane → the entry in which several of its jobs are handed over, how many are settled
-      completed, failed   stream   finished records, up to 16 an entry, trimmed by count and by age
+      completed, failed, cancelled
+                          stream   finished records, up to 16 an entry, trimmed by count and by age
       kept                hash     how many jobs are in these; `lanes`: how many are behind others of their lane
       bands               set      the priority bands besides 5 and 0 that have been used
-      job:<id>            hash     what a job has besides its record; gone with the job
-      extras              set      the jobs that have such
+      job:<id>            hash     what a job has besides its record: progress, a mark while it runs alone; gone with the job
+      log:<id>            list     what its task has logged, the newest so many lines; gone with the job
+      cancelling          hash     job id → place and ending, for jobs that a worker has and that are to stop; gone then
+      extras              set      the jobs that have any of these three
       schedules           zset     schedule → when it is to be looked at next, in ms; inf: never
       schedule:<name>     hash     what the schedule says, its next tick, what became of the last; gone with the schedule
       stats               hash     totals
@@ -40,7 +43,8 @@ short names below to `base`; the names are spelled out there once more, in their
       roster              hash     worker → what it is and what it reads; gone with the worker
       schedules           hash     schedule → its queue and partition; gone with the schedule
       truce               string   there while no worker is called dead, after the server was away; expires
-    <prefix>:bell         channel  "<base>\\n" and "due" (something is due sooner than thought), "tick" (the same of a schedule), "bands" (a new one is in use) or
+    <prefix>:bell         channel  "<base>\\n" and "due" (something is due sooner than thought), "tick" (the same of a schedule),
+                                   "bands" (a new one is in use), "cancel" (a job that a worker has is to stop),
                                    "settings" (of a queue, whose base it has; something was changed) or "room" (of a queue; a place is
                                    free, for the worker it names)
     <prefix>:done         channel  "<base>\\n" and the ids of jobs that finished, where somebody waits

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from qbull.config import QueueSettings
-from qbull.core.job import CRASH_LIMIT, State
+from qbull.core.job import CRASH_LIMIT, State, unseal
 from qbull.core.layout import place_of
 from qbull.store.confirm import Confirmed
 from qbull.store.connect import ErrorReply, Server
@@ -52,6 +52,14 @@ class Again(NamedTuple):
     record: bytes
 
 
+class Mark(NamedTuple):
+    """A job that is to stop, and the delivery with which a worker has it."""
+
+    id: bytes
+    place: bytes
+    reason: str
+
+
 class Outcomes:
     """What became of some jobs of a partition, to be written down in one call."""
 
@@ -62,7 +70,9 @@ class Outcomes:
         self.singles: dict[str, tuple[list[bytes], list[bytes]]] = {}
         self.trains: dict[bytes, tuple[Position, list[bytes]]] = {}
         self.ended: dict[bytes, bytes] = {}  # trains, and "-" where the rest goes back
-        self.broken: set[bytes] = set()  # those with a dead one: what comes after it is settled after it
+        self.broken: set[bytes] = (
+            set()
+        )  # those with a dead or cancelled one: what comes after is settled after it
         self.others: list[bytes | str | int] = []
 
     def done(self, band: str, entry: bytes, id: bytes, sealed: bytes) -> None:
@@ -94,6 +104,11 @@ class Outcomes:
         self.count += 1
         self.broken.add(at.place)
         self._other(at, id, "dead", record, seal)
+
+    def cancelled(self, at: Position, id: bytes, record: bytes, seal: bytes) -> None:
+        self.count += 1
+        self.broken.add(at.place)
+        self._other(at, id, "cancel", record, seal)
 
     def delay(self, at: Position, id: bytes, record: bytes, milliseconds: int) -> None:
         self.count += 1
@@ -181,7 +196,7 @@ class Partition:
 
     async def release(self, places: Sequence[bytes]) -> int:
         """Give back deliveries that will not be run to their end here; answers with the number of jobs."""
-        jobs: int = await self.server.script("release", self.base, *places)
+        jobs: int = await self.server.script("release", self.base, self._limit, *self._keep_failed, *places)
         return jobs
 
     async def reclaim(
@@ -200,6 +215,22 @@ class Partition:
 
     # What people do with single jobs, or with some of them. `token` is made before the first send: a call that is sent
     # again after a lost reply gets the answer that it had.
+
+    async def cancel(self, seal: bytes, ids: Sequence[str]) -> list[str]:
+        """For each "cancelled" (now or before), "cancelling" (a worker has it), "completed", "failed" or "unknown"."""
+        answer: bytes = await self.server.script(
+            "cancel", self.base, self._limit, *self._keep_failed, seal, *ids
+        )
+        return answer.decode().split()
+
+    async def marks(self) -> list[Mark]:
+        """The jobs of this partition that workers have and that are to stop."""
+        flat = await self.server.call("HGETALL", self.base + "cancelling")
+        marks = []
+        for id, text in zip(flat[::2], flat[1::2], strict=True):
+            place, _, sealed = text.partition(b" ")
+            marks.append(Mark(id, place, unseal(sealed)[1].error or ""))
+        return marks
 
     async def retry(self, token: str, jobs: Sequence[Again]) -> list[str]:
         """Send finished jobs round again; for each "retried", "moved", "unknown" or the state that it is in instead."""

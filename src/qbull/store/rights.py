@@ -55,7 +55,7 @@ _WORKER = Role(
         *("declare", "plan", "plans", "tick"),
     ),
     commands=(
-        *("hdel", "hget", "hmget", "hscan", "hset", "sadd", "smembers", "subscribe", "ping"),
+        *("hdel", "hget", "hgetall", "hmget", "hscan", "hset", "sadd", "smembers", "subscribe", "ping"),
         *("xreadgroup", "xgroup|create", "xinfo|consumers"),
     ),
     names=("", "queues", "workers", "roster", "schedules"),
@@ -74,10 +74,10 @@ _ADMIN = (
     | _READER
     | Role(
         verbs=(
-            *("retry", "promote_one", "remove", "clean", "configure", "audit", "audit_counts", "beat"),
-            *("fire", "plan"),
+            *("cancel", "retry", "promote_one", "remove", "clean", "configure"),
+            *("audit", "audit_counts", "beat", "fire", "plan"),
         ),
-        commands=("config|get", "hdel", "hset", "role", "time", "zscan"),
+        commands=("config|get", "hdel", "hset", "role", "sscan", "time", "zscan"),
         names=(),
         channels=("bell",),
     )

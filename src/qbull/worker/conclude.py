@@ -74,6 +74,17 @@ class Conclude:
         ending = Ending(body.attempt, duration * 1000, self._worker, None, outcome.error, outcome.stacktrace)
         return settler.dead(delivery, at, seal(ending))
 
+    def cancelled(
+        self, settler: Settler, delivery: Delivery, at: int, body: Body, reason: str, began: float
+    ) -> bool:
+        """Settle it as cancelled, whatever it returned or raised. Answers whether its delivery ends with it."""
+        duration = (time.perf_counter() - began) * 1000
+        id = delivery.fields[at].decode("utf-8", "replace")
+        log.info('queue "%s": job %s (%s) was cancelled: %s', self._settings.name, id, body.task, reason)
+        return settler.cancelled(
+            delivery, at, seal(Ending(body.attempt, duration, self._worker, error=reason))
+        )
+
     def _next(self, body: Body, error: str, duration: float) -> Body:
         """The body for the next attempt, with this one in its history."""
         at_ms = int((time.time() - duration) * 1000)

@@ -12,6 +12,7 @@ from collections.abc import Container, Iterable, Iterator
 from contextlib import contextmanager
 
 from qbull.store.names import BANDS
+from qbull.store.partition import Partition
 from qbull.store.store import Delivery
 
 
@@ -86,6 +87,10 @@ class Hand:
 
     def __contains__(self, delivery: Delivery) -> bool:
         return name_of(delivery) in self._held
+
+    def partitions(self) -> dict[int, Partition]:
+        """Those of which something is here."""
+        return {delivery.partition.number: delivery.partition for delivery in self._held.values()}
 
     def held(self) -> list[Delivery]:
         return list(self._held.values())

@@ -23,6 +23,7 @@ from qbull.store.store import Delivery, Store
 from qbull.worker.actor import end, start
 from qbull.worker.assignment import Assignment
 from qbull.worker.board import Board
+from qbull.worker.cancel import Canceller
 from qbull.worker.fetch import LATE, Fetcher
 from qbull.worker.gate import Gate
 from qbull.worker.hand import Hand
@@ -85,6 +86,8 @@ class Line:
             store, worker, self._hand, self._runner.free_slots, self._runner.arrived, self._gate, outage
         )
         self._leases = Leases(store, settings, worker, sharing, self._serve, outage)
+        self._canceller = Canceller(self._hand, self._runner.cancel, outage)
+        self._cancelling: list[asyncio.Task[None]] = []
         self._steering = Steering(store, settings, self._follow, outage)
         self._store = store
         self._base = store.names.queue(settings.name)
@@ -104,6 +107,7 @@ class Line:
         self._runner.start(self._fetcher.made_room, self._unfinished, self._hold)
         await self._steering.look()
         await self._leases.tick()
+        self._cancelling = [start(self._canceller.run)]
         self._actors = [start(self._steering.run), start(self._leases.run), start(self._let_others_have_them)]
 
     async def stop(self, grace: float) -> None:
@@ -113,6 +117,7 @@ class Line:
         await self._give_back(self._hand.take_all())
         leaving = asyncio.create_task(self._leave())
         await self._runner.stop(grace)
+        await end(self._cancelling)
         await self.flush()
         await leaving
         await end(list(self._chores))
@@ -153,6 +158,8 @@ class Line:
             self._gate.ring()
         if word in ("workers", ""):
             self._leases.ring()
+        if word == "" or (word == "cancel" and any(base == each.base for each in self._partitions.values())):
+            self._canceller.ring()
         concerned = [number for number in self._promoters if base in (self._partitions[number].base, "")]
         if word in ("due", "tick", ""):
             for number in concerned:

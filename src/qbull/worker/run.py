@@ -25,13 +25,14 @@ from qbull.store.live import Live
 from qbull.store.store import Delivery
 from qbull.worker.board import Board
 from qbull.worker.call import Caller
+from qbull.worker.cancel import Marks
 from qbull.worker.conclude import Conclude
 from qbull.worker.current import Running, running
 from qbull.worker.gate import Gate
 from qbull.worker.hand import Hand
 from qbull.worker.isolation import Isolation
 from qbull.worker.settle import Settler
-from qbull.worker.slot import Deadlines, Interrupted, Slot
+from qbull.worker.slot import Cancelled, Deadlines, Interrupted, Slot
 
 log = logging.getLogger("qbull.worker")
 
@@ -77,6 +78,7 @@ class Runner:
         self._conclude = Conclude(settings, worker)
         self._idle: deque[asyncio.Future[None]] = deque()
         self._woken = 0
+        self._marks: Marks = {}
         self._context = contextvars.copy_context()
         self._stopping = False
         self._still = False
@@ -123,6 +125,19 @@ class Runner:
             return
         for _ in range(min(self._hand.waiting, len(self._idle))):
             self._wake()
+
+    def cancel(self, marks: Marks) -> None:
+        """These are to stop. A plain function cannot be interrupted: it is told, and waited for."""
+        self._marks = marks
+        for slot in self._slots if marks else ():
+            job = slot.job
+            if job is None or job.partition is None or job.cancelled is not None:
+                continue
+            job.cancelled = marks.get((job.partition.number, job.place, job.id))
+            if job.cancelled is not None:
+                job.stopped = True
+                if self._tasks[job.body.task].kind != "thread":
+                    slot.interrupt(Cancelled(job.cancelled))
 
     async def stop(self, grace: float) -> None:
         """Begin nothing more; let what runs end within the grace period, then interrupt it."""
@@ -280,6 +295,7 @@ class Runner:
         settler = self._settlers[delivery.partition.number]
         body: TickBody | None = None
         task: TaskSpec | None = None
+        job: Running | None = None
         began = time.perf_counter()
         try:
             body = _read(record)
@@ -303,7 +319,11 @@ class Runner:
         except Interrupted:
             return True  # the worker ends before it does: the delivery is given back
         except Exception as error:
+            if job is not None and job.cancelled is not None:
+                return self._conclude.cancelled(settler, delivery, at, job.body, job.cancelled, began)
             return self._conclude.failed(settler, delivery, at, body, task, error, began)
+        if job.cancelled is not None:
+            return self._conclude.cancelled(settler, delivery, at, body, job.cancelled, began)
         sealed = self._conclude.done(delivery, record, body, result, began)
         if not delivery.lane:
             return settler.done(delivery, at, sealed)
@@ -318,16 +338,20 @@ class Runner:
         self, slot: Slot, number: int, job: Running, task: TaskSpec, args: list[Any], kwargs: dict[str, Any]
     ) -> bytes:
         """The user's code, with its time limited and itself known while it runs."""
+        if self._marks:
+            self._refuse_cancelled(number, job)
         timeout = job.body.timeout if job.body.timeout is not None else task.timeout
         if timeout is not None:
             self._deadlines.limit(slot, timeout)
         if self._board is not None:
             self._board.begin(slot.number, b"%s %d %s" % (job.queue.encode(), number, job.place))
         token = running.set(job)
+        slot.job = job
         self._isolation.busy += 1
         try:
             result = await self._call(task, args, kwargs, job)
         except asyncio.CancelledError as cancelled:
+            job.stopped = True
             why = slot.absorb()
             if why is not None:
                 raise why from None
@@ -337,10 +361,16 @@ class Runner:
             running.reset(token)
             if self._board is not None:
                 self._board.end(slot.number)
-            slot.deadline = None
+            slot.job = slot.deadline = None
         if slot.why is not None:
             await _late_interrupt(slot)
         return result
+
+    def _refuse_cancelled(self, number: int, job: Running) -> None:
+        """It was cancelled between being handed over and this moment: it is not begun."""
+        job.cancelled = self._marks.get((number, job.place, job.id))
+        if job.cancelled is not None:
+            raise Cancelled(job.cancelled)
 
     def _task(self, name: str) -> TaskSpec:
         task = self._tasks.get(name)

@@ -54,6 +54,14 @@ class Settler:
             return True
         return False
 
+    def cancelled(self, delivery: Delivery, at: int, seal: bytes) -> bool:
+        position = delivery.at(at)
+        outcomes, ended = self._batch()
+        outcomes.cancelled(position, delivery.fields[at], delivery.fields[at + 1], seal)
+        if position.last:
+            ended.append(delivery)
+        return position.last
+
     def delay(self, delivery: Delivery, at: int, record: bytes, milliseconds: int) -> bool:
         outcomes, ended = self._batch()
         outcomes.delay(delivery.at(at), delivery.fields[at], record, milliseconds)

@@ -10,10 +10,15 @@ import asyncio
 from collections.abc import Sequence
 
 from qbull.core.outcome import Reported
+from qbull.worker.current import Running
 
 
 class TimedOut(Reported):
     """The job ran longer than it may."""
+
+
+class Cancelled(Reported):
+    """Somebody has cancelled the job."""
 
 
 class Interrupted(BaseException):
@@ -21,12 +26,13 @@ class Interrupted(BaseException):
 
 
 class Slot:
-    __slots__ = ("deadline", "number", "since", "task", "timeout", "why")
+    __slots__ = ("deadline", "job", "number", "since", "task", "timeout", "why")
 
     def __init__(self, number: int) -> None:
         self.number = number
         self.task: asyncio.Task[None] | None = None
         self.since = 0.0  # when its delivery was begun
+        self.job: Running | None = None
         self.timeout = 0.0
         self.deadline: float | None = None
         self.why: BaseException | None = None

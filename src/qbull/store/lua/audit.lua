@@ -1,7 +1,7 @@
 -- audit: is every job of these in exactly the place that the index says, and no other? Looks, changes nothing.
 -- KEYS  base
 -- FLAGS no-writes
--- NAMES index delayed trains
+-- NAMES index delayed trains extras cancelling
 -- USES  record index train
 -- ARGV  … id
 -- GIVES one line for each fault
@@ -27,10 +27,27 @@ local function check_lane(id, record)
   if listed and riding then fault(id, 'is in the list of its lane and in a train') end
 end
 
+local function check_extras(id, place)
+  local known = redis.call('SISMEMBER', extras, id) == 1
+  local mark = redis.call('HGET', cancelling, id)
+  if known and not place then fault(id, 'has extras, but the index does not know it') end
+  if not known and (mark or redis.call('EXISTS', base .. 'job:' .. id, base .. 'log:' .. id) > 0) then
+    fault(id, 'has extras that are not listed')
+  end
+  if mark and place then
+    local delivery = string.sub(place, 2)
+    if string.sub(place, 1, 1) == 'l' then
+      delivery = string.match(lane_of(delivery) and train_state(lane_of(delivery)) or '', '^%S+')
+    end
+    if string.match(mark, '^%S+') ~= delivery then fault(id, 'is told to stop, but not with the delivery that it has') end
+  end
+end
+
 for i = rest, #ARGV do
   local id = ARGV[i]
   local place = redis.call('HGET', index, id)
   local is_delayed = redis.call('ZSCORE', delayed, id)
+  check_extras(id, place)
   if place then
     local kind, at = string.sub(place, 1, 1), string.sub(place, 2)
     if (kind == 'd') ~= (is_delayed and true or false) then

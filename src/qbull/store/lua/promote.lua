@@ -25,6 +25,7 @@ if #due > 0 then
 end
 trim('completed', -1, completed_ms, 100)
 trim('failed', -1, failed_ms, 100)
+trim('cancelled', -1, failed_ms, 100)
 local function until_next(name)
   local head = redis.call('ZRANGE', name, 0, 0, 'WITHSCORES')
   if not head[1] or head[2] == 'inf' then return -1 end

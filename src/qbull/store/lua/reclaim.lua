@@ -2,10 +2,11 @@
 -- A job that was running when its worker died has one crash more; at the limit it is dead. Where nobody saw what was
 -- running (blind), the first job of each entry is suspected, but never beyond the number that makes it run alone:
 -- from there on only a job that marked its start counts, so no neighbour is ever blamed to death. Nor is one that was
--- handed over only now: the server may still serve the blocked read of a worker that has stopped.
+-- handed over only now: the server may still serve the blocked read of a worker that has stopped. What was told to stop is
+-- cancelled.
 -- KEYS  base
--- NAMES index lanes trains bands stats kept
--- USES  clock stamp record index tell ready train lane delivery extras finish stats
+-- NAMES index lanes trains bands stats kept cancelling
+-- USES  clock stamp record index tell ready train lane delivery extras finish mark stats
 -- FLAGS allow-oom
 -- ARGV  limit:int halt:int failed:int failed_ms:int consumer most:int crash_limit:int blind_ms:int ending  … started
 --       blind_ms: -1 where somebody saw what was running, else how long a suspect must have been handed over
@@ -25,11 +26,14 @@ for _, band in ipairs(streams) do
     for _, delivery in ipairs(pending) do
       local entry = delivery[1]
       local ids, lane, record = unsettled(band, entry)
+      local is_train, first, free = lane ~= nil, ids[1], nil
+      ids, free = without_marked(ids, lane, record)
       local id = ids[1]
-      local is_train = lane ~= nil
       taken = taken + 1
       leave(band, entry)
-      if id and is_record(record) then
+      if free then freed[#freed + 1] = free end
+      if free and is_train then set_train(lane, false) end
+      if id and id == first and is_record(record) then
         local crashes = crashes_of(record)
         local guilty = running[band .. entry]
         if blind_ms >= 0 then
@@ -79,8 +83,11 @@ write_leaving()
 write_index()
 write_finished()
 write_lanes()
+count_up({cancelled = #stopped})
+if stopped[1] then trim('cancelled', failed, failed_ms, 1000) end
 if dead > 0 then
   count_up({failed = dead, crashed = dead})
   trim('failed', failed, failed_ms, 1000)
 end
+if stopped[1] and redis.call('EXISTS', base .. 'waiters') == 1 then tell('done', table.concat(stopped, '\n')) end
 return {taken, dead, more}

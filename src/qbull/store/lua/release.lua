@@ -1,26 +1,41 @@
--- release: a worker gives deliveries back that it will not run to their end now. Nothing is counted against them.
+-- release: a worker gives deliveries back that it will not run to their end now. Nothing is counted against them. What was
+-- told to stop is cancelled.
 -- KEYS  base
--- NAMES index bands trains
--- USES  clock stamp record index tell ready train delivery
+-- NAMES index lanes trains bands stats kept cancelling
+-- USES  clock stamp record index tell ready train lane delivery extras finish mark stats
 -- FLAGS allow-oom
--- ARGV  … place
+-- ARGV  limit:int failed:int failed_ms:int  … place
 --       one may be named twice; entries leave at the end, so it would be found there once more
 -- GIVES how many jobs went back
-local jobs, seen = 0, {}
+local jobs, freed, seen = 0, {}, {}
 for i = rest, #ARGV do
   local band, entry = string.sub(ARGV[i], 1, 1), string.sub(ARGV[i], 2)
   local ids, lane, record = {}, nil, nil
   if not seen[ARGV[i]] then ids, lane, record = unsettled(band, entry) end
   seen[ARGV[i]] = true
-  if lane then
-    add_train('0', lane, ids, entry)
-  elseif ids[1] then
-    add_ready('0', ids[1], record, entry)
+  if ids[1] then
+    local free
+    leave(band, entry)
+    ids, free = without_marked(ids, lane, record)
+    if free then freed[#freed + 1] = free end
+    if lane and ids[1] then
+      add_train('0', lane, ids, entry)
+    elseif lane then
+      set_train(lane, false)
+    elseif ids[1] then
+      add_ready('0', ids[1], record, entry)
+    end
+    jobs = jobs + #ids
   end
-  if ids[1] then leave(band, entry) end
-  jobs = jobs + #ids
 end
+release(freed)
 write_leaving()
 write_index()
-write_trains()
+write_finished()
+write_lanes()
+count_up({cancelled = #stopped})
+if stopped[1] then
+  trim('cancelled', failed, failed_ms, 1000)
+  if redis.call('EXISTS', base .. 'waiters') == 1 then tell('done', table.concat(stopped, '\n')) end
+end
 return jobs

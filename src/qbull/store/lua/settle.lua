@@ -1,7 +1,7 @@
 -- settle: write down what became of a batch of deliveries. One that is no longer the worker's is refused.
 -- KEYS  base
--- NAMES index delayed lanes trains bands stats kept
--- USES  clock stamp record index tell ready train lane delivery extras finish stats
+-- NAMES index delayed lanes trains bands stats kept cancelling
+-- USES  clock stamp record index tell ready train lane delivery extras finish mark stats
 -- FLAGS allow-oom
 -- ARGV  limit:int halt:int completed:int completed_ms:int failed:int failed_ms:int singles:int members:int  …
 --       singles (a number of arguments): band, how many, their entries, and for each id, sealed: jobs that are done
@@ -9,12 +9,11 @@
 --       members (likewise): lane, state, next, how many, and for each id, sealed: jobs of a train that are done; `state` is
 --         what the train must be at (lib/train.lua), `next` what it is at then, '' where it ends with them, '-' where
 --         the rest of it goes back, so that others have their turn
---       the others: place, lane, state, id, word, last, record, detail: word is "dead" or "done", with its ending as
---         detail, or "delay" with milliseconds; lane and state are '' for a job that was alone in its entry
+--       the others: place, lane, state, id, word, last, record, detail: word is "dead", "cancel" or "done", with its
+--         ending as detail, or "delay" with milliseconds; lane and state are '' for a job that was alone in its entry
 --       place is <band><entry>
 -- GIVES the ids of the stale ones
 local stale, freed = {}, {}
-local has_extras = redis.call('EXISTS', base .. 'extras') == 1
 local waited = redis.call('EXISTS', base .. 'waiters') == 1 and {}
 local counted = {completed = 0, failed = 0, retried = 0}
 local members_at = rest + singles
@@ -22,6 +21,7 @@ local others_at = members_at + members
 
 local function done(list, from, upto)
   counted.completed = counted.completed + (upto - from + 1) / 2
+  if marked then drop_marks(list, from, upto, 2) end
   if completed ~= 0 then
     finish('completed', completed, list, from, upto)
   else
@@ -103,7 +103,10 @@ while at < others_at do
     behind = behind - many
     local ends = following == '' or following == '-'
     local band, entry = string.match(state, '^(.)(%S+)')
-    if following == '-' then back_to_lane(lane, unsettled(band, entry), many + 1) end
+    if following == '-' then
+      local ids = unsettled(band, entry)
+      back_to_lane(lane, (without_marked({unpack(ids, many + 1)}, lane)))
+    end
     set_train(lane, not ends and following)
     if ends then
       freed[#freed + 1] = lane
@@ -131,19 +134,24 @@ for i = others_at, #ARGV, 8 do
     stale[#stale + 1] = id
   else
     local held = lane and (word == 'delay' or (word == 'dead' and halt == 1))
+    local stops = word == 'delay' and mark_of(id)
+    if marked then redis.call('HDEL', cancelling, id) end
     record = stamped(record, entry)
     if lane and is_record(record) then record = holding(record, held) end
     if in_train then
       behind = behind - 1
       if held and not is_last then
         local ids = unsettled(band, entry)
-        back_to_lane(lane, ids, 2)
+        table.remove(ids, 1)
+        back_to_lane(lane, (without_marked(ids, lane)))
       end
       local settled = tonumber(string.match(state, ' (%d+)$') or 0) + 1
       set_train(lane, not is_last and not held and place .. ' ' .. settled)
     end
     if word == 'done' then
       done({id, record .. detail}, 1, 2)
+    elseif word == 'cancel' or stops then
+      finish_cancelled(id, record, stops or detail)
     elseif word == 'dead' then
       counted.failed = counted.failed + 1
       finish('failed', failed, {id, record .. detail}, 1, 2)
@@ -159,7 +167,7 @@ for i = others_at, #ARGV, 8 do
         add_ready(band_of(record), id, record, entry)
       end
     end
-    if lane and not held then leave_lane(lane, is_last) end
+    if lane and (stops or not held) then leave_lane(lane, stops or is_last) end
     if is_last or held or not lane then leave(band, entry) end
   end
 end
@@ -169,7 +177,12 @@ release(freed)
 write_leaving()
 write_index()
 write_lanes()
+counted.cancelled = #stopped
 count_up(counted)
+if stopped[1] then
+  trim('cancelled', failed, failed_ms, 1000)
+  for i = 1, waited and #stopped or 0 do waited[#waited + 1] = stopped[i] end
+end
 if completed ~= 0 and counted.completed > 0 then trim('completed', completed, completed_ms, 1000) end
 if counted.failed > 0 then trim('failed', failed, failed_ms, 1000) end
 if rings then tell('bell', 'due') end

@@ -1,0 +1,41 @@
+-- cancel: jobs that wait or are delayed are cancelled at once. One that a worker has is marked, and the workers are told.
+-- KEYS  base
+-- NAMES index delayed lanes trains bands stats kept cancelling
+-- USES  clock stamp record index tell ready train lane delivery extras finish mark take stats
+-- FLAGS allow-oom
+-- ARGV  limit:int failed:int failed_ms:int ending  … id
+-- GIVES a word for each: "cancelled" (now or before), "cancelling", "completed", "failed", "unknown"
+local ids, words = {}, {}
+for i = rest, #ARGV do ids[#ids + 1] = ARGV[i] end
+look_up(ids)
+local marks = 0
+for _, id in ipairs(ids) do
+  local place = place_of(id)
+  local kind = place and string.sub(place, 1, 1)
+  local word = 'cancelled'
+  if not place then
+    word = 'unknown'
+  elseif STATE[kind] and kind ~= 'd' then
+    word = STATE[kind]
+  else
+    local record, delivery = take_waiting(id, place)
+    if record then
+      finish_cancelled(id, record, ending)
+      forget(id) -- until write_finished says where it is
+    else
+      mark(id, delivery, ending)
+      marks = marks + 1
+      word = 'cancelling'
+    end
+  end
+  words[#words + 1] = word
+end
+write_taken()
+write_finished()
+count_up({cancelled = #stopped})
+if #stopped > 0 then
+  trim('cancelled', failed, failed_ms, 1000)
+  if redis.call('EXISTS', base .. 'waiters') == 1 then tell('done', table.concat(stopped, '\n')) end
+end
+if marks > 0 then tell('bell', 'cancel') end
+return table.concat(words, ' ')

@@ -1,0 +1,45 @@
+"""Cancel: find out which jobs in this worker's hand are to stop, and tell the runner.
+
+A bell rings when a job that some worker has is cancelled. Should it be lost, the marks are looked at every so often
+all the same, for the partitions of which something is in the hand: one call for all of its jobs, none while idle.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+
+from qbull.worker.hand import Hand
+from qbull.worker.outage import Outage
+
+LOOK = 0.75
+"""Seconds between two looks: a running job is cancelled within one, whatever was lost."""
+
+Marks = dict[tuple[int, bytes, bytes], str]
+"""Partition, place of the delivery and id of each job that is to stop; why."""
+
+
+class Canceller:
+    """For one queue. `stop` is told all marks of what is in the hand."""
+
+    def __init__(self, hand: Hand, stop: Callable[[Marks], None], outage: Outage) -> None:
+        self._hand = hand
+        self._stop = stop
+        self._outage = outage
+        self._bell = asyncio.Event()
+
+    def ring(self) -> None:
+        self._bell.set()
+
+    async def run(self) -> None:
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK):
+                    await self._bell.wait()
+            self._bell.clear()
+            marks: Marks = {}
+            for number, partition in self._hand.partitions().items():
+                for id, place, reason in await self._outage.survive(partition.marks):
+                    marks[number, place, id] = reason
+            self._stop(marks)
