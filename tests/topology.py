@@ -72,6 +72,7 @@ class Node:
     password: str | None = PASSWORD
     process: subprocess.Popen[bytes] | None = None
     stopped: bool = False
+    environment: dict[str, str] = field(default_factory=dict)
 
     @property
     def place(self) -> str:
@@ -96,6 +97,7 @@ class Node:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
+                env={**os.environ, **self.environment},
                 start_new_session=True,
                 preexec_fn=_die_with_parent,
             )
@@ -156,6 +158,9 @@ class Pair:
     @property
     def url(self) -> str:
         return f"redis://:{PASSWORD}@{self.primary.place}/0?replicas={len(self.replicas)}"
+
+    def wait_until_whole(self) -> None:
+        wait_for(self.is_whole)
 
     def is_whole(self) -> bool:
         return all(self.is_linked(replica) for replica in self.replicas)
@@ -279,14 +284,19 @@ class Trio:
 
 
 @contextmanager
-def raised_pair(directory: Path, replicas: int = 1) -> Iterator[Pair]:
+def raised_pair(
+    directory: Path, replicas: int = 1, environment: dict[str, str] | None = None
+) -> Iterator[Pair]:
     """Servers that flush every write to the disk before they answer."""
     first, *others = nodes = [Node(directory / f"server{n}", DURABLE) for n in range(1 + replicas)]
+    for node in nodes:
+        (node.directory / "flushed").mkdir(parents=True)
+        node.environment = {**(environment or {}), "FLUSHED": str(node.directory / "flushed")}
     with _running(nodes):
         for replica in others:
             replica.tell("REPLICAOF", "127.0.0.1", first.port)
         pair = Pair(first, others)
-        wait_for(pair.is_whole)
+        pair.wait_until_whole()
         yield pair
 
 

@@ -47,7 +47,7 @@ FAULTS: tuple[Fault, ...] = get_args(Fault)
 class Ledger:
     acknowledged: list[str] = field(default_factory=list)
     unconfirmed: int = 0
-    refused: int = 0
+    refused: list[str] = field(default_factory=list)
     away: int = 0
 
 
@@ -107,8 +107,8 @@ async def load(app: qbull.App, durability: Durability | None) -> AsyncIterator[L
                 ledger.unconfirmed += 1
             except qbull.ServerAway:
                 ledger.away += 1
-            except qbull.ServerRefused:
-                ledger.refused += 1
+            except qbull.ServerRefused as error:
+                ledger.refused.append(str(error))
                 await asyncio.sleep(0.05)
             else:
                 ledger.acknowledged.append(id)
@@ -164,7 +164,9 @@ async def lost(app: qbull.App, ledger: Ledger) -> list[str]:
 def report(what: str, ledger: Ledger, gone: list[str]) -> None:
     print(
         f"{what}: {len(ledger.acknowledged)} acknowledged, {ledger.unconfirmed} not confirmed, "
-        f"{ledger.refused} refused, {ledger.away} away, {len(gone)} lost",
+        f"{len(ledger.refused)} refused, {ledger.away} away, {len(gone)} lost",
+        *set(ledger.refused),
+        sep="\n  ",
         file=sys.stderr,
     )
 

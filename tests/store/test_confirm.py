@@ -18,6 +18,7 @@ from conftest import eventually, every_fault
 from qbull.core.durability import Durability
 from qbull.errors import NotConfirmed, ServerAway, ServerRefused
 from qbull.store import confirm
+from qbull.store.connect import open_server
 from qbull.store.store import Store
 from topology import PASSWORD, Pair, raised_pair, wait_for
 
@@ -267,6 +268,17 @@ async def test_a_server_that_was_started_anew_is_looked_at_anew(pair: Pair, desk
 
     with pytest.raises(ServerRefused, match="appendfsync everysec"):
         await desk.store.patiently(partial(enqueue, desk, "durable", "b"))
+
+
+@pytest.mark.parametrize("command", [("WAIT", 1, 1), ("WAITAOF", 1, 1, 1)])
+async def test_a_primary_that_became_a_replica_meanwhile_is_away_not_refused(
+    pair: Pair, command: tuple[str | int, ...]
+) -> None:
+    server = open_server(f"redis://:{PASSWORD}@{pair.replicas[0].place}")
+
+    with pytest.raises(ServerAway, match="cannot be used with replica"):
+        await server.call(*command)
+    await server.close()
 
 
 async def test_a_server_that_has_forgotten_the_script_gets_it_again(pair: Pair, desk: Desk) -> None:

@@ -61,6 +61,8 @@ _AWAY_WORDS = (  # redis-py before 6 has no types for the first three, outside o
     "BUSY ",
     "NOREPLICAS",
     "Script attempted to access a non local key",  # its slot is being moved
+    "WAIT cannot be used with replica",  # it was the primary a moment ago
+    "WAITAOF cannot be used with replica",
 )
 
 
