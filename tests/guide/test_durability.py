@@ -12,7 +12,7 @@ import pytest
 import qbull
 from conftest import eventually
 from qbull.core.durability import Durability
-from qbull.store import confirm
+from qbull.store import confirm, store
 from topology import Pair, raised_pair
 
 pytestmark = [pytest.mark.xdist_group("confirm"), pytest.mark.timeout(60)]
@@ -140,6 +140,29 @@ async def test_each_of_many_is_told_its_own_id(pair: Pair, hurried: None) -> Non
             ("order-3",),
         ]
         assert at_once.value.ids == ("order-4", "order-5", "order-6")
+
+
+async def test_a_queue_that_is_not_confirmed_has_no_jobs_yet(
+    pair: Pair, hurried: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the server must know of a queue is as safe as its jobs, and comes before them."""
+    monkeypatch.setattr(store, "PATIENCE", 0.1)
+    async with qbull.App(pair.url, durability="replicated") as app:
+
+        @app.queue("orders").task
+        async def charge(order: int) -> None: ...
+
+        new = app.queue("refunds")
+
+        @new.task
+        async def refund(order: int) -> None: ...
+
+        await charge.enqueue(order=0)
+        pair.replicas[0].kill(signal.SIGSTOP)
+
+        with pytest.raises(qbull.ServerAway, match="0 of 1 replicas have it after"):
+            await refund.enqueue(order=1)
+        assert (await new.stats()).total == 0
 
 
 async def test_one_enqueue_may_ask_for_more_or_less(pair: Pair, hurried: None) -> None:

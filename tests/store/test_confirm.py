@@ -15,7 +15,9 @@ import pytest
 from desk import Desk
 
 from conftest import eventually, every_fault
+from proxy import Proxy
 from qbull.core.durability import Durability
+from qbull.embedded import Embedded
 from qbull.errors import NotConfirmed, ServerAway, ServerRefused
 from qbull.store import confirm
 from qbull.store.connect import open_server
@@ -300,6 +302,22 @@ async def test_settings_that_this_user_may_not_read_are_no_proof(pair: Pair) -> 
     ):
         await enqueue(desk, "durable", "b")
     await store.close()
+
+
+async def test_a_lost_reply_doubles_nothing(server: Embedded, store: Store) -> None:
+    async with Proxy(server.socket).running() as proxy:
+        far = Store(f"redis://:{server.password}@127.0.0.1:{proxy.port}/0", "test")
+        desk = await Desk.open(far)
+        await enqueue(desk, "durable", "before")
+
+        proxy.mood = "loses replies"
+        with pytest.raises(ServerAway):
+            await enqueue(desk, "durable", "a")
+        proxy.mood = "fair"
+
+        assert await enqueue(desk, "durable", "a", "b") == {0}
+        await far.close()
+    assert proxy.lost == 1
 
 
 async def is_confirmed(desk: Desk, durability: Durability, id: str) -> bool:

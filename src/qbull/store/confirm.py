@@ -66,9 +66,15 @@ class Confirmed:
 
     async def confirm(self, *keys: str) -> None:
         """Whatever was written before now to the servers that have these keys is confirmed."""
-        if self.waits:
-            for key in keys:
+        if not self.waits:
+            return
+        for key in keys:
+            try:
                 await self._run(key, "PING")
+            except (
+                NotConfirmed
+            ) as error:  # of these writes nobody says that they are there: they may be made again
+                raise ServerAway(error.fact) from None
 
     async def _run(self, key: str, *command: Argument) -> Any:
         return await self._server.talk(key, partial(self._converse, key, command))
