@@ -57,7 +57,7 @@ class Shipping:
                     seqs.append(row.seq)
                 except (QbullError, msgspec.MsgspecError) as error:
                     shipped.refused[row.seq] = str(error)
-            await self._app.client().enqueue_many(queue.settings, jobs)
+            await self._app.client().enqueue_many(queue.settings, jobs, self._app.durability)
             shipped.sent.extend(seqs)
         except QbullError as error:
             shipped.resting[name] = error

@@ -17,7 +17,7 @@ from topology import DURABLE, PASSWORD, Node, wait_for
 
 PAGE = Path(__file__).parents[2] / "docs" / "guides" / "security.md"
 LINES = {line.split()[2]: line for line in re.findall(r"^ACL SETUSER .*$", PAGE.read_text(), re.MULTILINE)}
-ROLES = ["producer", "worker", "reader", "admin"]
+ROLES = ["producer", "worker", "relay", "reader", "admin"]
 
 pytestmark = pytest.mark.xdist_group("security")
 
@@ -197,6 +197,7 @@ NOT_FOR = {
         ["CONFIG", "GET", "*"],
     ],
     "worker": [["CONFIG", "GET", "*"]],
+    "relay": [["HGETALL", "{qbull:orders:0}:index"], ["CONFIG", "GET", "*"]],
     "reader": [
         ["HSET", "{qbull:orders:0}:index", "a", "b"],
         [

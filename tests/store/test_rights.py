@@ -183,7 +183,22 @@ async def read(store: Store) -> None:
     await schedules.read(schedule_place("q", 0), ["s"])
 
 
-WORK: dict[str, Callable[[Store], Awaitable[None]]] = {"producer": produce, "worker": work, "reader": read}
+async def ship(store: Store) -> None:
+    desk = await Desk.open(store, order="key")
+    assert await store.queues() == ["q"]
+    assert await store.settings("q")
+    await desk.enqueue("a")
+    await desk.enqueue("b", "c", key="k")
+    await desk.enqueue("later", when=60_000)
+    assert await desk.partition.states(["a", "none"]) == "r-"
+
+
+WORK: dict[str, Callable[[Store], Awaitable[None]]] = {
+    "producer": produce,
+    "worker": work,
+    "relay": ship,
+    "reader": read,
+}
 
 
 @pytest.fixture
@@ -207,7 +222,7 @@ async def works(node: Node, role: str) -> None:
 async def begin(node: Node, role: str, stage: Store) -> None:
     """An empty server that knows no scripts; with something to do, for whoever does not bring it."""
     node.tell("FLUSHALL")
-    if role != "producer":
+    if role not in ("producer", "relay"):
         await produce(stage)
     node.tell("SCRIPT", "FLUSH")
     node.tell("CONFIG", "RESETSTAT")
@@ -308,5 +323,5 @@ async def test_a_right_that_is_missing_while_greeting_is_named_too(node: Node) -
 
 
 def test_a_role_that_is_none_is_refused() -> None:
-    with pytest.raises(ConfigError, match='role "boss": use one of producer, worker, reader, admin'):
+    with pytest.raises(ConfigError, match='role "boss": use one of producer, worker, relay, reader, admin'):
         acl(["boss"], Place("test"), "boss")

@@ -37,7 +37,8 @@ def print_acl(
     """Print the command that gives a Redis user the rights of a role, and no others.
 
     \b
-    Roles: producer (enqueue, wait for results), worker (run jobs), reader (look), admin (everything, doctor included).
+    Roles: producer (enqueue, wait for results), worker (run jobs), relay (ship the outbox), reader (look),
+    admin (everything that people do, doctor included).
 
     \b
     Example:
@@ -45,7 +46,7 @@ def print_acl(
       qbull acl worker producer --user worker --durability replicated --url redis+cluster://h1,h2
 
     Nothing is sent. Put a password in place of PASSWORD and run the line on every server, replicas too: users are not
-    replicated. A worker whose tasks enqueue needs both roles.
+    replicated. A worker whose tasks enqueue is a producer too; one whose app has a database is a relay too.
     """
     app = App(url, prefix=prefix, durability=durability)
     address = Address.parse(app.url)

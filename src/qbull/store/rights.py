@@ -61,6 +61,12 @@ _WORKER = Role(
     names=("", "queues", "workers", "roster", "schedules"),
     channels=("bell", "done"),
 )
+_RELAY = Role(
+    verbs=("enqueue", "states"),
+    commands=("hmget", "hset", "sadd", "smembers"),
+    names=("queues",),
+    channels=("bell",),
+)
 _READER = Role(
     verbs=("count", "find", "live", "plans", "roster", "survey"),
     commands=(
@@ -82,7 +88,13 @@ _ADMIN = (
         channels=("bell",),
     )
 )
-ROLES = {"producer": _PRODUCER, "worker": _WORKER, "reader": _READER, "admin": _ADMIN}
+ROLES = {
+    "producer": _PRODUCER,
+    "worker": _WORKER,
+    "relay": _RELAY,
+    "reader": _READER,
+    "admin": _ADMIN,
+}
 
 _CLUSTER = ("cluster|slots", "asking")
 _SENTINEL = ("role",)
