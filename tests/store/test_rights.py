@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,10 @@ from desk import CRASHED, Desk, ids_of
 
 import qbull.store
 from conftest import eventually
+from qbull.core.rate import Rate
 from qbull.core.rule import Rule
 from qbull.errors import ConfigError, ServerRefused
-from qbull.store import inspect, live, rights
+from qbull.store import inspect, live, permits, rights
 from qbull.store.connect import open_server
 from qbull.store.results import Results
 from qbull.store.rights import ROLES, Place, acl, acl_at_sentinels, commands_of
@@ -135,13 +137,17 @@ async def work(store: Store) -> None:
     for delivery in await desk.fetch():
         await desk.finish(delivery)
     streams = await store.streams([desk.partition])
-    await store.fetch_urgent(streams, "w1", 10)
+    await store.fetch_some(streams, "w1", 10)
     for stream in streams.values():
         await store.consumers(stream)
     await desk.partition.reclaim("w1", CRASHED, [])
     await desk.partition.holds(b"a", b"0", b"")
     await desk.partition.mark_alone(b"a", b"0")
     await inspect.count(desk.partition)
+    await permits.ask(store, replace(desk.settings, max_active=1, rate=Rate(1, per=1)), "w1", 1, places=0)
+    await permits.users(store, "q")
+    await permits.vacate(store, "q", ["w1"])
+    await live.hold(store, "q", 1.0, "later")
     await desk.partition.unlease("w1")
     await tick(store, desk)
     await store.bury("w1", certain=True)

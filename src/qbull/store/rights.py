@@ -22,10 +22,7 @@ PASSWORD = "PASSWORD"  # noqa: S105
 
 @dataclass(frozen=True)
 class Role:
-    """`verbs` are scripts, `commands` what is sent besides; `names` are those of the app as a whole, by their last part.
-
-    A script that works on the app as a whole is called with the start of its names, which is a name without a last part.
-    """
+    """`verbs` are scripts, `commands` what is sent besides; `names` are those of the app as a whole, by their last part."""
 
     verbs: tuple[str, ...]
     commands: tuple[str, ...]
@@ -52,13 +49,25 @@ _WORKER = Role(
     verbs=(
         *("fetch", "settle", "release", "promote", "reclaim", "lease", "unlease"),
         *("enroll", "beat", "bury", "roster", "live", "count"),
-        *("declare", "plan", "plans", "tick"),
+        *("declare", "plan", "plans", "tick", "grant", "hold", "vacate"),
     ),
     commands=(
-        *("hdel", "hget", "hgetall", "hmget", "hscan", "hset", "sadd", "smembers", "subscribe", "ping"),
+        *(
+            "hdel",
+            "hget",
+            "hgetall",
+            "hkeys",
+            "hmget",
+            "hscan",
+            "hset",
+            "sadd",
+            "smembers",
+            "subscribe",
+            "ping",
+        ),
         *("xreadgroup", "xgroup|create", "xinfo|consumers"),
     ),
-    names=("", "queues", "workers", "roster", "schedules"),
+    names=("*",),
     channels=("bell", "done"),
 )
 _RELAY = Role(
@@ -73,7 +82,7 @@ _READER = Role(
         *("hexists", "hget", "hkeys", "hmget", "hscan", "lrange", "smembers", "zrange"),
         *("xinfo|groups", "xpending", "xrange", "xrevrange"),
     ),
-    names=("", "queues", "workers", "roster", "schedules"),
+    names=("*",),
 )
 _ADMIN = (
     _PRODUCER
@@ -173,7 +182,8 @@ def _together(roles: list[str]) -> Role:
 def _names(role: Role, place: Place) -> list[str]:
     names = Names(place.prefix)
     waits = place.durability in ("replicated", "strict")
-    found = [names.app + name for name in sorted({*role.names, *([MARK] if waits else [])})]
+    wanted = {"*"} if "*" in role.names else {*role.names, *([MARK] if waits else [])}
+    found = [names.app + name for name in sorted(wanted)]
     if not place.queues:
         return [*found, f"{{{place.prefix}:*"]
     for queue in place.queues:
