@@ -70,6 +70,14 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         "INSTANCE_COUNT",
         "QBULL_DATABASE_URL",
         "DATABASE_URL",
+        "QUEUES_UI_PASS",
+        "ADMIN_PASSWORD",
+        "QBULL_ADMIN_TOKEN",
+        "QBULL_VIEWER_TOKEN",
+        "QBULL_ALLOWED_HOSTS",
+        "QBULL_HIDE_PAYLOADS",
+        "QBULL_REDACT",
+        "QBULL_PUBLIC_METRICS",
         "QBULL_DURABILITY",
     ):
         monkeypatch.delenv(name, raising=False)
@@ -137,6 +145,7 @@ async def strays(store: Store) -> list[str]:
         "extras",
         "schedules",
         "cancelling",
+        "tokens",
     )
     stray = []
     cursor = b"0"

@@ -2,6 +2,7 @@
 
 import typing as _typing
 
+from qbull.access import Access
 from qbull.app import App
 from qbull.config import Keep, Lane
 from qbull.core.job import JobInfo
@@ -38,10 +39,12 @@ from qbull.worker.current import CurrentJob, current_job
 
 if _typing.TYPE_CHECKING:
     from qbull import postgres as postgres
+    from qbull.api.asgi import Api as _Api
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Access",
     "App",
     "ArgumentsError",
     "ConfigError",
@@ -77,8 +80,21 @@ __all__ = [
     "TakenOver",
     "Task",
     "TooLarge",
+    "asgi",
     "current_job",
 ]
+
+
+def asgi(app: App, access: Access | None = None) -> "_Api":
+    """The REST API of an app, to be mounted in an ASGI application. Who may use it: `access`, else the environment.
+
+    Needs `pip install "qbull[api]"`.
+    """
+    try:
+        from qbull.api.asgi import Api
+    except ModuleNotFoundError as error:
+        raise ConfigError(f'the REST API needs {error.name}; pip install "qbull[api]"') from None
+    return Api(app, app.environment.access if access is None else access)
 
 
 def __getattr__(name: str) -> _typing.Any:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from qbull.access import Access
 from qbull.core.cron import zone_of
 from qbull.core.durability import PROFILES, Durability
 from qbull.core.layout import SPAN
@@ -173,6 +174,7 @@ class Environment:
     timezone: str = "UTC"
     log_format: Literal["text", "json"] = "text"
     log_level: str = "INFO"
+    access: Access = field(default_factory=Access)
 
 
 def read_environment(environ: Mapping[str, str] | None = None) -> Environment:
@@ -188,6 +190,7 @@ def read_environment(environ: Mapping[str, str] | None = None) -> Environment:
         timezone=_timezone(env),
         log_format="json" if _choice(env, "QBULL_LOG_FORMAT", "text", "json") == "json" else "text",
         log_level=_choice(env, "QBULL_LOG_LEVEL", "INFO", "DEBUG", "WARNING", "ERROR"),
+        access=_access(env),
     )
 
 
@@ -231,6 +234,25 @@ def check_durability(profile: str | None, source: str = "durability") -> Durabil
     if profile is not None and profile not in PROFILES:
         raise ConfigError(f"{source}={profile!r}: use one of {', '.join(PROFILES)}")
     return profile
+
+
+def _access(env: Mapping[str, str]) -> Access:
+    try:
+        return Access(
+            password=env.get("QUEUES_UI_PASS") or env.get("ADMIN_PASSWORD"),
+            admin_token=env.get("QBULL_ADMIN_TOKEN"),
+            viewer_token=env.get("QBULL_VIEWER_TOKEN"),
+            hosts=_list(env, "QBULL_ALLOWED_HOSTS"),
+            hide_payloads=_choice(env, "QBULL_HIDE_PAYLOADS", "no", "yes") == "yes",
+            redact=_list(env, "QBULL_REDACT"),
+            public_metrics=_choice(env, "QBULL_PUBLIC_METRICS", "no", "yes") == "yes",
+        )
+    except ConfigError as error:
+        raise ConfigError(f"in the environment: {error}") from None
+
+
+def _list(env: Mapping[str, str], name: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in env.get(name, "").split(",") if part.strip())
 
 
 def _sharing(env: Mapping[str, str]) -> Sharing:

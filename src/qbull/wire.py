@@ -31,9 +31,13 @@ class Counted(Protocol):
     @property
     def delayed(self) -> int: ...
     @property
+    def cancelled(self) -> int: ...
+    @property
     def total(self) -> int: ...
     @property
     def paused(self) -> bool: ...
+    @property
+    def oldest_waiting_ms(self) -> int | None: ...
 
 
 def job(info: JobInfo) -> dict[str, Any]:
@@ -63,6 +67,7 @@ def job(info: JobInfo) -> dict[str, Any]:
 
 
 def stats(name: str, counts: Counted) -> dict[str, Any]:
+    """`paused` is how many of the waiting ones are held back because the queue is paused."""
     return {
         "name": name,
         "waiting": counts.waiting,
@@ -70,8 +75,11 @@ def stats(name: str, counts: Counted) -> dict[str, Any]:
         "completed": counts.completed,
         "failed": counts.failed,
         "delayed": counts.delayed,
-        "paused": counts.paused,
+        "paused": counts.waiting if counts.paused else 0,
         "total": counts.total,
+        "cancelled": counts.cancelled,
+        "isPaused": counts.paused,
+        "oldestWaitingAt": _at(counts.oldest_waiting_ms),
     }
 
 

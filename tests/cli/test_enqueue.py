@@ -82,7 +82,7 @@ async def test_with_the_app_the_task_makes_its_own_key(shell: Shell, shop: Shop)
 
 
 async def test_without_the_app_an_ordered_queue_wants_a_key(shell: Shell, known: Shop) -> None:
-    assert "give --key" in shell.refused("enqueue", "orders", "ship", '{"customer": "ana"}')
+    assert "--key KEY" in shell.refused("enqueue", "orders", "ship", '{"customer": "ana"}')
 
     id = shell.ok("enqueue", "orders", "ship", '{"customer": "ana"}', "--key", "ana").strip()
 

@@ -51,15 +51,19 @@ async def test_the_stats_of_a_queue_are_its_counts(shell: Shell, shop: Shop) -> 
     await shop.send.enqueue(to="a")
     await shop.send.options(delay=60).enqueue(to="b")
 
-    assert shell.json("stats", "email") == {
+    stats = shell.json("stats", "email")
+    assert stats.pop("oldestWaitingAt").endswith("Z")
+    assert stats == {
         "name": "email",
         "waiting": 1,
         "active": 0,
         "completed": 0,
         "failed": 0,
         "delayed": 1,
-        "paused": False,
+        "paused": 0,
         "total": 2,
+        "cancelled": 0,
+        "isPaused": False,
     }
     assert re.search(r"^tasks +bounce, send", shell.ok("stats", "email"), re.MULTILINE)
 

@@ -8,13 +8,12 @@ from typing import Any
 import click
 import msgspec
 
+from qbull import by_name
 from qbull.cli.show import print_json
 from qbull.cli.target import Target, on_target
-from qbull.core.codec import encode_payload
 from qbull.core.durability import PROFILES
-from qbull.errors import ArgumentsError, ConfigError, NotFound
-from qbull.handle import Job
-from qbull.queue import Arguments, Call, Options, Queue
+from qbull.errors import ArgumentsError
+from qbull.queue import Options
 
 
 @click.command()
@@ -52,10 +51,7 @@ def enqueue(
 
     async def main() -> None:
         queue = await target.queue(queue_name)
-        if target.has_code and queue.tasks:
-            job = await _checked(queue, task, call_options, values)
-        else:
-            job = await _unchecked(target, queue, task, call_options, values)
+        job = await by_name.enqueue(queue, task, values, call_options)
         if not job.created:
             click.echo(f"qbull: a job with the id {job.id} was there already; nothing was added", err=True)
         if wait is None:
@@ -64,32 +60,6 @@ def enqueue(
             print_json(await queue.job(job.id).result(wait))
 
     target.run(main)
-
-
-async def _checked(queue: Queue, task: str, options: Options, values: dict[str, Any]) -> Job[Any]:
-    """By the code of the task, as a program would."""
-    if task not in queue.tasks:
-        raise NotFound(_unknown(queue.name, task, sorted(queue.tasks), "in this app"))
-    return await Call[..., Any](queue, queue.tasks[task], options).enqueue(**values)
-
-
-async def _unchecked(
-    target: Target, queue: Queue, task: str, options: Options, values: dict[str, Any]
-) -> Job[Any]:
-    """For a task that the server has heard of and whose code is elsewhere: its worker checks the arguments."""
-    known = await target.store.tasks(queue.name)
-    if task not in known:
-        raise NotFound(_unknown(queue.name, task, known, "known to the server"))
-    if queue.settings.order == "key" and options.key is None:
-        raise ConfigError(
-            f'queue "{queue.name}" is ordered by key; give --key KEY, or --app MODULE:APP so that the task can make it'
-        )
-    payload = encode_payload(task, values)
-    client = target.app.client()
-    layout = await client.layout(queue.settings)
-    placed = queue.place(layout, task, Arguments(payload, options.key, options.id), options)
-    created = await client.enqueue(queue.settings, placed, options.durability or target.app.durability)
-    return queue.handle(placed.job.id, created)
 
 
 def read_arguments(text: str) -> dict[str, Any]:
@@ -104,10 +74,4 @@ def read_arguments(text: str) -> dict[str, Any]:
         raise ArgumentsError(
             f'the arguments must be a JSON object, for example {{"user_id": "u1"}}, not {text[:40]}'
         )
-    if "self" in value:
-        raise ArgumentsError('no argument of a task can be called "self"')
     return value
-
-
-def _unknown(queue: str, task: str, known: list[str], where: str) -> str:
-    return f'queue "{queue}": no task "{task}" is {where}; there is: {", ".join(known) or "none"}'

@@ -40,6 +40,8 @@ COMMANDS = {
     "failures": "qbull.cli.letters:failures",
     "redrive": "qbull.cli.letters:redrive",
     "clean": "qbull.cli.letters:clean",
+    "serve": "qbull.cli.serve:serve",
+    "token": "qbull.cli.token:token",
     "relay": "qbull.cli.relay:relay",
     "migrate": "qbull.cli.migrate:migrate",
     "acl": "qbull.cli.acl:print_acl",

@@ -69,7 +69,8 @@ def stats(target: Target, queue_name: str, as_json: bool, watching: bool) -> Non
       qbull stats email
       qbull stats email --json
 
-    With --json: {"name", "waiting", "active", "completed", "failed", "delayed", "paused", "total"}.
+    With --json: {"name", "waiting", "active", "completed", "failed", "delayed", "paused", "total", "cancelled",
+    "isPaused", "oldestWaitingAt"}; "paused" is how many of the waiting ones a pause holds back.
     """
 
     async def read() -> dict[str, Any]:

@@ -43,6 +43,12 @@ short names below to `base`; the names are spelled out there once more, in their
       roster              hash     worker → what it is and what it reads; gone with the worker
       schedules           hash     schedule → its queue and partition; gone with the schedule
       truce               string   there while no worker is called dead, after the server was away; expires
+      tokens              hash     token's id → its digest, role and what else is known of it (store/tokens.py); until revoked
+      tokens:used         hash     token's id → when it was used last; gone with the token
+      session:<digest>    string   somebody who has logged in to the page; expires
+      sessions            zset     the last moment in ms → session; expires with the last of them
+      tries, tries:<…>    string   passwords tried, by all and from one address; expires after five minutes
+      trail               stream   who did what through the API; the last 10,000 of 90 days
     <prefix>:bell         channel  "<base>\\n" and "due" (something is due sooner than thought), "tick" (the same of a schedule),
                                    "bands" (a new one is in use), "cancel" (a job that a worker has is to stop),
                                    "settings" (of a queue, whose base it has; something was changed) or "room" (of a queue; a place is
@@ -92,6 +98,25 @@ class Names:
     @property
     def schedules(self) -> str:
         return self.app + "schedules"
+
+    @property
+    def tokens(self) -> str:
+        return self.app + "tokens"
+
+    @property
+    def tokens_used(self) -> str:
+        return self.app + "tokens:used"
+
+    @property
+    def sessions(self) -> str:
+        return self.app + "sessions"
+
+    def session(self, digest: str) -> str:
+        return f"{self.app}session:{digest}"
+
+    @property
+    def trail(self) -> str:
+        return self.app + "trail"
 
     @property
     def bell(self) -> str:

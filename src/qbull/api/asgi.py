@@ -1,0 +1,184 @@
+"""The API as an ASGI application: one way through for every request.
+
+Find the endpoint, find out who calls, guard, read, handle, write down, answer. Whatever is raised on the way becomes a problem.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Message, Receive, Scope, Send
+
+from qbull.access import Access
+from qbull.api.auth import NOBODY, RANK, Caller
+from qbull.api.body import read_body, read_query
+from qbull.api.endpoint import NOTHING, Call, Endpoint, Nothing, Reply
+from qbull.api.guard import Hosts, check_same_origin, guarded
+from qbull.api.page import Page
+from qbull.api.problems import Problem, problem_of
+from qbull.api.routes import Routes, path_of
+from qbull.api.site import Site
+from qbull.api.table import TABLE
+from qbull.app import App
+from qbull.store.trail import Entry
+
+log = logging.getLogger("qbull.api")
+
+BESIDE_PAYLOAD = 64 * 1024
+"""Bytes that a body may have besides the arguments of a job."""
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Api:
+    """`qbull.asgi(app)` makes it. It can be mounted anywhere in another ASGI application."""
+
+    def __init__(self, app: App, access: Access) -> None:
+        self.site = Site(app, access)
+        self._routes = Routes(TABLE)
+        self._hosts = Hosts(access.hosts)
+        self._page = Page()
+        self._limit = app.payload_limit + BESIDE_PAYLOAD
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        match scope["type"]:
+            case "http":
+                await self._http(scope, receive, send)
+            case "lifespan":
+                await self._lifespan(receive, send)
+            case "websocket":
+                await send({"type": "websocket.close", "code": 1003})
+
+    async def close(self) -> None:
+        """Let streams end and write down what is still to be written."""
+        self.site.ending.set()
+        await self.site.close()
+
+    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        try:
+            response = await self._respond(request)
+        except Exception as error:
+            response = _problem(problem_of(error), request)
+        response.raw_headers = guarded(response.raw_headers, tls=scope.get("scheme") == "https")
+        try:
+            await response(scope, receive, send)
+        except Exception as error:  # a stream broke in the middle: nobody can be told any more
+            problem_of(error)
+
+    async def _respond(self, request: Request) -> Response:
+        path = path_of(request.scope)
+        found = self._routes.find(path)
+        if found is None:
+            self._hosts.check(request)
+            return self._page.respond(request, path)
+        endpoints, values = found
+        method = "GET" if request.method == "HEAD" else request.method
+        endpoint = endpoints.get(method)
+        if endpoint is None:
+            allowed = ", ".join(sorted({*endpoints, *({"HEAD"} if "GET" in endpoints else ())}))
+            raise Problem(
+                405, f"{request.method} is not possible here; use {allowed}", headers={"allow": allowed}
+            )
+        return await self._serve(request, endpoint, dict(zip(endpoint.parameters, values, strict=True)))
+
+    async def _serve(self, request: Request, endpoint: Endpoint, path: dict[str, str]) -> Response:
+        caller = NOBODY
+        notes: dict[str, Any] = {}
+        status = 500
+        try:
+            caller = await self._admit(request, endpoint)
+            query = (
+                NOTHING
+                if endpoint.query is Nothing and not request.scope["query_string"]
+                else read_query(request, endpoint.query)
+            )
+            body: msgspec.Struct = NOTHING
+            if endpoint.body is not Nothing:
+                body = await read_body(request, endpoint.body, self._limit, optional=endpoint.body_optional)
+            call = Call(self.site, request, caller, path, query, body, notes)
+            response = _response(await endpoint.handler(call), endpoint)
+            status = response.status_code
+            return response
+        except Exception as error:
+            problem = problem_of(error)
+            status = problem.status
+            raise problem from error
+        finally:
+            if endpoint.audit is not None:
+                await self._write_down(request, endpoint, caller, path, status, notes)
+
+    async def _admit(self, request: Request, endpoint: Endpoint) -> Caller:
+        """Who calls, where that may be done by whoever it is."""
+        wanted = endpoint.role
+        if wanted == "viewer" and endpoint.path == "/metrics" and self.site.access.public_metrics:
+            wanted = "open"
+        if wanted == "open" and endpoint.audit is None:
+            return NOBODY
+        caller = await self.site.auth.caller(request) if wanted != "open" else NOBODY
+        if caller.ambient or (wanted == "open" and endpoint.audit is not None):
+            self._hosts.check(request)
+            if endpoint.method != "GET":
+                check_same_origin(request, caller)
+        if RANK[caller.role] >= RANK[wanted]:
+            return caller
+        if caller.role == "open":
+            raise Problem(401, "send Authorization: Bearer TOKEN, or log in")
+        raise Problem(403, f"{caller.name} may look; this needs the role admin")
+
+    async def _write_down(
+        self,
+        request: Request,
+        endpoint: Endpoint,
+        caller: Caller,
+        path: dict[str, str],
+        status: int,
+        notes: dict[str, Any],
+    ) -> None:
+        assert endpoint.audit is not None
+        target = notes.pop("target", None) or "/".join(path.values())
+        who = notes.pop("who", None) or caller.name
+        address = request.client.host if request.client is not None else ""
+        entry = Entry(who, caller.role, caller.how, endpoint.audit, target[:300], status, notes, address)
+        if endpoint.counted and status < 300:
+            self.site.audit.count(entry)
+        else:
+            await self.site.audit.write(entry)
+
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
+        while True:
+            message: Message = await receive()
+            if message["type"] == "lifespan.startup":
+                await send({"type": "lifespan.startup.complete"})
+            elif message["type"] == "lifespan.shutdown":
+                await self.close()
+                await send({"type": "lifespan.shutdown.complete"})
+                return
+
+
+def _response(answer: Any, endpoint: Endpoint) -> Response:
+    if isinstance(answer, Response):
+        return answer
+    reply = answer if isinstance(answer, Reply) else Reply(answer)
+    response = Response(
+        _encode(reply.value),
+        reply.status or endpoint.status,
+        reply.headers or None,
+        media_type="application/json",
+    )
+    if reply.cookie is not None:
+        response.raw_headers.append((b"set-cookie", reply.cookie.encode("latin-1")))
+    return response
+
+
+def _problem(problem: Problem, request: Request) -> Response:
+    headers = dict(problem.headers)
+    if problem.status == 401:
+        # A browser would ask for a password by itself where it hears of "Basic"; our page asks better.
+        browser = "sec-fetch-mode" in request.headers
+        headers["www-authenticate"] = 'Bearer realm="qbull"' + ("" if browser else ', Basic realm="qbull"')
+    return Response(_encode(problem.body()), problem.status, headers, media_type="application/problem+json")

@@ -1,0 +1,84 @@
+"""Audit: write down who did what. One entry for each call that changes something, one for each that was refused.
+
+What programs do many times a second is counted for a second and written down together, so that it costs no call of its own
+and does not push out what people did.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from qbull.errors import ServerError
+from qbull.store import trail
+from qbull.store.store import Store
+from qbull.store.trail import Entry
+
+log = logging.getLogger("qbull.audit")
+
+TOGETHER = 1.0
+"""Seconds for which calls of a kind are counted before they are written down."""
+MOST_KINDS = 1000
+LONGEST = 500
+"""Characters of a value that are written down."""
+
+
+class Audit:
+    def __init__(self, store: Callable[[], Store]) -> None:
+        self._store = store
+        self._counted: dict[tuple[str, str, str, str, str, int, str], int] = {}
+        self._writing: asyncio.Task[None] | None = None
+
+    async def write(self, entry: Entry) -> None:
+        """At once. Where the server is away, the log has it."""
+        entry = msgspec.structs.replace(
+            entry, detail={name: _short(value) for name, value in entry.detail.items()}
+        )
+        log.info("%s (%s) %s %s: %d", entry.who, entry.how, entry.action, entry.target, entry.status)
+        try:
+            await trail.write(self._store(), [entry])
+        except ServerError as error:
+            log.error("not written to the audit: %s: %s", error, msgspec.json.encode(entry).decode())
+
+    def count(self, entry: Entry) -> None:
+        """Together with others of its kind, a little later."""
+        kind = (entry.who, entry.role, entry.how, entry.action, entry.target, entry.status, entry.address)
+        self._counted[kind] = self._counted.get(kind, 0) + 1
+        if self._writing is None:
+            self._writing = asyncio.create_task(self._write_counted())
+
+    async def close(self) -> None:
+        """Write down what is still counted."""
+        if self._writing is not None:
+            self._writing.cancel()
+            await asyncio.wait([self._writing])
+            self._writing = None
+        await self._flush()
+
+    async def _write_counted(self) -> None:
+        try:
+            await asyncio.sleep(TOGETHER)
+        finally:
+            self._writing = None
+        await self._flush()
+
+    async def _flush(self) -> None:
+        counted, self._counted = self._counted, {}
+        entries = [
+            Entry(who, role, how, action, target, status, address=address, count=count)
+            for (who, role, how, action, target, status, address), count in counted.items()
+        ]
+        try:
+            if entries:
+                await trail.write(self._store(), entries[:MOST_KINDS])
+        except ServerError as error:
+            log.error("not written to the audit: %s: %d kinds of calls", error, len(entries))
+
+
+def _short(value: Any) -> Any:
+    text = msgspec.json.encode(value)
+    return value if len(text) <= LONGEST else text[:LONGEST].decode("utf-8", "replace") + "…"

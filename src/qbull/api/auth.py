@@ -1,0 +1,223 @@
+"""Auth: who is calling. A bearer token, basic auth for tools, or the cookie of somebody who has logged in to the page.
+
+What a token or a session was found to be is remembered for two seconds, so that a revoked one is refused that soon by every
+process. Compared is only what was hashed before, in constant time. The environment's tokens need no look at the server.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+import ipaddress
+import time
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Literal, NamedTuple, TypeVar
+
+from starlette.requests import Request
+
+from qbull.access import Access, Role
+from qbull.api.problems import Problem
+from qbull.store import sessions, tokens
+from qbull.store.inspect import server_time
+from qbull.store.sessions import Session
+from qbull.store.store import Store
+from qbull.store.tokens import digest_of
+
+T = TypeVar("T")
+
+REMEMBERED = 2.0
+"""Seconds."""
+MOST_REMEMBERED = 1000
+USE_NOTED = 60.0
+"""Seconds between two notes of when a token was used."""
+COOKIE = "qbull_session"
+SECURE_COOKIE = "__Host-qbull_session"
+"""Where the page is served by TLS: no neighbour of its domain can set it."""
+
+
+class Caller(NamedTuple):
+    """Whoever sent a request. `ambient` is said where a browser may have added the proof by itself."""
+
+    name: str
+    role: Role
+    how: Literal["token", "basic", "session", "nobody"]
+    proof: str = ""
+    token: str | None = None
+
+    @property
+    def ambient(self) -> bool:
+        return self.how in ("basic", "session")
+
+
+NOBODY = Caller("nobody", "open", "nobody")
+RANK: dict[Role, int] = {"open": 0, "viewer": 1, "admin": 2}
+
+
+class Auth:
+    def __init__(self, store: Callable[[], Store], access: Access) -> None:
+        self._store = store
+        self._access = access
+        self._password = None if access.password is None else digest_of(access.password)
+        self._fixed: list[tuple[str, Caller]] = []
+        if access.admin_token is not None:
+            admin = Caller("QBULL_ADMIN_TOKEN", "admin", "token")
+            self._fixed.append((digest_of(access.admin_token), admin))
+        if access.viewer_token is not None:
+            viewer = Caller("QBULL_VIEWER_TOKEN", "viewer", "token")
+            self._fixed.append((digest_of(access.viewer_token), viewer))
+        self._known: dict[str, tuple[float, Caller]] = {}
+        self._noted: dict[str, float] = {}
+
+    async def caller(self, request: Request) -> Caller:
+        """NOBODY where no proof was sent. A wrong proof is refused, whatever else was sent with it."""
+        header = request.headers.get("authorization")
+        if header is not None:
+            scheme, _, rest = header.partition(" ")
+            kind = scheme.lower()
+            if kind == "bearer":
+                return await self._bearer(rest.strip())
+            if kind == "basic":
+                return await self._basic(rest.strip(), request)
+            raise unknown("use Authorization: Bearer TOKEN")
+        text = cookie_of(request)
+        return NOBODY if text is None else await self._session(text)
+
+    async def log_in(self, request: Request, password: str | None, token: str | None) -> tuple[str, Session]:
+        """A session for somebody who knows the password or has a token; its name, for the cookie."""
+        if token is not None:
+            who = await self._bearer(token)
+        else:
+            await self._try_password(request, "admin", password or "")
+            who = Caller("admin", "admin", "session")
+        assert who.role != "open"
+        now = int(await self._patiently(partial(server_time, self._store().server)) * 1000)
+        until = now + int(self._access.session_longest * 1000)
+        session = Session(who.name, who.role, now, until, who.token)
+        text = await self._patiently(
+            partial(sessions.begin, self._store(), session, idle=self._access.session_idle)
+        )
+        return text, session
+
+    async def log_out(self, text: str) -> None:
+        self._known.pop(f"s{text}", None)
+        await self._patiently(partial(sessions.end, self._store(), text))
+
+    async def log_all_out(self) -> int:
+        self.forget()
+        return await self._patiently(partial(sessions.end_all, self._store()))
+
+    def forget(self) -> None:
+        """Somebody was shut out: look again."""
+        self._known.clear()
+
+    async def still_valid(self, caller: Caller) -> bool:
+        """For whoever stays connected for long."""
+        try:
+            if caller.how == "session":
+                await self._session(caller.proof)
+            elif caller.token is not None:
+                await self._bearer(caller.proof)
+        except Problem:
+            return False
+        return True
+
+    async def _bearer(self, text: str) -> Caller:
+        digest = digest_of(text)
+        found = [caller for known, caller in self._fixed if hmac.compare_digest(known, digest)]
+        if found:
+            return found[0]
+        id = tokens.id_in(text)
+        if id is None:
+            raise unknown("this token is not known")
+        return await self._remembered(f"t{digest}", partial(self._stored_token, id, text))
+
+    async def _stored_token(self, id: str, text: str) -> tuple[Caller, float]:
+        there = await tokens.find(self._store(), id)
+        if there is None or not there[0].fits(text):
+            raise unknown("this token is not known, has expired, or was revoked")
+        token, left = there
+        if time.monotonic() - self._noted.get(id, float("-inf")) > USE_NOTED:
+            self._noted[id] = time.monotonic()
+            await tokens.used(self._store(), id)
+        return Caller(token.name, token.role, "token", text, id), REMEMBERED if left is None else left
+
+    async def _session(self, text: str) -> Caller:
+        return await self._remembered(f"s{text}", partial(self._stored_session, text))
+
+    async def _stored_session(self, text: str) -> tuple[Caller, float]:
+        session = await sessions.find(self._store(), text, self._access.session_idle)
+        if session is None:
+            raise unknown("this session has ended; log in again")
+        if session.token is not None and await tokens.find(self._store(), session.token) is None:
+            await sessions.end(self._store(), text)
+            raise unknown("the token that this session was opened with was revoked; log in again")
+        return Caller(session.name, session.role, "session", text, session.token), REMEMBERED
+
+    async def _basic(self, text: str, request: Request) -> Caller:
+        try:
+            user, _, password = base64.b64decode(text, validate=True).decode().partition(":")
+        except (binascii.Error, UnicodeDecodeError):
+            raise unknown("the header of the basic authentication cannot be read") from None
+        if user != "admin" or tokens.id_in(password) is not None:
+            return (await self._bearer(password))._replace(how="basic", proof=password)
+        digest = digest_of(text)
+
+        async def look() -> tuple[Caller, float]:
+            await self._try_password(request, user, password)
+            return Caller("admin", "admin", "basic"), REMEMBERED
+
+        return await self._remembered(f"b{digest}", look)
+
+    async def _try_password(self, request: Request, user: str, password: str) -> None:
+        if self._password is None:
+            raise unknown("no password is set on this server (QUEUES_UI_PASS); use a token")
+        address = address_of(request)
+        wait = await self._patiently(partial(sessions.attempt, self._store(), address))
+        if wait:
+            raise Problem(
+                429, f"too many wrong passwords; try again in {wait} s", headers={"retry-after": str(wait)}
+            )
+        if not hmac.compare_digest(self._password, digest_of(password)):
+            raise unknown("the password is wrong")
+        await self._patiently(partial(sessions.right, self._store(), address))
+
+    async def _remembered(self, name: str, look: Callable[[], Awaitable[tuple[Caller, float]]]) -> Caller:
+        until, known = self._known.get(name, (0.0, NOBODY))
+        if time.monotonic() < until:
+            return known
+        self._known.pop(name, None)
+        caller, lasts = await self._patiently(look)
+        if len(self._known) >= MOST_REMEMBERED:
+            self._known.clear()
+        self._known[name] = time.monotonic() + min(lasts, REMEMBERED), caller
+        return caller
+
+    async def _patiently(self, call: Callable[[], Awaitable[T]]) -> T:
+        return await self._store().patiently(call)
+
+
+def unknown(why: str) -> Problem:
+    return Problem(401, why)
+
+
+def cookie_of(request: Request) -> str | None:
+    return request.cookies.get(cookie_name(request)) if "cookie" in request.headers else None
+
+
+def cookie_name(request: Request) -> str:
+    secure = request.scope.get("scheme") == "https" and not request.scope.get("root_path")
+    return SECURE_COOKIE if secure else COOKIE
+
+
+def address_of(request: Request) -> str:
+    """Whose tries are counted together: an address, and of IPv6 its network, which one person has as a whole."""
+    host = request.client.host if request.client is not None else "?"
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host
+    if address.version == 6:
+        return str(ipaddress.ip_network((address, 64), strict=False))
+    return host

@@ -1,0 +1,91 @@
+"""Body and query: read within bounds, checked against their shapes. Nothing is parsed before its size is known."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, TypeVar
+
+import msgspec
+from starlette.requests import ClientDisconnect, Request
+
+from qbull.api.problems import Problem, Wrong, wrong_input
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+DEEPEST = 64
+"""Arrays and objects within each other."""
+LONGEST_QUERY = 8192
+
+_TOKENS = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]', re.DOTALL)
+
+
+async def read_body(request: Request, shape: type[S], limit: int, *, optional: bool) -> S:
+    """The body in its shape. Where it may be left away and was, what the shape says by itself."""
+    raw = await _read(request, limit)
+    if not raw:
+        if optional:
+            return shape()
+        raise Problem(400, "the body is missing; send JSON")
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json" and not (kind.startswith("application/") and kind.endswith("+json")):
+        raise Problem(415, "send JSON, with Content-Type: application/json")
+    if request.headers.get("content-encoding", "identity").lower() != "identity":
+        raise Problem(415, "send the body without compression")
+    if too_deep(raw):
+        raise Problem(400, f"the body has more than {DEEPEST} arrays and objects within each other")
+    try:
+        return msgspec.json.decode(raw, type=shape)
+    except msgspec.ValidationError as error:
+        raise wrong_input("body", error) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Problem(400, f"the body is not JSON: {error}", errors=[Wrong("", str(error))]) from None
+
+
+async def _read(request: Request, limit: int) -> bytes:
+    too_large = Problem(
+        413, f"the body is larger than {limit:,} bytes; store the data elsewhere and pass a reference"
+    )
+    length = request.headers.get("content-length", "")
+    if length.isdigit() and int(length) > limit:
+        raise too_large
+    parts: list[bytes] = []
+    size = 0
+    try:
+        async for part in request.stream():
+            size += len(part)
+            if size > limit:
+                raise too_large
+            parts.append(part)
+    except ClientDisconnect:
+        raise Problem(400, "the connection was closed before the body was there") from None
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def too_deep(raw: bytes) -> bool:
+    if raw.count(b"[") + raw.count(b"{") <= DEEPEST:
+        return False
+    depth = 0
+    for token in _TOKENS.finditer(raw):
+        first = raw[token.start()]
+        if first in b"[{":
+            depth += 1
+            if depth > DEEPEST:
+                return True
+        elif first in b"]}":
+            depth -= 1
+    return False
+
+
+def read_query(request: Request, shape: type[S]) -> S:
+    """The query in its shape. One that is there twice or is not known is refused: a typo must not be silently ignored."""
+    if len(request.scope["query_string"]) > LONGEST_QUERY:
+        raise Problem(400, f"the query is longer than {LONGEST_QUERY:,} characters")
+    given: dict[str, Any] = {}
+    for name, value in request.query_params.multi_items():
+        if name in given:
+            raise Problem(400, f"query: {name}: is there twice", errors=[Wrong(name, "is there twice")])
+        given[name] = value
+    try:
+        return msgspec.convert(given, shape, strict=False)
+    except msgspec.ValidationError as error:
+        raise wrong_input("query", error) from None

@@ -1,0 +1,91 @@
+"""Guard: what is checked of a request before anybody looks at it, and what every answer carries.
+
+A name that an attacker's page has pointed at this machine is not one of ours (DNS rebinding), and what another site's page
+sends does not come from our page (cross-site requests). Both matter only where a browser adds the proof of who calls by itself:
+whoever sends a bearer token has it.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from collections.abc import Sequence
+from urllib.parse import urlsplit
+
+from starlette.requests import Request
+
+from qbull.api.auth import Caller
+from qbull.api.problems import Problem
+
+HEADERS: list[tuple[bytes, bytes]] = [
+    (b"cache-control", b"no-store"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"permissions-policy", b"camera=(), geolocation=(), microphone=(), payment=(), usb=()"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+]
+HSTS = (b"strict-transport-security", b"max-age=31536000")
+_NAMES = {name for name, _ in HEADERS}
+
+
+class Hosts:
+    """The names under which browsers may use the API. An address that is no name cannot be pointed anywhere."""
+
+    def __init__(self, allowed: Sequence[str]) -> None:
+        self._any = "*" in allowed
+        names = {"localhost", socket.gethostname().lower(), *(host.lower() for host in allowed)}
+        self._exact = {name for name in names if not name.startswith(".")}
+        self._endings = tuple(name for name in names if name.startswith("."))
+
+    def check(self, request: Request) -> None:
+        host = name_in(request.headers.get("host", ""))
+        if self._any or host in self._exact or _is_address(host):
+            return
+        if self._endings and host.endswith(self._endings):
+            return
+        raise Problem(
+            421,
+            f'host "{host[:100]}" is not one of this server\'s; add it to QBULL_ALLOWED_HOSTS if it should be',
+        )
+
+
+def check_same_origin(request: Request, caller: Caller) -> None:
+    """Refuse what another site's page could have sent. Tools send neither of the headers."""
+    site = request.headers.get("sec-fetch-site")
+    origin = request.headers.get("origin")
+    if site is not None:
+        right = site == "same-origin"
+    elif origin is not None:
+        right = urlsplit(origin).netloc.lower() == request.headers.get("host", "").lower()
+    else:
+        right = caller.how != "session"
+    if not right:
+        raise Problem(
+            403,
+            "this was not sent by this server's own page; programs send Authorization: Bearer TOKEN instead",
+        )
+
+
+def guarded(headers: list[tuple[bytes, bytes]], *, tls: bool) -> list[tuple[bytes, bytes]]:
+    """The headers of an answer, with those that every answer has; what it says itself stays."""
+    said = {name for name, _ in headers} & _NAMES
+    always = [pair for pair in HEADERS if pair[0] not in said] if said else HEADERS
+    return [*headers, *always, HSTS] if tls else [*headers, *always]
+
+
+def name_in(host: str) -> str:
+    """Without the port, in small letters."""
+    if host.startswith("["):
+        return host.partition("]")[0][1:].lower()
+    return host.rpartition(":")[0].lower() if host.count(":") == 1 else host.lower()
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True

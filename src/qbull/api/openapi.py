@@ -1,0 +1,148 @@
+"""OpenAPI: the document at /api/openapi.json, made from the table and the shapes. Nothing in it is written by hand."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import msgspec
+from starlette.responses import Response
+
+import qbull
+from qbull.api.endpoint import Call, Endpoint, Nothing
+from qbull.api.problems import TITLES, ProblemBody
+
+REF = "#/components/schemas/{name}"
+PARAMETERS: dict[str, dict[str, Any]] = {
+    "queue": {"type": "string", "minLength": 1, "maxLength": 100, "pattern": "^[A-Za-z0-9._-]+$"},
+    "name": {"type": "string", "minLength": 1, "maxLength": 100, "pattern": "^[A-Za-z0-9._-]+$"},
+    "schedule": {"type": "string", "minLength": 1, "maxLength": 100, "pattern": "^[A-Za-z0-9._-]+$"},
+    "id": {"type": "string", "minLength": 1, "maxLength": 200},
+    "key": {"type": "string", "minLength": 1, "maxLength": 1000},
+}
+TEXT = {"type": "string", "minLength": 1, "maxLength": 200}
+
+
+async def openapi(call: Call[Nothing, Nothing]) -> Response:
+    return Response(document(), media_type="application/json")
+
+
+@cache
+def document() -> bytes:
+    from qbull.api.table import TABLE
+
+    return msgspec.json.encode(describe(TABLE))
+
+
+def describe(table: list[Endpoint]) -> dict[str, Any]:
+    shapes: list[Any] = [ProblemBody]
+    for endpoint in table:
+        shapes += [
+            shape for shape in (endpoint.answer, endpoint.body) if shape is not Nothing and shape is not None
+        ]
+    _, components = msgspec.json.schema_components(dict.fromkeys(shapes), ref_template=REF)
+    paths: dict[str, dict[str, Any]] = {}
+    for endpoint in table:
+        paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = _operation(endpoint)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "qbull",
+            "version": qbull.__version__,
+            "description": "Background jobs: look at them, ask for them, steer them. Errors are application/problem+json.",
+        },
+        "paths": paths,
+        "components": {
+            "schemas": components,
+            "securitySchemes": {
+                "token": {"type": "http", "scheme": "bearer"},
+                "basic": {"type": "http", "scheme": "basic"},
+                "session": {"type": "apiKey", "in": "cookie", "name": "qbull_session"},
+            },
+        },
+    }
+
+
+def _operation(endpoint: Endpoint) -> dict[str, Any]:
+    made: dict[str, Any] = {
+        "operationId": endpoint.name,
+        "summary": endpoint.summary,
+        "tags": [endpoint.tag],
+        "x-role": endpoint.role,
+        "parameters": [*map(_in_path, endpoint.parameters), *_in_query(endpoint)],
+        "responses": _responses(endpoint),
+    }
+    if endpoint.role != "open":
+        made["security"] = [{"token": []}, {"basic": []}, {"session": []}]
+    if endpoint.body is not Nothing:
+        made["requestBody"] = {
+            "required": not endpoint.body_optional,
+            "content": {"application/json": {"schema": _ref(endpoint.body)}},
+        }
+    return made
+
+
+def _responses(endpoint: Endpoint) -> dict[str, Any]:
+    content = {} if endpoint.answer is None else {endpoint.media: {"schema": _schema(endpoint)}}
+    good = {"description": endpoint.summary, "content": content}
+    responses: dict[str, Any] = {str(status): good for status in (endpoint.status, *endpoint.answers)}
+    expected = {*endpoint.problems}
+    if endpoint.role != "open":
+        expected |= {401, 403, 421, 429, 503}
+    if endpoint.body is not Nothing:
+        expected |= {400, 413, 415, 503}
+    if endpoint.query is not Nothing or endpoint.parameters or endpoint.path.startswith("/api"):
+        expected |= {400}
+    for status in sorted(expected - {endpoint.status, *endpoint.answers}):
+        responses[str(status)] = {
+            "description": TITLES[status],
+            "content": {"application/problem+json": {"schema": _ref(ProblemBody)}},
+        }
+    return responses
+
+
+def _schema(endpoint: Endpoint) -> dict[str, Any]:
+    return {"type": "string"} if endpoint.media.startswith("text/") else _ref(endpoint.answer)
+
+
+def _ref(shape: Any) -> dict[str, Any]:
+    if shape is dict:
+        return {"type": "object"}
+    return {"$ref": REF.format(name=shape.__name__)}
+
+
+def _in_path(name: str) -> dict[str, Any]:
+    return {"name": name, "in": "path", "required": True, "schema": PARAMETERS.get(name, TEXT)}
+
+
+def _in_query(endpoint: Endpoint) -> list[dict[str, Any]]:
+    if endpoint.query is Nothing:
+        return []
+    [schema], components = msgspec.json.schema_components([endpoint.query], ref_template=REF)
+    described = components[endpoint.query.__name__]
+    assert schema
+    required = described.get("required", [])
+    return [
+        {"name": name, "in": "query", "required": name in required, "schema": _of_a_query(of)}
+        for name, of in described["properties"].items()
+    ]
+
+
+def _of_a_query(schema: dict[str, Any]) -> dict[str, Any]:
+    """What is left away in a query is left away; nobody writes "null"."""
+    if "anyOf" not in schema:
+        return schema
+    kinds = [kind for kind in schema["anyOf"] if kind != {"type": "null"}]
+    return kinds[0] if len(kinds) == 1 else {"anyOf": kinds}
+
+
+ENDPOINTS = [
+    Endpoint(
+        method="GET",
+        path="/api/openapi.json",
+        role="open",
+        summary="This document",
+        handler=openapi,
+        answer=dict,
+    )
+]

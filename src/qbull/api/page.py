@@ -1,0 +1,76 @@
+"""The page at /ui: built files, where the package has them. Nothing on it but what is in these files may run.
+
+A file whose name has a hash in it never changes, so browsers keep it; the others are asked for again. Addresses below /ui/
+that are no file are the page's own views.
+"""
+
+from __future__ import annotations
+
+import re
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from qbull.api.problems import Problem
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; connect-src 'self'; "
+    "manifest-src 'self'; base-uri 'self'; form-action 'self'; frame-ancestors 'none'"
+)
+KINDS = {
+    "css": "text/css",
+    "html": "text/html",
+    "ico": "image/x-icon",
+    "js": "text/javascript",
+    "json": "application/json",
+    "png": "image/png",
+    "svg": "image/svg+xml",
+    "txt": "text/plain",
+    "webmanifest": "application/manifest+json",
+    "woff2": "font/woff2",
+}
+HASHED = re.compile(r".+[.-][A-Za-z0-9_-]{8,}\.[a-z0-9]+")
+BASE = b'<base href="/ui/"'
+"""What the page says of its own address; where the API is mounted elsewhere, that address."""
+
+_PART = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
+
+
+class Page:
+    def __init__(self, folder: Traversable | None = None) -> None:
+        self._folder = files("qbull").joinpath("ui") if folder is None else folder
+        self._there = self._folder.joinpath("index.html").is_file()
+
+    def respond(self, request: Request, path: str) -> Response:
+        root = request.scope.get("root_path", "")
+        if request.method not in ("GET", "HEAD") or not (path in ("", "/", "/ui") or path.startswith("/ui/")):
+            raise Problem(404, f'there is no "{path[:200]}" here; /api/openapi.json lists what there is')
+        if not self._there:
+            raise Problem(404, "this installation has no dashboard; the API is there: /api/openapi.json")
+        if not path.startswith("/ui/"):
+            return RedirectResponse(f"{root}/ui/", 307)
+        parts = path.removeprefix("/ui/").split("/")
+        file = self._file(parts)
+        if file is not None:
+            kind = KINDS.get(parts[-1].rpartition(".")[2], "application/octet-stream")
+            kept = "public, max-age=31536000, immutable" if HASHED.fullmatch(parts[-1]) else "no-cache"
+            return _answer(file.read_bytes(), kind, kept)
+        if "." in parts[-1]:
+            raise Problem(404, f'the dashboard has no file "{path[:200]}"')
+        index = self._folder.joinpath("index.html").read_bytes()
+        return _answer(index.replace(BASE, f'<base href="{root}/ui/"'.encode()), "text/html", "no-cache")
+
+    def _file(self, parts: list[str]) -> Traversable | None:
+        """A file below the folder; what is not plainly a name leads nowhere."""
+        if not all(_PART.fullmatch(part) for part in parts):
+            return None
+        file = self._folder.joinpath(*parts)
+        return file if file.is_file() and parts != ["index.html"] else None
+
+
+def _answer(content: bytes, kind: str, kept: str) -> Response:
+    return Response(
+        content, headers={"cache-control": kept, "content-security-policy": POLICY}, media_type=kind
+    )

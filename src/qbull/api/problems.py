@@ -1,0 +1,134 @@
+"""Problems: what went wrong, as application/problem+json (RFC 9457). The one place where our errors become answers.
+
+What the caller did wrong is said to the caller; what went wrong here is logged under a number, and only that number is said.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import secrets
+from collections.abc import Mapping
+
+import msgspec
+
+from qbull.errors import (
+    ConfigError,
+    Conflict,
+    EmbeddedError,
+    NotConfirmed,
+    NotFound,
+    PayloadError,
+    QbullError,
+    ServerAway,
+    ServerError,
+    TooLarge,
+)
+
+log = logging.getLogger("qbull.api")
+
+TITLES = {
+    400: "Bad Request",
+    401: "Unauthorized",
+    403: "Forbidden",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    409: "Conflict",
+    413: "Payload Too Large",
+    415: "Unsupported Media Type",
+    421: "Misdirected Request",
+    429: "Too Many Requests",
+    500: "Internal Server Error",
+    503: "Service Unavailable",
+}
+
+
+class Wrong(msgspec.Struct, frozen=True):
+    """One thing that is wrong with the input: which, and why."""
+
+    field: str
+    reason: str
+
+
+class ProblemBody(msgspec.Struct, frozen=True, kw_only=True):
+    """`type` names the kind for programs, `detail` is for people; `errors` says which fields are wrong."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    success: bool = False
+    errors: list[Wrong] = []
+
+
+class Problem(QbullError):
+    """What a request ends with that cannot be answered."""
+
+    def __init__(
+        self,
+        status: int,
+        detail: str,
+        *,
+        errors: list[Wrong] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.errors = errors or []
+        self.headers = dict(headers or {})
+
+    def body(self) -> ProblemBody:
+        title = TITLES[self.status]
+        kind = f"urn:qbull:{title.lower().replace(' ', '-')}"
+        return ProblemBody(type=kind, title=title, status=self.status, detail=str(self), errors=self.errors)
+
+
+def problem_of(error: BaseException) -> Problem:
+    """Any error as an answer."""
+    match error:
+        case Problem():
+            return error
+        case NotFound():
+            return Problem(404, str(error))
+        case Conflict():
+            return Problem(409, str(error))
+        case TooLarge():
+            return Problem(413, str(error))
+        case PayloadError() | ConfigError():
+            return Problem(400, str(error))
+        case ServerAway() | EmbeddedError():
+            log.warning("%s", error)
+            return Problem(
+                503, "the server of the jobs cannot be reached now; try again", headers={"retry-after": "1"}
+            )
+        case NotConfirmed():
+            return Problem(503, str(error), headers={"retry-after": "1"})
+        case ServerError():
+            log.error("%s", error)
+            return Problem(
+                503, "the server of the jobs refuses; see the log of the API", headers={"retry-after": "5"}
+            )
+        case _:
+            number = secrets.token_hex(6)
+            log.error("request %s met what it did not expect", number, exc_info=error)
+            return Problem(500, f"this is ours to mend; the log has it under {number}")
+
+
+_AT = re.compile(r" - at `(key in )?\$\.?([^`]*)`$")
+
+
+def wrong_input(where: str, error: msgspec.ValidationError) -> Problem:
+    """`Expected `int`, got `str` - at `$.start`` becomes a problem that names the field."""
+    text = str(error)
+    at = _AT.search(text)
+    fact = (text[: at.start()] if at else text).replace("`", "")
+    name = at.group(2) if at else ""
+    unknown = re.search(r"unknown field (.+)$", fact)
+    missing = re.search(r"missing required field (.+)$", fact)
+    if unknown is not None or missing is not None:
+        inner = (unknown or missing).group(1)  # type: ignore[union-attr]
+        name = f"{name}.{inner}" if name else inner
+        fact = "is not known here" if unknown is not None else "is missing"
+    else:
+        fact = fact[:1].lower() + fact[1:]
+    return Problem(400, f"{where}: {name + ': ' if name else ''}{fact}", errors=[Wrong(name, fact)])

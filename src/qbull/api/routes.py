@@ -1,0 +1,66 @@
+"""Routes: which endpoint a request means. Paths are taken apart as they came, so that an id may contain a slash (%2F)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from urllib.parse import quote, unquote_to_bytes
+
+from starlette.types import Scope
+
+from qbull.api.endpoint import Endpoint
+
+
+class Node:
+    """One step of a path: what may follow by name, what may follow as a parameter, and who is here."""
+
+    __slots__ = ("endpoints", "named", "parameter")
+
+    def __init__(self) -> None:
+        self.named: dict[str, Node] = {}
+        self.parameter: Node | None = None
+        self.endpoints: dict[str, Endpoint] = {}
+
+
+class Routes:
+    def __init__(self, endpoints: Iterable[Endpoint]) -> None:
+        self._root = Node()
+        for endpoint in endpoints:
+            node = self._root
+            for part in endpoint.path.split("/")[1:]:
+                if part.startswith("{"):
+                    node.parameter = node.parameter or Node()
+                    node = node.parameter
+                else:
+                    node = node.named.setdefault(part, Node())
+            assert endpoint.method not in node.endpoints, f"twice: {endpoint.method} {endpoint.path}"
+            node.endpoints[endpoint.method] = endpoint
+
+    def find(self, path: str) -> tuple[dict[str, Endpoint], list[str]] | None:
+        """Who answers to a path as it came, by method, and its parameters; None where nobody does."""
+        return _find(self._root, path.split("/")[1:], 0, [])
+
+
+def _find(
+    node: Node, parts: list[str], at: int, found: list[str]
+) -> tuple[dict[str, Endpoint], list[str]] | None:
+    """What has a name comes before what is a parameter."""
+    if at == len(parts):
+        return (node.endpoints, found) if node.endpoints else None
+    part = parts[at]
+    following = node.named.get(part)
+    if following is not None:
+        answer = _find(following, parts, at + 1, found)
+        if answer is not None:
+            return answer
+    if node.parameter is None or not part:
+        return None
+    text = unquote_to_bytes(part).decode("utf-8", "surrogateescape") if "%" in part else part
+    return _find(node.parameter, parts, at + 1, [*found, text])
+
+
+def path_of(scope: Scope) -> str:
+    """The path below the place where the API is mounted, still encoded."""
+    raw = scope.get("raw_path")
+    path = raw.decode("latin-1") if raw else quote(scope["path"])
+    root = quote(scope.get("root_path", ""))
+    return path[len(root) :] if root and path.startswith(root) else path

@@ -1,0 +1,67 @@
+"""The server of `qbull serve`: uvicorn, with an end that open streams do not hold up."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from types import FrameType
+from typing import Any, TypeVar
+
+import uvicorn
+
+from qbull.api.asgi import Api
+
+T = TypeVar("T")
+
+GRACE = 3
+"""Seconds that requests under way have to end after SIGTERM. Streams are told at once."""
+
+
+class Server(uvicorn.Server):
+    def __init__(self, api: Api, config: uvicorn.Config, ready: Callable[[int], None]) -> None:
+        super().__init__(config)
+        self._api = api
+        self._ready = ready
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self._api.site.ending.set()
+        super().handle_exit(sig, frame)
+
+    async def startup(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
+        await super().startup(sockets)  # type: ignore[arg-type]
+        if not self.should_exit:
+            self._ready(self.servers[0].sockets[0].getsockname()[1])
+
+
+def run(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Run it on the quick event loop, where there is one."""
+    try:
+        from uvloop import new_event_loop
+    except ImportError:
+        return asyncio.run(main())
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        return runner.run(main())
+
+
+async def serve(api: Api, host: str, port: int, *, proxies: str = "", ready: Callable[[int], None]) -> bool:
+    """Serve until a signal; False where the port is taken. `ready` is told the port."""
+    server = Server(api, config_of(api, host, port, proxies), ready)
+    await server.serve()
+    return server.started
+
+
+def config_of(api: Api, host: str, port: int, proxies: str = "") -> uvicorn.Config:
+    """`proxies` are those whose word about the caller's address counts."""
+    return uvicorn.Config(
+        api,
+        host=host,
+        port=port,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=bool(proxies),
+        forwarded_allow_ips=proxies or None,
+        timeout_graceful_shutdown=GRACE,
+        lifespan="on",
+        ws="none",
+    )

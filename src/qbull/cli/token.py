@@ -1,0 +1,140 @@
+"""`qbull token`: who may use the REST API."""
+
+from __future__ import annotations
+
+import getpass
+from functools import partial
+from typing import Literal
+
+import click
+
+from qbull.cli.show import ago, print_json, print_table
+from qbull.cli.target import Target, as_json, on_target
+from qbull.core.job import moment
+from qbull.errors import ConfigError
+from qbull.store import tokens
+from qbull.store.tokens import Token
+from qbull.wire import moment as written
+
+UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+@click.group()
+def token() -> None:
+    """Make, list and revoke tokens of the REST API.
+
+    \b
+    Example:
+      qbull token create --role viewer --name grafana
+    """
+
+
+def _lasts(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
+    if value is None:
+        return None
+    number, unit = value[:-1], value[-1:]
+    if unit not in UNITS or not number.isdigit() or not 0 < int(number) * UNITS[unit] <= 10 * 366 * 86_400:
+        raise click.BadParameter(f'"{value}": give a number with s, m, h or d, for example 90d', ctx, param)
+    return float(int(number) * UNITS[unit])
+
+
+@token.command()
+@click.option(
+    "--role", type=click.Choice(("viewer", "admin")), required=True, help="A viewer looks, an admin acts."
+)
+@click.option("--name", required=True, help="Whose it is; the audit says so.")
+@click.option(
+    "--expires", metavar="90d", callback=_lasts, help="How long it is good.  [default: until revoked]"
+)
+@on_target
+def create(target: Target, role: Literal["viewer", "admin"], name: str, expires: float | None) -> None:
+    """Make a token and print it; only its digest is kept.
+
+    \b
+    Example:
+      qbull token create --role admin --name deploy --expires 90d
+    """
+    if not 1 <= len(name) <= 100 or not name.isprintable():
+        raise ConfigError(f"name={name!r}: use 1 to 100 printable characters")
+
+    async def main() -> None:
+        await target.store.open()
+        _, text = await tokens.create(target.store, name, role, by=_user(), lasts=expires)
+        click.echo(text)
+
+    target.run(main)
+
+
+@token.command("list")
+@on_target
+@as_json
+def list_tokens(target: Target, as_json: bool) -> None:
+    """List the tokens, the newest first.
+
+    With --json: a list of {"id", "name", "role", "createdAt", "createdBy", "expiresAt", "lastUsedAt"}.
+    """
+
+    async def main() -> None:
+        await target.store.open()
+        found = await tokens.everyone(target.store)
+        if as_json:
+            print_json([_wire(one) for one in found])
+        elif found:
+            rows: list[list[object]] = [
+                [one.id, one.name, one.role, ago(moment(one.created_ms)), _ago(one.used_ms), _until(one)]
+                for one in found
+            ]
+            print_table(("id", "*name", "role", "made", "last used", "expires"), rows)
+        else:
+            click.echo('no tokens yet; "qbull token create" makes one', err=True)
+
+    target.run(main)
+
+
+@token.command()
+@click.argument("id")
+@on_target
+def revoke(target: Target, id: str) -> None:
+    """Revoke a token; it is refused within two seconds.
+
+    \b
+    Example:
+      qbull token revoke 3f9a1c02d4
+    """
+
+    async def main() -> None:
+        await target.store.open()
+        await target.store.patiently(partial(tokens.revoke, target.store, id))
+        click.echo("revoked")
+
+    target.run(main)
+
+
+def _wire(one: Token) -> dict[str, object]:
+    def at(ms: int | None) -> str | None:
+        return None if ms is None else written(moment(ms))
+
+    return {
+        "id": one.id,
+        "name": one.name,
+        "role": one.role,
+        "createdAt": at(one.created_ms),
+        "createdBy": one.created_by,
+        "expiresAt": at(one.expires_ms),
+        "lastUsedAt": at(one.used_ms),
+    }
+
+
+def _ago(ms: int | None) -> str | None:
+    return None if ms is None else ago(moment(ms))
+
+
+def _until(one: Token) -> str:
+    return "never" if one.expires_ms is None else str(written(moment(one.expires_ms)))
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):  # a container may have no name for its user
+        return "?"

@@ -1,0 +1,7 @@
+-- forgive: a password was right: what its address has tried before does not count any more.
+-- KEYS  base
+-- FLAGS allow-oom
+-- ARGV  address
+redis.call('DEL', base .. 'tries:' .. address)
+if redis.call('EXISTS', base .. 'tries') == 1 then redis.call('DECR', base .. 'tries') end
+return 1

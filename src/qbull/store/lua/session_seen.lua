@@ -1,0 +1,11 @@
+-- session_seen: a session is used: its idle time begins anew, but not beyond its last moment.
+-- KEYS  base
+-- USES  clock
+-- FLAGS allow-oom
+-- ARGV  name idle_ms:int
+-- GIVES the session, or nothing
+local key = base .. 'session:' .. name
+local until_ms, session = string.match(redis.call('GET', key) or '', '^(%d+)\n(.*)$')
+if not until_ms then return nil end
+redis.call('PEXPIREAT', key, string.format('%.0f', math.min(now_ms + idle_ms, tonumber(until_ms))))
+return session

@@ -1,0 +1,9 @@
+-- token_used: a token was used. One that was revoked meanwhile leaves nothing behind.
+-- KEYS  base
+-- NAMES tokens
+-- USES  clock
+-- FLAGS allow-oom
+-- ARGV  id
+if redis.call('HEXISTS', tokens, id) == 0 then return 0 end
+redis.call('HSET', base .. 'tokens:used', id, string.format('%.0f', now_ms))
+return 1

@@ -1,0 +1,85 @@
+"""Sessions of people who have logged in to the page, and wrong passwords, counted.
+
+A session is kept under the digest of its name, so that what the server knows lets nobody in. It ends when it was not used
+for its idle time, and in any case at its last moment. Both are in Redis: they outlive a restart of the API, and all of its
+processes know them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from typing import Literal
+
+import msgspec
+
+from qbull.store.store import Store
+
+TRIES = 10
+"""Wrong passwords from one address within TRIES_FOR seconds; then it has to wait."""
+TRIES_OF_ALL = 300
+"""The same from all addresses together, within a minute: whoever guesses from many does not lock others out for longer."""
+TRIES_FOR = 300
+TRIES_OF_ALL_FOR = 60
+
+
+class Session(msgspec.Struct, frozen=True):
+    """`until_ms` is its last moment on the server's clock."""
+
+    name: str
+    role: Literal["viewer", "admin"]
+    since_ms: int
+    until_ms: int
+    token: str | None = None
+    """The id of the token that it was opened with: it ends with that."""
+
+
+async def begin(store: Store, who: Session, *, idle: float) -> str:
+    """A new session; gives its name: 256 random bits."""
+    text = secrets.token_urlsafe(32)
+    await store.server.script(
+        "session_begin",
+        store.names.app,
+        _digest(text),
+        who.until_ms,
+        int(idle * 1000),
+        msgspec.json.encode(who),
+    )
+    return text
+
+
+async def find(store: Store, text: str, idle: float) -> Session | None:
+    """A session that has not ended. Its idle time begins anew."""
+    packed = await store.server.script("session_seen", store.names.app, _digest(text), int(idle * 1000))
+    return None if packed is None else msgspec.json.decode(packed, type=Session)
+
+
+async def end(store: Store, text: str) -> None:
+    await store.server.call("UNLINK", store.names.session(_digest(text)))
+    await store.server.call("ZREM", store.names.sessions, _digest(text))
+
+
+async def end_all(store: Store) -> int:
+    """Everybody has to log in again."""
+    names = await store.server.call("ZRANGE", store.names.sessions, 0, -1)
+    for name in names:
+        await store.server.call("UNLINK", store.names.session(name.decode()))
+    await store.server.call("UNLINK", store.names.sessions)
+    return len(names)
+
+
+async def attempt(store: Store, address: str) -> int:
+    """Somebody is about to try a password. The seconds that he has to wait, or 0 where he may."""
+    wait: int = await store.server.script(
+        "attempt", store.names.app, _digest(address), TRIES, TRIES_FOR, TRIES_OF_ALL, TRIES_OF_ALL_FOR
+    )
+    return wait
+
+
+async def right(store: Store, address: str) -> None:
+    """It was the right one: what that address had tried before is forgiven."""
+    await store.server.script("forgive", store.names.app, _digest(address))
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:40]

@@ -1,0 +1,59 @@
+"""The trail: who did what through the API, when, and what came of it. Kept by count and by age.
+
+One entry for each call that changes something, and for each that was refused. What programs do many times a second
+(enqueue) is counted together.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from qbull.store.store import Store
+
+MOST = 10_000
+AGE = 90 * 86_400
+"""Seconds."""
+
+
+class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`status` is what the call was answered with; `count`, where several were written down together, how many."""
+
+    who: str
+    role: str
+    how: str
+    action: str
+    target: str = ""
+    status: int = 200
+    detail: dict[str, Any] = {}
+    address: str = ""
+    count: int = 1
+
+
+class Found(msgspec.Struct, frozen=True):
+    """`id` is where it lies; the newest have the highest."""
+
+    id: str
+    at_ms: int
+    entry: Entry
+
+
+async def write(store: Store, entries: list[Entry]) -> None:
+    await store.server.script(
+        "trail", store.names.app, MOST, AGE * 1000, *(msgspec.json.encode(entry) for entry in entries)
+    )
+
+
+async def read(store: Store, limit: int, before: str | None = None) -> list[Found]:
+    """The newest first; `before` is the id of the last one that was seen."""
+    upto = "+" if before is None else f"({before}"
+    rows = await store.server.call("XREVRANGE", store.names.trail, upto, "-", "COUNT", limit)
+    return [Found(id.decode(), int(id.partition(b"-")[0]), _entry(fields[1])) for id, fields in rows]
+
+
+def _entry(packed: bytes) -> Entry:
+    try:
+        return msgspec.json.decode(packed, type=Entry)
+    except msgspec.MsgspecError:  # another version wrote it
+        return Entry("?", "?", "?", "?")
