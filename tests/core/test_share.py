@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qbull.core.share import Reader, share_out, static_share, uncovered
@@ -53,6 +53,29 @@ def test_a_worker_that_comes_takes_its_share_and_nothing_else_moves(
     gained = sum(len(set(after[name]) - set(before[name])) for name in names)
     assert moved <= len(after["newcomer"])
     assert gained == 0
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.integers(1, 4), st.integers(5, 20), st.integers(0, 4), st.lists(st.integers(0, 4), max_size=60))
+def test_in_whatever_order_they_look_and_act_nothing_else_moves(
+    workers: int, partitions: int, at: int, turns: list[int]
+) -> None:
+    """Each looks at what all have said so far, and acts on it a while later."""
+    names = [f"w{n}" for n in range(workers + 1)]
+    newcomer = names[at % len(names)]
+    before = share_out(partitions, {name: Reader() for name in names if name != newcomer})
+    now = {**before, newcomer: []}
+    seen: dict[str, dict[str, list[int]]] = {}
+
+    for turn in [*turns, *range(4 * len(names))]:
+        name = names[turn % len(names)]
+        if name not in seen:
+            seen[name] = dict(now)
+        else:
+            now[name] = share_out(partitions, held_by({**seen.pop(name), name: now[name]}))[name]
+            assert name == newcomer or set(now[name]) <= set(before[name]), "one that stays gained something"
+
+    assert sorted(partition for share in now.values() for partition in share) == list(range(partitions))
 
 
 @given(st.integers(1, 64), NAMES)

@@ -3,79 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack
 
 import pytest
+from partitioned import Yard, make_yard  # noqa: F401 - a fixture
 
 import qbull
 from conftest import eventually
 from qbull.config import Sharing
 from qbull.store.store import Store
 from qbull.worker.worker import Worker
-
-
-class Yard:
-    """A queue of sixteen partitions, and as many workers as are wanted."""
-
-    def __init__(self, app: qbull.App, store: Store, partitions: int = 16) -> None:
-        self.app = app
-        self.store = store
-        self.ran: dict[str, list[int]] = defaultdict(list)
-        self.queue = app.queue("work", partitions=partitions, order="key", concurrency=4)
-
-        @self.queue.task(key="{key}")
-        async def step(key: str, n: int) -> None:
-            await asyncio.sleep(0.001)
-            self.ran[key].append(n)
-
-        self.step = step
-
-    @asynccontextmanager
-    async def worker(self, sharing: Sharing | None = None) -> AsyncIterator[Worker]:
-        worker = Worker(self.app.make_store, self.app.assignments(), sharing=sharing or Sharing())
-        async with worker:
-            yield worker
-
-    async def shares(self) -> list[list[int]]:
-        return sorted(sorted(m.queues["work"].partitions) for m in (await self.store.workers()).values())
-
-    async def shared_out(self, *sizes: int) -> list[list[int]]:
-        """Wait until the partitions are shared out like this, each to one worker."""
-
-        async def look() -> list[list[int]] | None:
-            shares = await self.shares()
-            covered = sorted(p for share in shares for p in share) == list(
-                range(self.queue.settings.partitions)
-            )
-            return shares if covered and sorted(map(len, shares)) == sorted(sizes) else None
-
-        found: list[list[int]] = await eventually(look, within=10)
-        return found
-
-
-@pytest.fixture
-def yard(app: qbull.App, store: Store) -> Yard:
-    return Yard(app, store)
-
-
-async def test_each_of_eight_workers_holds_two_of_sixteen_partitions(yard: Yard) -> None:
-    async with AsyncExitStack() as stack:
-        for _ in range(8):
-            await stack.enter_async_context(yard.worker())
-
-        await yard.shared_out(*[2] * 8)
-
-
-async def test_a_worker_that_joins_gets_its_share_and_one_that_stops_leaves_it(yard: Yard) -> None:
-    async with yard.worker(), yard.worker():
-        before = await yard.shared_out(8, 8)
-        async with yard.worker():
-            await yard.shared_out(5, 5, 6)
-
-        after = await yard.shared_out(8, 8)
-        assert len(after) == len(before)
 
 
 async def test_more_workers_than_partitions_are_all_used(app: qbull.App, store: Store) -> None:

@@ -63,18 +63,21 @@ def uncovered(partitions: int, shares: Iterable[Iterable[int]]) -> list[int]:
 
 
 def _sizes(partitions: int, readers: Mapping[str, Reader]) -> dict[str, int]:
-    """How many each gets: one more for whoever has the fewest, until all are given or nobody takes more."""
+    """How many each gets: one more for whoever has the fewest, until all are given or nobody takes more.
+
+    What they hold does not matter: who looks in the middle of a change computes the same as who looked before it.
+    """
     sizes = dict.fromkeys(readers, 0)
-    line = [(0, -len(reader.held), name) for name, reader in readers.items() if reader.most != 0]
+    line = [(0, name) for name, reader in readers.items() if reader.most != 0]
     heapq.heapify(line)
     for _ in range(partitions):
         if not line:
             break
-        size, held, name = heapq.heappop(line)
+        size, name = heapq.heappop(line)
         sizes[name] = size + 1
         most = readers[name].most
         if most is None or size + 1 < most:
-            heapq.heappush(line, (size + 1, held, name))
+            heapq.heappush(line, (size + 1, name))
     return sizes
 
 
