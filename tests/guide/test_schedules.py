@@ -380,6 +380,76 @@ async def test_a_paused_schedule_fires_nothing_until_it_goes_on(app: qbull.App) 
     assert min(ran) > resumed
 
 
+async def test_while_its_queue_is_paused_nothing_is_fired(app: qbull.App) -> None:
+    ran: list[datetime] = []
+    queue = app.queue("maintenance")
+
+    @queue.cron(every=0.1, name="s", catch_up="all", overlap="allow")
+    async def tick() -> None:
+        ran.append(qbull.current_job().planned_at or datetime.max)
+
+    async with app.worker():
+        await eventually(lambda: _has(ran, 2))
+        await queue.pause()
+        await eventually(lambda: _is_still(app))
+        before = len(ran)
+        now = datetime.now(UTC)
+        await eventually(lambda: _passed(now + timedelta(seconds=0.5)))
+        assert len(ran) == before
+        await queue.resume()
+        await eventually(lambda: _has(ran, before + 6))
+
+    assert {later - earlier for earlier, later in itertools.pairwise(sorted(ran))} == {timedelta(seconds=0.1)}
+
+
+async def test_a_tick_takes_its_turn_among_the_jobs_of_its_key(app: qbull.App) -> None:
+    queue = app.queue("orders", order="key", partitions=4)
+    running: set[str] = set()
+    ran: list[str] = []
+
+    @queue.task(key="{customer}")
+    async def settle(customer: str) -> None:
+        assert customer not in running
+        running.add(customer)
+        await asyncio.sleep(0.01)
+        running.discard(customer)
+        ran.append(qbull.current_job().schedule or "by hand")
+
+    await app.schedules.upsert("settle-ada", settle, every=0.1, args={"customer": "ada"}, overlap="allow")
+    async with app.worker(), app.worker():
+        for _ in range(30):
+            await settle.enqueue(customer="ada")
+        await eventually(lambda: _has([by for by in ran if by == "settle-ada"], 3))
+        await eventually(lambda: _has([by for by in ran if by == "by hand"], 30))
+
+    info = await app.schedules.get("settle-ada")
+    assert info.key == "ada"
+
+
+async def test_a_schedule_whose_task_no_worker_knows_is_said(
+    server_url: str, app: qbull.App, caplog: pytest.LogCaptureFixture
+) -> None:
+    old = qbull.App(server_url, prefix="test")
+
+    @old.queue("maintenance").task
+    async def gone() -> None: ...
+
+    await old.schedules.upsert("nightly", gone, every=0.1)
+    await old.close()
+
+    @app.queue("maintenance").task
+    async def other() -> None: ...
+
+    async def failed() -> bool:
+        last = (await app.schedules.get("nightly")).last
+        return last is not None and last.state == "failed" and 'no task "gone"' in (last.error or "")
+
+    async with app.worker():
+        await eventually(failed)
+
+    assert 'schedule "nightly": this worker has no task "gone"' in caplog.text
+
+
 async def test_what_is_not_there_is_said(app: qbull.App) -> None:
     @app.queue("maintenance").cron("@daily", name="nightly")
     async def nightly() -> None: ...
@@ -500,6 +570,13 @@ async def test_the_recipe_of_two_syncs(app: qbull.App) -> None:
         info = await failing.info()
         assert info is not None
         assert (info.attempt, info.max_attempts, info.error) == (2, 3, "ConnectionError: AYT is away")
+
+
+async def _is_still(app: qbull.App) -> bool:
+    """All workers have heard of the pause: what has begun has ended, and the next tick has passed."""
+    before = (await app.schedules.get("s")).fired
+    await asyncio.sleep(0.3)
+    return (await app.schedules.get("s")).fired == before
 
 
 async def _has(things: Any, count: int) -> bool:

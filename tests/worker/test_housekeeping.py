@@ -1,0 +1,70 @@
+"""House-keeping: what the dead and the removed leave behind goes by itself."""
+
+from __future__ import annotations
+
+import pytest
+
+import qbull
+from conftest import eventually
+from qbull.store.roster import Member
+from qbull.store.store import Store
+
+
+async def test_what_a_dead_worker_said_of_itself_goes(
+    server_url: str, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MIN_IDLE_TIME_MS", "500")
+    app = qbull.App(server_url, prefix="test")
+    app.queue("email")
+    await store.enroll("ghost", Member("gone.example", 1), 0.1)
+
+    async def forgotten() -> bool:
+        roster = await store.server.call("HEXISTS", store.names.app + "roster", "ghost")
+        return roster == 0 and await store.server.call("ZSCORE", store.names.workers, "ghost") is None
+
+    async with app.worker():
+        await eventually(forgotten)
+
+    assert await store.server.call("HLEN", store.names.app + "roster") == 0
+    assert await store.server.call("ZCARD", store.names.workers) == 0
+
+
+async def test_every_name_that_counts_a_minute_expires(app: qbull.App, store: Store) -> None:
+    @app.queue("email").cron(every=0.1, name="s")
+    async def tick() -> None: ...
+
+    async with app.worker():
+        await eventually(lambda: _fired(app))
+
+    minutes = [name async for name in _names(store) if b":stats:" in name]
+    assert minutes
+    for name in minutes:
+        assert 0 < await store.server.call("TTL", name) <= 90_000
+
+
+async def test_schedules_of_a_queue_that_nobody_serves_any_more_can_be_removed(
+    app: qbull.App, store: Store
+) -> None:
+    @app.queue("old", partitions=4).cron("@daily", name="nightly")
+    async def nightly() -> None: ...
+
+    async with app.worker():
+        with pytest.raises(qbull.ConfigError, match="declares it and would bring it back"):
+            await app.schedules.remove("nightly")
+    await app.schedules.remove("nightly")
+
+    assert [name async for name in _names(store) if b"schedule" in name] == []
+
+
+async def _fired(app: qbull.App) -> bool:
+    return (await app.schedules.get("s")).fired > 0
+
+
+async def _names(store: Store):  # type: ignore[no-untyped-def]
+    cursor = b"0"
+    while True:
+        cursor, names = await store.server.call("SCAN", cursor, "COUNT", 500)
+        for name in names:
+            yield name
+        if cursor == b"0":
+            return
