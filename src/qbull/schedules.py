@@ -8,16 +8,14 @@ from datetime import datetime
 from itertools import islice
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar, Unpack
 
-import msgspec
-
 from qbull.config import QueueSettings, check_name
-from qbull.core.codec import plain
+from qbull.core.codec import encode_payload, plain
 from qbull.core.cron import in_zone
-from qbull.core.ids import new_id
+from qbull.core.ids import new_id, planned_in
 from qbull.core.job import State, moment
 from qbull.core.plan import Change, Plan, paused, resumed
 from qbull.core.rule import Rule, When
-from qbull.core.schedule import CatchUp, Overlap, Schedule, planned_in
+from qbull.core.schedule import CatchUp, Overlap, Schedule
 from qbull.errors import ArgumentsError, ConfigError, NotFound
 from qbull.handle import Job
 from qbull.queue import Home as QueueHome
@@ -287,7 +285,7 @@ class Schedules:
                 "upsert it from the app that has the task"
             )
         zone = self._app.environment.timezone
-        return rule.schedule(name, queue_name, task, msgspec.json.encode(args), None, zone), settings
+        return rule.schedule(name, queue_name, task, encode_payload(task, dict(args)), None, zone), settings
 
     async def _unknown(self, name: str) -> NotFound:
         names = sorted({*self._app.declared, *await self._patiently(self._stored.everywhere)})

@@ -2,7 +2,7 @@
 
 A UUIDv7 without its hyphens: 32 hexadecimal digits that sort by time; any UUID library reads it. Its 12 bits
 after the version hold the partition, so a job is found by its id with one look. Ids given by the user say nothing
-of a partition, and are looked for.
+of a partition, and are looked for. The id of a schedule's tick is the schedule and the planned instant.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import os
 import random
 import re
 import time
+from datetime import datetime
 
 from qbull.core.route import digest, partition_of
 from qbull.errors import ArgumentsError
@@ -43,6 +44,22 @@ def home_of(id: str, partitions: int) -> int:
     """The partition in which a job without a lane belongs: the one its id was made for, else one by its digest."""
     number = partition_in(id)
     return number if number is not None and number < partitions else partition_of(digest(id), partitions)
+
+
+def schedule_in(id: str) -> str | None:
+    """The schedule that a job's id names; None where it is no tick's id."""
+    name, at, rest = id.rpartition("@")
+    return name if at and len(rest) >= 20 and rest[10] == "T" and rest.endswith("Z") else None
+
+
+def planned_in(id: str) -> datetime | None:
+    """The planned instant that a tick's id names."""
+    if schedule_in(id) is None:
+        return None
+    try:
+        return datetime.fromisoformat(id.rpartition("@")[2].replace("Z", "+00:00"))
+    except ValueError:
+        return None
 
 
 def check_key(key: str) -> str:

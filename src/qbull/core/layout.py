@@ -16,7 +16,7 @@ from typing import Literal
 
 import msgspec
 
-from qbull.core.ids import partition_in
+from qbull.core.ids import partition_in, schedule_in
 from qbull.core.route import PARTITION_LANE, digest, partition_of
 
 SPAN = 4096
@@ -81,7 +81,7 @@ class Layout(msgspec.Struct, frozen=True):
         """The partition of a job that no lane asks for: the one that its id was made for, where it says one."""
         place = partition_in(id)
         if place is None or place >= self.partitions:
-            return self.home(digest(id))
+            return self.home(digest(schedule_in(id) or id))  # a tick is where its schedule is
         return self.generation * SPAN + place
 
     def any_home(self, n: int) -> int:

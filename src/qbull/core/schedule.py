@@ -83,22 +83,6 @@ def _calendar(cron: str | None, every_ms: int | None, tz: str, start_ms: int | N
     return Cron(cron, tz) if cron is not None else Every(every_ms or 1000, start_ms or 0)
 
 
-def schedule_in(id: str) -> str | None:
-    """The schedule that a job's id names; None where it is no tick's id."""
-    name, at, rest = id.rpartition("@")
-    return name if at and len(rest) >= 20 and rest[10] == "T" and rest.endswith("Z") else None
-
-
-def planned_in(id: str) -> datetime | None:
-    """The planned instant that a tick's id names."""
-    if schedule_in(id) is None:
-        return None
-    try:
-        return datetime.fromisoformat(id.rpartition("@")[2].replace("Z", "+00:00"))
-    except ValueError:
-        return None
-
-
 def version_of(schedules: Iterable[Schedule]) -> str:
     """A name for what a program's code says of a queue's schedules: the same code has the same name."""
     packed = sorted(msgspec.json.encode(schedule) for schedule in schedules)

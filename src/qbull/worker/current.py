@@ -6,8 +6,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from qbull.core.ids import planned_in
 from qbull.core.job import TickBody, created_ms_of, moment
-from qbull.core.schedule import planned_in
 from qbull.errors import NotFound
 from qbull.store.partition import Partition
 
