@@ -35,6 +35,7 @@ from qbull.handle import Job
 from qbull.letters import FailureGroup, Page, Redriven
 from qbull.queue import Queue, Task
 from qbull.schedules import ScheduleInfo
+from qbull.store.note import LogLine
 from qbull.worker.current import CurrentJob, current_job
 
 if _typing.TYPE_CHECKING:
@@ -62,6 +63,7 @@ __all__ = [
     "JobInfo",
     "Keep",
     "Lane",
+    "LogLine",
     "NotConfirmed",
     "NotFound",
     "Page",

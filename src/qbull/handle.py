@@ -13,8 +13,9 @@ from qbull.config import QueueSettings
 from qbull.core.codec import plain
 from qbull.core.ids import new_token
 from qbull.core.job import Body, Ending, Garbage, JobInfo, State, body_of, seal
-from qbull.errors import Conflict, JobCancelled, JobFailed, NotFound, ResultTimeout
+from qbull.errors import ArgumentsError, Conflict, JobCancelled, JobFailed, NotFound, ResultTimeout
 from qbull.store.inspect import Found
+from qbull.store.note import LOG_LINES, LogLine
 from qbull.store.partition import Again, Partition
 
 R = TypeVar("R")
@@ -85,6 +86,16 @@ class Job(Generic[R]):
         if found is None:
             return None
         return found.info(self._settings.name, self._attempts(found.body().task))
+
+    async def logs(self, last: int = LOG_LINES) -> list[LogLine]:
+        """What its task has logged, in order: the newest lines, 1,000 at most."""
+        if not isinstance(last, int) or not 1 <= last <= LOG_LINES:
+            raise ArgumentsError(f"last={last!r}: give a whole number from 1 to {LOG_LINES:,}")
+        client = self._client()
+        there = await client.find(self._settings, self.id)
+        if there is None:
+            raise self._unknown()
+        return await client.store.patiently(partial(there[0].logs, self.id, last))
 
     async def result(self, timeout: float | None = None) -> R:
         """Wait until the job has finished and give what its task returned, as annotated there."""

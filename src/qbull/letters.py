@@ -24,7 +24,7 @@ from qbull.core.job import Garbage, JobInfo, State, moment
 from qbull.core.wanted import Filters, Wanted
 from qbull.errors import LONGEST, ArgumentsError
 from qbull.store.finished import Span, newest_first, oldest_first
-from qbull.store.inspect import Found, server_time
+from qbull.store.inspect import Found, server_time, with_progress
 from qbull.store.partition import Again, Partition
 
 LOOK = 5_000
@@ -77,8 +77,9 @@ class Letters(ABC):
         """Finished jobs by `task`, `error_contains`, `fingerprint`, `after` and `before`, the newest first, in pages."""
         _check_finished(state)
         _check_count("limit", limit, most=1000)
-        found, after = await _search(await self._partitions(), state, Wanted(**filters), limit, cursor)
-        return Page([self._info(job) for job in found], after)
+        partitions = await self._partitions()
+        found, after = await _search(partitions, state, Wanted(**filters), limit, cursor)
+        return Page([self._info(job) for job in await with_progress(partitions, found)], after)
 
     async def failures(self, *, scan: int = 10_000, **filters: Unpack[Filters]) -> list[FailureGroup]:
         """The newest `scan` dead letters, grouped by what failed."""

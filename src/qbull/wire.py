@@ -14,6 +14,7 @@ from qbull.core.job import moment as moment_of
 from qbull.letters import FailureGroup
 from qbull.schedules import ScheduleInfo
 from qbull.store.live import SETTINGS, Change, Live
+from qbull.store.note import LogLine
 from qbull.store.survey import Survey, Surveyed
 
 
@@ -55,7 +56,7 @@ def job(info: JobInfo) -> dict[str, Any]:
         "failedReason": info.error if info.state == "failed" else None,
         "attempt": info.attempt,
         "maxAttempts": info.max_attempts,
-        "progress": None,
+        "progress": info.progress,
         "createdAt": moment(info.created_at),
         "dueAt": moment(info.due_at),
         "startedAt": moment(info.started_at),
@@ -103,6 +104,10 @@ def live(now: Live, changes: Sequence[Change]) -> dict[str, Any]:
             for change in changes
         ],
     }
+
+
+def log_line(line: LogLine) -> dict[str, Any]:
+    return {"at": moment(line.at), "attempt": line.attempt, "text": line.text}
 
 
 def failure_group(group: FailureGroup) -> dict[str, Any]:

@@ -20,11 +20,17 @@ class Shop:
         self.ship: Any = orders.task(key="{customer}")(ship)
         self.wait_for: Any = slow.task(wait_for)
         self.block_for: Any = slow.task(cpu=True)(block_for)
+        self.talk: Any = email.task(talk)
         self.email, self.orders, self.slow = email, orders, slow
 
 
 async def send(to: str, copies: int = 1) -> str:
     return f"{copies} sent to {to}"
+
+
+async def talk() -> None:
+    await qbull.current_job().progress(50)
+    await qbull.current_job().log("half \x1b[2J of it")
 
 
 async def bounce(to: str) -> None:

@@ -109,8 +109,8 @@ async def test_an_unknown_task_is_answered_with_the_known_ones(shell: Shell, kno
     without = shell.refused("enqueue", "email", "sent", "{}")
     with_app = shell.refused("enqueue", "email", "sent", "{}", "-A", "shop")
 
-    assert without == 'queue "email": no task "sent" is known to the server; there is: bounce, send'
-    assert with_app == 'queue "email": no task "sent" is in this app; there is: bounce, send'
+    assert without == 'queue "email": no task "sent" is known to the server; there is: bounce, send, talk'
+    assert with_app == 'queue "email": no task "sent" is in this app; there is: bounce, send, talk'
 
 
 async def test_what_is_too_large_is_refused(shell: Shell, known: Shop) -> None:

@@ -65,7 +65,7 @@ async def test_the_stats_of_a_queue_are_its_counts(shell: Shell, shop: Shop) -> 
         "cancelled": 0,
         "isPaused": False,
     }
-    assert re.search(r"^tasks +bounce, send", shell.ok("stats", "email"), re.MULTILINE)
+    assert re.search(r"^tasks +bounce, send, talk", shell.ok("stats", "email"), re.MULTILINE)
 
 
 async def test_a_job_in_json_has_the_promised_names(shell: Shell, shop: Shop, app: qbull.App) -> None:
@@ -102,6 +102,21 @@ async def test_the_page_of_a_job_tells_its_story_and_cannot_steer_the_terminal(
     assert "in bounce" in page
     assert re.search(r"earlier attempts\n  1\. .*ValueError: no mailbox for b", page)
     assert "\x1b" not in page
+
+
+async def test_what_a_job_said_of_itself_is_shown(shell: Shell, shop: Shop, app: qbull.App) -> None:
+    job = await shop.talk.enqueue()
+    async with app.worker(["email"]) as worker:
+        await worker.drain()
+
+    [line] = shell.json("job", "email", job.id, "--logs")
+    shown = shell.ok("job", "email", job.id, "--logs")
+
+    assert (line["attempt"], line["text"]) == (1, "half \x1b[2J of it")
+    assert shown.startswith(f"{line['at']}  1  half ")
+    assert "\x1b" not in shown
+    assert shell.json("job", "email", job.id)["progress"] == 50
+    assert re.search(r"progress +50 %", shell.ok("job", "email", job.id))
 
 
 async def test_jobs_of_a_state_are_listed_newest_first(shell: Shell, shop: Shop, app: qbull.App) -> None:

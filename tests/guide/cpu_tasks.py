@@ -70,3 +70,11 @@ def opaque() -> object:
 @queue.task(cpu=True)
 def own_attempt() -> int:
     return qbull.current_job().attempt
+
+
+@queue.task(cpu=True)
+def talk(lines: int) -> None:
+    job = qbull.current_job()
+    for n in range(lines):
+        job.log_sync(f"line {n}")
+        job.progress_sync(100 * (n + 1) / lines)

@@ -158,6 +158,15 @@ async def test_a_timeout_ends_a_cpu_task_for_real(numbers: Any) -> None:
     assert after.factors == (2, 3)
 
 
+async def test_a_cpu_task_says_how_far_it_is(numbers: Any) -> None:
+    job = await numbers.talk.enqueue(50)
+    async with numbers.app.worker():
+        await job.result(timeout=20)
+
+    assert (await job.info()).progress == 100
+    assert [line.text for line in await job.logs()] == [f"line {n}" for n in range(50)]
+
+
 async def test_cancelling_ends_a_cpu_task_for_real(numbers: Any) -> None:
     job = await numbers.hang.options(timeout=600).enqueue()
     async with numbers.app.worker():

@@ -13,6 +13,7 @@ from qbull.core.wanted import Filters
 from qbull.errors import NotFound
 from qbull.observe.log import one_line
 from qbull.queue import Queue
+from qbull.store.note import LogLine
 
 
 @click.command()
@@ -74,14 +75,18 @@ def jobs(
 @click.command()
 @click.argument("queue_name", metavar="QUEUE")
 @click.argument("id")
+@click.option("--logs", is_flag=True, help="What its task has logged, and nothing else.")
 @on_target
 @as_json
-def job(target: Target, queue_name: str, id: str, as_json: bool) -> None:
-    """Show one job: arguments, result or error, attempts.
+def job(target: Target, queue_name: str, id: str, logs: bool, as_json: bool) -> None:
+    """Show everything about one job, or what it has logged.
 
     \b
     Example:
       qbull job email 0199c2f0a1b27000b4a1f3c2d5e6f708
+      qbull job email 0199c2f0a1b27000b4a1f3c2d5e6f708 --logs
+
+    With --logs --json: a list of {"at", "attempt", "text"}.
 
     With --json: id, queue, task, state, key, priority, payload, result, error, stacktrace, failedReason, attempt,
     maxAttempts, progress, createdAt, dueAt, startedAt, finishedAt, durationMs, partition, schedule.
@@ -89,6 +94,9 @@ def job(target: Target, queue_name: str, id: str, as_json: bool) -> None:
 
     async def main() -> None:
         queue = await target.queue(queue_name)
+        if logs:
+            _show_logs(await queue.job(id).logs(), as_json)
+            return
         info = await queue.job(id).info()
         if info is None:
             raise NotFound(f'queue "{queue_name}": no job {id}; it never was there, or is not kept any more')
@@ -98,6 +106,13 @@ def job(target: Target, queue_name: str, id: str, as_json: bool) -> None:
             click.echo("\n".join(_page(info)))
 
     target.run(main)
+
+
+def _show_logs(lines: list[LogLine], as_json: bool) -> None:
+    if as_json:
+        print_json([wire.log_line(line) for line in lines])
+    for line in [] if as_json else lines:
+        click.echo(f"{wire.moment(line.at)}  {line.attempt}  {one_line(line.text)}")
 
 
 def _table(state: State, found: list[JobInfo]) -> tuple[tuple[str, ...], list[list[object]]]:
@@ -138,6 +153,7 @@ def _page(info: JobInfo) -> list[str]:
         ("key", info.key),
         ("priority", info.priority),
         ("attempt", f"{info.attempt} of {info.max_attempts}"),
+        ("progress", None if info.progress is None else f"{info.progress:g} %"),
         ("crashes", info.crashes or None),
         ("worker", info.worker),
         ("enqueued", _time(info, "created_at")),

@@ -192,6 +192,7 @@ class JobInfo:
     crashes: int = 0
     worker: str | None = None
     history: tuple[Attempt, ...] = field(default=())
+    progress: float | None = None
     schedule: str | None = None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from qbull.core.codec import plain
 from qbull.core.job import (
@@ -23,6 +23,7 @@ from qbull.core.job import (
 from qbull.core.layout import place_of
 from qbull.store.connect import ErrorReply, Server
 from qbull.store.names import GROUP, ready
+from qbull.store.note import read_progress
 from qbull.store.partition import Partition
 from qbull.store.store import LANE, TRAIN_MARK, Store
 
@@ -92,6 +93,7 @@ class Found:
     partition: int = 0
     entry_ms: int = 0
     """The time of the entry that it is in; when it was enqueued, where its record does not say."""
+    progress: float | None = None
     place: bytes = b""
     """Where it lies, of a finished one; it has another when it has finished once more."""
 
@@ -128,6 +130,7 @@ class Found:
             crashes=crashes_of(self.record) if readable else 0,
             worker=(ending.worker if ending is not None else self.worker) or None,
             history=tuple(body.history),
+            progress=self.progress,
             schedule=body.schedule,
         )
 
@@ -146,18 +149,33 @@ async def find(partition: Partition, id: str) -> Found | None:
     reply = await partition.server.script("find", partition.base, id)
     if not reply:
         return None
-    state, record, at, worker = reply
+    said, state, record, at, worker = reply
     kind: State = state.decode()
+    progress = read_progress(said)
     if kind == "delayed":
-        return Found(id, kind, record, due_ms=int(float(at or 0)), partition=partition.number)
+        return Found(
+            id, kind, record, due_ms=int(float(at or 0)), partition=partition.number, progress=progress
+        )
     if kind in ("completed", "failed", "cancelled"):
         place = PLACES[kind] + at
         return Found(
-            id, kind, *unseal(record), finished_ms=_ms_of(at), partition=partition.number, place=place
+            id,
+            kind,
+            *unseal(record),
+            finished_ms=_ms_of(at),
+            partition=partition.number,
+            place=place,
+            progress=progress,
         )
     entry_ms = _ms_of(at) if at else 0
     return Found(
-        id, kind, record, worker=worker.decode() or None, partition=partition.number, entry_ms=entry_ms
+        id,
+        kind,
+        record,
+        worker=worker.decode() or None,
+        partition=partition.number,
+        entry_ms=entry_ms,
+        progress=progress,
     )
 
 
@@ -180,7 +198,20 @@ async def page(partitions: Sequence[Partition], state: State, start: int, end: i
         found.sort(key=lambda job: -(job.finished_ms or 0))
     elif state == "delayed":
         found.sort(key=lambda job: job.due_ms or 0)
-    return found[start:end]
+    return await with_progress(partitions, found[start:end])
+
+
+async def with_progress(partitions: Sequence[Partition], found: Sequence[Found]) -> list[Found]:
+    """The same jobs, with how far they say that they are."""
+    said: dict[tuple[int, str], float | None] = {}
+    for partition in partitions:
+        ids = [job.id for job in found if job.partition == partition.number]
+        if ids:
+            values = await partition.server.script("progress", partition.base, *ids)
+            said |= zip(((partition.number, id) for id in ids), map(read_progress, values), strict=False)
+    if not any(value is not None for value in said.values()):
+        return list(found)
+    return [replace(job, progress=said.get((job.partition, job.id))) for job in found]
 
 
 async def _of_state(partition: Partition, state: State, most: int) -> list[Found]:

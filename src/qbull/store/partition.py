@@ -15,6 +15,7 @@ from qbull.core.layout import place_of
 from qbull.store.confirm import Confirmed
 from qbull.store.connect import ErrorReply, Server
 from qbull.store.names import DEFAULT_BAND, GROUP, RETURNED, ready
+from qbull.store.note import LOG_LINES, LogLine, Note, read_line
 
 BATCH = 500
 """Jobs in one call at most: it bounds how long a script keeps the server from others."""
@@ -278,6 +279,17 @@ class Partition:
         """A suspect is about to run: should it take the worker down, this mark is the proof."""
         await self.server.call("SADD", self.base + "extras", job)
         await self.server.call("HSET", f"{self.base}job:".encode() + job, "alone", place)
+
+    async def note(self, notes: Sequence[Note]) -> None:
+        """Keep what running jobs say of themselves."""
+        flat = [argument for note in notes for argument in note.arguments()]
+        await self.server.script("note", self.base, LOG_LINES, *flat)
+
+    async def logs(self, id: str, last: int = LOG_LINES) -> list[LogLine]:
+        """The newest lines that a job has logged, in order."""
+        return [
+            read_line(line) for line in await self.server.call("LRANGE", f"{self.base}log:{id}", -last, -1)
+        ]
 
     async def lease(self, worker: str, living: Sequence[str]) -> int:
         """Take the partition for this worker alone, where none of the living has it; the epoch, or 0."""

@@ -47,7 +47,7 @@ _PRODUCER = Role(
 )
 _WORKER = Role(
     verbs=(
-        *("fetch", "settle", "release", "promote", "reclaim", "lease", "unlease"),
+        *("fetch", "note", "settle", "release", "promote", "reclaim", "lease", "unlease"),
         *("enroll", "beat", "bury", "roster", "live", "count"),
         *("declare", "plan", "plans", "tick", "grant", "hold", "vacate"),
     ),
@@ -77,7 +77,7 @@ _RELAY = Role(
     channels=("bell",),
 )
 _READER = Role(
-    verbs=("count", "find", "live", "plans", "roster", "survey"),
+    verbs=("count", "find", "live", "plans", "progress", "roster", "survey"),
     commands=(
         *("hexists", "hget", "hkeys", "hmget", "hscan", "lrange", "smembers", "zrange"),
         *("xinfo|groups", "xpending", "xrange", "xrevrange"),

@@ -2,24 +2,38 @@
 
 from __future__ import annotations
 
+import asyncio
+from concurrent.futures import Future
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Protocol
 
 from qbull.core.ids import planned_in
 from qbull.core.job import TickBody, created_ms_of, moment
-from qbull.errors import NotFound
+from qbull.errors import ArgumentsError, NotFound, QbullError
 from qbull.store.partition import Partition
+
+
+class Scribe(Protocol):
+    """Who takes down what a job says of itself, from any thread."""
+
+    def progress(self, job: Running, value: float) -> None: ...
+    def log(self, job: Running, text: str) -> Future[None]: ...
 
 
 class Running:
     """Kept by the runner for each job; turned into a CurrentJob only when a task asks.
 
     `lane` is that of the train that it is in; `app` is said where it has no partition, in a process of its own.
-    `cancelled` says why it was cancelled, `stopped` that nobody waits for its outcome any more.
+    `cancelled` says why it was cancelled, `stopped` that nobody waits for its outcome any more, `talks` that it has
+    said something of itself.
     """
 
-    __slots__ = ("app", "body", "cancelled", "id", "lane", "partition", "place", "queue", "record", "stopped")
+    __slots__ = (
+        *("app", "body", "cancelled", "id", "lane", "notes", "partition", "place", "queue", "record"),
+        *("stopped", "talks"),
+    )
 
     def __init__(
         self,
@@ -30,6 +44,7 @@ class Running:
         record: bytes,
         body: TickBody,
         lane: bytes = b"",
+        notes: Scribe | None = None,
         app: str = "",
     ) -> None:
         self.queue = queue
@@ -39,9 +54,11 @@ class Running:
         self.record = record
         self.body = body
         self.lane = lane
+        self.notes = notes
         self.app = app
         self.cancelled: str | None = None
         self.stopped = False
+        self.talks = False
 
 
 running: ContextVar[Running | None] = ContextVar("qbull_running", default=None)
@@ -70,6 +87,40 @@ class CurrentJob:
     def cancelled(self) -> bool:
         """Is there no use in going on? A plain function cannot be interrupted, but it can ask."""
         return self._running.stopped
+
+    async def progress(self, value: float) -> None:
+        """Say how far the job is, from 0 to 100. Does not wait: of many values in a short time the last is kept."""
+        self.progress_sync(value)
+
+    async def log(self, text: str) -> None:
+        """Keep a line with the job; returns when the server has it."""
+        written = self._log(text)
+        if written is not None:
+            await asyncio.wrap_future(written)
+
+    def progress_sync(self, value: float) -> None:
+        """The same as `progress`, for plain functions."""
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 100:
+            raise ArgumentsError(f"progress {value!r}: give a number from 0 to 100")
+        job = self._running
+        if job.notes is not None and not job.stopped:
+            job.talks = True
+            job.notes.progress(job, value)
+
+    def log_sync(self, text: str) -> None:
+        """The same as `log`, for plain functions."""
+        if asyncio._get_running_loop() is not None:
+            raise QbullError("log_sync() would block the running event loop; await log() instead")
+        written = self._log(text)
+        if written is not None:
+            written.result()
+
+    def _log(self, text: str) -> Future[None] | None:
+        job = self._running
+        if job.notes is None or job.stopped:
+            return None  # nobody waits for it any more
+        job.talks = True
+        return job.notes.log(job, str(text))
 
 
 def entry_ms(place: bytes) -> int:

@@ -29,6 +29,7 @@ from qbull.worker.gate import Gate
 from qbull.worker.hand import Hand
 from qbull.worker.isolation import Isolation
 from qbull.worker.lease import Leases
+from qbull.worker.note import Notes
 from qbull.worker.outage import Outage
 from qbull.worker.promote import SAFETY, Promoter
 from qbull.worker.run import Runner
@@ -69,12 +70,14 @@ class Line:
         self._partitions: dict[int, Partition] = {}
         self._settlers: dict[int, Settler] = {}
         self._gate = Gate(store, settings, worker, self._hand, outage)
+        self._notes = Notes(outage)
         self._runner = Runner(
             settings,
             assignment.tasks,
             self._hand,
             self._settlers,
             self._gate,
+            self._notes,
             worker=worker,
             isolation=isolation,
             board=board,
@@ -104,6 +107,7 @@ class Line:
         self._chores: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
+        self._notes.open()
         self._runner.start(self._fetcher.made_room, self._unfinished, self._hold)
         await self._steering.look()
         await self._leases.tick()
@@ -118,6 +122,7 @@ class Line:
         leaving = asyncio.create_task(self._leave())
         await self._runner.stop(grace)
         await end(self._cancelling)
+        await self._notes.close()
         await self.flush()
         await leaving
         await end(list(self._chores))

@@ -13,9 +13,13 @@ import os
 import socket
 import struct
 import sys
+import threading
 import traceback
+from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import suppress
-from typing import Any
+from functools import partial
+from typing import Any, BinaryIO
 
 import msgspec
 
@@ -24,6 +28,7 @@ from qbull.core.job import body_of
 from qbull.core.outcome import AlreadyDone, Reported, Undeliverable, describe
 from qbull.core.task import TaskSpec
 from qbull.errors import Fail, PayloadError, RetryAfter
+from qbull.store.note import LOG_LENGTH
 from qbull.worker.current import Running, running
 
 _LENGTH = struct.Struct(">I")
@@ -82,7 +87,7 @@ class Pool:
                 limit,
                 job.partition.app if job.partition is not None else "",
             )
-            answer = await process.ask(request)
+            answer = await process.ask(request, partial(_take_down, job))
         except BaseException:
             await self._end(process)
             raise
@@ -130,13 +135,18 @@ class _Process:
         reader, writer = await asyncio.open_connection(sock=ours)
         return cls(process, reader, writer)
 
-    async def ask(self, request: Request) -> Answer:
+    async def ask(self, request: Request, said: Callable[[Answer], None]) -> Answer:
+        """`said` is told what the job says of itself meanwhile."""
         try:
             body = msgspec.msgpack.encode(request)
             self._writer.write(_LENGTH.pack(len(body)) + body)
             await self._writer.drain()
-            length = _LENGTH.unpack(await self._reader.readexactly(4))[0]
-            return msgspec.msgpack.decode(await self._reader.readexactly(length), type=Answer)
+            while True:
+                length = _LENGTH.unpack(await self._reader.readexactly(4))[0]
+                answer = msgspec.msgpack.decode(await self._reader.readexactly(length), type=Answer)
+                if answer.word not in ("log", "progress"):
+                    return answer
+                said(answer)
         except (asyncio.IncompleteReadError, OSError):
             code = await self._process.wait()
             raise ProcessDied(f"the process that ran it ended with {_ending(code)}") from None
@@ -148,17 +158,60 @@ class _Process:
         await self._process.wait()
 
 
+def _take_down(job: Running, answer: Answer) -> None:
+    """What a job in another process says of itself is said here."""
+    if job.notes is None:
+        return
+    job.talks = True
+    if answer.word == "log":
+        job.notes.log(job, answer.error)
+    else:
+        job.notes.progress(job, answer.delay)
+
+
+class Teller:
+    """In a process of the pool: passes what the job says of itself to the worker, from any thread."""
+
+    def __init__(self, answers: BinaryIO) -> None:
+        self._answers = answers
+        self._turn = threading.Lock()
+
+    def progress(self, job: Running, value: float) -> None:
+        self.tell(Answer(word="progress", delay=value))
+
+    def log(self, job: Running, text: str) -> Future[None]:
+        self.tell(Answer(word="log", error=text[:LOG_LENGTH]))
+        written: Future[None] = Future()
+        written.set_result(None)
+        return written
+
+    def tell(self, answer: Answer) -> None:
+        body = msgspec.msgpack.encode(answer)
+        with self._turn:
+            self._answers.write(_LENGTH.pack(len(body)) + body)
+            self._answers.flush()
+
+
 def _ending(code: int) -> str:
     return f"signal {-code}" if code < 0 else f"code {code}"
 
 
-def _answer(request: Request) -> Answer:
+def _answer(request: Request, teller: Teller) -> Answer:
     try:
         function = _find(request)
         body = body_of(request.record)
         args, kwargs = Signature(body.task, function).decode(body.payload)
         running.set(
-            Running(request.queue, None, request.place, request.id, request.record, body, app=request.app)
+            Running(
+                request.queue,
+                None,
+                request.place,
+                request.id,
+                request.record,
+                body,
+                notes=teller,
+                app=request.app,
+            )
         )
         value = function(*args, **kwargs)
     except RetryAfter as error:
@@ -186,8 +239,7 @@ def serve(fd: int) -> None:
     """What a process of the pool does until its worker is gone."""
     sys.path.insert(0, os.getcwd())
     with os.fdopen(os.dup(fd), "rb") as source, os.fdopen(fd, "wb") as answers:
+        teller = Teller(answers)
         while len(head := source.read(4)) == 4:
             request = msgspec.msgpack.decode(source.read(_LENGTH.unpack(head)[0]), type=Request)
-            body = msgspec.msgpack.encode(_answer(request))
-            answers.write(_LENGTH.pack(len(body)) + body)
-            answers.flush()
+            teller.tell(_answer(request, teller))

@@ -31,6 +31,7 @@ from qbull.worker.current import Running, running
 from qbull.worker.gate import Gate
 from qbull.worker.hand import Hand
 from qbull.worker.isolation import Isolation
+from qbull.worker.note import Notes
 from qbull.worker.settle import Settler
 from qbull.worker.slot import Cancelled, Deadlines, Interrupted, Slot
 
@@ -55,6 +56,7 @@ class Runner:
         hand: Hand,
         settlers: Mapping[int, Settler],
         gate: Gate,
+        notes: Notes,
         *,
         worker: str,
         isolation: Isolation,
@@ -67,6 +69,7 @@ class Runner:
         self._tasks = tasks
         self._hand = hand
         self._settlers = settlers
+        self._notes = notes
         self._gate = gate
         self._isolation = isolation
         self._doubt = doubt
@@ -302,7 +305,14 @@ class Runner:
             task = self._task(body.task)
             args, kwargs = _decode(task, body)
             job = Running(
-                self.settings.name, delivery.partition, delivery.place, id, record, body, delivery.lane
+                self.settings.name,
+                delivery.partition,
+                delivery.place,
+                id,
+                record,
+                body,
+                delivery.lane,
+                self._notes,
             )
             if crashes_of(record) < SUSPECT:
                 if self._isolation.closed:
@@ -319,15 +329,27 @@ class Runner:
         except Interrupted:
             return True  # the worker ends before it does: the delivery is given back
         except Exception as error:
+            if job is not None and job.talks:
+                await self._hear_out(slot, job)
             if job is not None and job.cancelled is not None:
                 return self._conclude.cancelled(settler, delivery, at, job.body, job.cancelled, began)
             return self._conclude.failed(settler, delivery, at, body, task, error, began)
+        if job.talks:
+            await self._hear_out(slot, job)
         if job.cancelled is not None:
             return self._conclude.cancelled(settler, delivery, at, body, job.cancelled, began)
         sealed = self._conclude.done(delivery, record, body, result, began)
         if not delivery.lane:
             return settler.done(delivery, at, sealed)
         return settler.done(delivery, at, sealed, give_way=time.perf_counter() - slot.since > TRAIN_TURN)
+
+    async def _hear_out(self, slot: Slot, job: Running) -> None:
+        """Its last words are written down before its end is; unless the worker cannot wait for that."""
+        try:
+            await self._notes.flush(job)
+        except asyncio.CancelledError:
+            if slot.absorb() is None:
+                raise
 
     def _not_now(self, delivery: Delivery) -> bool:
         """The queue's rate is used up: whoever may begin first shall have it."""

@@ -4,10 +4,11 @@
 -- NAMES index delayed trains
 -- USES  record index train
 -- ARGV  id
--- GIVES nothing for an unknown job, else its state, record (sealed, where it has ended), due time or entry, worker
+-- GIVES nothing for an unknown job, else its progress, state, record (sealed, where it has ended), due time or entry, worker
 local place = redis.call('HGET', index, id)
 if not place then return {} end
 local kind, at = string.sub(place, 1, 1), string.sub(place, 2)
+local progress = redis.call('HGET', base .. 'job:' .. id, 'progress') or ''
 
 local function in_entry(stream, entry)
   local found = redis.call('XRANGE', stream, entry, entry)
@@ -28,23 +29,23 @@ if kind == 'l' then
   local lane = lane_of(at)
   local entry, worker
   if lane then entry, worker = runs_at(lane) end
-  if entry then return {'active', at, entry, worker} end
-  return {'waiting', at, '', ''}
+  if entry then return {progress, 'active', at, entry, worker} end
+  return {progress, 'waiting', at, '', ''}
 end
-if kind == 'd' then return {'delayed', at, redis.call('ZSCORE', delayed, id) or '', ''} end
+if kind == 'd' then return {progress, 'delayed', at, redis.call('ZSCORE', delayed, id) or '', ''} end
 if kind == 'r' then
   local stream, entry = base .. 'ready:' .. string.sub(at, 1, 1), string.sub(at, 2)
   local fields = in_entry(stream, entry)
   local record = fields[2] or ''
   local pending = redis.pcall('XPENDING', stream, 'workers', entry, entry, 1)
   if not pending.err and pending[1] then
-    return {'active', record, entry, pending[1][2]}
+    return {progress, 'active', record, entry, pending[1][2]}
   end
-  return {'waiting', record, entry, ''}
+  return {progress, 'waiting', record, entry, ''}
 end
 local streams = {c = 'completed', f = 'failed', x = 'cancelled'}
 local fields = in_entry(base .. streams[kind], at)
 for i = 1, #fields, 2 do
-  if fields[i] == id then return {streams[kind], fields[i + 1], at, ''} end
+  if fields[i] == id then return {progress, streams[kind], fields[i + 1], at, ''} end
 end
 return {}
