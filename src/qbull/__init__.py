@@ -8,6 +8,7 @@ from qbull.config import Keep, Lane
 from qbull.core.job import JobInfo
 from qbull.core.rate import Rate
 from qbull.core.retry import Retry
+from qbull.core.unique import Unique
 from qbull.errors import (
     ArgumentsError,
     ConfigError,
@@ -82,6 +83,7 @@ __all__ = [
     "TakenOver",
     "Task",
     "TooLarge",
+    "Unique",
     "asgi",
     "current_job",
 ]

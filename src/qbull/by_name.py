@@ -8,7 +8,8 @@ from typing import Any
 from qbull.core.codec import encode_payload
 from qbull.errors import ArgumentsError, ConfigError, NotFound
 from qbull.handle import Job
-from qbull.queue import Arguments, Call, Options, Queue
+from qbull.options import Arguments, Options
+from qbull.queue import Call, Queue
 
 
 async def enqueue(queue: Queue, task: str, values: Mapping[str, Any], options: Options) -> Job[Any]:

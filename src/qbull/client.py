@@ -15,7 +15,7 @@ from qbull.errors import NotConfirmed, QbullError
 from qbull.store import inspect
 from qbull.store.batch import Batcher
 from qbull.store.inspect import Found
-from qbull.store.partition import BATCH, NewJob, Partition
+from qbull.store.partition import BATCH, NewJob, Partition, UniqueJob
 from qbull.store.results import Results
 from qbull.store.store import Store
 
@@ -112,6 +112,31 @@ class Client:
                 for at, answer in zip(some, sent, strict=True):
                     created[at] = answer
         return created
+
+    async def enqueue_unique(
+        self,
+        settings: QueueSettings,
+        jobs: Sequence[tuple[int, UniqueJob]],
+        durability: Durability | None = None,
+    ) -> list[tuple[str, bool]]:
+        """Add those that count; for each the id of the job that counts, and whether it is new."""
+        answers: list[tuple[str, bool]] = [("", False)] * len(jobs)
+        places: dict[int, list[int]] = {}
+        for at, (number, _) in enumerate(jobs):
+            places.setdefault(number, []).append(at)
+        confirmed = self.store.confirmed(durability) if durability is not None else None
+        for number, all_of_it in sorted(places.items()):
+            partition = self.partition(settings, number)
+            for start in range(0, len(all_of_it), BATCH):
+                some = all_of_it[start : start + BATCH]
+                batch = [jobs[at][1] for at in some]
+                try:
+                    sent = await self.store.patiently(partial(partition.unique, batch, confirmed))
+                except NotConfirmed as error:
+                    raise error.of(settings.name, *(job.id for job in batch)) from None
+                for at, answer in zip(some, sent, strict=True):
+                    answers[at] = answer
+        return answers
 
     async def find(self, settings: QueueSettings, id: str) -> tuple[Partition, Found] | None:
         async for partition in self._likely(settings, id):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
 from datetime import datetime
-from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, Protocol, TypeVar, Unpack, overload
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 import msgspec
 
@@ -16,21 +16,23 @@ from qbull.client import Client, Placed
 from qbull.config import Environment, QueueSettings, check_name
 from qbull.controls import Controls
 from qbull.core.codec import Signature, Template, encode_payload, plain
-from qbull.core.durability import PROFILES, Durability
+from qbull.core.durability import Durability
 from qbull.core.ids import check_id, check_key, new_id
 from qbull.core.job import DEFAULT_PRIORITY, STATES, Body, JobInfo, State, pack
 from qbull.core.layout import SPAN, Layout
 from qbull.core.retry import Retry
-from qbull.core.route import digest
+from qbull.core.route import digest, lane_of_name
 from qbull.core.rule import Rule, When
 from qbull.core.schedule import Schedule
 from qbull.core.task import TaskSpec, kind_of
-from qbull.errors import LONGEST, ArgumentsError, ConfigError, DeclarationError, NotConfirmed
+from qbull.core.unique import Unique
+from qbull.errors import LONGEST, ArgumentsError, ConfigError, DeclarationError, NotConfirmed, QbullError
 from qbull.handle import Job
 from qbull.letters import Letters
+from qbull.options import Arguments, Options
 from qbull.store import inspect, live
 from qbull.store.inspect import Counts, Found
-from qbull.store.partition import NewJob, Partition
+from qbull.store.partition import NewJob, Partition, UniqueJob
 
 if TYPE_CHECKING:
     from qbull.postgres.outbox import NewRow
@@ -83,6 +85,7 @@ class Queue(Controls, Letters):
         key: str | Callable[..., str] | None = None,
         retry: Retry | None = None,
         timeout: float | None = None,
+        unique: Unique | None = None,
         cpu: bool = False,
     ) -> Declare: ...
     def task(
@@ -95,17 +98,18 @@ class Queue(Controls, Letters):
         key: str | Callable[..., str] | None = None,
         retry: Retry | None = None,
         timeout: float | None = None,
+        unique: Unique | None = None,
         cpu: bool = False,
     ) -> Any:
         """Register a function as a task: `@queue.task`, or `@queue.task(name=…, id=…, key=…, retry=…, timeout=…, cpu=…)`.
 
-        `id` and `key` are templates over the arguments ("email:verify:{user_id}") or functions of them.
+        `id` and `key` are templates over the arguments ("email:verify:{user_id}") or functions of them. `unique` says which
+        of several calls count.
         """
 
         def declare(function: Callable[..., Any]) -> AsyncTask[..., Any] | PlainTask[..., Any]:
-            spec = self._specify(
-                function, name or str(getattr(function, "__name__", "")), id, key, retry, timeout, cpu
-            )
+            named = name or str(getattr(function, "__name__", ""))
+            spec = self._specify(function, named, id, key, retry, timeout, unique, cpu)
             return AsyncTask(self, spec) if spec.kind == "async" else PlainTask(self, spec)
 
         return declare if function is None else declare(function)
@@ -222,6 +226,7 @@ class Queue(Controls, Letters):
         key: str | Callable[..., str] | None,
         retry: Retry | None,
         timeout: float | None,
+        unique: Unique | None,
         cpu: bool,
     ) -> TaskSpec:
         if not name:
@@ -243,16 +248,37 @@ class Queue(Controls, Letters):
             timeout=timeout if timeout is not None else self.settings.timeout,
             id=Template("id", id, signature) if id is not None else None,
             key=Template("key", key, signature) if key is not None else None,
+            unique=unique,
         )
+        if unique is not None:
+            self.check_unique(spec, unique, DeclarationError)
         return spec
+
+    def check_unique(self, spec: TaskSpec, unique: Unique, refusal: type[QbullError]) -> None:
+        """Does it fit the task and the queue?"""
+        for name in unique.by or ():
+            if name not in spec.signature.parameters:
+                known = ", ".join(spec.signature.parameters) or "none"
+                raise refusal(
+                    f'task "{spec.name}": unique by "{name}", but it has no argument "{name}"; it has: {known}'
+                )
+        if spec.id is not None:
+            raise refusal(f'task "{spec.name}": id and unique: give one of them')
+        if unique.mode == "after" and self.settings.lane_limit > 1:
+            raise refusal(
+                f'task "{spec.name}": Unique(mode="after") runs one at a time, '
+                f"Lane(limit={self.settings.lane_limit}) more; choose one of them"
+            )
 
     def place(self, layout: Layout, task: str, arguments: Arguments, options: Options) -> Placed:
         """The partition and the job, complete before anything is sent, so that sending twice is harmless."""
-        payload, key, id = arguments
+        payload, key, id, name = arguments
         key_digest = digest(key) if key is not None else None
-        together = key_digest if self.settings.order is not None or self.settings.lane is not None else None
-        if key_digest is not None and (together is not None or id is None):
+        together = key_digest if self.settings.lane_limit else None
+        if key_digest is not None and (together is not None or (id is None and not name)):
             number = layout.home(key_digest)
+        elif name:  # the same window is always met in the same partition
+            number = layout.home(bytes.fromhex(name)[:8])
         elif (
             id is not None
         ):  # no lane asks for its key: the id alone decides, so it is taken for the whole queue
@@ -260,75 +286,12 @@ class Queue(Controls, Letters):
         else:
             number = layout.any_home(next(self._spread))
         body = Body(task, payload, key, 1, 0, options.timeout)
-        record = pack(body, priority=options.priority, lane=self.settings.lane_of(key_digest))
+        lane = self.settings.lane_of(key_digest)
+        if name and not lane and options.unique is not None and options.unique.mode == "after":
+            lane = lane_of_name(name)
+        record = pack(body, priority=options.priority, lane=lane)
         made = id if id is not None else new_id(number)
         return Placed(number, NewJob(made, options.when, record), together, id is not None)
-
-
-class Arguments(NamedTuple):
-    """The arguments of one call, packed, and what was made of them."""
-
-    payload: bytes
-    key: str | None
-    id: str | None
-
-
-@dataclass(frozen=True)
-class Options:
-    """What can be said of one enqueue besides its arguments."""
-
-    delay: float | None = None
-    at: datetime | None = None
-    priority: int = DEFAULT_PRIORITY
-    key: str | None = None
-    id: str | None = None
-    timeout: float | None = None
-    transaction: Any = None
-    durability: Durability | None = None
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.priority, int) or not 1 <= self.priority <= 10:
-            raise ArgumentsError(
-                f"priority={self.priority!r}: give a whole number from 1 (first) to 10 (last)"
-            )
-        if self.delay is not None and self.at is not None:
-            raise ArgumentsError("delay and at: give one of them")
-        for name, value in (("delay", self.delay), ("timeout", self.timeout)):
-            if value is not None and (not isinstance(value, int | float) or isinstance(value, bool)):
-                raise ArgumentsError(f"{name}={value!r}: give a number of seconds")
-        if self.delay is not None and not 0 <= self.delay <= LONGEST:
-            fact = "must not be negative" if self.delay < 0 else f"give seconds from 0 to {LONGEST}"
-            raise ArgumentsError(f"delay={self.delay}: {fact}")
-        if self.at is not None and self.at.utcoffset() is None:
-            raise ArgumentsError(
-                f"at={self.at.isoformat()}: has no time zone; use an aware datetime, for example datetime.now(UTC)"
-            )
-        if self.timeout is not None and not 0 < self.timeout <= LONGEST:
-            raise ArgumentsError(f"timeout={self.timeout}: must be more than 0 seconds")
-        if self.durability is not None and self.durability not in PROFILES:
-            raise ArgumentsError(f"durability={self.durability!r}: use one of {', '.join(PROFILES)}")
-        if self.key is not None:
-            check_key(self.key)
-        if self.id is not None:
-            check_id(self.id)
-
-    @cached_property
-    def when(self) -> int | str:
-        if self.at is not None:
-            return f"@{int(self.at.timestamp() * 1000)}"
-        return int((self.delay or 0) * 1000)
-
-    def after(self, seconds: float) -> Options:
-        """The same, said so many seconds later."""
-        return self if self.delay is None else replace(self, delay=max(self.delay - seconds, 0))
-
-    def wire(self) -> str:
-        """What a row of the outbox keeps of them: all that was said, but what has a column of its own."""
-        apart = ("key", "id", "transaction")
-        said = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in apart}
-        return msgspec.json.encode(
-            {name: value for name, value in said.items() if value is not None}
-        ).decode()
 
 
 _PLAIN = Options()
@@ -341,11 +304,17 @@ class Call(Generic[P, R]):
         self._queue = queue
         self._app = queue.app
         self.spec = spec
+        if options.unique is not None:
+            queue.check_unique(spec, options.unique, ArgumentsError)
+        elif spec.unique is not None:
+            options = replace(options, unique=spec.unique)
         self._options = options
 
     async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """Check the arguments, store the job, and answer when the server has it."""
         arguments = self._arguments(args, kwargs)
+        if arguments.name:
+            return (await self._enqueue_unique([arguments]))[0]
         if self._options.transaction is not None:
             return (await self._write([arguments]))[0]
         client = self._app.client()
@@ -362,6 +331,8 @@ class Call(Generic[P, R]):
     async def enqueue_many(self, calls: Iterable[Mapping[str, Any]]) -> list[Job[R]]:
         """Enqueue many jobs in few calls. All arguments are checked before anything is sent."""
         made = self._all_arguments(calls)
+        if made and made[0].name:
+            return await self._enqueue_unique(made)
         if self._options.transaction is not None:
             return await self._write(made)
         client = self._app.client()
@@ -384,6 +355,18 @@ class Call(Generic[P, R]):
             return self._write_sync(self._all_arguments(calls))
         return self._app.run_sync(self.enqueue_many(calls))
 
+    async def _enqueue_unique(self, calls: list[Arguments]) -> list[Job[R]]:
+        unique, client, settings = self._options.unique, self._app.client(), self._queue.settings
+        assert unique is not None
+        durability = self._options.durability or self._app.durability
+        layout = await client.register(settings, self._queue.tasks, durability)
+        jobs = []
+        for arguments in calls:
+            placed = self._queue.place(layout, self.spec.name, arguments, self._options)
+            job = UniqueJob(*placed.job, arguments.name, unique.mode, unique.window_ms)
+            jobs.append((placed.number, job))
+        return [self._handle(*answer) for answer in await client.enqueue_unique(settings, jobs, durability)]
+
     async def _write(self, calls: list[Arguments]) -> list[Job[R]]:
         """Into the outbox, in the caller's transaction: the relay enqueues them when that is committed."""
         from qbull.postgres import outbox
@@ -405,7 +388,7 @@ class Call(Generic[P, R]):
         app, queue, options = self._app.prefix, self._queue, self._options.wire()
         return [
             NewRow(app, queue.name, id or queue.new_id(), self.spec.name, key, payload.decode(), options)
-            for payload, key, id in calls
+            for payload, key, id, _ in calls
         ]
 
     def _on_their_way(self, rows: list[NewRow]) -> list[Job[R]]:
@@ -427,7 +410,11 @@ class Call(Generic[P, R]):
             arguments = msgspec.structs.asdict(call)
             key = key if key is not None or spec.key is None else check_key(spec.key.apply(arguments))
             id = id if id is not None or spec.id is None else check_id(spec.id.apply(arguments))
-        return Arguments(payload, key, id)
+        name = ""
+        if options.unique is not None:
+            laned = key if self._queue.settings.lane_limit else None
+            name = options.unique.name(spec.name, payload, laned)
+        return Arguments(payload, key, id, name)
 
     def _handle(self, id: str, created: bool) -> Job[R]:
         return self._queue.handle(id, created, self.spec.signature.decode_result)
@@ -470,6 +457,7 @@ class Task(Call[P, R]):
         timeout: float | None = None,
         transaction: Any = None,
         durability: Durability | None = None,
+        unique: Unique | None = None,
     ) -> Call[P, R]:
         """`await task.options(delay=60).enqueue(…)`: seconds from now, a moment, 1 (first) to 10 (last), a key, an id.
 
@@ -477,7 +465,9 @@ class Task(Call[P, R]):
         """
         priority = DEFAULT_PRIORITY if priority is None else priority
         return Call(
-            self._queue, self.spec, Options(delay, at, priority, key, id, timeout, transaction, durability)
+            self._queue,
+            self.spec,
+            Options(delay, at, priority, key, id, timeout, transaction, durability, unique),
         )
 
 

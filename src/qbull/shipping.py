@@ -16,8 +16,9 @@ import msgspec
 from qbull.client import Placed
 from qbull.core.layout import Layout
 from qbull.errors import NotFound, QbullError, ServerError
+from qbull.options import Arguments, Options
 from qbull.postgres.relay import Row, Shipped
-from qbull.queue import Arguments, Home, Options, Queue
+from qbull.queue import Home, Queue
 
 KNOWN_FOR = 30.0
 """Seconds after which a queue's settings are looked at again, and made known again to a server that has lost them."""

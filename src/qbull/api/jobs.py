@@ -15,7 +15,7 @@ from qbull.api.site import now
 from qbull.api.wire import shaped
 from qbull.core.job import Attempt, JobInfo, moment
 from qbull.errors import NotFound
-from qbull.queue import Options
+from qbull.options import Options
 
 
 async def jobs(call: Call[wire.JobsQuery, Nothing]) -> wire.Jobs:

@@ -13,7 +13,7 @@ from qbull.cli.show import print_json
 from qbull.cli.target import Target, on_target
 from qbull.core.durability import PROFILES
 from qbull.errors import ArgumentsError
-from qbull.queue import Options
+from qbull.options import Options
 
 
 @click.command()

@@ -13,6 +13,11 @@ PARTITION_LANE = bytes(8)
 """The lane that all jobs of a partition share when the order is by partition."""
 
 
+def lane_of_name(name: str) -> bytes:
+    """The lane of a unique name: of nine bytes, so that it is no key's, and one job of it runs at a time."""
+    return bytes.fromhex(name)[:8] + b"1"
+
+
 def digest(key: str) -> bytes:
     return hashlib.sha256(key.encode()).digest()[:8]
 

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from qbull.core.codec import Signature, Template
 from qbull.core.retry import Retry
+from qbull.core.unique import Unique
 from qbull.errors import DeclarationError
 
 Kind = Literal["async", "thread", "process"]
@@ -24,6 +25,7 @@ class TaskSpec:
     timeout: float | None
     id: Template | None = None
     key: Template | None = None
+    unique: Unique | None = None
 
 
 def kind_of(name: str, function: Callable[..., Any], *, cpu: bool) -> Kind:

@@ -22,6 +22,7 @@ short names below to `base`; the names are spelled out there once more, in their
       schedule:<name>     hash     what the schedule says, its next tick, what became of the last; gone with the schedule
       stats               hash     totals
       stats:<minute>      hash     counts of one minute; expires after 25 hours
+      unique:<name>       string   the job that counts within a window; expires with it
       lease               hash     owner, epoch, since: who reads the partition alone; only with sharing "leased"
       waiters             string   there while somebody waits for a result; expires after a minute
       mark                string   written with each enqueue whose replicas are waited for; expires after a minute

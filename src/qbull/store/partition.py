@@ -29,6 +29,17 @@ class NewJob(NamedTuple):
     record: bytes
 
 
+class UniqueJob(NamedTuple):
+    """A new job of which only one for each name counts, within its window."""
+
+    id: str
+    when: int | str
+    record: bytes
+    name: str
+    mode: str
+    window_ms: int
+
+
 class Position(NamedTuple):
     """Which job of a delivery: `lane` is empty and `number` 0 where it is alone in its entry."""
 
@@ -165,6 +176,14 @@ class Partition:
         """Add a batch; answers with the positions of those whose id was there already."""
         flat = [argument for job in jobs for argument in job]
         return set(await (confirmed or self.server).script("enqueue", self.base, self._limit, *flat))
+
+    async def unique(
+        self, jobs: Sequence[UniqueJob], confirmed: Confirmed | None = None
+    ) -> list[tuple[str, bool]]:
+        """Add what counts of a batch; for each the id of the job that counts, and whether it is new."""
+        flat = [argument for job in jobs for argument in job]
+        answer = await (confirmed or self.server).script("unique", self.base, self._limit, *flat)
+        return [(id.decode(), new == 1) for id, new in zip(answer[::2], answer[1::2], strict=True)]
 
     async def bands(self) -> list[str]:
         """The ready streams that may have jobs, the most urgent first."""

@@ -40,7 +40,7 @@ class Role:
 
 _GREETING = ("client|setname", "client|setinfo", "info", "eval", "evalsha")
 _PRODUCER = Role(
-    verbs=("enqueue", "find"),
+    verbs=("enqueue", "unique", "find"),
     commands=("hmget", "hset", "sadd", "set", "subscribe", "ping"),
     names=("queues",),
     channels=("bell", "done"),

@@ -2,6 +2,7 @@
 -- `lanes` counts the unsettled jobs of a lane that have been admitted to it: those in front of the workers, those
 -- that wait for their next attempt, and those in the lane's list. At most `limit` of them are outside the list;
 -- 0 is no limit, so a queue that gave up its order still empties the lists it had.
+-- A lane of nine bytes has one outside the list, whatever the queue's limit, and sends no trains.
 -- Whoever changes a lane calls write_lanes at the end.
 local TRAIN = 128
 local TRAIN_BYTES = 262144
@@ -52,7 +53,8 @@ local function admit(id, record)
   if lane then
     local count = lane_count(lane) + 1
     counts[lane] = count
-    if limit > 0 and count > limit then
+    local most = #lane == 9 and 1 or limit
+    if most > 0 and count > most then
       local ids = joining[lane]
       if not ids then
         ids = {}
@@ -100,8 +102,13 @@ local function release(freed)
     local lane = freed[i]
     local count = lane_count(lane)
     if count > 0 then
+      local limit = #lane == 9 and 1 or limit
       local most = TRAIN
-      if limit ~= 1 then most = limit > 0 and limit - (count - redis.call('LLEN', lane_list(lane))) or TRAIN end
+      if #lane == 9 then
+        most = 1 - (count - redis.call('LLEN', lane_list(lane)))
+      elseif limit ~= 1 then
+        most = limit > 0 and limit - (count - redis.call('LLEN', lane_list(lane))) or TRAIN
+      end
       local ids = most > 0 and redis.call('LPOP', lane_list(lane), most) or {}
       if #ids > 0 and limit == 1 and count > #ids and count > #ids + redis.call('LLEN', lane_list(lane)) then
         back_to_lane(lane, ids) -- the limit was higher before: others of this lane are still outside its list

@@ -7,9 +7,11 @@ local function band_of(record)
   return string.sub(BANDS, priority + 1, priority + 1)
 end
 
+-- Eight bytes for a key; nine for what runs one at a time whatever the queue's limit (core/route.py).
 local function lane_of(record)
-  if string.byte(record, 11) ~= 8 then return nil end
-  return string.sub(record, 12, 19)
+  local length = string.byte(record, 11)
+  if length ~= 8 and length ~= 9 then return nil end
+  return string.sub(record, 12, 11 + length)
 end
 
 local function holds_lane(record)
@@ -32,5 +34,5 @@ end
 local function is_record(record)
   if #record < 12 then return false end
   local version, priority, lane = string.byte(record, 1), string.byte(record, 2), string.byte(record, 11)
-  return version < 32 and priority >= 1 and priority <= 10 and (lane == 0 or lane == 8)
+  return version < 32 and priority >= 1 and priority <= 10 and (lane == 0 or lane == 8 or lane == 9)
 end

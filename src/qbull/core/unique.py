@@ -1,0 +1,54 @@
+"""Unique: of the jobs that ask for the same thing within a window of time, only one counts. Which one is its mode."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import msgspec
+
+from qbull.errors import LONGEST, ConfigError
+
+Mode = Literal["first", "last", "debounce", "after"]
+DAY = 86_400.0
+
+
+@dataclass(frozen=True)
+class Unique:
+    """`Unique(for_=60, by=("user_id",))`: within 60 seconds, one job for each user.
+
+    `mode` says which one: "first" (others add nothing), "last" (it takes the newest arguments while it waits),
+    "debounce" (the same, and it runs when nobody has asked for so long), "after" (one runs, one waits for its end).
+    """
+
+    for_: float | None = None
+    by: tuple[str, ...] | None = None
+    mode: Mode = "first"
+
+    def __post_init__(self) -> None:
+        if self.mode not in get_args(Mode):
+            raise ConfigError(f'Unique(mode={self.mode!r}): use "first", "last", "debounce" or "after"')
+        if self.for_ is None:
+            if self.mode != "after":
+                raise ConfigError(
+                    f'Unique(mode="{self.mode}"): give for_=, the length of its window in seconds'
+                )
+            object.__setattr__(self, "for_", DAY)
+        elif not isinstance(self.for_, int | float) or not 0 < self.for_ <= LONGEST:
+            raise ConfigError(f"Unique(for_={self.for_!r}): must be more than 0 seconds")
+        if isinstance(self.by, str):
+            raise ConfigError(f'Unique(by="{self.by}"): give a tuple of names, for example by=("{self.by}",)')
+        if self.by is not None:
+            object.__setattr__(self, "by", tuple(self.by))
+
+    @property
+    def window_ms(self) -> int:
+        return max(int((self.for_ or 0) * 1000), 1)
+
+    def name(self, task: str, payload: bytes, key: str | None) -> str:
+        """The same for calls that ask for the same thing. `key` is that of its lane, where it has one."""
+        arguments = msgspec.json.decode(payload)
+        values = arguments if self.by is None else [arguments[name] for name in self.by]
+        text = msgspec.json.encode([task, key, values], order="deterministic")
+        return hashlib.sha256(text).hexdigest()[:32]

@@ -1,0 +1,97 @@
+"""Options: what can be said of one enqueue besides its arguments."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from datetime import datetime
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import msgspec
+
+from qbull.core.durability import PROFILES, Durability
+from qbull.core.ids import check_id, check_key
+from qbull.core.job import DEFAULT_PRIORITY
+from qbull.core.unique import Unique
+from qbull.errors import LONGEST, ArgumentsError
+
+
+class Arguments(NamedTuple):
+    """The arguments of one call, packed, and what was made of them."""
+
+    payload: bytes
+    key: str | None
+    id: str | None
+    name: str = ""
+    """Where it is to be unique: the same for calls that ask for the same thing."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What can be said of one enqueue besides its arguments."""
+
+    delay: float | None = None
+    at: datetime | None = None
+    priority: int = DEFAULT_PRIORITY
+    key: str | None = None
+    id: str | None = None
+    timeout: float | None = None
+    transaction: Any = None
+    durability: Durability | None = None
+    unique: Unique | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.priority, int) or not 1 <= self.priority <= 10:
+            raise ArgumentsError(
+                f"priority={self.priority!r}: give a whole number from 1 (first) to 10 (last)"
+            )
+        if self.delay is not None and self.at is not None:
+            raise ArgumentsError("delay and at: give one of them")
+        for name, value in (("delay", self.delay), ("timeout", self.timeout)):
+            if value is not None and (not isinstance(value, int | float) or isinstance(value, bool)):
+                raise ArgumentsError(f"{name}={value!r}: give a number of seconds")
+        if self.delay is not None and not 0 <= self.delay <= LONGEST:
+            fact = "must not be negative" if self.delay < 0 else f"give seconds from 0 to {LONGEST}"
+            raise ArgumentsError(f"delay={self.delay}: {fact}")
+        if self.at is not None and self.at.utcoffset() is None:
+            raise ArgumentsError(
+                f"at={self.at.isoformat()}: has no time zone; use an aware datetime, for example datetime.now(UTC)"
+            )
+        if self.timeout is not None and not 0 < self.timeout <= LONGEST:
+            raise ArgumentsError(f"timeout={self.timeout}: must be more than 0 seconds")
+        if self.durability is not None and self.durability not in PROFILES:
+            raise ArgumentsError(f"durability={self.durability!r}: use one of {', '.join(PROFILES)}")
+        self.check_unique(self.unique)
+        if self.key is not None:
+            check_key(self.key)
+        if self.id is not None:
+            check_id(self.id)
+
+    def check_unique(self, unique: Unique | None) -> None:
+        """Does it go together with the rest?"""
+        if unique is None:
+            return
+        if self.id is not None:
+            raise ArgumentsError("id and unique: give one of them")
+        if unique.mode == "debounce" and (self.delay is not None or self.at is not None):
+            raise ArgumentsError("delay, at and unique: a debounced job has its time from for_")
+        if self.transaction is not None:
+            raise ArgumentsError("transaction and unique: what is written into an outbox is not unique")
+
+    @cached_property
+    def when(self) -> int | str:
+        if self.at is not None:
+            return f"@{int(self.at.timestamp() * 1000)}"
+        return int((self.delay or 0) * 1000)
+
+    def after(self, seconds: float) -> Options:
+        """The same, said so many seconds later."""
+        return self if self.delay is None else replace(self, delay=max(self.delay - seconds, 0))
+
+    def wire(self) -> str:
+        """What a row of the outbox keeps of them: all that was said, but what has a column of its own."""
+        apart = ("key", "id", "transaction")
+        said = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in apart}
+        return msgspec.json.encode(
+            {name: value for name, value in said.items() if value is not None}
+        ).decode()
