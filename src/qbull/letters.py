@@ -1,4 +1,4 @@
-"""Letters: the finished jobs of a queue, looked through and dealt with many at a time. A Queue has these methods.
+"""Letters: the jobs of a queue, looked through and dealt with many at a time; above all those that failed. A Queue has these methods.
 
 Every call to the server is bounded, also with a million dead letters. What was redriven or removed is gone from the list,
 so whoever is interrupted goes on by calling again.
@@ -6,9 +6,7 @@ so whoever is interrupted goes on by calling again.
 
 from __future__ import annotations
 
-import asyncio
 import re
-import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
@@ -17,21 +15,24 @@ from datetime import datetime
 from functools import partial
 from typing import Unpack
 
+from qbull import bulk
+from qbull.bulk import FINISHED, Work, error_of, work
 from qbull.client import Client
 from qbull.core.failures import fingerprint, normal_form
 from qbull.core.ids import new_token
-from qbull.core.job import Garbage, JobInfo, State, moment
+from qbull.core.job import STATES, JobInfo, State, moment
 from qbull.core.wanted import Filters, Wanted
 from qbull.errors import LONGEST, ArgumentsError
-from qbull.store.finished import Span, newest_first, oldest_first
-from qbull.store.inspect import Found, server_time, with_progress
-from qbull.store.partition import Again, Partition
+from qbull.store import roam
+from qbull.store.finished import Span, newest_first
+from qbull.store.inspect import Found, with_progress
+from qbull.store.partition import Partition
 
 LOOK = 5_000
 """Jobs that one search looks at: a page may come back with fewer than asked for, and a cursor to go on with."""
-BATCH = 100
 
 _CURSOR = re.compile(r"\d+-\d+/\d+|")
+_ROAMING = re.compile(r"\d{1,5}:\d{1,20}:\d{1,6}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +75,16 @@ class Letters(ABC):
         cursor: str | None = None,
         **filters: Unpack[Filters],
     ) -> Page:
-        """Finished jobs by `task`, `error_contains`, `fingerprint`, `after` and `before`, the newest first, in pages."""
-        _check_finished(state)
+        """Jobs by `task`, `key`, `error_contains`, `fingerprint`, `payload`, `after` and `before`, in pages.
+
+        Finished ones come the newest first, others in no order.
+        """
+        if state not in STATES:
+            raise ArgumentsError(f"state {state!r}: use one of {', '.join(STATES)}")
         _check_count("limit", limit, most=1000)
         partitions = await self._partitions()
-        found, after = await _search(partitions, state, Wanted(**filters), limit, cursor)
+        search = _search if state in FINISHED else _search_unfinished
+        found, after = await search(partitions, state, Wanted(**filters), limit, cursor)
         return Page([self._info(job) for job in await with_progress(partitions, found)], after)
 
     async def failures(self, *, scan: int = 10_000, **filters: Unpack[Filters]) -> list[FailureGroup]:
@@ -102,14 +108,9 @@ class Letters(ABC):
             _check_count("limit", limit)
         if rate is not None and not 0 < rate < float("inf"):
             raise ArgumentsError(f"rate={rate!r}: give a number of jobs in a second, more than 0")
-        return await _redrive(
-            self._client(),
-            await self._partitions(),
-            Wanted(**filters),
-            limit=limit,
-            rate=rate,
-            on_step=on_step,
-        )
+        wanted = Work(bulk.retry, "failed", Wanted(**filters), limit=limit, rate=rate)
+        step = None if on_step is None else lambda step: on_step(Redriven(*step))
+        return await work(self._client(), await self._partitions(), wanted, step)
 
     async def clean(
         self,
@@ -152,11 +153,43 @@ async def _search(
     async with aclosing(_merged(partitions, state, _span(wanted), cursors)) as jobs:
         async for job in jobs:
             looked += 1
-            if wanted.accepts(job.body().task, _error(job)):
+            if wanted.accepts(job.body(), error_of(job)):
                 found.append(job)
             if len(found) >= limit or looked >= LOOK:
                 return found, ",".join(cursors)
     return found, None
+
+
+async def _search_unfinished(
+    partitions: Sequence[Partition], state: State, wanted: Wanted, limit: int, cursor: str | None
+) -> tuple[list[Found], str | None]:
+    """One partition after the other. A cursor is the partition, where to go on in it, and how many of that were given out."""
+    if cursor is not None and not _ROAMING.fullmatch(cursor):
+        raise _wrong_cursor(cursor)
+    at, inner, skip = (cursor or "0:0:0").split(":")
+    found: list[Found] = []
+    looked, given = 0, int(skip)
+    for n in range(int(at), len(partitions)):
+        begin = inner if n == int(at) else roam.BEGIN
+        async with aclosing(roam.roam(partitions[n], state, begin)) as steps:
+            async for met in steps:
+                looked += met.looked
+                some = [job for job in met.jobs if bulk.is_wanted(job, wanted)]
+                old, room = min(given, len(some)), limit - len(found)
+                given -= old
+                found += some[old : old + room]
+                if len(some) - old > room:
+                    return found, f"{n}:{begin}:{old + room}"
+                begin = met.cursor
+                if len(found) >= limit or looked >= LOOK:
+                    return found, _following(n, begin, len(partitions))
+    return found, None
+
+
+def _following(n: int, inner: str, partitions: int) -> str | None:
+    if inner != roam.END:
+        return f"{n}:{inner}:0"
+    return f"{n + 1}:{roam.BEGIN}:0" if n + 1 < partitions else None
 
 
 async def _groups(partitions: Sequence[Partition], wanted: Wanted, most: int) -> list[FailureGroup]:
@@ -166,41 +199,12 @@ async def _groups(partitions: Sequence[Partition], wanted: Wanted, most: int) ->
     async with aclosing(_merged(partitions, "failed", _span(wanted), [""] * len(partitions))) as jobs:
         async for job in jobs:
             looked += 1
-            if wanted.accepts(job.body().task, _error(job)):
-                name = fingerprint(_error(job))
+            if wanted.accepts(job.body(), error_of(job)):
+                name = fingerprint(error_of(job))
                 by[name] = _joined(by.get(name), name, job)
             if looked >= most:
                 break
     return sorted(by.values(), key=lambda group: (-group.count, group.first_at))
-
-
-async def _redrive(
-    client: Client,
-    partitions: Sequence[Partition],
-    wanted: Wanted,
-    *,
-    limit: int | None,
-    rate: float | None,
-    on_step: Callable[[Redriven], object] | None,
-) -> int:
-    """Send dead letters round again, the oldest of each partition first, so that a key keeps its order."""
-    redriven = looked = 0
-    batch = BATCH if rate is None else max(1, min(BATCH, int(rate / 10)))
-    pace = _Pace(rate)
-    for partition in partitions:
-        async for letters in oldest_first(partition, "failed", _span(wanted)):
-            jobs = [job for job in letters if wanted.accepts(job.body().task, _error(job))]
-            looked += len(letters)
-            while jobs and (limit is None or redriven < limit):
-                room = batch if limit is None else min(batch, limit - redriven)
-                some, jobs = jobs[:room], jobs[room:]
-                await pace.wait(redriven + len(some))
-                redriven += await _retry(client, partition, some)
-                if on_step is not None:
-                    on_step(Redriven(redriven, looked - len(jobs)))
-            if limit is not None and redriven >= limit:
-                return redriven
-    return redriven
 
 
 async def _clean(
@@ -221,23 +225,9 @@ async def _clean(
         if wanted == Wanted():
             removed += await _clean_all(client, partition, state, older_than, room)
         else:
-            removed += await _clean_some(client, partition, state, wanted, older_than, room)
+            some = Work(bulk.remove, state, wanted, older_than, room)
+            removed += await work(client, [partition], some)
     return removed
-
-
-async def _retry(client: Client, partition: Partition, letters: Sequence[Found]) -> int:
-    jobs = [Again(job.id, job.place, record) for job in letters if (record := _again(job)) is not None]
-    if not jobs:
-        return 0
-    words = await client.store.patiently(partial(partition.retry, new_token(), jobs))
-    return words.count("retried")
-
-
-def _again(job: Found) -> bytes | None:
-    try:
-        return job.again()
-    except Garbage:  # what another program wrote into the queue cannot be run
-        return None
 
 
 async def _clean_all(
@@ -248,26 +238,6 @@ async def _clean_all(
         most = 500 if limit is None else min(500, limit - removed)
         n, more = await client.store.patiently(partial(partition.clean, new_token(), state, age, most))
         removed += n
-    return removed
-
-
-async def _clean_some(
-    client: Client, partition: Partition, state: State, wanted: Wanted, age: float, limit: int | None
-) -> int:
-    removed = 0
-    span = _span(wanted)
-    if age > 0:
-        oldest = int((await client.store.patiently(partial(server_time, partition.server)) - age) * 1000)
-        span = Span(span.after_ms, oldest if span.before_ms is None else min(oldest, span.before_ms))
-    async for letters in oldest_first(partition, state, span):
-        jobs = [(job.id, job.place) for job in letters if wanted.accepts(job.body().task, _error(job))]
-        while jobs and (limit is None or removed < limit):
-            room = BATCH if limit is None else min(BATCH, limit - removed)
-            some, jobs = jobs[:room], jobs[room:]
-            words = await client.store.patiently(partial(partition.remove, new_token(), some))
-            removed += words.count("removed")
-        if limit is not None and removed >= limit:
-            break
     return removed
 
 
@@ -295,15 +265,19 @@ def _cursors(cursor: str | None, partitions: int) -> list[str]:
         return [""] * partitions
     found = cursor.split(",")
     if len(found) != partitions or not all(_CURSOR.fullmatch(part) for part in found):
-        raise ArgumentsError(f"cursor={cursor[:80]!r}: give what the page before has as its next")
+        raise _wrong_cursor(cursor)
     return found
+
+
+def _wrong_cursor(cursor: str) -> ArgumentsError:
+    return ArgumentsError(f"cursor={cursor[:80]!r}: give what the page before has as its next")
 
 
 def _joined(group: FailureGroup | None, name: str, job: Found) -> FailureGroup:
     """The group with one more job, which is older than all that are in it."""
     at, task = moment(job.finished_ms or 0), job.body().task
     if group is None:
-        return FailureGroup(name, normal_form(_error(job)), 1, (task,), at, at, job.id)
+        return FailureGroup(name, normal_form(error_of(job)), 1, (task,), at, at, job.id)
     tasks = group.tasks if task in group.tasks else tuple(sorted((*group.tasks, task)))
     return replace(group, count=group.count + 1, tasks=tasks, first_at=at)
 
@@ -318,21 +292,5 @@ def _check_count(name: str, value: int, most: int = 10**9) -> None:
         raise ArgumentsError(f"{name}={value!r}: give a whole number from 1 to {most:,}")
 
 
-def _error(job: Found) -> str:
-    return (job.ending.error if job.ending is not None else None) or ""
-
-
 def _span(wanted: Wanted) -> Span:
     return Span(wanted.after_ms, wanted.before_ms)
-
-
-class _Pace:
-    """No more than `rate` in a second, counted from the first."""
-
-    def __init__(self, rate: float | None) -> None:
-        self._rate = rate
-        self._began = time.monotonic()
-
-    async def wait(self, count: int) -> None:
-        if self._rate is not None:
-            await asyncio.sleep(max(0.0, self._began + count / self._rate - time.monotonic()))

@@ -164,3 +164,42 @@ async def test_a_question_that_makes_no_sense_is_refused(
 
 async def _is(job: qbull.Job[None], state: str) -> bool:
     return await job.state() == state
+
+
+async def test_jobs_that_wait_are_found_by_task_key_and_arguments(app: qbull.App) -> None:
+    queue = app.queue("email", partitions=2)
+
+    @queue.task
+    async def send(to: str, lines: int) -> None: ...
+
+    @queue.task
+    async def bill(to: str) -> None: ...
+
+    await send.enqueue_many([{"to": "ada", "lines": n} for n in range(20)])
+    await bill.options(key="k").enqueue("bob")
+    await send.options(delay=60).enqueue("ada", 7)
+
+    assert [job.task for job in (await queue.search("waiting", key="k")).jobs] == ["bill"]
+    assert len((await queue.search("waiting", task="send", payload={"to": "ada"})).jobs) == 20
+    assert len((await queue.search("delayed", payload={"lines": 7})).jobs) == 1
+
+
+async def test_waiting_jobs_are_searched_page_by_page(app: qbull.App) -> None:
+    queue = app.queue("email", partitions=3)
+
+    @queue.task
+    async def send(n: int) -> None: ...
+
+    await send.enqueue_many([{"n": n} for n in range(500)])
+
+    seen: list[int] = []
+    cursor = None
+    while True:
+        page = await queue.search("waiting", limit=7, cursor=cursor)
+        assert len(page.jobs) <= 7
+        seen += [job.payload["n"] for job in page.jobs]
+        cursor = page.next
+        if cursor is None:
+            break
+
+    assert sorted(seen) == list(range(500))

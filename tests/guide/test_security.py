@@ -17,7 +17,7 @@ from topology import DURABLE, PASSWORD, Node, wait_for
 
 PAGE = Path(__file__).parents[2] / "docs" / "guides" / "security.md"
 LINES = {line.split()[2]: line for line in re.findall(r"^ACL SETUSER .*$", PAGE.read_text(), re.MULTILINE)}
-ROLES = ["producer", "worker", "relay", "reader", "admin"]
+ROLES = ["producer", "worker", "relay", "reader", "admin", "api"]
 
 pytestmark = pytest.mark.xdist_group("security")
 
@@ -209,6 +209,7 @@ NOT_FOR = {
         ["CONFIG", "GET", "*"],
     ],
     "admin": [["XREADGROUP", "GROUP", "workers", "w", "STREAMS", "{qbull:orders:0}:ready:5", ">"]],
+    "api": [["XREADGROUP", "GROUP", "workers", "w", "STREAMS", "{qbull:orders:0}:ready:5", ">"]],
 }
 
 

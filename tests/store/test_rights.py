@@ -329,5 +329,7 @@ async def test_a_right_that_is_missing_while_greeting_is_named_too(node: Node) -
 
 
 def test_a_role_that_is_none_is_refused() -> None:
-    with pytest.raises(ConfigError, match='role "boss": use one of producer, worker, relay, reader, admin'):
+    with pytest.raises(
+        ConfigError, match='role "boss": use one of producer, worker, relay, reader, admin, api'
+    ):
         acl(["boss"], Place("test"), "boss")

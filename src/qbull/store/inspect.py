@@ -95,7 +95,7 @@ class Found:
     """The time of the entry that it is in; when it was enqueued, where its record does not say."""
     progress: float | None = None
     place: bytes = b""
-    """Where it lies, of a finished one; it has another when it has finished once more."""
+    """Where it lies, where that was asked for; it has another when it has moved, or finished once more."""
 
     def body(self) -> TickBody:
         try:

@@ -97,12 +97,18 @@ _ADMIN = (
         channels=("bell",),
     )
 )
+_API = _ADMIN | Role(
+    verbs=(*("roam", "token", "token_used", "session_begin", "session_seen", "attempt", "forgive", "trail"),),
+    commands=("hgetall", "hlen", "unlink", "xrevrange", "zrem"),
+    names=(),
+)
 ROLES = {
     "producer": _PRODUCER,
     "worker": _WORKER,
     "relay": _RELAY,
     "reader": _READER,
     "admin": _ADMIN,
+    "api": _API,
 }
 
 _CLUSTER = ("cluster|slots", "asking")
