@@ -34,6 +34,7 @@ from qbull.errors import (
 )
 from qbull.handle import Job
 from qbull.letters import FailureGroup, Page, Redriven
+from qbull.offload import FileResults, ResultStore
 from qbull.queue import Queue, Task
 from qbull.schedules import ScheduleInfo
 from qbull.store.note import LogLine
@@ -58,6 +59,7 @@ __all__ = [
     "EmbeddedError",
     "Fail",
     "FailureGroup",
+    "FileResults",
     "Job",
     "JobCancelled",
     "JobFailed",
@@ -73,6 +75,7 @@ __all__ = [
     "Queue",
     "Rate",
     "Redriven",
+    "ResultStore",
     "ResultTimeout",
     "Retry",
     "RetryAfter",

@@ -32,6 +32,7 @@ from qbull.core.retry import Retry
 from qbull.core.schedule import Schedule
 from qbull.errors import ConfigError, NotFound
 from qbull.handle import Job
+from qbull.offload import ResultStore
 from qbull.queue import Queue
 from qbull.schedules import Schedules
 from qbull.store.address import Address
@@ -54,6 +55,7 @@ class App:
 
     `durability` says how safe a job must be before `enqueue` returns; where neither code nor environment say it, the
     embedded server's jobs are "durable", and those of other servers as safe as their settings make them.
+    `results` is where results go that are too large for the server; without it such a job fails.
     """
 
     def __init__(
@@ -64,12 +66,14 @@ class App:
         database: str | None = None,
         durability: Durability | None = None,
         payload_limit: int = PAYLOAD_LIMIT,
+        results: ResultStore | None = None,
     ) -> None:
         self.environment = read_environment()
         self.url = url or self.environment.url or EMBEDDED
         self.prefix = check_prefix(prefix) if prefix is not None else self.environment.prefix or "qbull"
         self.database = check_database(database) if database is not None else self.environment.database
         self.payload_limit = payload_limit
+        self.results = _checked_store(results)
         self.queues: dict[str, Queue] = {}
         self.declared: dict[str, Schedule] = {}
         self.schedules = Schedules(self)
@@ -140,6 +144,7 @@ class App:
                 replace(queue.settings, concurrency=concurrency or queue.settings.concurrency),
                 queue.tasks,
                 tuple(schedule for schedule in self.declared.values() if schedule.queue == queue.name),
+                self.results,
             )
             for queue in served
         ]
@@ -176,7 +181,7 @@ class App:
             return last[1]
         client = self._clients.get(loop)
         if client is None:
-            client = self._clients[loop] = Client(self.url, self.prefix)
+            client = self._clients[loop] = Client(self.url, self.prefix, self.results)
         self._last = (weakref.ref(loop), client)
         return client
 
@@ -224,6 +229,14 @@ def _keep_for_ever(of_the_parent: object) -> None:
     """What the child has copies of must not be closed there: that would take the sockets out of the event queue that it
     shares with its parent, who would then wait in vain for replies."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(of_the_parent))
+
+
+def _checked_store(results: ResultStore | None) -> ResultStore | None:
+    if results is not None and not isinstance(results, ResultStore):
+        raise ConfigError(
+            f"results={results!r}: give something with over, put and get, as qbull.FileResults has"
+        )
+    return results
 
 
 def _forget_after_fork(app: App) -> None:

@@ -12,6 +12,7 @@ from qbull.config import QueueSettings
 from qbull.core.durability import Durability
 from qbull.core.layout import Layout
 from qbull.errors import NotConfirmed, QbullError
+from qbull.offload import ResultStore
 from qbull.store import inspect
 from qbull.store.batch import Batcher
 from qbull.store.inspect import Found
@@ -35,8 +36,9 @@ class Placed(NamedTuple):
 
 
 class Client:
-    def __init__(self, url: str, prefix: str) -> None:
+    def __init__(self, url: str, prefix: str, stored: ResultStore | None = None) -> None:
         self.store = Store(url, prefix)
+        self.stored = stored
         self.results = Results(self.store)
         self._batchers: dict[tuple[str, int, Durability | None], Batcher[NewJob, bool]] = {}
         self._partitions: dict[tuple[str, int], Partition] = {}

@@ -13,7 +13,15 @@ from qbull.config import QueueSettings
 from qbull.core.codec import plain
 from qbull.core.ids import new_token
 from qbull.core.job import Body, Ending, Garbage, JobInfo, State, body_of, seal
-from qbull.errors import ArgumentsError, Conflict, JobCancelled, JobFailed, NotFound, ResultTimeout
+from qbull.errors import (
+    ArgumentsError,
+    ConfigError,
+    Conflict,
+    JobCancelled,
+    JobFailed,
+    NotFound,
+    ResultTimeout,
+)
 from qbull.store.inspect import Found
 from qbull.store.note import LOG_LINES, LogLine
 from qbull.store.partition import Again, Partition
@@ -117,7 +125,7 @@ class Job(Generic[R]):
             raise ResultTimeout(f'queue "{self.queue}": job {self.id} has not finished within {timeout:g} s')
         if isinstance(finished, NotFound):
             raise finished
-        return self._outcome(finished)
+        return await self._outcome(finished)
 
     async def _arrived(self, client: Client, timeout: float | None) -> tuple[Partition, Found]:
         """The job in its partition. One that is expected may take a moment to be there."""
@@ -133,7 +141,7 @@ class Job(Generic[R]):
             await asyncio.sleep(0.02)
         return there
 
-    def _outcome(self, found: Found) -> R:
+    async def _outcome(self, found: Found) -> R:
         ending = found.ending
         assert ending is not None
         if found.state == "cancelled":
@@ -146,8 +154,18 @@ class Job(Generic[R]):
                 error=error,
                 stacktrace=ending.stacktrace,
             )
-        value: R = self._decode(ending.result or b"null")
+        encoded = await self._stored(ending.stored) if ending.stored else ending.result
+        value: R = self._decode(encoded or b"null")
         return value
+
+    async def _stored(self, reference: str) -> bytes:
+        stored = self._client().stored
+        if stored is None:
+            raise ConfigError(
+                f'queue "{self.queue}": the result of job {self.id} is kept elsewhere, as "{reference}"; '
+                "give this app the same results=… that its worker has"
+            )
+        return await stored.get(reference)
 
     async def cancel(self, reason: str = "cancelled") -> Literal["cancelled", "cancelling"]:
         """Do not run the job, or stop it: "cancelled" where it is, "cancelling" where its worker has been told.

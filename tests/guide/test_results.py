@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
 import qbull
+from qbull.store.store import Store
 
 
 @dataclass
@@ -136,3 +138,100 @@ async def test_a_queue_that_keeps_nothing_has_no_results(app: qbull.App) -> None
 
     assert await job.info() is None
     assert (await queue.stats()).total == 0
+
+
+async def test_a_large_result_is_kept_in_a_directory(server_url: str, store: Store, tmp_path: Path) -> None:
+    results = qbull.FileResults(tmp_path / "results", over=100)
+    async with qbull.App(server_url, prefix="test", payload_limit=1000, results=results) as app:
+        queue = app.queue("reports")
+
+        @queue.task
+        async def render(size: int) -> str:
+            return "x" * size
+
+        @queue.task
+        def render_in_a_thread(size: int) -> str:
+            return "y" * size
+
+        large, small = await render.enqueue(50_000), await render.enqueue(10)
+        other = await render_in_a_thread.enqueue(5_000)
+        async with app.worker() as worker:
+            assert await large.result(timeout=10) == "x" * 50_000
+            assert await small.result(timeout=10) == "x" * 10
+            assert await other.result(timeout=10) == "y" * 5_000
+            await worker.drain()
+
+        info, little = await large.info(), await small.info()
+        assert info is not None
+        assert little is not None
+        assert list(info.result) == ["stored"]
+        assert little.result == "x" * 10
+        assert len([path for path in (tmp_path / "results").rglob("*") if path.is_file()]) == 2
+
+
+async def test_whoever_has_no_place_for_large_results_is_told(
+    server_url: str, app: qbull.App, tmp_path: Path
+) -> None:
+    results = qbull.FileResults(tmp_path, over=10)
+    async with qbull.App(server_url, prefix="test", results=results) as elsewhere:
+
+        @elsewhere.queue("reports").task
+        async def render() -> str:
+            return "x" * 100
+
+        job = await render.enqueue()
+        async with elsewhere.worker() as worker:
+            await worker.drain()
+
+        app.queue("reports")
+        with pytest.raises(
+            qbull.ConfigError, match=r"is kept elsewhere, as .*; give this app the same results="
+        ):
+            await app.job("reports", job.id).result(timeout=10)
+        for path in tmp_path.rglob("reports-*"):
+            path.unlink()
+        with pytest.raises(qbull.NotFound, match="it is kept there for"):
+            await job.result(timeout=10)
+
+
+class Shelf:
+    """A place for results of one's own, which is full at first."""
+
+    over = 10
+
+    def __init__(self) -> None:
+        self.kept: dict[str, bytes] = {}
+        self.full = True
+
+    async def put(self, queue: str, id: str, result: bytes) -> str:
+        if self.full:
+            self.full = False
+            raise OSError("no room")
+        self.kept[f"{queue}/{id}"] = result
+        return f"{queue}/{id}"
+
+    async def get(self, reference: str) -> bytes:
+        return self.kept[reference]
+
+
+async def test_a_store_of_ones_own_may_fail_and_the_job_is_retried(server_url: str, store: Store) -> None:
+    shelf = Shelf()
+    async with qbull.App(server_url, prefix="test", results=shelf) as app:
+
+        @app.queue("reports", retry=qbull.Retry(delays=(0,))).task
+        async def render() -> list[int]:
+            return list(range(100))
+
+        job = await render.enqueue()
+        async with app.worker():
+            assert await job.result(timeout=10) == list(range(100))
+
+        info = await job.info()
+        assert info is not None
+        assert [attempt.error for attempt in info.history] == ["OSError: no room"]
+        assert list(shelf.kept) == [f"reports/{job.id}"]
+
+
+def test_a_place_for_results_must_have_its_shape() -> None:
+    with pytest.raises(qbull.ConfigError, match="give something with over, put and get"):
+        qbull.App(results="/srv/results")  # type: ignore[arg-type]

@@ -132,7 +132,8 @@ def encode_result(value: Any, limit: int = PAYLOAD_LIMIT) -> bytes:
         raise PayloadError(f"its result cannot be encoded: {error}") from None
     if len(encoded) > limit:
         raise TooLarge(
-            f"its result takes {len(encoded):,} bytes, the limit is {limit:,}; store it elsewhere and return a reference"
+            f"its result takes {len(encoded):,} bytes, the limit is {limit:,}; return a reference to it, "
+            "or give the app a place for large ones: results=qbull.FileResults(…)"
         )
     return encoded
 

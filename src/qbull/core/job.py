@@ -77,6 +77,8 @@ class Ending(msgspec.Struct, array_like=True, frozen=True):
     stacktrace: str | None = None
     created_ms: int = 0
     """When it was enqueued, where its record does not say."""
+    stored: str = ""
+    """A reference to its result, where that is kept elsewhere."""
 
 
 _encode = msgspec.msgpack.Encoder().encode

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from qbull.core.codec import plain
 from qbull.core.job import (
@@ -124,7 +125,7 @@ class Found:
             started_at=None if started is None else moment(started),
             finished_at=None if finished is None else moment(finished),
             duration_ms=ending.duration_ms if ending is not None else None,
-            result=plain(ending.result) if ending is not None and ending.result is not None else None,
+            result=_result(ending),
             error=ending.error if ending is not None else (body.history[-1].error if body.history else None),
             stacktrace=ending.stacktrace if ending is not None else None,
             crashes=crashes_of(self.record) if readable else 0,
@@ -143,6 +144,15 @@ class Found:
         return created_ms_of(self.record) or (
             self.ending.created_ms if self.ending is not None else self.entry_ms
         )
+
+
+def _result(ending: Ending | None) -> Any:
+    """As it can be shown: of one that is kept elsewhere, where."""
+    if ending is None:
+        return None
+    if ending.stored:
+        return {"stored": ending.stored}
+    return plain(ending.result) if ending.result is not None else None
 
 
 async def find(partition: Partition, id: str) -> Found | None:

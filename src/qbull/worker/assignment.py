@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from qbull.config import QueueSettings
 from qbull.core.schedule import Schedule
 from qbull.core.task import TaskSpec
+from qbull.offload import ResultStore
 
 
 @dataclass(frozen=True)
@@ -16,3 +17,5 @@ class Assignment:
     tasks: Mapping[str, TaskSpec]
     schedules: tuple[Schedule, ...] = ()
     """Those that the code declares."""
+    results: ResultStore | None = None
+    """Where results go that are too large for the server."""

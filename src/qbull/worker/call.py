@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -11,18 +12,28 @@ from qbull.core.codec import encode_result
 from qbull.core.outcome import AlreadyDone, Undeliverable
 from qbull.core.task import TaskSpec
 from qbull.errors import PayloadError
+from qbull.offload import ResultStore, Stored
 from qbull.worker.current import Running
 from qbull.worker.pool import Pool
 
 
 class Caller:
-    def __init__(self, queue: str, threads: int, payload_limit: int) -> None:
-        self._limit = payload_limit
+    def __init__(self, queue: str, threads: int, payload_limit: int, results: ResultStore | None) -> None:
+        self._results = results
+        self._limit = payload_limit if results is None else sys.maxsize
         self._name = f"qbull-{queue}"
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix=self._name)
         self._pool = Pool()
 
-    async def __call__(self, task: TaskSpec, args: list[Any], kwargs: dict[str, Any], job: Running) -> bytes:
+    async def __call__(
+        self, task: TaskSpec, args: list[Any], kwargs: dict[str, Any], job: Running
+    ) -> bytes | Stored:
+        result = await self._result(task, args, kwargs, job)
+        if self._results is None or len(result) <= self._results.over:
+            return result
+        return Stored(str(await self._results.put(job.queue, job.id.decode(), result)))
+
+    async def _result(self, task: TaskSpec, args: list[Any], kwargs: dict[str, Any], job: Running) -> bytes:
         try:
             if task.kind == "async":
                 value = await task.function(*args, **kwargs)

@@ -15,6 +15,7 @@ from qbull.core.outcome import Delay, Undeliverable, decide
 from qbull.core.retry import Retry
 from qbull.core.task import TaskSpec
 from qbull.errors import RetryAfter
+from qbull.offload import Stored
 from qbull.store.store import Delivery
 from qbull.worker.current import entry_ms
 from qbull.worker.pool import ProcessDied, RemoteError
@@ -36,10 +37,16 @@ class Conclude:
         self.hold: Callable[[float, str], None] = lambda seconds, why: None
         """Called where a task asks for a rest of its whole queue."""
 
-    def done(self, delivery: Delivery, record: bytes, body: Body, result: bytes, began: float) -> bytes:
+    def done(
+        self, delivery: Delivery, record: bytes, body: Body, result: bytes | Stored, began: float
+    ) -> bytes:
         """What to seal behind the record."""
         duration = (time.perf_counter() - began) * 1000
         created = 0 if record[4] else entry_ms(delivery.place)
+        if isinstance(result, Stored):
+            return seal(
+                Ending(body.attempt, duration, self._worker, None, None, None, created, result.reference)
+            )
         return seal(Ending(body.attempt, duration, self._worker, result, None, None, created))
 
     def failed(

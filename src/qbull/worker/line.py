@@ -72,8 +72,7 @@ class Line:
         self._gate = Gate(store, settings, worker, self._hand, outage)
         self._notes = Notes(outage)
         self._runner = Runner(
-            settings,
-            assignment.tasks,
+            assignment,
             self._hand,
             self._settlers,
             self._gate,

@@ -15,14 +15,15 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from qbull.config import QueueSettings
 from qbull.core.codec import PAYLOAD_LIMIT
 from qbull.core.job import SUSPECT, Garbage, TickBody, body_of, crashes_of
 from qbull.core.outcome import Undeliverable
 from qbull.core.task import TaskSpec
 from qbull.errors import PayloadError, ServerError
+from qbull.offload import Stored
 from qbull.store.live import Live
 from qbull.store.store import Delivery
+from qbull.worker.assignment import Assignment
 from qbull.worker.board import Board
 from qbull.worker.call import Caller
 from qbull.worker.cancel import Marks
@@ -51,8 +52,7 @@ class Runner:
 
     def __init__(
         self,
-        settings: QueueSettings,
-        tasks: Mapping[str, TaskSpec],
+        assignment: Assignment,
         hand: Hand,
         settlers: Mapping[int, Settler],
         gate: Gate,
@@ -65,8 +65,8 @@ class Runner:
         payload_limit: int = PAYLOAD_LIMIT,
         doubt: float = 15.0,
     ) -> None:
-        self.settings = settings
-        self._tasks = tasks
+        self.settings = settings = assignment.settings
+        self._tasks = assignment.tasks
         self._hand = hand
         self._settlers = settlers
         self._notes = notes
@@ -77,7 +77,7 @@ class Runner:
         self._first_slot = first_slot
         self._slots = [Slot(first_slot + n) for n in range(settings.concurrency)]
         self._deadlines = Deadlines(self._slots)
-        self._call = Caller(settings.name, settings.concurrency, payload_limit)
+        self._call = Caller(settings.name, settings.concurrency, payload_limit, assignment.results)
         self._conclude = Conclude(settings, worker)
         self._idle: deque[asyncio.Future[None]] = deque()
         self._woken = 0
@@ -358,7 +358,7 @@ class Runner:
 
     async def _attempt(
         self, slot: Slot, number: int, job: Running, task: TaskSpec, args: list[Any], kwargs: dict[str, Any]
-    ) -> bytes:
+    ) -> bytes | Stored:
         """The user's code, with its time limited and itself known while it runs."""
         if self._marks:
             self._refuse_cancelled(number, job)

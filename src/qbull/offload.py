@@ -1,0 +1,117 @@
+"""Offload: results that are too large for the server go elsewhere, and the job keeps a reference.
+
+`App(results=…)` takes whatever has the shape of ResultStore; workers put there, `job.result()` gets from there. One for a
+directory is here. Without one a result over the limit makes its job fail, and says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+from qbull.errors import ConfigError, NotFound
+
+SWEEP = 600.0
+"""Seconds between two looks for what is too old."""
+
+
+@runtime_checkable
+class ResultStore(Protocol):
+    """Where large results go. Whoever writes one decides how long it keeps them: as long as the jobs, or longer.
+
+    A result is encoded JSON. It may be put twice, when a job runs again; each has a reference of its own.
+    """
+
+    over: int
+    """Results of more bytes than this are put here; smaller ones stay with the job."""
+
+    async def put(self, queue: str, id: str, result: bytes) -> str:
+        """Keep it; gives a reference, a short text. What is raised here is a failed attempt of the job."""
+        ...
+
+    async def get(self, reference: str) -> bytes:
+        """The same bytes; raises NotFound where they are not kept any more."""
+        ...
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A result that is kept elsewhere."""
+
+    reference: str
+
+
+class FileResults:
+    """Results in a directory that workers and those who wait for results share: `FileResults("/srv/results")`.
+
+    Each goes when it is older than `keep_for` seconds; 30 days unless said otherwise.
+    """
+
+    def __init__(self, directory: str | Path, *, over: int = 65_536, keep_for: float = 30 * 86_400) -> None:
+        if over < 0:
+            raise ConfigError(f"FileResults(over={over}): must not be negative; 0 keeps all results there")
+        if not keep_for > 0:
+            raise ConfigError(f"FileResults(keep_for={keep_for}): must be more than 0 seconds")
+        self.over = over
+        self._directory = Path(directory).absolute()
+        self._keep_for = keep_for
+        self._swept = float("-inf")
+
+    async def put(self, queue: str, id: str, result: bytes) -> str:
+        """Written and flushed to the disk under a name of its own when this returns."""
+        return await asyncio.to_thread(self._write, queue, result)
+
+    async def get(self, reference: str) -> bytes:
+        """What was put; raises NotFound where it is gone, or never was here."""
+        return await asyncio.to_thread(self._read, reference)
+
+    def _write(self, queue: str, result: bytes) -> str:
+        # A directory for each hour: what is too old goes as a whole, and no directory grows without bound.
+        hour = int(time.time() // 3600)
+        folder = self._directory / str(hour)
+        folder.mkdir(parents=True, exist_ok=True)
+        name = f"{queue}-{secrets.token_hex(16)}"
+        partial = folder / f".{name}"
+        with partial.open("wb") as file:
+            file.write(result)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.rename(folder / name)
+        _flush(folder)
+        if time.monotonic() - self._swept > SWEEP:
+            self._swept = time.monotonic()
+            self._sweep(hour)
+        return f"{hour}/{name}"
+
+    def _read(self, reference: str) -> bytes:
+        hour, _, name = reference.partition("/")
+        path = self._directory / hour / name
+        if not hour.isdigit() or not name or "/" in name or name.startswith("."):
+            raise NotFound(f'result "{reference}": is no reference of {self._directory}')
+        try:
+            return path.read_bytes()
+        except FileNotFoundError:
+            raise NotFound(
+                f'result "{reference}": is not in {self._directory}; it is kept there for {self._keep_for:g} s'
+            ) from None
+
+    def _sweep(self, hour: int) -> None:
+        oldest = hour - int(self._keep_for // 3600) - 1
+        for folder in self._directory.iterdir():
+            if folder.name.isdigit() and int(folder.name) < oldest:
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _flush(folder: Path) -> None:
+    """A name in a directory is on the disk when the directory is."""
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
