@@ -158,7 +158,7 @@ async def tick(store: Store, desk: Desk) -> None:
     schedule = Rule(every=0.1, catch_up="all").schedule("s", "q", "task", b"{}", "k", "UTC")
     assert await schedules.newest("q", ["v1"]) == "v1"
     await schedules.remember_declared("q", await schedules.declared("q") | {"s"})
-    assert await schedules.unknown([schedule], desk.settings) == [schedule]
+    assert await schedules.unknown([schedule]) == [schedule]
     await schedules.put(schedule, "code", desk.settings)
 
     async def fired() -> bool:

@@ -41,9 +41,14 @@ def partition_in(id: str) -> int | None:
 
 
 def home_of(id: str, partitions: int) -> int:
-    """The partition in which a job without a lane belongs: the one its id was made for, else one by its digest."""
+    """The partition in which a job without a lane belongs: the one its id was made for, else one by its digest.
+
+    A tick is where its schedule is.
+    """
     number = partition_in(id)
-    return number if number is not None and number < partitions else partition_of(digest(id), partitions)
+    if number is not None and number < partitions:
+        return number
+    return partition_of(digest(schedule_in(id) or id), partitions)
 
 
 def schedule_in(id: str) -> str | None:

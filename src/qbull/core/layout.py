@@ -16,8 +16,8 @@ from typing import Literal
 
 import msgspec
 
-from qbull.core.ids import partition_in, schedule_in
-from qbull.core.route import PARTITION_LANE, digest, partition_of
+from qbull.core.ids import home_of
+from qbull.core.route import PARTITION_LANE, partition_of
 
 SPAN = 4096
 """Partitions of a queue at most: an id has twelve bits for its partition."""
@@ -79,10 +79,7 @@ class Layout(msgspec.Struct, frozen=True):
 
     def home_of_id(self, id: str) -> int:
         """The partition of a job that no lane asks for: the one that its id was made for, where it says one."""
-        place = partition_in(id)
-        if place is None or place >= self.partitions:
-            return self.home(digest(schedule_in(id) or id))  # a tick is where its schedule is
-        return self.generation * SPAN + place
+        return self.generation * SPAN + home_of(id, self.partitions)
 
     def any_home(self, n: int) -> int:
         """The partition of the n-th job that may go to any."""

@@ -14,11 +14,12 @@ import msgspec
 
 from qbull.config import QueueSettings
 from qbull.core.job import DEFAULT_PRIORITY, TickBody, pack
-from qbull.core.layout import Layout
+from qbull.core.layout import Layout, generation_of
 from qbull.core.plan import Change, Origin, Plan, fields_of, plan_of, said
 from qbull.core.route import digest
 from qbull.core.schedule import GRACE_MS, HOLD_MS, Schedule, propose
 from qbull.errors import NotFound, ServerError
+from qbull.store import inspect
 from qbull.store.confirm import Confirmed
 from qbull.store.partition import Partition
 from qbull.store.store import Store
@@ -63,23 +64,21 @@ class Schedules:
         found = await self._store.server.call("HGET", self._store.names.schedules, name)
         return _place(found) if found is not None else None
 
-    async def unknown(self, schedules: Iterable[Schedule], settings: QueueSettings) -> list[Schedule]:
+    async def unknown(self, schedules: Iterable[Schedule]) -> list[Schedule]:
         """Those of these that the server does not have as the code says them."""
-        layout = await self._store.layout(settings)
-        homes: dict[Place, dict[str, Schedule]] = {}
-        for schedule in schedules:
-            home = Place(settings.name, home_of(settings, layout, schedule))
-            homes.setdefault(home, {})[schedule.name] = schedule
-        found: list[Schedule] = []
-        for home, there in homes.items():
-            for names in in_batches(list(there)):
-                values = await self._store.server.call("HMGET", self._store.names.schedules, *names)
-                plans = (await self.read(home, names)).plans
-                for name, value in zip(names, values, strict=True):
-                    known = value is not None and _place(value) == home and name in plans
-                    if not known or plans[name].code != there[name]:
-                        found.append(there[name])
-        return found
+        wanted = {schedule.name: schedule for schedule in schedules}
+        places: dict[Place, list[str]] = {}
+        for names in in_batches(list(wanted)):
+            values = await self._store.server.call("HMGET", self._store.names.schedules, *names)
+            for name, value in zip(names, values, strict=True):
+                if value is not None:
+                    places.setdefault(_place(value), []).append(name)
+        for place, there in places.items():
+            for names in in_batches(there):
+                for name, plan in (await self.read(place, names)).plans.items():
+                    if plan.code == wanted[name] and place.queue == wanted[name].queue:
+                        del wanted[name]
+        return list(wanted.values())
 
     async def everywhere(self) -> dict[str, Place]:
         """All there are, by name."""
@@ -100,15 +99,16 @@ class Schedules:
 
     async def put(self, schedule: Schedule, origin: Origin, settings: QueueSettings) -> None:
         """This is what the code, or somebody at run time, says of a schedule from now on."""
-        home = Place(settings.name, home_of(settings, await self._store.layout(settings), schedule))
-        known = await self.where(schedule.name)
-        if known is not None and known.queue != home.queue:
-            await self._change(schedule.name, known, lambda plan, _: DROP if plan.rev else None)
-        elif known is not None and known != home:
-            await self.move(schedule.name, known, home)
-        await self._register(schedule.name, home)
-        await self._change(schedule.name, home, lambda plan, now_ms: said(plan, origin, schedule, now_ms))
-        await self._register(schedule.name, home)  # somebody may have dropped it in between
+        name, layout = schedule.name, await self._store.layout(settings)
+        place = await self.where(name)
+        if place is not None and place.queue != settings.name:
+            await self._change(name, place, lambda plan, _: DROP if plan.rev else None)
+            place = None
+        place = place or Place(settings.name, home_of(settings, layout, schedule))
+        await self._register(name, place)
+        await self._change(name, place, lambda plan, now_ms: said(plan, origin, schedule, now_ms))
+        await self._register(name, place)  # somebody may have dropped it in between
+        await self.bring_home(place, [name], settings, layout)
 
     async def take_away(self, name: str, place: Place, origin: Origin) -> None:
         """The code, or somebody at run time, says nothing of it any more. Without either it is gone."""
@@ -139,6 +139,28 @@ class Schedules:
                 return
             await self.move(name, place, _place(plan.moving.encode()))  # whoever began it has not ended it
         raise NotFound(f'schedule "{name}": not on this server')
+
+    async def bring_home(
+        self, place: Place, names: Sequence[str], settings: QueueSettings, layout: Layout
+    ) -> bool:
+        """Move those of these whose partition is another one now; answers whether all are at home.
+
+        In a partition that takes nothing in any more, a schedule may stay until the run before has ended: that is known
+        only there, and the jobs of its ticks are brought to where they belong.
+        """
+        at_home = True
+        for name, plan in (await self.read(place, names)).plans.items():
+            if plan.schedule is None:
+                continue
+            home = Place(place.queue, home_of(settings, layout, plan.schedule))
+            if home == place:
+                continue
+            closed = generation_of(place.partition) != layout.generation
+            if closed and plan.schedule.overlap == "skip" and await self._runs(place, plan, settings):
+                at_home = False
+            else:
+                await self.move(name, place, home)
+        return at_home
 
     async def move(self, name: str, place: Place, home: Place) -> None:
         """Its partition is another one now. It rests while it is on the way, so that no tick can be fired in both."""
@@ -253,6 +275,12 @@ class Schedules:
                 except ValueError as error:
                     look.unreadable[name.decode()] = int(found.get(b"rev", 0)), str(error)
         return look
+
+    async def _runs(self, place: Place, plan: Plan, settings: QueueSettings) -> bool:
+        """Has the run before not ended yet?"""
+        partition = self._store.partition(settings, place.partition)
+        found = [await inspect.find(partition, id) for id in (plan.job, plan.manual) if id is not None]
+        return any(job is not None and job.state in ("waiting", "delayed", "active") for job in found)
 
     async def _exists(self, name: str, place: Place) -> bool:
         look = await self.read(place, [name])

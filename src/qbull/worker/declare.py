@@ -15,7 +15,7 @@ from contextlib import suppress
 
 from qbull.core.schedule import Schedule, version_of
 from qbull.store.roster import Member
-from qbull.store.schedules import Place, Schedules, home_of, in_batches
+from qbull.store.schedules import Schedules, in_batches
 from qbull.store.store import Store
 from qbull.worker.assignment import Assignment
 from qbull.worker.outage import Outage
@@ -24,7 +24,7 @@ log = logging.getLogger("qbull.worker")
 
 SAFETY = 600.0
 """Seconds between two looks where nobody comes or goes."""
-SOON = 10.0
+SOON = 2.0
 """Seconds until the next look, where something was in the way."""
 CALM = 1.0
 """Seconds within which all that come and go together are one reason to look."""
@@ -42,6 +42,7 @@ class Declarer:
         self._bell = asyncio.Event()
         self._deciding: bool | None = None
         self._at_home: int | None = None
+        self._said: set[str] = set()
         self.version = version_of(assignment.schedules)
 
     def ring(self) -> None:
@@ -69,8 +70,7 @@ class Declarer:
             )
         self._deciding = deciding
         done = not deciding or await self._bring(members)
-        await self._bring_home()
-        return done
+        return await self._bring_home() and done
 
     def _versions(self, members: Iterable[Member]) -> list[str]:
         """Those that live workers run; this one first, whether or not the roster has it already."""
@@ -92,7 +92,7 @@ class Declarer:
                 await self._schedules.take_away(gone, place, "code")
                 log.info('schedule "%s": removed, the code does not have it any more', gone)
         served = {queue for member in members.values() for queue in member.queues}
-        changed = await self._schedules.unknown(self._mine.values(), self._settings)
+        changed = await self._schedules.unknown(self._mine.values())
         taken = [one.name for one in changed if not await self._put(one, served)]
         if before != mine:
             await self._schedules.remember_declared(name, set(mine))
@@ -101,25 +101,27 @@ class Declarer:
     async def _put(self, schedule: Schedule, served: set[str]) -> bool:
         place = await self._schedules.where(schedule.name)
         if place is not None and place.queue != schedule.queue and place.queue in served:
-            log.error(
-                'schedule "%s": queue "%s" has one of this name too; give one of them another name=…',
-                schedule.name, place.queue,
-            )  # fmt: skip
+            if schedule.name not in self._said:
+                self._said.add(schedule.name)
+                log.error(
+                    'schedule "%s": queue "%s" has one of this name too; give one of them another name=…',
+                    schedule.name, place.queue,
+                )  # fmt: skip
             return False
         await self._schedules.put(schedule, "code", self._settings)
         return True
 
-    async def _bring_home(self) -> None:
+    async def _bring_home(self) -> bool:
         """A schedule follows its queue's partitions, should their number have changed."""
         layout = await self._store.layout(self._settings)
         if self._at_home == layout.generation:
-            return
+            return True
         places = await self._schedules.everywhere()
+        at_home = True
         for place in {place for place in places.values() if place.queue == self._settings.name}:
             names = [name for name, there in places.items() if there == place]
             for some in in_batches(names):
-                for name, plan in (await self._schedules.read(place, some)).plans.items():
-                    home = home_of(self._settings, layout, plan.schedule) if plan.schedule else None
-                    if home is not None and home != place.partition:
-                        await self._schedules.move(name, place, Place(place.queue, home))
-        self._at_home = layout.generation
+                at_home &= await self._schedules.bring_home(place, some, self._settings, layout)
+        if at_home:
+            self._at_home = layout.generation
+        return at_home
