@@ -136,6 +136,7 @@ async def strays(store: Store) -> list[str]:
         "ready:",
         "settings",
         "live",
+        "expiring",
         "changes",
         "queues",
         "workers",

@@ -59,13 +59,15 @@ DEFAULT_KEEP = Keep()
 
 @dataclass(frozen=True)
 class Lane:
-    """How many jobs of one key may run at a time, over all workers."""
+    """How many jobs of one key may run at a time, and how often they may begin, over all workers."""
 
     limit: int = 1
+    rate: Rate | None = None
 
     def __post_init__(self) -> None:
         if self.limit < 1:
             raise ConfigError(f"Lane(limit={self.limit}): at least one job of a key must be allowed to run")
+        check_rate(self.rate, "Lane")
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,7 @@ class QueueSettings:
         self._at_least_one("concurrency", self.concurrency)
         if self.max_active is not None:
             self._at_least_one("max_active", self.max_active)
-        self._is_rate(self.rate)
+        check_rate(self.rate, f'queue "{self.name}"')
         if self.order not in (None, "key", "partition"):
             self._refuse(f'order={self.order!r}: use "key", "partition" or None')
         if self.on_failed not in ("continue", "halt"):
@@ -122,10 +124,6 @@ class QueueSettings:
     def _at_least_one(self, what: str, value: int) -> None:
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             self._refuse(f"{what}={value!r}: give a whole number from 1")
-
-    def _is_rate(self, value: object) -> None:
-        if value is not None and not isinstance(value, Rate):
-            self._refuse(f"rate={value!r}: give a rate, for example qbull.Rate(100, per=60)")
 
     def _refuse(self, fact: str) -> None:
         raise ConfigError(f'queue "{self.name}": {fact}')
@@ -197,6 +195,11 @@ def read_environment(environ: Mapping[str, str] | None = None) -> Environment:
 def valkey_server(environ: Mapping[str, str] | None = None) -> str | None:
     """The binary to use for the embedded server, where one is named."""
     return (os.environ if environ is None else environ).get("QBULL_VALKEY_SERVER") or None
+
+
+def check_rate(value: object, of: str) -> None:
+    if value is not None and not isinstance(value, Rate):
+        raise ConfigError(f"{of}: rate={value!r}: give a rate, for example qbull.Rate(100, per=60)")
 
 
 def check_name(what: str, name: str) -> str:

@@ -11,9 +11,21 @@ import msgspec
 
 from qbull.core.durability import PROFILES, Durability
 from qbull.core.ids import check_id, check_key
-from qbull.core.job import DEFAULT_PRIORITY
+from qbull.core.job import DEFAULT_PRIORITY, EPOCH_MS
 from qbull.core.unique import Unique
-from qbull.errors import LONGEST, ArgumentsError
+from qbull.errors import LONGEST, ArgumentsError, QbullError
+
+
+def check_expires(expires: float | datetime, refusal: type[QbullError], of: str = "") -> None:
+    if isinstance(expires, datetime):
+        if expires.utcoffset() is None:
+            raise refusal(
+                f"{of}expires={expires.isoformat()}: has no time zone; use an aware datetime, for example datetime.now(UTC)"
+            )
+    elif not isinstance(expires, int | float) or isinstance(expires, bool):
+        raise refusal(f"{of}expires={expires!r}: give seconds or a moment")
+    elif not 0 < expires <= LONGEST:
+        raise refusal(f"{of}expires={expires}: must be more than 0 seconds")
 
 
 class Arguments(NamedTuple):
@@ -39,6 +51,7 @@ class Options:
     transaction: Any = None
     durability: Durability | None = None
     unique: Unique | None = None
+    expires: float | datetime | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.priority, int) or not 1 <= self.priority <= 10:
@@ -61,6 +74,9 @@ class Options:
             raise ArgumentsError(f"timeout={self.timeout}: must be more than 0 seconds")
         if self.durability is not None and self.durability not in PROFILES:
             raise ArgumentsError(f"durability={self.durability!r}: use one of {', '.join(PROFILES)}")
+        if self.expires is not None:
+            check_expires(self.expires, ArgumentsError)
+            self._refuse_early_end()
         self.check_unique(self.unique)
         if self.key is not None:
             check_key(self.key)
@@ -80,13 +96,43 @@ class Options:
 
     @cached_property
     def when(self) -> int | str:
+        """When it may run and, where it expires, until when it must have begun: as lua/lib/arrive.lua reads it."""
+        due: int | str = int((self.delay or 0) * 1000)
         if self.at is not None:
-            return f"@{int(self.at.timestamp() * 1000)}"
-        return int((self.delay or 0) * 1000)
+            due = f"@{int(self.at.timestamp() * 1000)}"
+        if self.end_ms is None:
+            return due
+        return f"{due} {'@' if self.end_ms >= EPOCH_MS else ''}{self.end_ms}"
+
+    @cached_property
+    def end_ms(self) -> int | None:
+        """Until when it must have begun, as its body keeps it."""
+        if isinstance(self.expires, datetime):
+            return max(int(self.expires.timestamp() * 1000), EPOCH_MS)
+        return None if self.expires is None else max(int(self.expires * 1000), 1)
 
     def after(self, seconds: float) -> Options:
         """The same, said so many seconds later."""
-        return self if self.delay is None else replace(self, delay=max(self.delay - seconds, 0))
+        delay = None if self.delay is None else max(self.delay - seconds, 0)
+        expires = self.expires
+        if isinstance(expires, int | float):
+            expires = max(expires - seconds, (delay or 0) + 0.001)
+        return (
+            self
+            if (delay, expires) == (self.delay, self.expires)
+            else replace(self, delay=delay, expires=expires)
+        )
+
+    def _refuse_early_end(self) -> None:
+        due = self.delay if self.delay is not None else self.at
+        if (
+            due is None
+            or self.expires is None
+            or isinstance(due, datetime) != isinstance(self.expires, datetime)
+        ):
+            return
+        if self.expires <= due:  # type: ignore[operator]
+            raise ArgumentsError(f"expires={self.expires}: it would expire before it is due")
 
     def wire(self) -> str:
         """What a row of the outbox keeps of them: all that was said, but what has a column of its own."""

@@ -18,7 +18,7 @@ from qbull.controls import Controls
 from qbull.core.codec import Signature, Template, encode_payload, plain
 from qbull.core.durability import Durability
 from qbull.core.ids import check_id, check_key, new_id
-from qbull.core.job import DEFAULT_PRIORITY, STATES, Body, JobInfo, State, pack
+from qbull.core.job import DEFAULT_PRIORITY, STATES, Body, JobInfo, RareBody, State, pack
 from qbull.core.layout import SPAN, Layout
 from qbull.core.retry import Retry
 from qbull.core.route import digest, lane_of_name
@@ -29,7 +29,7 @@ from qbull.core.unique import Unique
 from qbull.errors import LONGEST, ArgumentsError, ConfigError, DeclarationError, NotConfirmed, QbullError
 from qbull.handle import Job
 from qbull.letters import Letters
-from qbull.options import Arguments, Options
+from qbull.options import Arguments, Options, check_expires
 from qbull.store import inspect, live
 from qbull.store.inspect import Counts, Found
 from qbull.store.partition import NewJob, Partition, UniqueJob
@@ -86,6 +86,7 @@ class Queue(Controls, Letters):
         retry: Retry | None = None,
         timeout: float | None = None,
         unique: Unique | None = None,
+        expires: float | None = None,
         cpu: bool = False,
     ) -> Declare: ...
     def task(
@@ -99,17 +100,18 @@ class Queue(Controls, Letters):
         retry: Retry | None = None,
         timeout: float | None = None,
         unique: Unique | None = None,
+        expires: float | None = None,
         cpu: bool = False,
     ) -> Any:
         """Register a function as a task: `@queue.task`, or `@queue.task(name=…, id=…, key=…, retry=…, timeout=…, cpu=…)`.
 
         `id` and `key` are templates over the arguments ("email:verify:{user_id}") or functions of them. `unique` says which
-        of several calls count.
+        of several calls count, `expires` in how many seconds a job of it must begin.
         """
 
         def declare(function: Callable[..., Any]) -> AsyncTask[..., Any] | PlainTask[..., Any]:
             named = name or str(getattr(function, "__name__", ""))
-            spec = self._specify(function, named, id, key, retry, timeout, unique, cpu)
+            spec = self._specify(function, named, id, key, retry, timeout, unique, expires, cpu)
             return AsyncTask(self, spec) if spec.kind == "async" else PlainTask(self, spec)
 
         return declare if function is None else declare(function)
@@ -227,6 +229,7 @@ class Queue(Controls, Letters):
         retry: Retry | None,
         timeout: float | None,
         unique: Unique | None,
+        expires: float | None,
         cpu: bool,
     ) -> TaskSpec:
         if not name:
@@ -238,6 +241,8 @@ class Queue(Controls, Letters):
             )
         if timeout is not None and not 0 < timeout <= LONGEST:
             raise DeclarationError(f'task "{name}": timeout={timeout}: must be more than 0 seconds, or None')
+        if expires is not None:
+            check_expires(expires, DeclarationError, f'task "{name}": ')
         signature = Signature(name, function)
         self.tasks[name] = spec = TaskSpec(
             name=name,
@@ -249,6 +254,7 @@ class Queue(Controls, Letters):
             id=Template("id", id, signature) if id is not None else None,
             key=Template("key", key, signature) if key is not None else None,
             unique=unique,
+            expires=expires,
         )
         if unique is not None:
             self.check_unique(spec, unique, DeclarationError)
@@ -286,6 +292,8 @@ class Queue(Controls, Letters):
         else:
             number = layout.any_home(next(self._spread))
         body = Body(task, payload, key, 1, 0, options.timeout)
+        if options.end_ms is not None:
+            body = RareBody(task, payload, key, 1, 0, options.timeout, expires=options.end_ms)
         lane = self.settings.lane_of(key_digest)
         if name and not lane and options.unique is not None and options.unique.mode == "after":
             lane = lane_of_name(name)
@@ -308,6 +316,8 @@ class Call(Generic[P, R]):
             queue.check_unique(spec, options.unique, ArgumentsError)
         elif spec.unique is not None:
             options = replace(options, unique=spec.unique)
+        if options.expires is None and spec.expires is not None:
+            options = replace(options, expires=spec.expires)
         self._options = options
 
     async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
@@ -458,6 +468,7 @@ class Task(Call[P, R]):
         transaction: Any = None,
         durability: Durability | None = None,
         unique: Unique | None = None,
+        expires: float | datetime | None = None,
     ) -> Call[P, R]:
         """`await task.options(delay=60).enqueue(…)`: seconds from now, a moment, 1 (first) to 10 (last), a key, an id.
 
@@ -467,7 +478,7 @@ class Task(Call[P, R]):
         return Call(
             self._queue,
             self.spec,
-            Options(delay, at, priority, key, id, timeout, transaction, durability, unique),
+            Options(delay, at, priority, key, id, timeout, transaction, durability, unique, expires),
         )
 
 

@@ -16,7 +16,7 @@ from qbull.core.job import (
     Body,
     Ending,
     Garbage,
-    TickBody,
+    RareBody,
     again,
     body_of,
     crashes_of,
@@ -47,9 +47,9 @@ priorities = st.integers(1, 10)
 lanes = st.just(b"") | st.binary(min_size=8, max_size=8)
 
 
-def as_read(body: Body) -> TickBody:
+def as_read(body: Body) -> RareBody:
     """What is read may be a tick's; what is not has no schedule."""
-    return TickBody(*(getattr(body, name) for name in Body.__struct_fields__))
+    return RareBody(*(getattr(body, name) for name in Body.__struct_fields__))
 
 
 @given(bodies, texts)
@@ -143,7 +143,7 @@ def test_what_never_was_a_record_is_shown_and_not_longer_than_needed(noise: byte
 
 
 def test_a_later_version_may_add_fields_at_the_end() -> None:
-    later = msgspec.msgpack.encode(["t", b"{}", "key", 2, 3, 1.5, [], None, "new", 7])
+    later = msgspec.msgpack.encode(["t", b"{}", "key", 2, 3, 1.5, [], None, None, "new", 7])
     record = pack(Body("t", b""), priority=5, lane=b"")[:11] + later
 
     assert body_of(record) == as_read(Body("t", b"{}", "key", 2, 3, 1.5, []))

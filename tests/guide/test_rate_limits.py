@@ -204,6 +204,57 @@ async def test_plain_functions_and_threads_are_counted_too(app: qbull.App) -> No
     assert (len(starts), most_in_any(0.5, starts) <= 10) == (25, True)
 
 
+@pytest.mark.parametrize("limit", [1, 3])
+async def test_each_key_has_a_rate_of_its_own(app: qbull.App, limit: int) -> None:
+    starts: dict[str, list[float]] = defaultdict(list)
+    crm = app.queue("crm", lane=qbull.Lane(limit=limit, rate=qbull.Rate(5, per=0.5)), concurrency=10)
+
+    @crm.task(key="{tenant}")
+    async def sync(tenant: str) -> None:
+        starts[tenant].append(time.monotonic())
+
+    await sync.enqueue_many([{"tenant": tenant} for _ in range(13) for tenant in ("a", "b", "c")])
+    async with app.worker() as one, app.worker() as two:
+        await asyncio.gather(one.drain(), two.drain())
+
+    assert {tenant: len(times) for tenant, times in starts.items()} == {"a": 13, "b": 13, "c": 13}
+    assert max(most_in_any(0.5, times) for times in starts.values()) <= 5
+
+
+async def test_a_rate_for_each_key_keeps_the_order_and_counts_no_attempts(app: qbull.App) -> None:
+    ran: list[tuple[int, int]] = []
+    chat = app.queue("chat", order="key", lane=qbull.Lane(rate=qbull.Rate(6, per=0.5)))
+
+    @chat.task(key="{phone}")
+    async def answer(phone: str, n: int) -> None:
+        ran.append((n, qbull.current_job().attempt))
+
+    await answer.enqueue_many([{"phone": "+1", "n": n} for n in range(20)])
+    async with app.worker() as one, app.worker() as two:
+        await asyncio.gather(one.drain(), two.drain())
+
+    assert ran == [(n, 1) for n in range(20)]
+    assert (await chat.stats()).totals.get("retried", 0) == 0
+
+
+async def test_a_key_that_has_had_its_starts_holds_up_no_other(app: qbull.App) -> None:
+    crm = app.queue("crm", lane=qbull.Lane(rate=qbull.Rate(1, per=3600)), concurrency=1)
+
+    @crm.task(key="{tenant}")
+    async def sync(tenant: str) -> str:
+        return tenant
+
+    first, second = [await sync.enqueue("busy") for _ in range(2)]
+    async with app.worker():
+        await first.result(timeout=10)
+
+        async def put_off() -> bool:
+            return await second.state() == "delayed"
+
+        await eventually(put_off)
+        assert await (await sync.enqueue("quiet")).result(timeout=10) == "quiet"
+
+
 def test_a_wrong_rate_is_refused(app: qbull.App) -> None:
     with pytest.raises(qbull.ConfigError, match=r"Rate\(0, per=1.0\): give a whole number of starts"):
         qbull.Rate(0)
@@ -211,3 +262,5 @@ def test_a_wrong_rate_is_refused(app: qbull.App) -> None:
         qbull.Rate(5, per=0)
     with pytest.raises(qbull.ConfigError, match=r'queue "sms": rate=5: give a rate'):
         app.queue("sms", rate=5)  # type: ignore[arg-type]
+    with pytest.raises(qbull.ConfigError, match="Lane: rate=5: give a rate"):
+        qbull.Lane(rate=5)  # type: ignore[arg-type]

@@ -58,6 +58,8 @@ class Desk:
         id, record = fields[2 * at], fields[2 * at + 1]
         if word == "delay":
             outcomes.delay(position, id, repack(record, Body("task", b"{}", attempt=2)), delay_ms)
+        elif word == "later":
+            outcomes.later(position, id, record, delay_ms)
         elif word == "dead":
             outcomes.dead(position, id, record, seal(Ending(1, 1.0, "w1", error="broken")))
         elif word == "cancel":
@@ -130,6 +132,11 @@ class Desk:
 
     async def counts(self) -> Counts:
         return await inspect.count(self.partition)
+
+    async def let_end_come(self, *ids: str) -> None:
+        """Make jobs that expire do so now."""
+        for id in ids:
+            await self.store.server.call("ZADD", self.partition.base + "expiring", "XX", 1, id)
 
     async def let_time_pass(self, *ids: str) -> None:
         """Make delayed jobs due now."""

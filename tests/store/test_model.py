@@ -23,6 +23,9 @@ from hypothesis.stateful import (
 from conftest import every_fault
 from qbull.config import Keep, Lane
 from qbull.core.ids import new_token
+from qbull.core.job import Body, pack
+from qbull.core.route import lane_of_name
+from qbull.store.partition import UniqueJob
 from qbull.store.store import Delivery, Store
 
 KEYS = st.sampled_from(["a", "a", "a", "b", None])
@@ -60,6 +63,10 @@ class Model:
     crashes: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     finished: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     marked: set[str] = field(default_factory=set)
+    watched: set[str] = field(default_factory=set)
+    """Those of which it is looked whether they begin in time."""
+    counting: dict[str, str] = field(default_factory=dict)
+    """The job that counts of each unique name."""
 
     def lane(self, id: str) -> list[str] | None:
         key = self.key[id]
@@ -130,6 +137,41 @@ class Engine(RuleBasedStateMachine):
         self.model.key[id] = self.lane_key(key)
         self.model.state[id] = "delayed"
 
+    @rule(key=KEYS, delay=st.sampled_from([0, 3_600_000]))
+    def enqueue_with_an_end(self, key: str | None, delay: int) -> None:
+        self.number += 1
+        id = f"j{self.number:05d}"
+        job = self.desk.job(id, key, when=f"{delay} 7200000")
+        assert self.do(self.desk.partition.enqueue([job])) == set()
+        self.model.key[id] = self.lane_key(key)
+        self.model.watched.add(id)
+        if delay:
+            self.model.state[id] = "delayed"
+        else:
+            self.model.admit(id)
+
+    @rule(mode=st.sampled_from(["first", "last", "after"]))
+    def enqueue_unique(self, mode: str) -> None:
+        self.number += 1
+        id = f"j{self.number:05d}"
+        job, key = self.desk.job(id, "a"), self.lane_key("a")
+        if mode == "after" and not self.limit:
+            job = job._replace(record=pack(Body("task", b"{}"), priority=5, lane=lane_of_name("ab" * 16)))
+            key = "~after"
+        name = mode.encode().hex()
+        (answer,) = self.do(self.desk.partition.unique([UniqueJob(*job, name, mode, 3_600_000)]))
+        counts = self.model.counting.get(mode)
+        state = self.model.state[counts] if counts is not None else ""
+        if counts is not None and (mode == "first" or state in ("waiting", "delayed")):
+            assert answer == (counts, False)
+            if mode != "first":
+                self.model.watched.discard(counts)
+        else:
+            assert answer == (id, True)
+            self.model.key[id] = key
+            self.model.counting[mode] = id
+            self.model.admit(id)
+
     @precondition(lambda self: any(self.known(id) for id in self.model.state))
     @rule(data=st.data())
     def enqueue_again(self, data: st.DataObject) -> None:
@@ -163,7 +205,7 @@ class Engine(RuleBasedStateMachine):
         if lane is None:
             assert len(ids) == 1
             return
-        if self.limit == 1:
+        if self.limit == 1 or self.model.key[ids[0]] == "~after":
             assert lane[: len(ids)] == ids, f"handed over {ids}, but the lane has {lane}"
         else:
             others = sum(self.model.state[id] == "active" or id in self.model.holding for id in lane)
@@ -172,7 +214,7 @@ class Engine(RuleBasedStateMachine):
     @precondition(lambda self: any(h.live for h in self.held))
     @rule(
         data=st.data(),
-        word=st.sampled_from(["done", "done", "give_way", "delay", "dead", "delay_now", "cancel"]),
+        word=st.sampled_from(["done", "done", "give_way", "delay", "dead", "delay_now", "later", "cancel"]),
     )
     def settle(self, data: st.DataObject, word: str) -> None:
         self.finish_next(data.draw(st.sampled_from([h for h in self.held if h.live])), word)
@@ -190,7 +232,7 @@ class Engine(RuleBasedStateMachine):
                 self.go_back(held)
         elif word == "cancel":
             self.model.end(id, "cancelled", keeps_lane=False)
-        elif marked and word.startswith("delay"):
+        elif marked and word.startswith(("delay", "later")):
             self.model.end(id, "cancelled", keeps_lane=False)
             self.go_back(held)
         elif word == "dead":
@@ -201,6 +243,8 @@ class Engine(RuleBasedStateMachine):
         else:
             if self.model.key[id] is not None:
                 self.model.holding.add(id)
+            if word != "later":
+                self.model.watched.discard(id)
             self.model.state[id] = "delayed"
             if word == "delay_now":
                 self.model.admit(id)
@@ -246,6 +290,7 @@ class Engine(RuleBasedStateMachine):
                 continue
             if (seen and n < 2) or (not seen and self.model.crashes[id] < 2):
                 self.model.crashes[id] += 1
+                self.model.watched.discard(id)
             if self.model.crashes[id] >= 3:
                 self.model.end(id, "failed", keeps_lane=self.halts and self.model.key[id] is not None)
                 held.at += 1
@@ -336,9 +381,19 @@ class Engine(RuleBasedStateMachine):
         due = sorted(id for id, state in self.model.state.items() if state == "delayed")
         self.do(self.desk.let_time_pass(*due))
         moved, wait, _ = self.do(self.desk.partition.promote())
-        assert (moved, wait) == (len(due), None)
+        assert (moved, wait is None) == (len(due), not self.model.watched)
         for id in due:
             self.model.admit(id)
+
+    @rule()
+    def ends_come(self) -> None:
+        """What has not begun is cancelled, wherever it waits."""
+        self.do(self.desk.let_end_come(*self.model.watched))
+        self.do(self.desk.partition.promote())
+        for id in self.model.watched:
+            if self.model.state[id] in ("waiting", "delayed"):
+                self.leave(id, "cancelled")
+        self.model.watched.clear()
 
     @rule()
     def forget_scripts(self) -> None:
@@ -370,6 +425,7 @@ class Engine(RuleBasedStateMachine):
         assert self.do(every_fault(self.store)) == []
         for worker in ("w1", "w2"):
             self.crash(worker, True)
+        self.ends_come()
         self.time_passes()
         while deliveries := self.do(self.desk.fetch("w3")):
             for delivery in deliveries:
@@ -387,7 +443,7 @@ class Engine(RuleBasedStateMachine):
         if not left and not halted:
             names = self.do(self.store.server.call("KEYS", "{model:q:0}:*"))
             short = {name.decode("utf-8", "replace").rpartition("}:")[2] for name in names}
-            assert not short & {"trains", "delayed", "lanes"}
+            assert not short & {"trains", "delayed", "lanes", "expiring"}
             assert not any(name.startswith("lane:") for name in short)
         self.do(self.store.close())
 

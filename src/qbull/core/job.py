@@ -33,6 +33,8 @@ CRASH_LIMIT = 3
 SUSPECT = CRASH_LIMIT - 1
 """From so many crashes on a job runs alone, so that it can take no neighbour down with it."""
 HISTORY_LIMIT = 20
+EPOCH_MS = 1_000_000_000_000
+"""Longer than any wait, earlier than any moment that is meant."""
 
 _HEADER = 11
 
@@ -59,10 +61,13 @@ class Body(msgspec.Struct, array_like=True):
     history: list[Attempt] = []
 
 
-class TickBody(Body, array_like=True):
-    """The same of a job that a schedule made. Others are written without it, so it costs them nothing."""
+class RareBody(Body, array_like=True):
+    """The same with what few jobs have. Others are written without it, so it costs them nothing."""
 
     schedule: str | None = None
+    """What made it."""
+    expires: int | None = None
+    """Until when it must have begun: milliseconds from when it came; a moment in milliseconds from EPOCH_MS on."""
 
 
 class Ending(msgspec.Struct, array_like=True, frozen=True):
@@ -82,7 +87,7 @@ class Ending(msgspec.Struct, array_like=True, frozen=True):
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode_body = msgspec.msgpack.Decoder(TickBody).decode
+_decode_body = msgspec.msgpack.Decoder(RareBody).decode
 _decode_ending = msgspec.msgpack.Decoder(Ending).decode
 
 
@@ -116,6 +121,7 @@ def again(record: bytes, ending: Ending, finished_ms: int, payload: bytes | None
     ended = Attempt(attempt, began, ending.duration_ms, ending.error or "no reason was given", ending.worker)
     body.history = [*body.history, ended][-HISTORY_LIMIT:]
     body.attempt = 1
+    body.expires = None
     if payload is not None:
         body.payload = payload
     created = record[4:10] if created_ms_of(record) else ending.created_ms.to_bytes(6, "big")
@@ -123,7 +129,7 @@ def again(record: bytes, ending: Ending, finished_ms: int, payload: bytes | None
     return repack(record[:3] + bytes((crashes,)) + created + record[10:], body)
 
 
-def body_of(record: bytes) -> TickBody:
+def body_of(record: bytes) -> RareBody:
     if len(record) <= _HEADER or record[0] != VERSION:
         raise Garbage(_what_is_wrong(record))
     try:
@@ -152,6 +158,13 @@ def created_ms_of(record: bytes) -> int:
 
 def lane_of(record: bytes) -> bytes:
     return record[_HEADER : _HEADER + record[10]] if len(record) > _HEADER else b""
+
+
+def expires_ms(body: RareBody, created_ms: int) -> int | None:
+    """The moment by which it must have begun."""
+    if body.expires is None:
+        return None
+    return body.expires if body.expires >= EPOCH_MS else created_ms + body.expires
 
 
 def seal(ending: Ending) -> bytes:
@@ -194,6 +207,7 @@ class JobInfo:
     crashes: int = 0
     worker: str | None = None
     history: tuple[Attempt, ...] = field(default=())
+    expires_at: datetime | None = None
     progress: float | None = None
     schedule: str | None = None
 

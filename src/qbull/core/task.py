@@ -26,6 +26,7 @@ class TaskSpec:
     id: Template | None = None
     key: Template | None = None
     unique: Unique | None = None
+    expires: float | None = None
 
 
 def kind_of(name: str, function: Callable[..., Any], *, cpu: bool) -> Kind:

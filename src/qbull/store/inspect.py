@@ -11,12 +11,13 @@ from qbull.core.job import (
     Ending,
     Garbage,
     JobInfo,
+    RareBody,
     State,
-    TickBody,
     again,
     body_of,
     crashes_of,
     created_ms_of,
+    expires_ms,
     moment,
     priority_of,
     unseal,
@@ -98,11 +99,11 @@ class Found:
     place: bytes = b""
     """Where it lies, where that was asked for; it has another when it has moved, or finished once more."""
 
-    def body(self) -> TickBody:
+    def body(self) -> RareBody:
         try:
             return body_of(self.record)
         except Garbage:
-            return TickBody(task="?", payload=self.record)
+            return RareBody(task="?", payload=self.record)
 
     def info(self, queue: str, attempts: int | None) -> JobInfo:
         body, ending = self.body(), self.ending
@@ -133,6 +134,7 @@ class Found:
             history=tuple(body.history),
             progress=self.progress,
             schedule=body.schedule,
+            expires_at=None if body.expires is None else moment(expires_ms(body, self.created_ms()) or 0),
         )
 
     def again(self, payload: bytes | None = None) -> bytes:

@@ -23,6 +23,8 @@ short names below to `base`; the names are spelled out there once more, in their
       stats               hash     totals
       stats:<minute>      hash     counts of one minute; expires after 25 hours
       unique:<name>       string   the job that counts within a window; expires with it
+      expiring            zset     the moment in ms by which a job must have begun → job id; gone with that moment
+      rate:<digest>       string   the starts of a lane within the last window of its rate; expires with it
       lease               hash     owner, epoch, since: who reads the partition alone; only with sharing "leased"
       waiters             string   there while somebody waits for a result; expires after a minute
       mark                string   written with each enqueue whose replicas are waited for; expires after a minute

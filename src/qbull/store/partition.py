@@ -10,13 +10,16 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from qbull.config import QueueSettings
-from qbull.core.job import CRASH_LIMIT, State, unseal
+from qbull.core.job import CRASH_LIMIT, Ending, State, seal, unseal
 from qbull.core.layout import place_of
+from qbull.core.rate import Rate
 from qbull.store.confirm import Confirmed
 from qbull.store.connect import ErrorReply, Server
 from qbull.store.names import DEFAULT_BAND, GROUP, RETURNED, ready
 from qbull.store.note import LOG_LINES, LogLine, Note, read_line
 
+EXPIRY = "expired: it had not begun in time"
+EXPIRED = seal(Ending(0, 0.0, "", error=EXPIRY))
 BATCH = 500
 """Jobs in one call at most: it bounds how long a script keeps the server from others."""
 
@@ -126,6 +129,10 @@ class Outcomes:
         self.count += 1
         self._other(at, id, "delay", record, milliseconds)
 
+    def later(self, at: Position, id: bytes, record: bytes, milliseconds: int) -> None:
+        self.count += 1
+        self._other(at, id, "later", record, milliseconds)
+
     def _other(self, at: Position, id: bytes, word: str, record: bytes, detail: bytes | int) -> None:
         self.others += (at.place, at.lane, at.state, id, word, "1" if at.last else "0", record, detail)
 
@@ -210,7 +217,7 @@ class Partition:
     async def promote(self, most: int = BATCH) -> Promoted:
         """Move what is due to ready, drop what is too old; answers with how many, and when the next is due."""
         moved, wait_ms, tick_ms = await self.server.script(
-            "promote", self.base, self._limit, most, self._keep_completed[1], self._keep_failed[1]
+            "promote", self.base, self._limit, most, self._keep_completed[1], *self._keep_failed, EXPIRED
         )
         return Promoted(moved, _seconds(wait_ms), _seconds(tick_ms))
 
@@ -274,6 +281,15 @@ class Partition:
     async def _words(self, verb: str, token: str, *arguments: str | bytes | int) -> list[str]:
         answer: bytes = await self.server.script(verb, self.base, token, self._limit, *arguments)
         return answer.decode().split()
+
+    async def begin(self, expires_ms: int, lane: bytes, rate: Rate | None, unused: int) -> tuple[int, int]:
+        """Milliseconds until a job may begin, -1 where it has expired; and how its start was noted, 0: it was not.
+
+        `expires_ms` is a moment or 0, `unused` a start that was noted before and not made, or 0.
+        """
+        limits = (rate.count, rate.window_ms, min(rate.ahead_ms, 50)) if rate is not None else (0, 0, 0)
+        wait_ms, noted = await self.server.script("begin", self.base, expires_ms, lane, *limits, unused)
+        return wait_ms, noted
 
     async def holds(self, id: bytes, place: bytes, lane: bytes) -> bool:
         """Is this delivery still the one that counts?"""

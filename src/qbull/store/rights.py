@@ -49,7 +49,7 @@ _WORKER = Role(
     verbs=(
         *("fetch", "note", "settle", "release", "promote", "reclaim", "lease", "unlease"),
         *("enroll", "beat", "bury", "roster", "live", "count"),
-        *("declare", "plan", "plans", "tick", "grant", "hold", "vacate"),
+        *("declare", "plan", "plans", "tick", "begin", "grant", "hold", "vacate"),
     ),
     commands=(
         *(

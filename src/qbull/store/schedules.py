@@ -13,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from qbull.config import QueueSettings
-from qbull.core.job import DEFAULT_PRIORITY, TickBody, pack
+from qbull.core.job import DEFAULT_PRIORITY, RareBody, pack
 from qbull.core.layout import Layout, generation_of
 from qbull.core.plan import Change, Origin, Plan, fields_of, plan_of, said
 from qbull.core.route import digest
@@ -312,7 +312,7 @@ def home_of(settings: QueueSettings, layout: Layout, schedule: Schedule) -> int:
 
 def record_of(settings: QueueSettings, schedule: Schedule) -> bytes:
     key_digest = digest(schedule.key) if schedule.key is not None else None
-    body = TickBody(schedule.task, bytes(schedule.args), schedule.key, schedule=schedule.name)
+    body = RareBody(schedule.task, bytes(schedule.args), schedule.key, schedule=schedule.name)
     return pack(body, priority=DEFAULT_PRIORITY, lane=settings.lane_of(key_digest))
 
 

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Protocol
 
 from qbull.core.ids import planned_in
-from qbull.core.job import TickBody, created_ms_of, moment
+from qbull.core.job import RareBody, created_ms_of, moment
 from qbull.errors import ArgumentsError, NotFound, QbullError
 from qbull.store.partition import Partition
 
@@ -42,7 +42,7 @@ class Running:
         place: bytes,
         id: bytes,
         record: bytes,
-        body: TickBody,
+        body: RareBody,
         lane: bytes = b"",
         notes: Scribe | None = None,
         app: str = "",

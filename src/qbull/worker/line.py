@@ -22,6 +22,7 @@ from qbull.store.schedules import Schedules
 from qbull.store.store import Delivery, Store
 from qbull.worker.actor import end, start
 from qbull.worker.assignment import Assignment
+from qbull.worker.begin import Begin
 from qbull.worker.board import Board
 from qbull.worker.cancel import Canceller
 from qbull.worker.fetch import LATE, Fetcher
@@ -76,6 +77,7 @@ class Line:
             self._hand,
             self._settlers,
             self._gate,
+            Begin(settings, outage),
             self._notes,
             worker=worker,
             isolation=isolation,

@@ -10,20 +10,23 @@ import asyncio
 import contextvars
 import itertools
 import logging
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from qbull.core.codec import PAYLOAD_LIMIT
-from qbull.core.job import SUSPECT, Garbage, TickBody, body_of, crashes_of
+from qbull.core.job import SUSPECT, Garbage, RareBody, body_of, crashes_of
 from qbull.core.outcome import Undeliverable
 from qbull.core.task import TaskSpec
 from qbull.errors import PayloadError, ServerError
 from qbull.offload import Stored
 from qbull.store.live import Live
+from qbull.store.partition import EXPIRY
 from qbull.store.store import Delivery
 from qbull.worker.assignment import Assignment
+from qbull.worker.begin import Begin
 from qbull.worker.board import Board
 from qbull.worker.call import Caller
 from qbull.worker.cancel import Marks
@@ -56,6 +59,7 @@ class Runner:
         hand: Hand,
         settlers: Mapping[int, Settler],
         gate: Gate,
+        begin: Begin,
         notes: Notes,
         *,
         worker: str,
@@ -71,6 +75,8 @@ class Runner:
         self._settlers = settlers
         self._notes = notes
         self._gate = gate
+        self._begin = begin
+        self._asks = False
         self._isolation = isolation
         self._doubt = doubt
         self._board = board
@@ -114,6 +120,7 @@ class Runner:
         """What is in force: how often a job is tried, how many slots there are, whether anything may begin."""
         self._conclude.retry = live.settings.retry if "retry" in live.changed else None
         self._resize(live.settings.concurrency)
+        self._asks = self._begin.rate is not None or self._gate.metered
         self._still = live.still
         self._brake()
         self.arrived()
@@ -296,7 +303,7 @@ class Runner:
         """One job, from its bytes to what became of it. Answers whether its delivery ends with it."""
         id, record = delivery.fields[at], delivery.fields[at + 1]
         settler = self._settlers[delivery.partition.number]
-        body: TickBody | None = None
+        body: RareBody | None = None
         task: TaskSpec | None = None
         job: Running | None = None
         began = time.perf_counter()
@@ -317,13 +324,13 @@ class Runner:
             if crashes_of(record) < SUSPECT:
                 if self._isolation.closed:
                     await self._isolation.opened()
-                if self._gate.metered and not await self._gate.begin():
-                    return self._not_now(delivery)
+                if (self._asks or body.expires) and not await self._may_begin(delivery, at, job):
+                    return True
                 result = await self._attempt(slot, delivery.partition.number, job, task, args, kwargs)
             else:
                 async with self._isolation.alone():
-                    if self._gate.metered and not await self._gate.begin():
-                        return self._not_now(delivery)
+                    if (self._asks or body.expires) and not await self._may_begin(delivery, at, job):
+                        return True
                     await delivery.partition.mark_alone(id, delivery.place)
                     result = await self._attempt(slot, delivery.partition.number, job, task, args, kwargs)
         except Interrupted:
@@ -351,9 +358,18 @@ class Runner:
             if slot.absorb() is None:
                 raise
 
-    def _not_now(self, delivery: Delivery) -> bool:
-        """The queue's rate is used up: whoever may begin first shall have it."""
-        self._unfinished(delivery)
+    async def _may_begin(self, delivery: Delivery, at: int, job: Running) -> bool:
+        """The last questions before it begins. Where it may not, it is put off, or given to whoever may begin first."""
+        wait = await self._begin(delivery, job)
+        if wait is None:
+            job.cancelled = EXPIRY
+            raise Cancelled(EXPIRY)
+        if wait > 0:
+            self._settlers[delivery.partition.number].later(delivery, at, math.ceil(wait * 1000))
+            return False
+        if self._gate.metered and not await self._gate.begin():
+            self._unfinished(delivery)
+            return False
         return True
 
     async def _attempt(
@@ -402,14 +418,14 @@ class Runner:
         return task
 
 
-def _read(record: bytes) -> TickBody:
+def _read(record: bytes) -> RareBody:
     try:
         return body_of(record)
     except Garbage as error:
         raise Undeliverable(str(error)) from None
 
 
-def _decode(task: TaskSpec, body: TickBody) -> tuple[list[Any], dict[str, Any]]:
+def _decode(task: TaskSpec, body: RareBody) -> tuple[list[Any], dict[str, Any]]:
     try:
         return task.signature.decode(body.payload)
     except PayloadError as error:

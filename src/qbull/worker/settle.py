@@ -68,6 +68,13 @@ class Settler:
         ended.append(delivery)  # the rest of a train waits with it
         return True
 
+    def later(self, delivery: Delivery, at: int, milliseconds: int) -> bool:
+        """It was not begun, and is tried again then."""
+        outcomes, ended = self._batch()
+        outcomes.later(delivery.at(at), delivery.fields[at], delivery.fields[at + 1], milliseconds)
+        ended.append(delivery)  # the rest of a train waits with it
+        return True
+
     async def flush(self) -> None:
         """Wait until everything that was handed over is written down."""
         while self._sending is not None:

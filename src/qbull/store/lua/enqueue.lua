@@ -1,9 +1,9 @@
 -- enqueue: put a batch of jobs into a partition. A job whose id is there already adds nothing.
 -- KEYS  base
 -- NAMES index delayed lanes trains bands stats
--- USES  clock stamp record index tell ready train lane stats
+-- USES  clock stamp record index tell ready train lane arrive stats
 -- ARGV  limit:int  … id when record
---       when: milliseconds from now, or @ and a moment in milliseconds
+--       when: 0, or as in lib/arrive.lua
 -- GIVES the positions (from 0) of the jobs that were there already
 
 -- Most jobs are to run now, have no key and no priority. A batch of these needs nothing of what follows.
@@ -53,7 +53,7 @@ end
 look_up(ids)
 load_lanes(taken_lanes)
 
-local known, soonest, soonest_id = {}, nil, nil
+local known = {}
 for i = rest, #ARGV, 3 do
   local id, when, record = ARGV[i], ARGV[i + 1], ARGV[i + 2]
   if place_of(id) then
@@ -61,19 +61,11 @@ for i = rest, #ARGV, 3 do
   elseif when == '0' then
     admit(id, record)
   else
-    local at = string.match(when, '^@(.*)')
-    local delay = at and tonumber(at) - now_ms or tonumber(when)
-    if delay > 0 then
-      redis.call('ZADD', delayed, at and tonumber(at) or next_ms + delay, id)
-      put(id, 'd' .. stamped(record))
-      if not soonest or delay < soonest then soonest, soonest_id = delay, id end
-    else
-      admit(id, record)
-    end
+    arrive(id, when, record)
   end
 end
 write_index()
 write_lanes()
 count_up({enqueued = #ids - #known})
-if soonest and redis.call('ZRANGE', delayed, 0, 0)[1] == soonest_id then tell('bell', 'due') end
+tell_due()
 return known

@@ -41,6 +41,7 @@ for _, band in ipairs(streams) do
           guilty = delivery[3] >= blind_ms and (crashes < crash_limit - 1 or marked)
         end
         if guilty then
+          redis.call('ZREM', base .. 'expiring', id) -- it has begun once
           crashes = crashes + 1
           record = with_crashes(record, crashes)
           if is_train then put(id, 'l' .. record) end

@@ -10,7 +10,8 @@
 --         what the train must be at (lib/train.lua), `next` what it is at then, '' where it ends with them, '-' where
 --         the rest of it goes back, so that others have their turn
 --       the others: place, lane, state, id, word, last, record, detail: word is "dead", "cancel" or "done", with its
---         ending as detail, or "delay" with milliseconds; lane and state are '' for a job that was alone in its entry
+--         ending as detail, or "delay" (another attempt) or "later" (the same one) with milliseconds; lane and state
+--         are '' for a job that was alone in its entry
 --       place is <band><entry>
 -- GIVES the ids of the stale ones
 local stale, freed = {}, {}
@@ -133,8 +134,9 @@ for i = others_at, #ARGV, 8 do
   if not ours then
     stale[#stale + 1] = id
   else
-    local held = lane and (word == 'delay' or (word == 'dead' and halt == 1))
-    local stops = word == 'delay' and mark_of(id)
+    local delays = word == 'delay' or word == 'later'
+    local held = lane and (delays or (word == 'dead' and halt == 1))
+    local stops = delays and mark_of(id)
     if marked then redis.call('HDEL', cancelling, id) end
     record = stamped(record, entry)
     if lane and is_record(record) then record = holding(record, held) end
@@ -157,7 +159,10 @@ for i = others_at, #ARGV, 8 do
       finish('failed', failed, {id, record .. detail}, 1, 2)
       if waited then waited[#waited + 1] = id end
     else
-      counted.retried = counted.retried + 1
+      if word == 'delay' then
+        counted.retried = counted.retried + 1
+        redis.call('ZREM', base .. 'expiring', id) -- it has begun once
+      end
       local delay = tonumber(detail)
       if delay > 0 then
         redis.call('ZADD', delayed, next_ms + delay, id)

@@ -1,28 +1,16 @@
 -- unique: put jobs into a partition, of which only one for each name counts within its window.
 -- KEYS  base
 -- NAMES index delayed lanes trains bands stats kept
--- USES  clock stamp record index tell ready train lane delivery take stats
+-- USES  clock stamp record index tell ready train lane arrive delivery take stats
 -- ARGV  limit:int  … id when record name mode window_ms
---       when: milliseconds from now, or @ and a moment in milliseconds
+--       when: as in lib/arrive.lua
 -- GIVES for each the id of the job that counts, and 1 where it is new
-local soonest, soonest_id
 
-local function arrive(id, when, record)
-  local at = string.match(when, '^@(.*)')
-  local delay = at and tonumber(at) - now_ms or tonumber(when)
-  if delay <= 0 then
-    admit(id, record)
-    return
-  end
-  redis.call('ZADD', delayed, at and tonumber(at) or next_ms + delay, id)
-  put(id, 'd' .. stamped(record))
-  if not soonest or delay < soonest then soonest, soonest_id = delay, id end
-end
-
--- The old job with the new one's priority and body: it keeps its lane, its crashes, and the time it came.
+-- The old job with the new one's priority, time and body. It keeps its lane and its crashes.
 local function renewed(old, new)
-  return string.sub(old, 1, 1) .. string.sub(new, 2, 2) .. string.sub(old, 3, 11 + string.byte(old, 11))
-    .. string.sub(new, 12 + string.byte(new, 11))
+  new = stamped(new)
+  return string.sub(old, 1, 1) .. string.sub(new, 2, 2) .. string.sub(old, 3, 4) .. string.sub(new, 5, 10)
+    .. string.sub(old, 11, 11 + string.byte(old, 11)) .. string.sub(new, 12 + string.byte(new, 11))
 end
 
 -- Give a job that waits the newer arguments. Not one that a worker has, or that has finished.
@@ -37,13 +25,19 @@ local function renew(id, place, record)
     put(id, 'l' .. renewed(at, record))
   elseif kind == 'r' and not handed_over(at) then
     local stream, entry = base .. 'ready:' .. string.sub(at, 1, 1), string.sub(at, 2)
-    local old = stamped(redis.call('XRANGE', stream, entry, entry)[1][2][2], entry)
+    local old = redis.call('XRANGE', stream, entry, entry)[1][2][2]
     redis.call('XDEL', stream, entry)
     add_ready(band_of(record), id, renewed(old, record), entry)
   else
     return false
   end
   return true
+end
+
+-- The newest call says until when it must have begun.
+local function watch_end(id, when)
+  local ends = expires_at(when)
+  if ends then watch(base .. 'expiring', id, ends) else redis.call('ZREM', base .. 'expiring', id) end
 end
 
 local answer, added = {}, 0
@@ -63,12 +57,14 @@ for i = rest, #ARGV, 6 do
     is_new = false
   elseif place and mode == 'debounce' and string.sub(place, 1, 1) == 'd' then
     renew(counts_now, place, record)
-    redis.call('ZADD', delayed, next_ms + tonumber(window_ms), counts_now)
+    watch(delayed, counts_now, moment_of(window_ms))
     redis.call('PEXPIRE', name, window_ms)
+    watch_end(counts_now, when)
   elseif place and mode ~= 'debounce' and renew(counts_now, place, record) then
     if mode == 'after' then redis.call('PEXPIRE', name, window_ms) end
+    watch_end(counts_now, when)
   else
-    arrive(id, mode == 'debounce' and window_ms or when, record)
+    arrive(id, mode == 'debounce' and window_ms .. (string.match(when, ' .+$') or '') or when, record)
     redis.call('SET', name, id, 'PX', window_ms)
     counts_now, is_new, added = id, true, added + 1
   end
@@ -78,5 +74,5 @@ end
 write_index()
 write_lanes()
 count_up({enqueued = added})
-if soonest and redis.call('ZRANGE', delayed, 0, 0)[1] == soonest_id then tell('bell', 'due') end
+tell_due()
 return answer

@@ -1,0 +1,51 @@
+"""Begin: the last question before a job runs, for those that have one: has it expired, has its key had its starts?
+
+It is asked of the job's partition, on the server's clock. A queue whose lanes have no rate asks only for jobs that expire.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from functools import partial
+
+from qbull.config import QueueSettings
+from qbull.core.job import crashes_of, created_ms_of, expires_ms, lane_of
+from qbull.store.store import Delivery
+from qbull.worker.current import Running, entry_ms
+from qbull.worker.outage import Outage
+
+EARLY = 0.03
+"""Seconds by which a job that was put off is back before it may begin, so that the way there costs it nothing."""
+
+
+class Begin:
+    """For one queue."""
+
+    def __init__(self, settings: QueueSettings, outage: Outage) -> None:
+        self.rate = settings.lane.rate if settings.lane is not None else None
+        self._outage = outage
+
+    async def __call__(self, delivery: Delivery, job: Running) -> float | None:
+        """Seconds for which it is to be put off, 0 where it may begin now; None where it has expired."""
+        ends = 0
+        if job.body.attempt == 1 and not crashes_of(job.record):  # one that has begun before does not expire
+            ends = expires_ms(job.body, created_ms_of(job.record) or entry_ms(job.place)) or 0
+        lane = lane_of(job.record)
+        rate = self.rate if lane else None
+        unused = 0
+        while ends or rate is not None:
+            sent = time.monotonic()
+            ask = partial(delivery.partition.begin, ends, lane, rate, unused)
+            wait_ms, unused = await self._outage.survive(ask)
+            if wait_ms < 0:
+                return None
+            if rate is None:
+                return 0.0
+            if not unused:
+                return max(wait_ms / 1000 - EARLY, 0.001)
+            if wait_ms:
+                await asyncio.sleep(wait_ms / 1000)
+            if time.monotonic() <= sent + wait_ms / 1000 + rate.slack / 2:
+                return 0.0
+        return 0.0

@@ -1,0 +1,113 @@
+"""The specification of expiring: what has not begun in time is cancelled, wherever it waits, and nothing else is."""
+
+from __future__ import annotations
+
+from desk import Desk, ids_of
+
+from qbull.store.store import Store
+
+HOUR = 3_600_000
+
+
+async def test_a_job_that_waits_is_cancelled_when_its_time_is_over(store: Store) -> None:
+    desk = await Desk.open(store)
+    await desk.enqueue("a", "b", when=f"0 {HOUR}")
+    await desk.let_end_come("a")
+
+    await desk.partition.promote()
+
+    assert [await desk.state(id) for id in ("a", "b")] == ["cancelled", "waiting"]
+    assert [ids_of(delivery) for delivery in await desk.fetch()] == [["b"]]
+
+
+async def test_a_delayed_job_is_cancelled_too(store: Store) -> None:
+    desk = await Desk.open(store)
+    await desk.enqueue("a", when=f"{HOUR} {2 * HOUR}")
+    await desk.let_end_come("a")
+
+    moved, wait, _ = await desk.partition.promote()
+
+    assert (moved, wait, await desk.state("a")) == (0, None, "cancelled")
+
+
+async def test_those_behind_it_in_its_lane_go_on(store: Store) -> None:
+    desk = await Desk.open(store, order="key", on_failed="halt")
+    await desk.enqueue("a1", key="a", when=f"0 {HOUR}")
+    await desk.enqueue("a2", "a3", key="a")
+    await desk.let_end_come("a1")
+
+    await desk.partition.promote()
+
+    (train,) = await desk.fetch()
+    assert ids_of(train) == ["a2", "a3"]
+
+
+async def test_a_job_in_a_train_that_waits_leaves_it(store: Store) -> None:
+    desk = await Desk.open(store, order="key")
+    await desk.enqueue("a0", "a1", key="a")
+    await desk.enqueue("a2", key="a", when=f"0 {HOUR}")
+    await desk.enqueue("a3", key="a")
+    (first,) = await desk.fetch()
+    await desk.finish(first)
+    await desk.let_end_come("a2")
+
+    await desk.partition.promote()
+
+    (train,) = await desk.fetch()
+    assert (ids_of(train), await desk.state("a2")) == (["a1", "a3"], "cancelled")
+
+
+async def test_what_a_worker_has_is_left_to_it(store: Store) -> None:
+    desk = await Desk.open(store)
+    await desk.enqueue("a", when=f"0 {HOUR}")
+    (delivery,) = await desk.fetch()
+    await desk.let_end_come("a")
+
+    await desk.partition.promote()
+
+    assert await desk.state("a") == "active"
+    await desk.finish(delivery)
+
+
+async def test_a_job_that_waits_for_its_next_attempt_does_not_expire(store: Store) -> None:
+    desk = await Desk.open(store)
+    await desk.enqueue("a", when=f"0 {HOUR}")
+    (delivery,) = await desk.fetch()
+    await desk.settle(delivery, 0, "delay", HOUR)
+    await desk.let_end_come("a")
+
+    await desk.partition.promote()
+
+    assert await desk.state("a") == "delayed"
+
+
+async def test_one_that_was_only_put_off_does(store: Store) -> None:
+    desk = await Desk.open(store)
+    await desk.enqueue("a", when=f"0 {HOUR}")
+    (delivery,) = await desk.fetch()
+    await desk.settle(delivery, 0, "later", HOUR)
+    await desk.let_end_come("a")
+
+    await desk.partition.promote()
+
+    assert await desk.state("a") == "cancelled"
+
+
+async def test_whoever_promotes_is_told_when_the_next_one_expires(store: Store) -> None:
+    desk = await Desk.open(store)
+    await desk.enqueue("a", when=f"{2 * HOUR} {3 * HOUR}")
+    await desk.enqueue("b", when=f"0 {HOUR}")
+
+    _, wait, _ = await desk.partition.promote()
+
+    assert wait is not None and 3500 < wait <= 3601
+
+
+async def test_a_job_begins_until_the_very_moment_on_the_servers_clock(store: Store) -> None:
+    desk = await Desk.open(store)
+    seconds, _ = await store.server.call("TIME")
+    now_ms = int(seconds) * 1000
+
+    answers = [await desk.partition.begin(ends, b"", None, 0) for ends in (0, now_ms + 60_000, now_ms - 1)]
+
+    assert answers == [(0, 0), (0, 0), (-1, 0)]
