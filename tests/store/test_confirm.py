@@ -19,7 +19,7 @@ from proxy import Proxy
 from qbull.core.durability import Durability
 from qbull.embedded import Embedded
 from qbull.errors import NotConfirmed, ServerAway, ServerRefused
-from qbull.store import confirm
+from qbull.store import confirm, connect
 from qbull.store.connect import open_server
 from qbull.store.store import Store
 from topology import PASSWORD, Pair, raised_pair, wait_for
@@ -117,6 +117,27 @@ async def test_a_new_connection_has_its_own_write_confirmed(
             with pytest.raises(NotConfirmed):
                 await enqueue(desk, durability, "a")
     assert len(links) == 1
+
+
+@pytest.mark.parametrize("durability", WAITING)
+async def test_a_primary_that_freezes_while_it_is_waited_for_is_away(
+    pair: Pair, desk: Desk, durability: Durability, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await enqueue(desk, durability, "before")
+    pair.primary.tell("CONFIG", "RESETSTAT")
+
+    with frozen(*pair.replicas):
+        waiting = asyncio.create_task(enqueue(desk, durability, "a"))
+        await eventually(lambda: asks_replicas(pair))
+        monkeypatch.setattr(connect, "CALL_TIMEOUT", 1.0)
+        with frozen(pair.primary), pytest.raises(ServerAway, match="cannot be reached: no answer"):
+            await waiting
+
+
+async def asks_replicas(pair: Pair) -> bool:
+    return not {"cmdstat_wait", "cmdstat_waitaof"}.isdisjoint(
+        await asyncio.to_thread(pair.primary.info, "commandstats")
+    )
 
 
 async def test_a_replica_that_dies_meanwhile_is_waited_for_in_vain(

@@ -65,15 +65,13 @@ class Confirmed:
             return await self._run(key, "EVAL", verb.source, 1, key, *args)
 
     async def confirm(self, *keys: str) -> None:
-        """Whatever was written before now to the servers that have these keys is confirmed."""
+        """Whatever was written before now to the servers that have these keys is confirmed, or may be written again."""
         if not self.waits:
             return
         for key in keys:
             try:
                 await self._run(key, "PING")
-            except (
-                NotConfirmed
-            ) as error:  # of these writes nobody says that they are there: they may be made again
+            except NotConfirmed as error:
                 raise ServerAway(error.fact) from None
 
     async def _run(self, key: str, *command: Argument) -> Any:
@@ -95,6 +93,7 @@ class Confirmed:
         clock = asyncio.get_running_loop().time
         deadline = clock() + CONFIRM_TIMEOUT
         while True:
+            is_last = clock() > deadline
             count, connected = await self._ask(talk, len(links))
             if count >= len(links) and connected == links:
                 return
@@ -108,7 +107,7 @@ class Confirmed:
                     links = found
             if talk.is_over:
                 raise ServerAway(f"{talk.server.address.shown}: another server has become the primary")
-            if clock() > deadline:
+            if is_last:
                 raise NotConfirmed(f"{talk.server.address.shown}: {fact} after {CONFIRM_TIMEOUT:g} s")
 
     async def _ask(self, talk: Talk, need: int) -> tuple[int, Links]:
@@ -125,7 +124,7 @@ class Confirmed:
         while True:
             await talk.send(("WAITAOF", 1, need, 1), ("ROLE",))
             open_questions += 1
-            answer = await talk.hear(within=pause)
+            answer = await talk.hear(within=pause if clock() < end else None)
             while answer is not None:
                 links = links_in(await talk.hear())
                 open_questions -= 1
