@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 import trustme
 from shell import Shell
+from web import ADMIN, opened
+from web import PASSWORD as WEB_PASSWORD
 
 import qbull
 from relay import relaying, server_context
@@ -177,6 +179,25 @@ async def test_an_admin_does_what_people_do(node: Node, tmp_path: Path) -> None:
     assert denied(node) == []
 
 
+async def test_the_api_serves_people_and_their_tokens(node: Node) -> None:
+    async with app_of(node, "api") as app:
+        shop = Shop(app)
+        job = await shop.greet.enqueue(name="Ada")
+        async with opened(app) as web:
+            admin, nobody = await web.person(ADMIN), await web.person()
+            assert (await nobody.get("/api/queues/health"))["status"]
+            assert "orders" in (await admin.get("/api/queues/stats"))["queues"]
+            assert (await admin.get(f"/api/queues/orders/jobs/{job.id}"))["id"] == job.id
+            await admin.post("/api/queues/orders/jobs", {"task": "greet", "payload": {"name": "Bob"}})
+            made = await admin.post("/api/tokens", {"name": "ci", "role": "viewer"})
+            assert (await admin.get("/api/tokens"))["tokens"]
+            await (await web.person(made["token"])).get("/api/queues/orders/jobs", state="waiting")
+            await nobody.post("/api/login", {"password": WEB_PASSWORD})
+            await admin.get("/api/audit")
+
+    assert denied(node) == []
+
+
 FORBIDDEN = [
     ["KEYS", "*"],
     ["FLUSHALL"],
@@ -191,13 +212,15 @@ FORBIDDEN = [
     ["EVAL", "return redis.call('HGET', '{other:orders:0}:index', 'a')", "1", "{qbull:orders:0}:"],
     ["EVAL", "return redis.call('FLUSHALL')", "1", "{qbull:orders:0}:"],
 ]
+A_TOKEN = ["EVAL", "return redis.call('HSET', '{qbull}:tokens', 'me', 'admin')", "1", "{qbull:orders:0}:"]
 NOT_FOR = {
     "producer": [
         ["XREADGROUP", "GROUP", "workers", "w", "STREAMS", "{qbull:orders:0}:ready:5", ">"],
         ["CONFIG", "GET", "*"],
+        A_TOKEN,
     ],
-    "worker": [["CONFIG", "GET", "*"]],
-    "relay": [["HGETALL", "{qbull:orders:0}:index"], ["CONFIG", "GET", "*"]],
+    "worker": [["CONFIG", "GET", "*"], A_TOKEN],
+    "relay": [["HGETALL", "{qbull:orders:0}:index"], ["CONFIG", "GET", "*"], A_TOKEN],
     "reader": [
         ["HSET", "{qbull:orders:0}:index", "a", "b"],
         [
@@ -208,7 +231,7 @@ NOT_FOR = {
         ],
         ["CONFIG", "GET", "*"],
     ],
-    "admin": [["XREADGROUP", "GROUP", "workers", "w", "STREAMS", "{qbull:orders:0}:ready:5", ">"]],
+    "admin": [["XREADGROUP", "GROUP", "workers", "w", "STREAMS", "{qbull:orders:0}:ready:5", ">"], A_TOKEN],
     "api": [["XREADGROUP", "GROUP", "workers", "w", "STREAMS", "{qbull:orders:0}:ready:5", ">"]],
 }
 

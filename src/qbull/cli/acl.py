@@ -38,7 +38,7 @@ def print_acl(
 
     \b
     Roles: producer (enqueue, wait for results), worker (run jobs), relay (ship the outbox), reader (look),
-    admin (everything that people do, doctor included).
+    admin (everything that people do, doctor included), api (serve, token).
 
     \b
     Example:

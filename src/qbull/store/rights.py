@@ -22,7 +22,11 @@ PASSWORD = "PASSWORD"  # noqa: S105
 
 @dataclass(frozen=True)
 class Role:
-    """`verbs` are scripts, `commands` what is sent besides; `names` are those of the app as a whole, by their last part."""
+    """`verbs` are scripts, `commands` what is sent besides; `names` are those of the app as a whole, by their last part.
+
+    A script that works on the app as a whole is called with the start of its names: a name without a last part. Whoever
+    could write the names of tokens and sessions could make himself an admin of the API, so only that has all names.
+    """
 
     verbs: tuple[str, ...]
     commands: tuple[str, ...]
@@ -52,22 +56,11 @@ _WORKER = Role(
         *("declare", "plan", "plans", "tick", "begin", "grant", "hold", "vacate"),
     ),
     commands=(
-        *(
-            "hdel",
-            "hget",
-            "hgetall",
-            "hkeys",
-            "hmget",
-            "hscan",
-            "hset",
-            "sadd",
-            "smembers",
-            "subscribe",
-            "ping",
-        ),
+        *("hdel", "hget", "hgetall", "hkeys", "hmget", "hscan", "hset", "sadd", "smembers"),
+        *("subscribe", "ping"),
         *("xreadgroup", "xgroup|create", "xinfo|consumers"),
     ),
-    names=("*",),
+    names=("", "queues", "workers", "roster", "truce", "schedules"),
     channels=("bell", "done"),
 )
 _RELAY = Role(
@@ -82,7 +75,7 @@ _READER = Role(
         *("hexists", "hget", "hkeys", "hmget", "hscan", "lrange", "smembers", "zrange"),
         *("xinfo|groups", "xpending", "xrange", "xrevrange"),
     ),
-    names=("*",),
+    names=("", "queues", "workers", "roster", "schedules"),
 )
 _ADMIN = (
     _PRODUCER
@@ -93,14 +86,14 @@ _ADMIN = (
             *("audit", "audit_counts", "beat", "fire", "plan"),
         ),
         commands=("config|get", "hdel", "hset", "role", "sscan", "time", "zscan"),
-        names=(),
+        names=("truce",),
         channels=("bell",),
     )
 )
 _API = _ADMIN | Role(
     verbs=(*("roam", "token", "token_used", "session_begin", "session_seen", "attempt", "forgive", "trail"),),
     commands=("hgetall", "hlen", "unlink", "xrevrange", "zrem"),
-    names=(),
+    names=("*",),
 )
 ROLES = {
     "producer": _PRODUCER,
