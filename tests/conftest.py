@@ -147,6 +147,7 @@ async def strays(store: Store) -> list[str]:
         "schedules",
         "cancelling",
         "tokens",
+        "reports",
     )
     stray = []
     cursor = b"0"

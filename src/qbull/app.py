@@ -103,14 +103,26 @@ class App:
         timeout: float | None = None,
         keep: Keep = DEFAULT_KEEP,
         on_failed: OnFailed = "continue",
+        track: bool = False,
     ) -> Queue:
-        """Declare a queue. All durations are seconds."""
+        """Declare a queue. All durations are seconds. With `track` every job has its row in PostgreSQL."""
         if name in self.queues:
             raise ConfigError(f'queue "{name}": declared twice; keep one declaration and import it')
         if partitions is None:
             partitions = self.environment.partitions or 1
         settings = QueueSettings(
-            name, partitions, order, concurrency, lane, retry, timeout, keep, on_failed, max_active, rate
+            name,
+            partitions,
+            order,
+            concurrency,
+            lane,
+            retry,
+            timeout,
+            keep,
+            on_failed,
+            max_active,
+            rate,
+            track,
         )
         self.queues[name] = queue = Queue(self, settings)
         return queue

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from qbull import rows
 from qbull.core.codec import encode_payload
 from qbull.errors import ArgumentsError, ConfigError, NotFound
 from qbull.handle import Job
@@ -34,10 +35,13 @@ async def _unchecked(queue: Queue, task: str, values: Mapping[str, Any], options
             f'queue "{queue.name}" is ordered by key; give its key (--key KEY), or use the code (--app) so that the task can make it'
         )
     payload = encode_payload(task, values, queue.app.payload_limit)
-    durability = options.durability or queue.app.durability
+    arguments = Arguments(payload, options.key, options.id)
+    if options.in_outbox:
+        [id] = await rows.write(queue, task, [arguments], options)
+        return queue.handle(id, True, expected=True)
     layout = await client.layout(queue.settings)
-    placed = queue.place(layout, task, Arguments(payload, options.key, options.id), options)
-    created = await client.enqueue(queue.settings, placed, durability)
+    placed = queue.place(layout, task, arguments, options)
+    created = await client.enqueue(queue.settings, placed, options.profile or queue.app.durability)
     return queue.handle(placed.job.id, created)
 
 

@@ -6,12 +6,12 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Sequence
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from qbull.config import QueueSettings
 from qbull.core.durability import Durability
 from qbull.core.layout import Layout
-from qbull.errors import NotConfirmed, QbullError
+from qbull.errors import ConfigError, NotConfirmed, QbullError
 from qbull.offload import ResultStore
 from qbull.store import inspect
 from qbull.store.batch import Batcher
@@ -19,6 +19,9 @@ from qbull.store.inspect import Found
 from qbull.store.partition import BATCH, NewJob, Partition, UniqueJob
 from qbull.store.results import Results
 from qbull.store.store import Store
+
+if TYPE_CHECKING:
+    from qbull.postgres.outbox import Outbox
 
 A = TypeVar("A")
 
@@ -45,6 +48,7 @@ class Client:
         self._registered: dict[tuple[str, Durability | None], int] = {}
         self._registering = asyncio.Lock()
         self._layouts: dict[str, Layout] = {}
+        self._outbox: Outbox | None = None
 
     def partition(self, settings: QueueSettings, number: int) -> Partition:
         name = (settings.name, number)
@@ -157,7 +161,21 @@ class Client:
                 return word
         return "unknown"
 
+    def outbox(self, database: str | None) -> Outbox:
+        """The way into the outbox of an app without a transaction of the caller's."""
+        if database is None:
+            raise ConfigError(
+                'durability="outbox": no database is named; set QBULL_DATABASE_URL, or App(database=…)'
+            )
+        if self._outbox is None:
+            from qbull.postgres.outbox import Outbox
+
+            self._outbox = Outbox(database)
+        return self._outbox
+
     async def close(self) -> None:
+        if self._outbox is not None:
+            await self._outbox.close()
         await self.results.close()
         await self.store.close()
 

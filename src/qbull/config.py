@@ -11,6 +11,7 @@ from typing import Literal
 from qbull.access import Access
 from qbull.core.cron import zone_of
 from qbull.core.durability import PROFILES, Durability
+from qbull.core.job import REPORT_ALL
 from qbull.core.layout import SPAN
 from qbull.core.rate import Rate
 from qbull.core.retry import Retry
@@ -85,6 +86,7 @@ class QueueSettings:
     on_failed: OnFailed = "continue"
     max_active: int | None = None
     rate: Rate | None = None
+    track: bool = False
 
     def __post_init__(self) -> None:
         check_name("queue", self.name)
@@ -114,6 +116,11 @@ class QueueSettings:
         if self.order is not None:
             return 1
         return self.lane.limit if self.lane is not None else 0
+
+    @property
+    def reports(self) -> int:
+        """What is reported of every job for PostgreSQL."""
+        return REPORT_ALL if self.track else 0
 
     def lane_of(self, key_digest: bytes | None) -> bytes:
         """The lane that a job takes: none where the queue has no lanes, or the job no key."""

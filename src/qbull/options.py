@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -49,7 +49,7 @@ class Options:
     id: str | None = None
     timeout: float | None = None
     transaction: Any = None
-    durability: Durability | None = None
+    durability: Durability | Literal["outbox"] | None = None
     unique: Unique | None = None
     expires: float | datetime | None = None
 
@@ -72,8 +72,9 @@ class Options:
             )
         if self.timeout is not None and not 0 < self.timeout <= LONGEST:
             raise ArgumentsError(f"timeout={self.timeout}: must be more than 0 seconds")
-        if self.durability is not None and self.durability not in PROFILES:
-            raise ArgumentsError(f"durability={self.durability!r}: use one of {', '.join(PROFILES)}")
+        if self.durability is not None and self.durability not in (*PROFILES, "outbox"):
+            words = ", ".join((*PROFILES, "outbox"))
+            raise ArgumentsError(f"durability={self.durability!r}: use one of {words}")
         if self.expires is not None:
             check_expires(self.expires, ArgumentsError)
             self._refuse_early_end()
@@ -91,8 +92,9 @@ class Options:
             raise ArgumentsError("id and unique: give one of them")
         if unique.mode == "debounce" and (self.delay is not None or self.at is not None):
             raise ArgumentsError("delay, at and unique: a debounced job has its time from for_")
-        if self.transaction is not None:
-            raise ArgumentsError("transaction and unique: what is written into an outbox is not unique")
+        if self.in_outbox:
+            which = 'durability="outbox"' if self.transaction is None else "transaction"
+            raise ArgumentsError(f"{which} and unique: what is written into an outbox is not unique")
 
     @cached_property
     def when(self) -> int | str:
@@ -110,6 +112,16 @@ class Options:
         if isinstance(self.expires, datetime):
             return max(int(self.expires.timestamp() * 1000), EPOCH_MS)
         return None if self.expires is None else max(int(self.expires * 1000), 1)
+
+    @property
+    def profile(self) -> Durability | None:
+        """What is asked of the server."""
+        return None if self.durability == "outbox" else self.durability
+
+    @property
+    def in_outbox(self) -> bool:
+        """Whether it is written to PostgreSQL first."""
+        return self.transaction is not None or self.durability == "outbox"
 
     def after(self, seconds: float) -> Options:
         """The same, said so many seconds later."""

@@ -8,17 +8,18 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
+from typing import Any, Generic, Literal, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 import msgspec
 
+from qbull import rows
 from qbull.client import Client, Placed
 from qbull.config import Environment, QueueSettings, check_name
 from qbull.controls import Controls
 from qbull.core.codec import Signature, Template, encode_payload, plain
 from qbull.core.durability import Durability
 from qbull.core.ids import check_id, check_key, new_id
-from qbull.core.job import DEFAULT_PRIORITY, STATES, Body, JobInfo, RareBody, State, pack
+from qbull.core.job import DEFAULT_PRIORITY, REPORT_END, STATES, Body, JobInfo, RareBody, State, pack
 from qbull.core.layout import SPAN, Layout
 from qbull.core.retry import Retry
 from qbull.core.route import digest, lane_of_name
@@ -34,9 +35,6 @@ from qbull.store import inspect, live
 from qbull.store.inspect import Counts, Found
 from qbull.store.partition import NewJob, Partition, UniqueJob
 
-if TYPE_CHECKING:
-    from qbull.postgres.outbox import NewRow
-
 P = ParamSpec("P")
 R = TypeVar("R")
 A = TypeVar("A")
@@ -46,6 +44,7 @@ class Home(Protocol):
     """What a queue needs of its app."""
 
     prefix: str
+    database: str | None
     payload_limit: int
     durability: Durability | None
     environment: Environment
@@ -297,7 +296,10 @@ class Queue(Controls, Letters):
         lane = self.settings.lane_of(key_digest)
         if name and not lane and options.unique is not None and options.unique.mode == "after":
             lane = lane_of_name(name)
-        record = pack(body, priority=options.priority, lane=lane)
+        reports = self.settings.reports
+        if options.durability == "outbox":
+            reports |= REPORT_END
+        record = pack(body, priority=options.priority, lane=lane, reports=reports)
         made = id if id is not None else new_id(number)
         return Placed(number, NewJob(made, options.when, record), together, id is not None)
 
@@ -325,10 +327,10 @@ class Call(Generic[P, R]):
         arguments = self._arguments(args, kwargs)
         if arguments.name:
             return (await self._enqueue_unique([arguments]))[0]
-        if self._options.transaction is not None:
+        if self._options.in_outbox:
             return (await self._write([arguments]))[0]
         client = self._app.client()
-        durability = self._options.durability or self._app.durability
+        durability = self._options.profile or self._app.durability
         who = (self._queue.settings, self._queue.tasks, durability)
         layout = client.known(*who) or await client.register(*who)
         placed = self._queue.place(layout, self.spec.name, arguments, self._options)
@@ -343,10 +345,10 @@ class Call(Generic[P, R]):
         made = self._all_arguments(calls)
         if made and made[0].name:
             return await self._enqueue_unique(made)
-        if self._options.transaction is not None:
+        if self._options.in_outbox:
             return await self._write(made)
         client = self._app.client()
-        durability = self._options.durability or self._app.durability
+        durability = self._options.profile or self._app.durability
         who = (self._queue.settings, self._queue.tasks, durability)
         layout = client.known(*who) or await client.register(*who)
         jobs = [self._queue.place(layout, self.spec.name, arguments, self._options) for arguments in made]
@@ -368,7 +370,7 @@ class Call(Generic[P, R]):
     async def _enqueue_unique(self, calls: list[Arguments]) -> list[Job[R]]:
         unique, client, settings = self._options.unique, self._app.client(), self._queue.settings
         assert unique is not None
-        durability = self._options.durability or self._app.durability
+        durability = self._options.profile or self._app.durability
         layout = await client.register(settings, self._queue.tasks, durability)
         jobs = []
         for arguments in calls:
@@ -378,32 +380,15 @@ class Call(Generic[P, R]):
         return [self._handle(*answer) for answer in await client.enqueue_unique(settings, jobs, durability)]
 
     async def _write(self, calls: list[Arguments]) -> list[Job[R]]:
-        """Into the outbox, in the caller's transaction: the relay enqueues them when that is committed."""
-        from qbull.postgres import outbox
-
-        rows = self._rows(calls)
-        await outbox.write(self._options.transaction, rows)
-        return self._on_their_way(rows)
+        """Into the outbox: the relay enqueues them when the transaction is committed."""
+        return self._on_their_way(await rows.write(self._queue, self.spec.name, calls, self._options))
 
     def _write_sync(self, calls: list[Arguments]) -> list[Job[R]]:
-        from qbull.postgres import outbox
+        return self._on_their_way(rows.write_sync(self._queue, self.spec.name, calls, self._options))
 
-        rows = self._rows(calls)
-        outbox.write_sync(self._options.transaction, rows)
-        return self._on_their_way(rows)
-
-    def _rows(self, calls: list[Arguments]) -> list[NewRow]:
-        from qbull.postgres.outbox import NewRow
-
-        app, queue, options = self._app.prefix, self._queue, self._options.wire()
-        return [
-            NewRow(app, queue.name, id or queue.new_id(), self.spec.name, key, payload.decode(), options)
-            for payload, key, id, _ in calls
-        ]
-
-    def _on_their_way(self, rows: list[NewRow]) -> list[Job[R]]:
+    def _on_their_way(self, ids: list[str]) -> list[Job[R]]:
         decode = self.spec.signature.decode_result
-        return [self._queue.handle(row.job_id, True, decode, expected=True) for row in rows]
+        return [self._queue.handle(id, True, decode, expected=True) for id in ids]
 
     def _all_arguments(self, calls: Iterable[Mapping[str, Any]]) -> list[Arguments]:
         if self._options.id is not None:
@@ -466,13 +451,14 @@ class Task(Call[P, R]):
         id: str | None = None,
         timeout: float | None = None,
         transaction: Any = None,
-        durability: Durability | None = None,
+        durability: Durability | Literal["outbox"] | None = None,
         unique: Unique | None = None,
         expires: float | datetime | None = None,
     ) -> Call[P, R]:
         """`await task.options(delay=60).enqueue(…)`: seconds from now, a moment, 1 (first) to 10 (last), a key, an id.
 
         With `transaction`, a connection to PostgreSQL, the job is enqueued when that is committed, and never otherwise.
+        With `durability="outbox"` its row stays there until it has ended.
         """
         priority = DEFAULT_PRIORITY if priority is None else priority
         return Call(

@@ -14,6 +14,7 @@ from typing import Protocol
 import msgspec
 
 from qbull.client import Placed
+from qbull.core.durability import Durability
 from qbull.core.layout import Layout
 from qbull.errors import NotFound, QbullError, ServerError
 from qbull.options import Arguments, Options
@@ -51,15 +52,19 @@ class Shipping:
         """The rows of one queue."""
         try:
             queue, layout = await self._queue(name)
-            seqs, jobs = [], []
+            groups: dict[Durability | None, list[tuple[int, Placed]]] = {}
             for row in rows:
                 try:
-                    jobs.append(_place(queue, layout, row))
-                    seqs.append(row.seq)
+                    options = _options(row.options).after(row.age)
+                    placed = queue.place(layout, row.task, _arguments(row), options)
+                    group = groups.setdefault(options.profile or self._app.durability, [])
+                    group.append((row.seq, placed))
                 except (QbullError, msgspec.MsgspecError) as error:
                     shipped.refused[row.seq] = str(error)
-            await self._app.client().enqueue_many(queue.settings, jobs, self._app.durability)
-            shipped.sent.extend(seqs)
+            for durability, group in groups.items():
+                jobs = [placed for _, placed in group]
+                await self._app.client().enqueue_many(queue.settings, jobs, durability)
+                shipped.sent.extend(seq for seq, _ in group)
         except QbullError as error:
             shipped.resting[name] = error
 
@@ -87,6 +92,5 @@ class Shipping:
             ) from None
 
 
-def _place(queue: Queue, layout: Layout, row: Row) -> Placed:
-    options = _options(row.options).after(row.age)
-    return queue.place(layout, row.task, Arguments(row.payload.encode(), row.key, row.job_id), options)
+def _arguments(row: Row) -> Arguments:
+    return Arguments(row.payload.encode(), row.key, row.job_id)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import psycopg
 import pytest
@@ -12,6 +14,7 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 import qbull
 from conftest import eventually
+from qbull.store.store import Store
 
 
 @pytest.fixture(name="shop")
@@ -340,3 +343,136 @@ async def test_outside_of_a_task_it_is_refused(pool: AsyncConnectionPool) -> Non
     with pytest.raises(qbull.NotFound, match=r"once\(\) is for code inside a task"):
         async with qbull.postgres.once(pool):
             pass
+
+
+@asynccontextmanager
+async def beside(app: qbull.App) -> AsyncIterator[None]:
+    """What "qbull relay" does: ship the outbox, and keep the tables."""
+    duties = [asyncio.create_task(duty()) for duty in app.beside()]  # type: ignore[arg-type]
+    try:
+        yield
+    finally:
+        for duty in duties:
+            duty.cancel()
+        await asyncio.wait(duties)
+
+
+async def outbox(shop: AsyncConnection) -> int:
+    cursor = await shop.execute("SELECT count(*) FROM qbull_outbox")
+    count = (await cursor.fetchone() or (0,))[0]
+    await shop.rollback()
+    return int(count)
+
+
+async def test_a_durable_job_survives_everything_that_happens_to_redis(
+    app: qbull.App, shop: AsyncConnection, store: Store
+) -> None:
+    orders = app.queue("orders", order="key")
+    ran: dict[str, list[int]] = {}
+
+    @orders.task(key="{customer}")
+    async def charge(customer: str, number: int) -> None:
+        ran.setdefault(customer, []).append(number)
+
+    durable = charge.options(durability="outbox")
+    async with beside(app):
+        for number in range(5):
+            await durable.enqueue("ana", number)
+        jobs = await durable.enqueue_many([{"customer": "bob", "number": n} for n in range(5)])
+        await eventually(jobs[-1].state)
+        await store.server.call("FLUSHALL")
+        lost = await jobs[-1].state()
+        await eventually(jobs[-1].state, within=40)
+        async with app.worker():
+            for job in jobs:
+                await job.result(timeout=20)
+            await eventually(lambda: is_empty(shop), within=40)
+
+    assert lost is None
+    assert ran == {"ana": [0, 1, 2, 3, 4], "bob": [0, 1, 2, 3, 4]}
+
+
+async def is_empty(shop: AsyncConnection) -> bool:
+    return await outbox(shop) == 0
+
+
+async def test_a_durable_row_stays_until_its_job_has_ended(app: qbull.App, shop: AsyncConnection) -> None:
+    orders = app.queue("orders", keep=qbull.Keep(completed=0), retry=qbull.Retry(attempts=1))
+
+    @orders.task
+    async def charge(works: bool) -> None:
+        if not works:
+            raise ValueError
+
+    async with shop.transaction():
+        with_data = charge.options(transaction=shop, durability="outbox")
+        jobs = await with_data.enqueue_many([{"works": True}, {"works": False}])
+    async with beside(app):
+        await eventually(jobs[-1].state)
+        shipped = await outbox(shop)
+        async with app.worker():
+            await eventually(lambda: is_empty(shop), within=40)
+
+    assert shipped == 2
+    assert (await orders.stats()).failed == 1
+
+
+async def test_durability_outbox_needs_a_database(app: qbull.App) -> None:
+    @app.queue("orders").task
+    async def charge() -> None: ...
+
+    with pytest.raises(qbull.ConfigError, match="no database is named"):
+        await charge.options(durability="outbox").enqueue()
+
+
+async def test_every_job_of_a_tracked_queue_has_its_row(app: qbull.App, shop: AsyncConnection) -> None:
+    orders = app.queue("orders", track=True, retry=qbull.Retry(delays=(0.05,)))
+    others = app.queue("others")
+    begun, go = asyncio.Event(), asyncio.Event()
+
+    @orders.task(key="{customer}")
+    async def charge(customer: str) -> None:
+        if customer == "eve":
+            raise ValueError("no money")
+        if customer == "slow":
+            begun.set()
+            await go.wait()
+
+    @others.task
+    async def unseen() -> None: ...
+
+    await unseen.enqueue()
+    async with beside(app):
+        ada, eve, later, slow = [
+            await charge.options(delay=60 if customer == "later" else None).enqueue(customer)
+            for customer in ("ada", "eve", "later", "slow")
+        ]
+        await eventually(lambda: statuses(shop, "waiting", "waiting", "delayed", "waiting"))
+        async with app.worker():
+            await begun.wait()
+            await eventually(lambda: statuses(shop, "completed", "failed", "delayed", "active"))
+            go.set()
+            await eventually(lambda: statuses(shop, "completed", "failed", "delayed", "completed"))
+        await later.remove()
+        await eventually(lambda: statuses(shop, "completed", "failed", "removed", "completed"))
+
+    row = await (
+        await shop.execute(
+            """SELECT job_id, queue, task, key, status, attempts, error_message,
+                      created_at <= started_at AND started_at <= finished_at AND finished_at <= updated_at
+               FROM qbull_jobs WHERE key IN ('ada', 'eve') ORDER BY key"""
+        )
+    ).fetchall()
+    assert row == [
+        (ada.id, "orders", "charge", "ada", "completed", 1, None, True),
+        (eve.id, "orders", "charge", "eve", "failed", 2, "ValueError: no money", True),
+    ]
+    assert slow.id != later.id
+
+
+async def statuses(shop: AsyncConnection, *expected: str) -> bool:
+    """Of the jobs in the order in which they were enqueued."""
+    cursor = await shop.execute("SELECT status FROM qbull_jobs ORDER BY created_at, job_id")
+    found = tuple(row[0] for row in await cursor.fetchall())
+    await shop.rollback()
+    return found == expected

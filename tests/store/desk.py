@@ -37,11 +37,14 @@ class Desk:
         when: int | str = 0,
         priority: int = 5,
         payload: bytes = b"{}",
+        reports: int = 0,
     ) -> NewJob:
         lane = digest(key) if key is not None and self.settings.lane_limit else b""
         if self.settings.order == "partition":
             lane = PARTITION_LANE
-        return NewJob(id, when, pack(Body("task", payload, key), priority=priority, lane=lane))
+        reports = reports or self.settings.reports
+        body = Body("task", payload, key)
+        return NewJob(id, when, pack(body, priority=priority, lane=lane, reports=reports))
 
     async def enqueue(self, *ids: str, key: str | None = None, **options: Any) -> set[int]:
         return await self.partition.enqueue([self.job(id, key, **options) for id in ids])

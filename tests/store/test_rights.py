@@ -12,6 +12,7 @@ from desk import CRASHED, Desk, ids_of
 
 import qbull.store
 from conftest import eventually
+from qbull.core.job import REPORT_ALL
 from qbull.core.rate import Rate
 from qbull.core.rule import Rule
 from qbull.errors import ConfigError, ServerRefused
@@ -197,6 +198,9 @@ async def ship(store: Store) -> None:
     await desk.enqueue("b", "c", key="k")
     await desk.enqueue("later", when=60_000)
     assert await desk.partition.states(["a", "none"]) == "r-"
+    await desk.enqueue("tracked", reports=REPORT_ALL)
+    entries, _ = await desk.partition.reports([], 10)
+    await desk.partition.reports([entry for entry, _ in entries], 10)
 
 
 WORK: dict[str, Callable[[Store], Awaitable[None]]] = {

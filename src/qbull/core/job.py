@@ -4,7 +4,8 @@ A record is a short header that the Lua scripts read, and a body that they never
 
     byte 1      layout version
     byte 2      priority, 1 to 10
-    byte 3      1 where the job holds its lane although it is not in the ready stream
+    byte 3      the sum of: 1 where the job holds its lane although it is not in the ready stream; 2 where its end, 4 where
+                all that it goes through is reported for PostgreSQL
     byte 4      crashes: how many times a worker died while it ran
     byte 5-10   when it was enqueued, milliseconds on the server's clock, big-endian; 0 while it is in the entry
                 that it was enqueued with, whose id has that time
@@ -35,6 +36,8 @@ SUSPECT = CRASH_LIMIT - 1
 HISTORY_LIMIT = 20
 EPOCH_MS = 1_000_000_000_000
 """Longer than any wait, earlier than any moment that is meant."""
+REPORT_END, REPORT_ALL = 2, 4
+"""What of a job is reported for PostgreSQL: its end, for the outbox; everything, for the table of jobs."""
 
 _HEADER = 11
 
@@ -86,9 +89,19 @@ class Ending(msgspec.Struct, array_like=True, frozen=True):
     """A reference to its result, where that is kept elsewhere."""
 
 
+class Begun(msgspec.Struct, array_like=True, frozen=True):
+    """What a worker reports of a job that it runs: which delivery, for how long by now, and its record."""
+
+    delivered_ms: int
+    running_ms: int
+    worker: str
+    record: bytes
+
+
 _encode = msgspec.msgpack.Encoder().encode
 _decode_body = msgspec.msgpack.Decoder(RareBody).decode
 _decode_ending = msgspec.msgpack.Decoder(Ending).decode
+decode_begun = msgspec.msgpack.Decoder(Begun).decode
 
 
 class Garbage(ValueError):
@@ -98,11 +111,14 @@ class Garbage(ValueError):
 _LANELESS = [bytes((VERSION, priority, 0, 0)) + bytes(7) for priority in range(11)]
 
 
-def pack(body: Body, *, priority: int, lane: bytes) -> bytes:
+def pack(body: Body, *, priority: int, lane: bytes, reports: int = 0) -> bytes:
     """A new job's record. The time is left empty: the server fills it in."""
+    head = _LANELESS[priority]
+    if reports:
+        head = head[:2] + bytes((reports,)) + head[3:]
     if not lane:
-        return _LANELESS[priority] + _encode(body)
-    return _LANELESS[priority][:-1] + bytes((len(lane),)) + lane + _encode(body)
+        return head + _encode(body)
+    return head[:-1] + bytes((len(lane),)) + lane + _encode(body)
 
 
 def repack(record: bytes, body: Body) -> bytes:
@@ -165,6 +181,10 @@ def expires_ms(body: RareBody, created_ms: int) -> int | None:
     if body.expires is None:
         return None
     return body.expires if body.expires >= EPOCH_MS else created_ms + body.expires
+
+
+def encode_begun(begun: Begun) -> bytes:
+    return _encode(begun)
 
 
 def seal(ending: Ending) -> bytes:

@@ -45,6 +45,10 @@ class Generation(msgspec.Struct, frozen=True):
         """The partition of a key or an id."""
         return self.number * SPAN + partition_of(digest, self.partitions)
 
+    def home_of_id(self, id: str) -> int:
+        """The partition of a job that no lane asks for."""
+        return self.number * SPAN + home_of(id, self.partitions)
+
     def homes(self, lane: bytes, later: Generation, number: int) -> Sequence[int]:
         """Where jobs were before that partition `number` of a later generation has in this lane.
 

@@ -38,15 +38,21 @@ _AWAY = ("08", "53", "57P", "40", "55P03", "25P03")
 @asynccontextmanager
 async def connected(url: str, name: str, *, autocommit: bool = False) -> AsyncIterator[AsyncConnection]:
     """A connection for as long as the block lasts. `name` is what the database shows of it."""
+    connection = await open_connection(url, name, autocommit=autocommit)
+    try:
+        with errors_of(url):
+            yield connection
+    finally:
+        await connection.close()
+
+
+async def open_connection(url: str, name: str, *, autocommit: bool = False) -> AsyncConnection:
     with errors_of(url):
         connection = await AsyncConnection.connect(
             url, autocommit=autocommit, application_name=name, **SETTINGS
         )
-        try:
-            await connection.set_isolation_level(IsolationLevel.READ_COMMITTED)
-            yield connection
-        finally:
-            await connection.close()
+        await connection.set_isolation_level(IsolationLevel.READ_COMMITTED)
+        return connection
 
 
 @contextmanager

@@ -1,7 +1,8 @@
-"""The keeper: what must be done to qbull's tables from time to time, by one process of an app.
+"""The keeper: what must be done to qbull's tables all the time, by one process of an app.
 
-All who could be it try to take a lock in the database; the one that has it does the work, and the next one takes over
-when its connection ends. Everything it does may be done twice, so two of them for a moment do no harm.
+It tells PostgreSQL what happened to jobs (reports.py), puts back what Redis has lost (reconcile.py) and removes old marks
+(prune.py). All who could be it try to take a lock in the database; the one that has it does the work, and another one
+takes over when its connection ends. Everything it does may be done twice, so two of them for a moment do no harm.
 
 Who calls: the same processes that relay.
 """
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -17,6 +19,9 @@ from qbull.core.route import digest
 from qbull.errors import DatabaseAway, DatabaseRefused, ServerError
 from qbull.postgres.connect import connected, cut_off_after
 from qbull.postgres.prune import prune
+from qbull.postgres.reconcile import Reconciler
+from qbull.postgres.reports import Reports
+from qbull.store.partition import Partition
 from qbull.store.store import Store
 from qbull.worker.outage import Outage
 
@@ -25,10 +30,18 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("qbull.keeper")
 
-AGAIN = 15.0
+AGAIN = 10.0
 """Seconds until it tries again to be the one, and to reach a database that was away."""
+TELL = 0.2
+"""Seconds between two looks for reports, where there were none."""
+LOOK = 5.0
+"""Seconds between two looks at which queues report, and at whether something was lost."""
+ALL = 60.0
+"""Seconds between two looks at queues that do not seem to report."""
 HOUR = 3600.0
 STEP_TIMEOUT = 60.0
+
+OPEN = "SELECT DISTINCT queue FROM qbull_outbox WHERE app = %s AND durable"
 
 
 class Keeper:
@@ -40,6 +53,10 @@ class Keeper:
         self._make_store = make_store
         self._away = Outage("PostgreSQL")
         self._outage = Outage()
+        self._reports = Reports(app)
+        self._reconciler = Reconciler(app, self._reports)
+        self._due = dict.fromkeys(("look", "look at all", "reconcile", "prune"), 0.0)
+        self._open: set[str] = set()
 
     async def run(self) -> None:
         """Keep until cancelled."""
@@ -53,8 +70,6 @@ class Keeper:
                             await self._keep(connection, store)
                 except (DatabaseAway, DatabaseRefused) as error:
                     self._away.met(error, self)
-                except ServerError as error:
-                    self._outage.met(error, self)
                 await asyncio.sleep(AGAIN)
         finally:
             await store.close()
@@ -63,17 +78,55 @@ class Keeper:
         """The tables must be there, and the lock free. It is held until the connection ends."""
         number = int.from_bytes(digest(f"qbull keeper {self._app}"), "big", signed=True)
         cursor = await connection.execute(
-            "SELECT to_regclass('qbull_inbox') IS NOT NULL AND pg_try_advisory_lock(%s)", (number,)
+            "SELECT to_regclass('qbull_jobs') IS NOT NULL AND pg_try_advisory_lock(%s)", (number,)
         )
         row = await cursor.fetchone()
         return row is not None and bool(row[0])
 
     async def _keep(self, connection: AsyncConnection, store: Store) -> None:
+        partitions: list[Partition] = []
         while True:
-            await store.open()
-            with cut_off_after(STEP_TIMEOUT, connection):
-                gone = await prune(connection, store, self._app)
-            self._outage.over(self)
-            if gone:
-                log.info("%d old marks of jobs that are no longer kept were removed from qbull_inbox", gone)
-            await asyncio.sleep(HOUR)
+            pause = TELL
+            try:
+                with cut_off_after(STEP_TIMEOUT, connection):
+                    await store.open()
+                    if self._is_due("look", LOOK):
+                        partitions = await self._look(connection, store)
+                    if await self._reports.tell(connection, partitions):
+                        pause = 0.0
+                    if self._open and self._is_due("reconcile", LOOK):
+                        more = await self._reconciler.step(connection, store)
+                        self._due["reconcile"] *= not more
+                    if self._is_due("prune", HOUR):
+                        await self._prune(connection, store)
+                self._outage.over(self)
+            except (DatabaseAway, DatabaseRefused):
+                raise
+            except ServerError as error:
+                self._outage.met(error, self)
+                pause = LOOK
+            await asyncio.sleep(pause)
+
+    def _is_due(self, what: str, every: float) -> bool:
+        now = time.monotonic()
+        if now < self._due[what]:
+            return False
+        self._due[what] = now + every
+        return True
+
+    async def _look(self, connection: AsyncConnection, store: Store) -> list[Partition]:
+        """The partitions to read reports of: of queues that are tracked, or have durable jobs; now and then of all."""
+        cursor = await connection.execute(OPEN, (self._app,))
+        self._open = {row[0] for row in await cursor.fetchall()}
+        all_of_them = self._is_due("look at all", ALL)
+        found: list[Partition] = []
+        for queue in await store.queues():
+            settings = await store.settings(queue)
+            if settings.track or queue in self._open or all_of_them:
+                found += await store.partitions(settings)
+        return found
+
+    async def _prune(self, connection: AsyncConnection, store: Store) -> None:
+        gone = await prune(connection, store, self._app)
+        if gone:
+            log.info("%d old marks of jobs that are no longer kept were removed from qbull_inbox", gone)

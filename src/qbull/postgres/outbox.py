@@ -1,20 +1,29 @@
 """The outbox: a job as a row beside the caller's data, so that both are committed or neither is.
 
-Who calls: `task.options(transaction=…).enqueue(…)`. A row has everything that the relay needs to enqueue the job later,
+Who calls: `task.options(transaction=…).enqueue(…)`, and `durability="outbox"`. A row has everything that the relay needs to enqueue the job later,
 its id included, so shipping a row twice adds nothing. The relay is woken when the transaction commits.
 """
 
 from __future__ import annotations
 
+import asyncio
+import random
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from qbull.errors import ArgumentsError
+from qbull.errors import ArgumentsError, DatabaseAway
 from qbull.postgres import transaction as callers
+from qbull.store.batch import Batcher
+
+if TYPE_CHECKING:
+    from psycopg import AsyncConnection
 
 CHANNEL = "qbull_outbox"
+BATCH = 500
+PATIENCE = 10.0
+"""Seconds for which a row is sent again while the database is away."""
 
 
 class NewRow(msgspec.Struct, frozen=True):
@@ -59,3 +68,54 @@ async def write(transaction: Any, rows: Sequence[NewRow]) -> None:
 
 def write_sync(transaction: Any, rows: Sequence[NewRow]) -> None:
     callers.run_sync(transaction, WRITE, msgspec.json.encode(rows).decode())
+
+
+class Outbox:
+    """The app's own way into the outbox, for callers without a transaction. Belongs to one event loop.
+
+    Rows of concurrent calls are committed together. A commit whose answer was lost is sent again: two rows with one id
+    become one job.
+    """
+
+    def __init__(self, database: str) -> None:
+        self._database = database
+        self._batcher: Batcher[NewRow, None] = Batcher(self._send, BATCH, in_order=True)
+        self._connection: AsyncConnection | None = None
+
+    async def add(self, rows: Sequence[NewRow]) -> None:
+        """Answers when they are committed."""
+        if len(rows) == 1:
+            await self._batcher.add(rows[0])
+            return
+        for start in range(0, len(rows), BATCH):
+            await self._send(rows[start : start + BATCH])
+
+    async def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()
+
+    async def _send(self, rows: Sequence[NewRow]) -> list[None]:
+        clock = asyncio.get_running_loop().time
+        began, pause = clock(), 0.05
+        while True:
+            try:
+                await self._write(rows)
+                return [None] * len(rows)
+            except DatabaseAway:
+                if clock() + pause - began > PATIENCE:
+                    raise
+            await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311
+            pause = min(pause * 2, 1.0)
+
+    async def _write(self, rows: Sequence[NewRow]) -> None:
+        from qbull.postgres.connect import cut_off_after, errors_of, open_connection
+
+        connection = self._connection
+        if connection is None or connection.closed:
+            connection = self._connection = await open_connection(
+                self._database, "qbull outbox", autocommit=True
+            )
+        with errors_of(self._database), cut_off_after(PATIENCE, connection):
+            async with connection.transaction():
+                await write(connection, rows)

@@ -26,6 +26,7 @@ short names below to `base`; the names are spelled out there once more, in their
       expiring            zset     the moment in ms by which a job must have begun → job id; gone with that moment
       rate:<digest>       string   the starts of a lane within the last window of its rate; expires with it
       lease               hash     owner, epoch, since: who reads the partition alone; only with sharing "leased"
+      reports             stream   what PostgreSQL is to be told of jobs that ask for it, up to a million entries; emptied by the keeper
       waiters             string   there while somebody waits for a result; expires after a minute
       mark                string   written with each enqueue whose replicas are waited for; expires after a minute
       once:<token>        string   what a call was answered with, should it be sent again; expires after a minute

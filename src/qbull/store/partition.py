@@ -20,6 +20,8 @@ from qbull.store.note import LOG_LINES, LogLine, Note, read_line
 
 EXPIRY = "expired: it had not begun in time"
 EXPIRED = seal(Ending(0, 0.0, "", error=EXPIRY))
+REPORTS = 1_000_000
+"""Entries of reports at most, as in lua/lib/report.lua."""
 BATCH = 500
 """Jobs in one call at most: it bounds how long a script keeps the server from others."""
 
@@ -302,6 +304,15 @@ class Partition:
         """For each the first letter of where it is (lua/lib/index.lua), "-" for one that is not here."""
         letters: bytes = await self.server.script("states", self.base, *ids)
         return letters.decode()
+
+    async def report(self, reports: Sequence[bytes]) -> None:
+        """Letter and id, and what is said: something that no script has done itself."""
+        await self.server.call("XADD", self.base + "reports", "MAXLEN", "~", REPORTS, "*", *reports)
+
+    async def reports(self, told: Sequence[bytes], most: int) -> tuple[list[tuple[bytes, list[bytes]]], int]:
+        """Drop the entries that were told; gives those that come then, and how many there are in all."""
+        entries, length = await self.server.script("reports", self.base, most, *told)
+        return entries, length
 
     async def records(self, ids: Sequence[bytes]) -> list[bytes]:
         """The records of jobs that are delayed or behind others of their lane; empty for one that is not."""

@@ -64,7 +64,7 @@ _WORKER = Role(
     channels=("bell", "done"),
 )
 _RELAY = Role(
-    verbs=("enqueue", "states"),
+    verbs=("enqueue", "states", "reports"),
     commands=("hmget", "hset", "sadd", "smembers"),
     names=("queues",),
     channels=("bell",),

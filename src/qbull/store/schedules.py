@@ -313,7 +313,8 @@ def home_of(settings: QueueSettings, layout: Layout, schedule: Schedule) -> int:
 def record_of(settings: QueueSettings, schedule: Schedule) -> bytes:
     key_digest = digest(schedule.key) if schedule.key is not None else None
     body = RareBody(schedule.task, bytes(schedule.args), schedule.key, schedule=schedule.name)
-    return pack(body, priority=DEFAULT_PRIORITY, lane=settings.lane_of(key_digest))
+    lane = settings.lane_of(key_digest)
+    return pack(body, priority=DEFAULT_PRIORITY, lane=lane, reports=settings.reports)
 
 
 def _place(value: bytes) -> Place:

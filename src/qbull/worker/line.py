@@ -33,6 +33,7 @@ from qbull.worker.lease import Leases
 from qbull.worker.note import Notes
 from qbull.worker.outage import Outage
 from qbull.worker.promote import SAFETY, Promoter
+from qbull.worker.report import Reporter
 from qbull.worker.run import Runner
 from qbull.worker.settle import Settler
 from qbull.worker.steer import Steering
@@ -64,6 +65,7 @@ class Line:
     ) -> None:
         self.settings = settings = assignment.settings
         self._store = store
+        self._worker = worker
         self._sharing = sharing
         self._outage = outage
         self._changed = changed
@@ -114,6 +116,8 @@ class Line:
         await self._leases.tick()
         self._cancelling = [start(self._canceller.run)]
         self._actors = [start(self._steering.run), start(self._leases.run), start(self._let_others_have_them)]
+        if self.settings.track:
+            self._actors.append(start(Reporter(self._runner.running, self._worker, self._outage).run))
 
     async def stop(self, grace: float) -> None:
         await end([*self._actors, *self._chores, *(task for _, task in self._promoters.values())])

@@ -125,6 +125,10 @@ class Runner:
         self._brake()
         self.arrived()
 
+    def running(self) -> list[Running]:
+        """The jobs whose tasks run now."""
+        return [slot.job for slot in self._slots if slot.job is not None]
+
     def free_slots(self) -> int:
         """Those that were woken for what is in the hand, and have not taken it yet, are still free."""
         return len(self._idle) + self._woken

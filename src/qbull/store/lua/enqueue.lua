@@ -1,15 +1,16 @@
 -- enqueue: put a batch of jobs into a partition. A job whose id is there already adds nothing.
 -- KEYS  base
 -- NAMES index delayed lanes trains bands stats
--- USES  clock stamp record index tell ready train lane arrive stats
+-- USES  clock stamp record report index tell ready train lane arrive stats
 -- ARGV  limit:int  … id when record
 --       when: 0, or as in lib/arrive.lua
 -- GIVES the positions (from 0) of the jobs that were there already
 
--- Most jobs are to run now, have no key and no priority. A batch of these needs nothing of what follows.
+-- Most jobs are to run now, have no key and no priority, and nobody asks to be told. A batch of these needs nothing of what follows.
 local plain = true
 for i = rest, #ARGV, 3 do
-  if ARGV[i + 1] ~= '0' or string.byte(ARGV[i + 2], 2) ~= 5 or string.byte(ARGV[i + 2], 11) ~= 0 then
+  local priority, flags = string.byte(ARGV[i + 2], 2, 3)
+  if ARGV[i + 1] ~= '0' or priority ~= 5 or flags >= 4 or string.byte(ARGV[i + 2], 11) ~= 0 then
     plain = false
     break
   end
@@ -60,10 +61,12 @@ for i = rest, #ARGV, 3 do
     known[#known + 1] = (i - rest) / 3
   elseif when == '0' then
     admit(id, record)
+    report('w', id, record, 4)
   else
     arrive(id, when, record)
   end
 end
+write_reports()
 write_index()
 write_lanes()
 count_up({enqueued = #ids - #known})

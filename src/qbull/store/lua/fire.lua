@@ -1,12 +1,14 @@
 -- fire: run a schedule now, beside its plan. A job whose id is there already adds nothing.
 -- KEYS  base
 -- NAMES index delayed lanes trains bands stats
--- USES  clock stamp record index tell ready train lane stats
+-- USES  clock stamp record report index tell ready train lane stats
 -- ARGV  limit:int name id record
 -- GIVES 1 where the job was added
 look_up({id})
 if place_of(id) then return 0 end
 admit(id, record)
+report('w', id, record, 4)
+write_reports()
 write_index()
 write_lanes()
 count_up({enqueued = 1})

@@ -2,7 +2,7 @@
 -- What else time brings is done with it: jobs that have not begun in time are cancelled, finished ones that are old go.
 -- KEYS  base
 -- NAMES index delayed lanes trains bands kept schedules expiring cancelling stats
--- USES  clock stamp record index tell ready train lane delivery extras finish mark take stats
+-- USES  clock stamp record report index tell ready train lane delivery extras finish mark take stats
 -- FLAGS allow-oom
 -- ARGV  limit:int most:int completed_ms:int failed:int failed_ms:int ending
 --       ending: what to seal behind the record of a job that has expired

@@ -1,7 +1,7 @@
 -- remove: jobs go without a trace. What halted its lane lets it go on; what a worker has stays.
 -- KEYS  base
 -- NAMES index delayed lanes trains bands stats kept
--- USES  clock stamp record index tell ready train lane extras delivery take once stats
+-- USES  clock stamp record report index tell ready train lane extras delivery take once stats
 -- FLAGS allow-oom
 -- ARGV  token limit:int  … id place
 --       place: where it was seen; empty: wherever it is
@@ -23,8 +23,9 @@ for i = rest, #ARGV, 2 do
   elseif string.find('cfx', string.sub(now, 1, 1), 1, true) then
     local sealed = take_finished(id, now)
     if string.sub(now, 1, 1) == 'f' and holds_lane(sealed) then leave_its_lane(sealed) end
-  elseif not take_waiting(id, now) then
-    word = 'active'
+  else
+    local record = take_waiting(id, now)
+    if record then report('-', id, record) else word = 'active' end
   end
   if word == 'removed' then
     forget(id)
@@ -34,5 +35,6 @@ for i = rest, #ARGV, 2 do
   words[#words + 1] = word
 end
 write_taken()
+write_reports()
 count_up({removed = removed})
 return answer(token, removed > 0, words)

@@ -2,7 +2,7 @@
 -- of it, any other to its end. One that is no longer where it was seen is left alone.
 -- KEYS  base
 -- NAMES index delayed lanes trains bands stats kept
--- USES  clock stamp record index tell ready train lane delivery take once stats
+-- USES  clock stamp record report index tell ready train lane delivery take once stats
 -- FLAGS allow-oom
 -- ARGV  token limit:int  … id place record
 -- GIVES a word for each: "retried", "moved" (it has finished once more since), or the state that it is in instead
@@ -26,10 +26,12 @@ for i = rest, #ARGV, 3 do
     take_finished(id, place)
     if holds_lane(record) then add_ready(band_of(record), id, record) else admit(id, record) end
     if has_extras then redis.call('HDEL', base .. 'job:' .. id, 'progress') end
+    report('w', id, record, 4)
     retried = retried + 1
   end
   words[#words + 1] = word
 end
 write_taken()
+write_reports()
 count_up({redriven = retried})
 return answer(token, retried > 0, words)

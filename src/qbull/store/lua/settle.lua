@@ -1,7 +1,7 @@
 -- settle: write down what became of a batch of deliveries. One that is no longer the worker's is refused.
 -- KEYS  base
 -- NAMES index delayed lanes trains bands stats kept cancelling
--- USES  clock stamp record index tell ready train lane delivery extras finish mark stats
+-- USES  clock stamp record report index tell ready train lane delivery extras finish mark stats
 -- FLAGS allow-oom
 -- ARGV  limit:int halt:int completed:int completed_ms:int failed:int failed_ms:int singles:int members:int  …
 --       singles (a number of arguments): band, how many, their entries, and for each id, sealed: jobs that are done
@@ -28,6 +28,7 @@ local function done(list, from, upto)
   else
     for i = from, upto, 2 do
       forget(list[i])
+      if (string.byte(list[i + 1], 3) or 0) > 1 then report('c', list[i], list[i + 1]) end
       if has_extras then forget_extras(list[i]) end
     end
   end
@@ -164,6 +165,7 @@ for i = others_at, #ARGV, 8 do
         redis.call('ZREM', base .. 'expiring', id) -- it has begun once
       end
       local delay = tonumber(detail)
+      report(delay > 0 and 'd' or 'w', id, record, 4)
       if delay > 0 then
         redis.call('ZADD', delayed, next_ms + delay, id)
         put(id, 'd' .. record)

@@ -2,7 +2,7 @@
 -- proposal that was made from another revision than the schedule's own changes nothing.
 -- KEYS  base
 -- NAMES index delayed lanes trains bands stats schedules
--- USES  clock stamp record index tell ready train lane stats
+-- USES  clock stamp record report index tell ready train lane stats
 -- ARGV  limit:int grace_ms:int hold_ms:int  …
 --       for each schedule: name, rev, catch_up, overlap, missed (ticks that were left out), record, how many instants,
 --       and for each of them planned, due, id; then planned and due of the one that follows ('' where there is none)
@@ -52,7 +52,10 @@ while at <= #ARGV do
       local planned, id = tonumber(ARGV[first + 3 * i - 3]), ARGV[first + 3 * i - 1]
       if planned > last then
         look_up({id})
-        if not place_of(id) then admit(id, record) end
+        if not place_of(id) then
+          admit(id, record)
+          report('w', id, record, 4)
+        end
         fired, last, job = fired + 1, planned, id
       else -- the clock has been here before
         again = again + 1
@@ -78,6 +81,7 @@ while at <= #ARGV do
   answers[#answers + 1] = skipped
   answers[#answers + 1] = missed
 end
+write_reports()
 write_index()
 write_lanes()
 count_up({enqueued = total})

@@ -1,7 +1,7 @@
 -- unique: put jobs into a partition, of which only one for each name counts within its window.
 -- KEYS  base
 -- NAMES index delayed lanes trains bands stats kept
--- USES  clock stamp record index tell ready train lane arrive delivery take stats
+-- USES  clock stamp record report index tell ready train lane arrive delivery take stats
 -- ARGV  limit:int  … id when record name mode window_ms
 --       when: as in lib/arrive.lua
 -- GIVES for each the id of the job that counts, and 1 where it is new
@@ -71,6 +71,7 @@ for i = rest, #ARGV, 6 do
   answer[#answer + 1] = counts_now
   answer[#answer + 1] = is_new and 1 or 0
 end
+write_reports()
 write_index()
 write_lanes()
 count_up({enqueued = added})

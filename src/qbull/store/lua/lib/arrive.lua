@@ -1,4 +1,4 @@
--- arrive: a new job, to run now or later, and until when it must have begun. Uses clock, stamp, index, tell, lane.
+-- arrive: a new job, to run now or later, and until when it must have begun. Uses clock, stamp, report, index, tell, lane.
 --   when: milliseconds from now, or @ and a moment in milliseconds; then, where it expires, a space and the same for that
 local arrived = {}
 
@@ -27,8 +27,10 @@ local function arrive(id, when, record)
   if due and due > next_ms then
     watch(delayed, id, due)
     put(id, 'd' .. stamped(record))
+    report('d', id, record, 4)
   else
     admit(id, record)
+    report('w', id, record, 4)
   end
 end
 

@@ -1,4 +1,4 @@
--- finish: the streams of finished jobs, kept by count and by age. Uses clock, record, index, extras.
+-- finish: the streams of finished jobs, kept by count and by age. Uses clock, record, report, index, extras.
 -- An entry holds up to BUNDLE jobs that finished together: id and record for each, with the ending sealed behind the
 -- record (core/job.py); `kept` counts the jobs.
 -- Of a job that was removed the record stays behind in its bundle, and the index no longer says that it is there.
@@ -19,6 +19,7 @@ local function finish(stream, most, list, from, upto)
     for i = at, last, 2 do
       finished_places[finished_n + 1], finished_places[finished_n + 2] = list[i], place
       finished_n = finished_n + 2
+      if (string.byte(list[i + 1], 3) or 0) > 1 then report(LETTER[stream], list[i], list[i + 1]) end
     end
   end
   finished_counts[stream] = (finished_counts[stream] or 0) + (upto - from + 1) / 2
@@ -28,6 +29,7 @@ local function write_finished()
   in_chunks('HSET', index, finished_places)
   for stream, n in pairs(finished_counts) do redis.call('HINCRBY', kept, stream, n) end
   finished_places, finished_n, finished_counts = {}, 0, {}
+  write_reports()
 end
 
 -- A dead letter that halts its lane is not dropped, or the lane would stand still for ever: it becomes the newest.

@@ -14,12 +14,15 @@ local function lane_of(record)
   return string.sub(record, 12, 11 + length)
 end
 
+-- The first bit of what the third byte says; the others are in lib/report.lua.
 local function holds_lane(record)
-  return string.byte(record, 3) == 1
+  local flags = string.byte(record, 3)
+  return flags and flags % 2 == 1
 end
 
 local function holding(record, yes)
-  return string.sub(record, 1, 2) .. (yes and '\1' or '\0') .. string.sub(record, 4)
+  local flags = string.byte(record, 3)
+  return string.sub(record, 1, 2) .. string.char(flags - flags % 2 + (yes and 1 or 0)) .. string.sub(record, 4)
 end
 
 local function crashes_of(record)

@@ -1,0 +1,111 @@
+"""Reconcile: what Redis has lost of the durable rows of the outbox is put back.
+
+A durable row stays until its job has ended. One that was shipped, and that the queue neither knows nor has reported the
+end of, was lost: it is marked as not shipped, and the relay ships it again, in order.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from qbull.config import QueueSettings
+from qbull.core.layout import Layout
+from qbull.core.route import digest
+from qbull.errors import NotFound
+from qbull.postgres.outbox import CHANNEL
+from qbull.postgres.reports import Reports
+from qbull.store.store import Store
+
+if TYPE_CHECKING:
+    from psycopg import AsyncConnection
+
+log = logging.getLogger("qbull.keeper")
+
+BATCH = 1000
+
+OPEN = """\
+SELECT seq, queue, job_id, key FROM qbull_outbox
+WHERE app = %(app)s AND seq > %(after)s AND sent_at IS NOT NULL ORDER BY seq LIMIT %(most)s"""
+DONE = "DELETE FROM qbull_outbox WHERE seq = ANY (%s)"
+LOST = "UPDATE qbull_outbox SET sent_at = NULL WHERE seq = ANY (%s) AND sent_at IS NOT NULL"
+WAKE = "SELECT pg_notify(%s, %s)"
+
+
+class Open(NamedTuple):
+    seq: int
+    queue: str
+    job_id: str
+    key: str | None
+
+
+class Reconciler:
+    """Goes through the rows again and again, a thousand at a time."""
+
+    def __init__(self, app: str, reports: Reports) -> None:
+        self._app = app
+        self._reports = reports
+        self._after = 0
+
+    async def step(self, connection: AsyncConnection, store: Store) -> bool:
+        """Look at the next rows that were shipped; whether there are more."""
+        asked = {"app": self._app, "after": self._after, "most": BATCH}
+        cursor = await connection.execute(OPEN, asked, prepare=True)
+        rows = [Open(*row) for row in await cursor.fetchall()]
+        for queue in {row.queue for row in rows}:
+            await self._look_at(connection, store, queue, [row for row in rows if row.queue == queue])
+        self._after = rows[-1].seq if len(rows) == BATCH else 0
+        return self._after > 0
+
+    async def _look_at(
+        self, connection: AsyncConnection, store: Store, queue: str, rows: Sequence[Open]
+    ) -> None:
+        try:
+            settings = await store.settings(queue)
+        except NotFound:  # all of it is lost; the relay makes the queue known again
+            await self._put_back(connection, rows)
+            return
+        layout = await store.layout(settings)
+        states = await _states(store, settings, layout, rows)
+        finished = [row.seq for row in rows if states.get(row.job_id, "-") in "cfx"]
+        missing = [row for row in rows if row.job_id not in states]
+        if finished:
+            await connection.execute(DONE, (finished,))
+        if missing:
+            # Some may have ended without being kept. That was reported before they were looked for: their rows go now.
+            for number in sorted({number for row in missing for number in _homes(settings, layout, row)}):
+                await self._reports.tell_all(connection, store.partition(settings, number))
+            await self._put_back(connection, missing)
+
+    async def _put_back(self, connection: AsyncConnection, rows: Sequence[Open]) -> None:
+        async with connection.transaction():
+            cursor = await connection.execute(LOST, ([row.seq for row in rows],))
+            if cursor.rowcount:
+                await connection.execute(WAKE, (CHANNEL, self._app))
+        if cursor.rowcount:
+            log.warning('queue "%s": %d jobs were lost and are shipped again', rows[0].queue, cursor.rowcount)
+
+
+async def _states(
+    store: Store, settings: QueueSettings, layout: Layout, rows: Sequence[Open]
+) -> dict[str, str]:
+    """Where the queue has these jobs. Those that it does not know are left out."""
+    found: dict[str, str] = {}
+    for generation in range(len(layout.generations)):  # the oldest first: jobs move towards the last
+        groups: dict[int, list[str]] = {}
+        for row in rows:
+            if row.job_id not in found:
+                groups.setdefault(_homes(settings, layout, row)[generation], []).append(row.job_id)
+        for number, ids in groups.items():
+            letters = await store.partition(settings, number).states(ids)
+            found |= {id: letter for id, letter in zip(ids, letters, strict=True) if letter != "-"}
+    return found
+
+
+def _homes(settings: QueueSettings, layout: Layout, row: Open) -> list[int]:
+    """The partition of a job in each generation, by the rule that it was enqueued by."""
+    together = row.key is not None and (settings.order is not None or settings.lane is not None)
+    if together and row.key is not None:
+        return [generation.home(digest(row.key)) for generation in layout.generations]
+    return [generation.home_of_id(row.job_id) for generation in layout.generations]

@@ -1,0 +1,79 @@
+"""Reports: what happened to jobs that ask for it, from Redis into PostgreSQL.
+
+The scripts write reports together with the change itself, so none is missing and none is too many. They stay in Redis
+until they are committed here: PostgreSQL may be away for a while. A report that is read twice changes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from qbull.postgres import tracking
+from qbull.postgres.tracking import ENDED, Line, line_of
+from qbull.store.partition import Partition
+
+if TYPE_CHECKING:
+    from psycopg import AsyncConnection
+
+ENTRIES = 40
+"""Entries of one partition in one transaction; each has up to 50 reports."""
+BACKLOG = 5_000
+"""Entries that may wait. Up to there telling takes a tenth of the time, so that jobs do not wait for their own record."""
+
+ENDS = """\
+DELETE FROM qbull_outbox WHERE app = %(app)s AND queue = %(queue)s AND job_id = ANY (%(ids)s) AND sent_at IS NOT NULL"""
+
+Entry = tuple[bytes, list[bytes]]
+
+
+class Reports:
+    """Tells one app's reports. What is committed is dropped with the next look."""
+
+    def __init__(self, app: str) -> None:
+        self._app = app
+        self._told: dict[str, list[bytes]] = {}
+
+    async def tell(self, connection: AsyncConnection, partitions: Sequence[Partition]) -> bool:
+        """One round over these partitions; whether there was anything."""
+        any_told = False
+        for partition in partitions:
+            began = time.monotonic()
+            length = await self.tell_some(connection, partition)
+            any_told = any_told or length > 0
+            if 0 < length <= BACKLOG:
+                await asyncio.sleep((time.monotonic() - began) * 9)
+        return any_told
+
+    async def tell_all(self, connection: AsyncConnection, partition: Partition) -> None:
+        """Everything that was reported before now, and has not been dropped yet."""
+        while await self.tell_some(connection, partition) > ENTRIES:
+            pass
+
+    async def tell_some(self, connection: AsyncConnection, partition: Partition) -> int:
+        """The next entries of a partition; how many it had."""
+        entries, length = await partition.reports(self._told.pop(partition.base, ()), ENTRIES)
+        if entries:
+            await self._write(connection, partition.settings.name, entries)
+            self._told[partition.base] = [entry for entry, _ in entries]
+        return length
+
+    async def _write(self, connection: AsyncConnection, queue: str, entries: Sequence[Entry]) -> None:
+        lines: list[Line] = []
+        ended: list[str] = []
+        for entry, fields in entries:
+            at_ms = int(entry.partition(b"-")[0])
+            for name, value in zip(fields[::2], fields[1::2], strict=True):
+                word = name.decode("utf-8", "replace")
+                letter, job_id = word[0], word[1:]
+                if letter in ENDED:
+                    ended.append(job_id)
+                line = line_of(letter, job_id, value, at_ms) if value else None
+                if line is not None:
+                    lines.append(line)
+        async with connection.transaction():
+            await tracking.write(connection, self._app, queue, lines)
+            if ended:
+                await connection.execute(ENDS, {"app": self._app, "queue": queue, "ids": ended}, prepare=True)

@@ -1,0 +1,183 @@
+"""Durable rows of the outbox: they stay until their job has ended, and what Redis has lost is put back."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from collections.abc import AsyncIterator
+
+import pytest
+from psycopg import AsyncConnection
+from psycopg_pool import AsyncConnectionPool
+
+import qbull
+from conftest import eventually
+from database import Postgres
+from qbull.postgres import keeper
+from qbull.postgres.reconcile import Reconciler
+from qbull.postgres.reports import Reports
+from qbull.store.store import Store
+from qbull.worker.actor import end, start
+
+SECONDS = float(os.environ.get("QBULL_CHAOS_SECONDS", "6"))
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keeper, "AGAIN", 0.1)
+    monkeypatch.setattr(keeper, "LOOK", 0.2)
+
+
+@pytest.fixture(name="shop")
+async def open_shop(app: qbull.App, database: str) -> AsyncIterator[AsyncConnection]:
+    app.database = database
+    async with await AsyncConnection.connect(database, autocommit=True) as connection:
+        yield connection
+
+
+async def shipped(shop: AsyncConnection) -> dict[str, bool]:
+    """The rows by their job: whether they are shipped."""
+    return dict(await (await shop.execute("SELECT job_id, sent_at IS NOT NULL FROM qbull_outbox")).fetchall())
+
+
+async def ship(app: qbull.App, shop: AsyncConnection) -> None:
+    """All that is in the outbox, by a relay that ends then."""
+    relay = start(app.relay().run)
+    await eventually(lambda: all_are_shipped(shop))
+    await end([relay])
+
+
+async def all_are_shipped(shop: AsyncConnection) -> bool:
+    return all((await shipped(shop)).values())
+
+
+async def reconciled(store: Store, shop: AsyncConnection) -> dict[str, bool]:
+    """The rows after one look at all of them."""
+    reconciler = Reconciler("test", Reports("test"))
+    while await reconciler.step(shop, store):
+        pass
+    return await shipped(shop)
+
+
+async def test_a_job_that_is_anywhere_in_the_queue_is_left_alone(
+    app: qbull.App, store: Store, shop: AsyncConnection
+) -> None:
+    keyed, plain = app.queue("keyed", order="key", partitions=3), app.queue("plain", partitions=3)
+    wait = keyed.task(key="{n}")(nothing)
+    go = plain.task(nothing)
+    await wait.options(durability="outbox").enqueue_many([{"n": n % 4} for n in range(20)])
+    await wait.options(durability="outbox", delay=60).enqueue(1)
+    await go.options(durability="outbox").enqueue_many([{"n": n} for n in range(20)])
+    await go.options(durability="outbox", id="my own").enqueue(1)
+    await go.options(durability="outbox", key="no lane").enqueue(1)
+    await ship(app, shop)
+
+    after = await reconciled(store, shop)
+
+    assert len(after) == 43 and all(after.values())
+
+
+async def nothing(n: int) -> None: ...
+
+
+async def test_what_was_lost_is_marked_to_be_shipped_again(
+    app: qbull.App, store: Store, shop: AsyncConnection
+) -> None:
+    task = app.queue("orders").task(nothing)
+    jobs = await task.options(durability="outbox").enqueue_many([{"n": n} for n in range(3)])
+    await ship(app, shop)
+    await jobs[1].remove()
+    await store.server.call("DEL", "{test:orders:0}:reports")  # its removal is forgotten, as after a failover
+
+    assert await reconciled(store, shop) == {jobs[0].id: True, jobs[1].id: False, jobs[2].id: True}
+
+
+async def test_a_job_that_was_removed_on_purpose_does_not_come_back(
+    app: qbull.App, store: Store, shop: AsyncConnection
+) -> None:
+    task = app.queue("orders").task(nothing)
+    jobs = await task.options(durability="outbox").enqueue_many([{"n": n} for n in range(3)])
+    await ship(app, shop)
+    await jobs[1].remove()
+
+    assert await reconciled(store, shop) == {jobs[0].id: True, jobs[2].id: True}
+
+
+@pytest.mark.parametrize("completed", [0, 1, 100])
+async def test_a_job_that_has_ended_does_not_come_back_however_long_it_is_kept(
+    app: qbull.App, store: Store, shop: AsyncConnection, completed: int
+) -> None:
+    task = app.queue("orders", keep=qbull.Keep(completed=completed), order="key").task(key="{n}")(nothing)
+    await task.options(durability="outbox").enqueue_many([{"n": n % 3} for n in range(30)])
+    await ship(app, shop)
+    app.database = None  # nobody tells while they run
+    async with app.worker() as worker:
+        await worker.drain()
+
+    assert await reconciled(store, shop) == {}
+
+
+async def test_an_empty_server_gets_everything_back(
+    app: qbull.App, store: Store, shop: AsyncConnection
+) -> None:
+    task = app.queue("orders").task(nothing)
+    jobs = await task.options(durability="outbox").enqueue_many([{"n": n} for n in range(2500)])
+    await ship(app, shop)
+    await store.server.call("FLUSHALL")
+
+    assert await reconciled(store, shop) == {job.id: False for job in jobs}
+
+
+async def test_durable_rows_are_committed_together_and_wait_for_the_database(
+    app: qbull.App, shop: AsyncConnection, postgres: Postgres
+) -> None:
+    task = app.queue("orders").task(nothing)
+    await task.options(durability="outbox").enqueue(0)
+    postgres.stop()
+    waiting = [asyncio.create_task(task.options(durability="outbox").enqueue(n)) for n in range(1, 100)]
+    await asyncio.sleep(0)
+    postgres.start()
+    jobs = await asyncio.gather(*waiting)
+    async with await AsyncConnection.connect(app.database or "") as again:
+        found = await shipped(again)
+
+    assert {job.id for job in jobs} < set(found)
+    assert len(found) == 100
+
+
+@pytest.mark.timeout(120 + SECONDS * 3)
+async def test_nothing_is_lost_when_redis_is_emptied_in_the_middle(
+    app: qbull.App, store: Store, shop: AsyncConnection, database: str
+) -> None:
+    queue = app.queue("orders", order="key", partitions=2, concurrency=10, keep=qbull.Keep(completed=5))
+    await shop.execute("CREATE TABLE effects (key text, number int)")
+    luck = random.Random()
+    pool = AsyncConnectionPool(database, min_size=1, max_size=10, open=False)
+    asked, wipes = 0, 0
+
+    @queue.task(key="{key}")
+    async def charge(key: str, number: int) -> None:
+        await asyncio.sleep(luck.random() * 0.01)
+        async with qbull.postgres.once(pool) as connection:
+            await connection.execute("INSERT INTO effects VALUES (%s, %s)", (key, number))
+
+    async with pool, app.worker():
+        deadline = asyncio.get_running_loop().time() + SECONDS
+        while asyncio.get_running_loop().time() < deadline or wipes < 3:
+            calls = [{"key": f"k{n % 7}", "number": asked + n} for n in range(20)]
+            await charge.options(durability="outbox").enqueue_many(calls)
+            asked += 20
+            await asyncio.sleep(0.02)
+            if luck.random() < 0.02:
+                await store.server.call("FLUSHALL")
+                wipes += 1
+        await eventually(lambda: nothing_is_open(shop), within=90)
+    row = await (await shop.execute("SELECT count(*), count(DISTINCT number) FROM effects")).fetchone()
+
+    print(f"{wipes} times emptied, {asked} jobs asked for, effects {row}")
+    assert row == (asked, asked)
+
+
+async def nothing_is_open(shop: AsyncConnection) -> bool:
+    return await shipped(shop) == {}

@@ -1,0 +1,190 @@
+"""Tracking: reports become rows, in whatever order and however often they come; PostgreSQL may be away meanwhile."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from psycopg import AsyncConnection
+
+import qbull
+from conftest import eventually
+from database import Postgres
+from qbull.core.job import Attempt, Begun, Body, Ending, encode_begun, pack, seal
+from qbull.postgres import keeper, tracking
+from qbull.postgres.keeper import Keeper
+from qbull.postgres.tracking import Line, line_of
+from qbull.store.store import Store
+from qbull.worker.actor import end, start
+
+NOON = 1_800_000_000_000
+
+
+def record(attempt: int = 1, error: str | None = None) -> bytes:
+    history = [Attempt(1, NOON, 5.0, error, "w1")] if error else []
+    return pack(Body("charge", b"{}", "ada", attempt, history=history), priority=5, lane=b"", reports=4)
+
+
+def life() -> list[Line]:
+    """One job: enqueued, failed once, tried again, done; then somebody sends it round again."""
+    begun = encode_begun(Begun(NOON, 20, "w1", record()))
+    again = encode_begun(Begun(NOON + 1000, 20, "w2", record(2, "no money")))
+    done = record(2, "no money") + seal(Ending(2, 30.0, "w2", created_ms=NOON))
+    reports = [
+        ("w", record(), NOON),
+        ("a", begun, NOON + 120),
+        ("d", record(2, "no money"), NOON + 200),
+        ("a", again, NOON + 1100),
+        ("c", done, NOON + 1200),
+        ("w", record(), NOON + 5000),
+    ]
+    lines = [line_of(letter, "j1", value, at) for letter, value, at in reports]
+    return [line for line in lines if line is not None]
+
+
+def test_a_life_in_rows() -> None:
+    waiting, active, delayed, _, done, _ = life()
+
+    assert [line.status for line in life()] == [
+        "waiting",
+        "active",
+        "delayed",
+        "active",
+        "completed",
+        "waiting",
+    ]
+    assert [line.attempts for line in life()] == [0, 1, 1, 2, 2, 0]
+    assert (waiting.task, waiting.key, waiting.error_message) == ("charge", "ada", None)
+    assert active.started_at is not None and (active.started_at - waiting.created_at).total_seconds() == 0.1
+    assert delayed.error_message == "no money"
+    assert done.finished_at is not None and done.started_at is not None
+    assert (done.finished_at - done.started_at).total_seconds() == 0.03
+    assert (done.error_message, done.worker, done.created_at) == (None, "w2", waiting.created_at)
+
+
+def test_versions_rise_with_the_life_of_a_job() -> None:
+    versions = [line.version for line in life()]
+
+    assert versions == sorted(set(versions))
+
+
+@pytest.mark.parametrize("garbage", [b"", b"x", b"not a record at all", record()[:11], record()[:-2]])
+@pytest.mark.parametrize("letter", "wacf")
+def test_what_cannot_be_read_is_left_out(letter: str, garbage: bytes) -> None:
+    line = line_of(letter, "j1", garbage, NOON)
+
+    assert line is None or line.task == "charge"
+
+
+@given(st.binary(max_size=200), st.sampled_from("wdacfx-"))
+def test_no_bytes_can_stop_the_keeper(value: bytes, letter: str) -> None:
+    line_of(letter, "j1", value, NOON)
+
+
+async def test_reports_may_come_in_any_order_and_twice(database: str) -> None:
+    lines = life()[:-1]
+    async with await AsyncConnection.connect(database, autocommit=True) as connection:
+        for number, order in enumerate(itertools.permutations(range(len(lines)))):
+            for at in (*order, order[0]):
+                await tracking.write(connection, f"app{number}", "orders", [lines[at]])
+        cursor = await connection.execute(
+            "SELECT status, attempts, error_message, worker, created_at, started_at, finished_at, count(*) "
+            "FROM qbull_jobs GROUP BY 1, 2, 3, 4, 5, 6, 7"
+        )
+        rows = await cursor.fetchall()
+
+    done = lines[-1]
+    assert rows == [("completed", 2, None, "w2", done.created_at, done.started_at, done.finished_at, 120)]
+
+
+async def test_a_batch_may_have_a_job_more_than_once(database: str) -> None:
+    async with await AsyncConnection.connect(database) as connection:
+        await tracking.write(connection, "test", "orders", [*life(), *reversed(life())])
+        cursor = await connection.execute("SELECT job_id, queue, app, status FROM qbull_jobs")
+
+        assert await cursor.fetchall() == [("j1", "orders", "test", "waiting")]
+
+
+@pytest.fixture(name="impatient")
+def make_impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keeper, "AGAIN", 0.1)
+    monkeypatch.setattr(keeper, "LOOK", 0.1)
+
+
+@asynccontextmanager
+async def keeping(app: qbull.App, database: str) -> AsyncIterator[None]:
+    running = start(Keeper(database, app.prefix, app.make_store).run)
+    try:
+        yield
+    finally:
+        await end([running])
+
+
+async def rows(database: str, query: str = "SELECT status, count(*) FROM qbull_jobs GROUP BY 1") -> Any:
+    async with await AsyncConnection.connect(database) as connection:
+        return dict(await (await connection.execute(query.encode())).fetchall())
+
+
+async def test_reports_wait_while_the_database_is_away(
+    app: qbull.App, database: str, postgres: Postgres, impatient: None, store: Store
+) -> None:
+    queue = app.queue("orders", track=True, partitions=2)
+
+    @queue.task
+    async def charge(n: int) -> None: ...
+
+    async with keeping(app, database):
+        await charge.enqueue(0)
+        await eventually(lambda: there_are(database, {"waiting": 1}))
+        postgres.stop()
+        async with app.worker() as worker:
+            await charge.enqueue_many([{"n": n} for n in range(500)])
+            await worker.drain()
+        postgres.start()
+        await eventually(lambda: there_are(database, {"completed": 501}), within=40)
+        await eventually(lambda: nothing_is_left(store))
+
+
+async def test_another_keeper_takes_over(app: qbull.App, database: str, impatient: None) -> None:
+    queue = app.queue("orders", track=True)
+
+    @queue.task
+    async def charge() -> None: ...
+
+    async with keeping(app, database):
+        async with keeping(app, database):
+            await charge.enqueue()
+            await eventually(lambda: there_are(database, {"waiting": 1}))
+        await charge.enqueue()
+        await eventually(lambda: there_are(database, {"waiting": 2}))
+
+
+async def test_one_id_in_two_queues_and_two_apps_is_two_jobs(
+    app: qbull.App, database: str, impatient: None, server_url: str
+) -> None:
+    other = qbull.App(server_url, prefix="other")
+    for each in (app, other):
+        for name in ("orders", "refunds"):
+            task: qbull.Task[[], None] = each.queue(name, track=True).task(name="charge")(nothing)
+            await task.options(id="same").enqueue()
+    async with keeping(app, database), keeping(other, database):
+        await eventually(lambda: there_are(database, {"waiting": 4}))
+    await other.close()
+
+
+async def nothing() -> None: ...
+
+
+async def there_are(database: str, expected: dict[str, int]) -> bool:
+    found = await rows(database)
+    return bool(found == expected)
+
+
+async def nothing_is_left(store: Store) -> bool:
+    partitions = await store.partitions(await store.settings("orders"))
+    return not any([(await partition.reports([], 1))[1] for partition in partitions])

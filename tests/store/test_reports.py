@@ -1,0 +1,165 @@
+"""Reports: what happens to a job that asks for it is written down together with the change itself, once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from desk import Desk
+
+from qbull.config import Keep
+from qbull.core.ids import new_token
+from qbull.core.job import REPORT_END, Ending, body_of, seal, unseal
+from qbull.store import inspect
+from qbull.store.partition import Again, Outcomes
+from qbull.store.store import Store
+
+BURIED = seal(Ending(0, 0.0, "w1", error="its worker died"))
+
+
+async def told(desk: Desk, drop: bool = True) -> list[str]:
+    """Letters and ids, in their order."""
+    entries, _ = await desk.partition.reports([], 1000)
+    if drop:
+        await desk.partition.reports([entry for entry, _ in entries], 1000)
+    return [name.decode() for _, fields in entries for name in fields[::2]]
+
+
+async def values(desk: Desk) -> list[bytes]:
+    entries, _ = await desk.partition.reports([], 1000)
+    return [value for _, fields in entries for value in fields[1::2]]
+
+
+@pytest.mark.parametrize("order", [None, "key", "partition"])
+@pytest.mark.parametrize("kept", [0, 10])
+async def test_everything_that_a_tracked_job_goes_through(store: Store, order: Any, kept: int) -> None:
+    desk = await Desk.open(store, track=True, order=order, keep=Keep(completed=kept))
+
+    await desk.enqueue("a", key="k")
+    await desk.enqueue("b", key="other", when=60_000)
+    begun = await told(desk)
+    [delivery] = await desk.fetch()
+    await desk.settle(delivery, 0, "delay", 60_000)
+    again = await told(desk)
+    await desk.partition.promote_one(new_token(), "a")
+    [delivery] = await desk.fetch()
+    await desk.settle(delivery, 0, "done")
+    done = await told(desk)
+    await desk.partition.remove(new_token(), [("b", b"")])
+
+    assert (begun, again, done) == (["wa", "db"], ["da"], ["ca"])
+    assert await told(desk) == ["-b"]
+
+
+async def test_a_job_that_fails_and_is_sent_round_again(store: Store) -> None:
+    desk = await Desk.open(store, track=True)
+    await desk.enqueue("a", "b")
+    await desk.fail("a", "b")
+    failed = await told(desk)
+    found = await inspect.find(desk.partition, "a")
+    assert found is not None
+    await desk.partition.retry(new_token(), [Again("a", found.place, found.again())])
+
+    assert failed == ["wa", "wb", "fa", "fb"]
+    assert await told(desk) == ["wa"]
+
+
+async def test_a_job_that_kills_its_worker_too_often(store: Store) -> None:
+    desk = await Desk.open(store, track=True)
+    await desk.enqueue("a")
+    for _ in range(3):
+        [delivery] = await desk.fetch()
+        await desk.partition.reclaim("w1", BURIED, [delivery.place])
+
+    assert await told(desk) == ["wa", "fa"]
+
+
+async def test_a_cancelled_job(store: Store) -> None:
+    desk = await Desk.open(store, track=True)
+    await desk.enqueue("a")
+    await desk.cancel("a")
+
+    assert await told(desk) == ["wa", "xa"]
+
+
+async def test_of_a_durable_job_only_its_end_and_only_its_id(store: Store) -> None:
+    desk = await Desk.open(store, order="key")
+    await desk.enqueue("a", "b", "c", key="k", reports=REPORT_END)
+    await desk.enqueue("other", key="k2")
+    for _ in range(2):  # the second time it is a train
+        for delivery in await desk.fetch():
+            await desk.finish(delivery)
+
+    assert await told(desk, drop=False) == ["ca", "cb", "cc"]
+    assert await values(desk) == [b"", b"", b""]
+
+
+async def test_a_flag_survives_what_a_lane_does_to_the_record(store: Store) -> None:
+    desk = await Desk.open(store, order="key", on_failed="halt")
+    await desk.enqueue("a", key="k", reports=REPORT_END)
+    [delivery] = await desk.fetch()
+    await desk.settle(delivery, 0, "delay", 0)
+    [delivery] = await desk.fetch()
+    await desk.settle(delivery, 0, "dead")
+    found = await inspect.find(desk.partition, "a")
+
+    assert await told(desk) == ["fa"]
+    assert found is not None and found.record[2] == REPORT_END + 1
+
+
+async def test_jobs_that_ask_for_nothing_are_not_reported(store: Store) -> None:
+    desk = await Desk.open(store)
+    await desk.enqueue("a", "b")
+    for delivery in await desk.fetch():
+        await desk.finish(delivery)
+
+    assert await store.server.call("EXISTS", desk.partition.base + "reports") == 0
+
+
+async def test_an_id_that_is_there_already_is_not_reported_again(store: Store) -> None:
+    desk = await Desk.open(store, track=True)
+    await desk.enqueue("a", "a")
+    await desk.enqueue("a", "b", when=10)
+
+    assert await told(desk) == ["wa", "db"]
+
+
+async def test_a_refused_outcome_is_not_reported(store: Store) -> None:
+    desk = await Desk.open(store, track=True)
+    await desk.enqueue("a")
+    [stale] = await desk.fetch()
+    await desk.partition.release([stale.place])
+    await told(desk)
+
+    assert not await desk.settle(stale, 0, "done")
+    assert await told(desk) == []
+
+
+@pytest.mark.parametrize("size", [10, 1500, 3000, 70_000])
+async def test_a_large_job_is_reported_without_payload_and_result(store: Store, size: int) -> None:
+    desk = await Desk.open(store, track=True, order="key")
+    await desk.enqueue("a", key="k" * 50, payload=b"p" * size)
+    [delivery] = await desk.fetch()
+    outcomes = Outcomes()
+    ending = Ending(1, 2.5, "worker-1", b"r" * size, "an error" * 3, None, 7)
+    outcomes.done(delivery.band, delivery.entry, b"a", delivery.fields[1] + seal(ending))
+    await desk.partition.settle(outcomes)
+
+    waiting, done = await values(desk)
+    record, sealed = unseal(done)
+    assert len(waiting) < 2200 and len(done) < 3300
+    for body in (body_of(waiting), body_of(record)):
+        assert (body.task, body.key, body.attempt) == ("task", "k" * 50, 1)
+    assert (sealed.attempt, sealed.duration_ms, sealed.worker) == (1, 2.5, "worker-1")
+    assert (sealed.error, sealed.created_ms) == ("an error" * 3, 7)
+
+
+async def test_what_was_told_is_dropped_and_nothing_else(store: Store) -> None:
+    desk = await Desk.open(store, track=True)
+    for id in "abc":
+        await desk.enqueue(id)
+    [first, *_], length = await desk.partition.reports([], 1)
+    left, fewer = await desk.partition.reports([first[0]], 10)
+
+    assert (length, fewer) == (3, 2)
+    assert [fields[0] for _, fields in left] == [b"wb", b"wc"]
