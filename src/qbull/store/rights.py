@@ -58,7 +58,7 @@ _WORKER = Role(
     commands=(
         *("hdel", "hget", "hgetall", "hkeys", "hmget", "hscan", "hset", "sadd", "smembers"),
         *("subscribe", "ping"),
-        *("xreadgroup", "xgroup|create", "xinfo|consumers"),
+        *("xadd", "xreadgroup", "xgroup|create", "xinfo|consumers"),
     ),
     names=("", "queues", "workers", "roster", "truce", "schedules"),
     channels=("bell", "done"),
