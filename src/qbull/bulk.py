@@ -24,6 +24,8 @@ from qbull.store.partition import Again, Partition
 from qbull.store.roam import roam
 
 BATCH = 100
+AT_ONCE = 500
+"""Jobs that one call removes without looking at them."""
 FINISHED: tuple[State, ...] = ("completed", "failed", "cancelled")
 
 Act = Callable[[Client, Partition, Sequence[Found]], Awaitable[int]]
@@ -48,6 +50,11 @@ class Work:
     limit: int | None = None
     rate: float | None = None
 
+    @property
+    def is_all(self) -> bool:
+        """All finished jobs of an age: which they are need not be looked at."""
+        return self.state in FINISHED and self.wanted == Wanted() and self.rate is None
+
 
 async def work(
     client: Client,
@@ -60,6 +67,9 @@ async def work(
     batch = BATCH if wanted.rate is None else max(1, min(BATCH, int(wanted.rate / 10)))
     pace = _Pace(wanted.rate)
     for partition in partitions:
+        if wanted.act is remove and wanted.is_all:
+            done = await _sweep(client, partition, wanted, done, on_step)
+            continue
         async with aclosing(_met(client, partition, wanted)) as met:
             async for jobs, seen in met:
                 looked += seen
@@ -74,6 +84,25 @@ async def work(
                     return done
                 if on_step is not None:
                     on_step(Step(done, looked))
+    return done
+
+
+async def _sweep(
+    client: Client,
+    partition: Partition,
+    wanted: Work,
+    done: int,
+    on_step: Callable[[Step], object] | None,
+) -> int:
+    """Remove without looking; how many that makes, with what was done before."""
+    more = True
+    while more and (wanted.limit is None or done < wanted.limit):
+        most = AT_ONCE if wanted.limit is None else min(AT_ONCE, wanted.limit - done)
+        clean = partial(partition.clean, new_token(), wanted.state, wanted.age, most)
+        removed, more = await client.store.patiently(clean)
+        done += removed
+        if on_step is not None:
+            on_step(Step(done, done))
     return done
 
 

@@ -12,14 +12,12 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import partial
 from typing import Unpack
 
 from qbull import bulk
 from qbull.bulk import FINISHED, Work, error_of, work
 from qbull.client import Client
 from qbull.core.failures import fingerprint, normal_form
-from qbull.core.ids import new_token
 from qbull.core.job import STATES, JobInfo, State, moment
 from qbull.core.wanted import Filters, Wanted
 from qbull.errors import LONGEST, ArgumentsError
@@ -126,14 +124,8 @@ class Letters(ABC):
             _check_count("limit", limit)
         if not 0 <= older_than <= LONGEST:
             raise ArgumentsError(f"older_than={older_than!r}: give a number of seconds from 0")
-        return await _clean(
-            self._client(),
-            await self._partitions(),
-            state,
-            Wanted(**filters),
-            older_than=older_than,
-            limit=limit,
-        )
+        wanted = Work(bulk.remove, state, Wanted(**filters), older_than, limit)
+        return await work(self._client(), await self._partitions(), wanted)
 
     @abstractmethod
     def _client(self) -> Client: ...
@@ -205,40 +197,6 @@ async def _groups(partitions: Sequence[Partition], wanted: Wanted, most: int) ->
             if looked >= most:
                 break
     return sorted(by.values(), key=lambda group: (-group.count, group.first_at))
-
-
-async def _clean(
-    client: Client,
-    partitions: Sequence[Partition],
-    state: State,
-    wanted: Wanted,
-    *,
-    older_than: float,
-    limit: int | None,
-) -> int:
-    """Forget finished jobs that ended more than so many seconds ago, the oldest first."""
-    removed = 0
-    for partition in partitions:
-        room = None if limit is None else limit - removed
-        if room == 0:
-            break
-        if wanted == Wanted():
-            removed += await _clean_all(client, partition, state, older_than, room)
-        else:
-            some = Work(bulk.remove, state, wanted, older_than, room)
-            removed += await work(client, [partition], some)
-    return removed
-
-
-async def _clean_all(
-    client: Client, partition: Partition, state: State, age: float, limit: int | None
-) -> int:
-    removed, more = 0, True
-    while more and (limit is None or removed < limit):
-        most = 500 if limit is None else min(500, limit - removed)
-        n, more = await client.store.patiently(partial(partition.clean, new_token(), state, age, most))
-        removed += n
-    return removed
 
 
 async def _merged(

@@ -112,6 +112,35 @@ async def test_hidden_fields_are_hidden_wherever_they_turn_up(
     assert "s3cret!" not in shown.text + (await client.get("/api/queues/email/jobs/x/history")).text
 
 
+async def test_many_jobs_are_dealt_with_at_a_time(app: qbull.App, client: httpx.AsyncClient) -> None:
+    for n in range(5):
+        options = {"id": f"x{n}"}
+        await client.post(
+            "/api/queues/email/jobs", json={"task": "verify", "payload": {"user_id": ""}, "options": options}
+        )
+    async with app.worker() as worker:
+        await worker.drain()
+        await client.post("/api/queues/email/pause")
+
+    matching = await client.get(
+        "/api/queues/email/matching", params={"state": "failed", "errorContains": "no user"}
+    )
+    redriven = await client.post("/api/queues/email/redrive", json={"errorContains": "no user", "limit": 3})
+
+    assert (matching.json()["count"], redriven.status_code, redriven.json()["count"]) == (5, 200, 3)
+    operation = (await client.get(f"/api/operations/{redriven.json()['operationId']}")).json()["operation"]
+    assert (operation["state"], operation["done"], operation["action"]) == ("done", 3, "redrive")
+
+
+async def test_a_job_says_why_it_is_not_running(client: httpx.AsyncClient) -> None:
+    await client.post("/api/queues/email/jobs", json={"task": "verify", "payload": {"user_id": "u1"}})
+
+    why = (await client.get("/api/queues/email/jobs/verify:u1/why")).json()
+
+    assert why["reasons"][0]["code"] == "no-worker"
+    assert "qbull worker" in why["reasons"][0]["text"]
+
+
 async def test_the_document_describes_it(client: httpx.AsyncClient) -> None:
     described = (await client.get("/api/openapi.json")).json()
 

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from qbull.access import Access
+from qbull.access import Access, Role
 from qbull.api.auth import NOBODY, RANK, Caller
 from qbull.api.body import read_body, read_query
 from qbull.api.endpoint import NOTHING, Call, Endpoint, Nothing, Reply
@@ -91,7 +91,10 @@ class Api:
         notes: dict[str, Any] = {}
         status = 500
         try:
-            caller = await self._admit(request, endpoint)
+            wanted = self._wanted(endpoint)
+            if wanted != "open":
+                caller = await self.site.auth.caller(request)
+            self._admit(request, endpoint, caller, wanted)
             query = (
                 NOTHING
                 if endpoint.query is Nothing and not request.scope["query_string"]
@@ -112,20 +115,18 @@ class Api:
             if endpoint.audit is not None:
                 await self._write_down(request, endpoint, caller, path, status, notes)
 
-    async def _admit(self, request: Request, endpoint: Endpoint) -> Caller:
-        """Who calls, where that may be done by whoever it is."""
-        wanted = endpoint.role
-        if wanted == "viewer" and endpoint.path == "/metrics" and self.site.access.public_metrics:
-            wanted = "open"
-        if wanted == "open" and endpoint.audit is None:
-            return NOBODY
-        caller = await self.site.auth.caller(request) if wanted != "open" else NOBODY
+    def _wanted(self, endpoint: Endpoint) -> Role:
+        public = endpoint.path == "/metrics" and self.site.access.public_metrics
+        return "open" if public else endpoint.role
+
+    def _admit(self, request: Request, endpoint: Endpoint, caller: Caller, wanted: Role) -> None:
+        """May this caller do that, and is it this caller who wants it?"""
         if caller.ambient or (wanted == "open" and endpoint.audit is not None):
             self._hosts.check(request)
             if endpoint.method != "GET":
                 check_same_origin(request, caller)
         if RANK[caller.role] >= RANK[wanted]:
-            return caller
+            return
         if caller.role == "open":
             raise Problem(401, "send Authorization: Bearer TOKEN, or log in")
         raise Problem(403, f"{caller.name} may look; this needs the role admin")

@@ -6,11 +6,11 @@ import asyncio
 from datetime import UTC, datetime
 from typing import Any
 
-from qbull.api import wire
 from qbull.api.endpoint import Call, Endpoint, Nothing, Reply
 from qbull.api.queues import counts
 from qbull.api.site import Site, now
-from qbull.api.wire import shaped
+from qbull.api.wire import queues as wire
+from qbull.api.wire.shape import shaped
 from qbull.errors import ServerError
 
 ANSWER_WITHIN = 2.0

@@ -2,31 +2,46 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from functools import partial
 from typing import Any
 from urllib.parse import quote
 
 from qbull import by_name
 from qbull import wire as plain
-from qbull.api import wire
 from qbull.api.endpoint import Call, Endpoint, Nothing, Reply
+from qbull.api.filters import filters_of, moment_in
 from qbull.api.problems import Problem, Wrong
 from qbull.api.site import now
-from qbull.api.wire import shaped
+from qbull.api.wire import jobs as wire
+from qbull.api.wire.shape import shaped
 from qbull.core.job import Attempt, JobInfo, moment
 from qbull.errors import NotFound
+from qbull.handle import Job
 from qbull.options import Options
+from qbull.store.why import why
+
+PAGE = 50
 
 
 async def jobs(call: Call[wire.JobsQuery, Nothing]) -> wire.Jobs:
     query = call.query
     queue = await call.site.queue(call.path["queue"])
-    end = query.start + 10 if query.end is None else query.end
-    if end < query.start:
-        raise Problem(400, f"query: end: {end} is before start", errors=[Wrong("end", "is before start")])
-    found = await queue.jobs(query.state, query.start, end)
-    shown = [shown_job(call, info) for info in found]
-    return wire.Jobs(timestamp=now(), queue=queue.name, state=query.state, jobs=shown)
+    filters = filters_of(call.site, call.caller, query)
+    answer = partial(wire.Jobs, timestamp=now(), queue=queue.name, state=query.state)
+    if query.start is not None or query.end is not None:
+        if filters or query.cursor is not None or query.limit is not None:
+            why_not = "start and end are for one state; with a filter use limit and cursor"
+            raise Problem(400, f"query: {why_not}", errors=[Wrong("start", why_not)])
+        start = query.start or 0
+        end = start + 10 if query.end is None else query.end
+        if end < start:
+            raise Problem(400, f"query: end: {end} is before start", errors=[Wrong("end", "is before start")])
+        return answer(jobs=[shown_job(call, info) for info in await queue.jobs(query.state, start, end)])
+    if not filters and query.cursor is None and query.state in ("waiting", "delayed", "active"):
+        found = await queue.jobs(query.state, 0, query.limit or 10)  # in the order in which they will run
+        return answer(jobs=[shown_job(call, info) for info in found])
+    page = await queue.search(query.state, limit=query.limit or PAGE, cursor=query.cursor, **filters)
+    return answer(jobs=[shown_job(call, info) for info in page.jobs], next=page.next)
 
 
 async def job(call: Call[Nothing, Nothing]) -> wire.Job:
@@ -40,19 +55,61 @@ async def job_history(call: Call[Nothing, Nothing]) -> wire.History:
         last = wire.Attempt(
             attempt=info.attempt,
             at=plain.moment(info.started_at),
-            duration_ms=info.duration_ms or 0.0,
+            duration_ms=round(info.duration_ms or 0.0, 3),
             error=info.error,
             worker=info.worker or "?",
         )
         runs.append(last)
-    texts = [call.site.veil.text(run.error, info, call.caller) if run.error else None for run in runs]
+    for run in runs:
+        run.error = call.site.veil.text(run.error, info) if run.error else None
     return wire.History(
         timestamp=now(),
         queue=info.queue,
         job_id=info.id,
-        attempts=[_saying(run, text) for run, text in zip(runs, texts, strict=True)],
+        attempts=runs,
         worker=info.worker,
         crashes=info.crashes,
+    )
+
+
+async def job_logs(call: Call[wire.LogsQuery, Nothing]) -> wire.Logs:
+    queue = await call.site.queue(call.path["queue"])
+    handle = queue.job(call.path["id"])
+    lines = await handle.logs(call.query.last)
+    info = await handle.info() if call.site.veil.hides else None
+    if not call.site.veil.sees_payloads(call.caller):
+        lines = []
+    shown = [
+        shaped({**plain.log_line(line), "text": call.site.veil.text(line.text, info)}, wire.LogLine)
+        for line in lines
+    ]
+    return wire.Logs(timestamp=now(), queue=queue.name, job_id=handle.id, logs=shown)
+
+
+async def job_why(call: Call[Nothing, Nothing]) -> wire.Why:
+    queue, id = await call.site.queue(call.path["queue"]), call.path["id"]
+    client = call.site.app.client()
+    there = await client.find(queue.settings, queue.job(id).id)
+    if there is None:
+        raise unknown(queue.name, id)
+    partition, found = there
+    live = await queue.live()
+    reasons = await client.store.patiently(lambda: why(client.store, live, partition, found))
+    info = found.info(queue.name, queue.attempts_of(found.body().task))
+    return wire.Why(
+        timestamp=now(),
+        queue=queue.name,
+        job_id=id,
+        state=found.state,
+        reasons=[
+            wire.Reason(
+                code=one.code,
+                text=call.site.veil.text(one.text, info),
+                job_id=one.job,
+                at=plain.moment(one.at),
+            )
+            for one in reasons
+        ],
     )
 
 
@@ -72,27 +129,52 @@ async def enqueue(call: Call[Nothing, wire.NewJob]) -> Reply:
     )
 
 
+async def retry_job(call: Call[Nothing, wire.Again]) -> wire.Accepted:
+    handle, payload = await handle_of(call), call.body.payload
+    if payload is not None:
+        call.site.veil.refuse_hidden(payload)
+        call.notes["edited"] = True
+    return wire.Accepted(job_id=handle.id, status=await handle.retry(payload), timestamp=now())
+
+
+async def promote_job(call: Call[Nothing, Nothing]) -> wire.Accepted:
+    handle = await handle_of(call)
+    return wire.Accepted(job_id=handle.id, status=await handle.promote(), timestamp=now())
+
+
+async def cancel_job(call: Call[Nothing, wire.Cancelling]) -> wire.Accepted:
+    handle = await handle_of(call)
+    return wire.Accepted(job_id=handle.id, status=await handle.cancel(call.body.reason), timestamp=now())
+
+
+async def remove_job(call: Call[Nothing, Nothing]) -> wire.Accepted:
+    handle = await handle_of(call)
+    return wire.Accepted(job_id=handle.id, status=await handle.remove(), timestamp=now())
+
+
 def _options(asked: wire.JobOptions) -> Options:
     given: dict[str, Any] = {
         name: value for name in asked.__struct_fields__ if (value := getattr(asked, name)) is not None
     }
     if asked.at is not None:
-        try:
-            given["at"] = datetime.fromisoformat(asked.at)
-        except ValueError:
-            why = "is no moment; write it like 2030-01-31T12:00:00Z"
-            raise Problem(400, f"body: options.at: {why}", errors=[Wrong("options.at", why)]) from None
+        given["at"] = moment_in("options.at", asked.at)
     return Options(**given)
+
+
+async def handle_of(call: Call[Any, Any]) -> Job[Any]:
+    return (await call.site.queue(call.path["queue"])).job(call.path["id"])
 
 
 async def info_of(call: Call[Any, Any]) -> JobInfo:
     queue = await call.site.queue(call.path["queue"])
     info = await queue.job(call.path["id"]).info()
     if info is None:
-        raise NotFound(
-            f'queue "{queue.name}": no job {call.path["id"]}; it never was there, or is not kept any more'
-        )
+        raise unknown(queue.name, call.path["id"])
     return info
+
+
+def unknown(queue: str, id: str) -> NotFound:
+    return NotFound(f'queue "{queue}": no job {id}; it never was there, or is not kept any more')
 
 
 def shown_job(call: Call[Any, Any], info: JobInfo) -> wire.Job:
@@ -103,24 +185,20 @@ def _run(attempt: Attempt) -> wire.Attempt:
     return wire.Attempt(
         attempt=attempt.attempt,
         at=plain.moment(moment(attempt.at_ms)),
-        duration_ms=attempt.duration_ms,
+        duration_ms=round(attempt.duration_ms, 3),
         error=attempt.error,
         worker=attempt.worker,
     )
 
 
-def _saying(run: wire.Attempt, error: str | None) -> wire.Attempt:
-    return wire.Attempt(
-        attempt=run.attempt, at=run.at, duration_ms=round(run.duration_ms, 3), error=error, worker=run.worker
-    )
-
+ONE = "/api/queues/{queue}/jobs/{id}"
 
 ENDPOINTS = [
     Endpoint(
         method="GET",
         path="/api/queues/{queue}/jobs",
         role="viewer",
-        summary="Jobs of one state: finished ones newest first, others in the order in which they will run",
+        summary="Jobs of one state, by filter where one is given",
         handler=jobs,
         query=wire.JobsQuery,
         answer=wire.Jobs,
@@ -130,7 +208,7 @@ ENDPOINTS = [
         method="POST",
         path="/api/queues/{queue}/jobs",
         role="admin",
-        summary="Enqueue a job; its address to ask about it is in the header Location",
+        summary="Enqueue a job; where to ask about it is in the header Location",
         handler=enqueue,
         body=wire.NewJob,
         answer=wire.Accepted,
@@ -141,7 +219,7 @@ ENDPOINTS = [
     ),
     Endpoint(
         method="GET",
-        path="/api/queues/{queue}/jobs/{id}",
+        path=ONE,
         role="viewer",
         summary="One job",
         handler=job,
@@ -149,12 +227,75 @@ ENDPOINTS = [
         problems=(404,),
     ),
     Endpoint(
+        method="DELETE",
+        path=ONE,
+        role="admin",
+        summary="Forget a job without a trace; a running one is refused",
+        handler=remove_job,
+        answer=wire.Accepted,
+        problems=(404, 409),
+        audit="remove job",
+    ),
+    Endpoint(
         method="GET",
-        path="/api/queues/{queue}/jobs/{id}/history",
+        path=f"{ONE}/history",
         role="viewer",
         summary="The runs of a job, the oldest first",
         handler=job_history,
         answer=wire.History,
         problems=(404,),
+    ),
+    Endpoint(
+        method="GET",
+        path=f"{ONE}/logs",
+        role="viewer",
+        summary="What its task has logged",
+        handler=job_logs,
+        query=wire.LogsQuery,
+        answer=wire.Logs,
+        problems=(404,),
+    ),
+    Endpoint(
+        method="GET",
+        path=f"{ONE}/why",
+        role="viewer",
+        summary="Why it is not running",
+        handler=job_why,
+        answer=wire.Why,
+        problems=(404,),
+    ),
+    Endpoint(
+        method="POST",
+        path=f"{ONE}/retry",
+        role="admin",
+        summary="Run a job again that failed or was cancelled, with other arguments where they are given",
+        handler=retry_job,
+        body=wire.Again,
+        body_optional=True,
+        answer=wire.Accepted,
+        problems=(404, 409),
+        audit="retry job",
+    ),
+    Endpoint(
+        method="POST",
+        path=f"{ONE}/promote",
+        role="admin",
+        summary="Let a delayed job run now",
+        handler=promote_job,
+        answer=wire.Accepted,
+        problems=(404, 409),
+        audit="promote job",
+    ),
+    Endpoint(
+        method="POST",
+        path=f"{ONE}/cancel",
+        role="admin",
+        summary="Do not run a job, or stop it",
+        handler=cancel_job,
+        body=wire.Cancelling,
+        body_optional=True,
+        answer=wire.Accepted,
+        problems=(404, 409),
+        audit="cancel job",
     ),
 ]

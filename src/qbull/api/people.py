@@ -6,11 +6,11 @@ from functools import partial
 
 import qbull
 from qbull import wire as plain
-from qbull.api import wire
 from qbull.api.auth import COOKIE, SECURE_COOKIE, cookie_name, cookie_of
 from qbull.api.endpoint import Call, Endpoint, Nothing, Reply
 from qbull.api.problems import Problem
 from qbull.api.site import now
+from qbull.api.wire import people as wire
 from qbull.core.job import moment
 from qbull.store import tokens, trail
 

@@ -12,6 +12,7 @@ from qbull.access import Access
 from qbull.api.audit import Audit
 from qbull.api.auth import Auth
 from qbull.api.endpoint import Reply
+from qbull.api.running import Running
 from qbull.api.veil import Veil
 from qbull.app import App
 from qbull.config import check_name
@@ -37,6 +38,7 @@ class Site:
         self.auth = Auth(lambda: self.store, access)
         self.audit = Audit(lambda: self.store)
         self.veil = Veil(access)
+        self.running = Running(lambda: self.store)
         self.health: Fresh[Reply] = Fresh(lambda: _health(self), HEALTH_AGE)
         self.ending = asyncio.Event()
         self._strangers: dict[str, tuple[float, Queue]] = {}
@@ -63,6 +65,7 @@ class Site:
         return queue
 
     async def close(self) -> None:
+        await self.running.close()
         await self.audit.close()
 
     async def queues(self) -> list[Queue]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from qbull.api import health, jobs, openapi, people, queues
+from qbull.api import fleet, health, jobs, openapi, operations, people, queues, schedules
 from qbull.api.endpoint import Endpoint
 
 TABLE: list[Endpoint] = [
     *health.ENDPOINTS,
     *queues.ENDPOINTS,
     *jobs.ENDPOINTS,
+    *operations.ENDPOINTS,
+    *schedules.ENDPOINTS,
+    *fleet.ENDPOINTS,
     *people.ENDPOINTS,
     *openapi.ENDPOINTS,
 ]

@@ -34,13 +34,24 @@ class Veil:
             made["payload"] = made["result"] = made["stacktrace"] = None
         return made
 
-    def text(self, text: str, info: JobInfo | None, caller: Caller) -> str:
+    @property
+    def hides(self) -> bool:
+        """Are there fields that nobody may see?"""
+        return bool(self._fields)
+
+    def text(self, text: str, info: JobInfo | None) -> str:
         """Something that a job has said, without the values of its hidden fields."""
         if not self._fields or info is None:
             return text
         secrets: set[str] = set()
         self._without(info.payload, secrets)
         return _struck(text, secrets) or ""
+
+    def value(self, value: Any, caller: Caller) -> Any:
+        """Arguments, as this caller may see them."""
+        if not self.sees_payloads(caller):
+            return None
+        return self._without(value, set()) if self._fields else value
 
     def refuse_hidden(self, payload: Any) -> None:
         """Arguments that were shown with hidden fields must not come back with what was shown in their place."""

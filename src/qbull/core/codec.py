@@ -76,6 +76,13 @@ class Signature:
         """All arguments of a payload by name."""
         return msgspec.structs.asdict(self._checked(payload))
 
+    def schema(self) -> dict[str, Any] | None:
+        """A JSON Schema of the arguments, for whoever wants to ask for them; None where there is none."""
+        try:
+            return msgspec.json.schema(self._struct, schema_hook=_schema_of)
+        except Exception:  # a model's own schema may raise anything
+            return None
+
     def _checked(self, payload: bytes) -> Any:
         try:
             return self._decode(payload)
@@ -230,6 +237,14 @@ def _from_plain(kind: Any, value: Any) -> Any:
     if validate is not None:
         return validate(value)
     raise TypeError(f"{getattr(kind, '__qualname__', kind)} cannot be made from a payload")
+
+
+def _schema_of(kind: Any) -> dict[str, Any]:
+    describe = getattr(kind, "model_json_schema", None)
+    if describe is None:
+        raise NotImplementedError
+    made: dict[str, Any] = describe()
+    return made
 
 
 def _readable(error: msgspec.ValidationError) -> str:

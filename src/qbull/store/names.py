@@ -53,6 +53,9 @@ short names below to `base`; the names are spelled out there once more, in their
       sessions            zset     the last moment in ms → session; expires with the last of them
       tries, tries:<…>    string   passwords tried, by all and from one address; expires after five minutes
       trail               stream   who did what through the API; the last 10,000 of 90 days
+      operation:<id>      string   work on many jobs, and how far it is; expires after a week
+      operation:<id>:stop string   somebody wants it to stop; expires after a minute
+      operations          zset     when it began in ms → its id, the last 200; expires after a week
     <prefix>:bell         channel  "<base>\\n" and "due" (something is due sooner than thought), "tick" (the same of a schedule),
                                    "bands" (a new one is in use), "cancel" (a job that a worker has is to stop),
                                    "settings" (of a queue, whose base it has; something was changed) or "room" (of a queue; a place is
@@ -121,6 +124,13 @@ class Names:
     @property
     def trail(self) -> str:
         return self.app + "trail"
+
+    @property
+    def operations(self) -> str:
+        return self.app + "operations"
+
+    def operation(self, id: str) -> str:
+        return f"{self.app}operation:{id}"
 
     @property
     def bell(self) -> str:

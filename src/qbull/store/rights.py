@@ -91,8 +91,11 @@ _ADMIN = (
     )
 )
 _API = _ADMIN | Role(
-    verbs=(*("roam", "token", "token_used", "session_begin", "session_seen", "attempt", "forgive", "trail"),),
-    commands=("hgetall", "hlen", "unlink", "xrevrange", "zrem"),
+    verbs=(
+        *("roam", "lane", "ahead", "minutes", "operation", "trail"),
+        *("token", "token_used", "session_begin", "session_seen", "attempt", "forgive"),
+    ),
+    commands=("get", "hgetall", "hlen", "hvals", "mget", "unlink", "zrem"),
     names=("*",),
 )
 ROLES = {

@@ -1,0 +1,192 @@
+"""Schedules: what runs when; make, run, pause, resume and remove them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from qbull import wire as plain
+from qbull.api.endpoint import Call, Endpoint, Nothing
+from qbull.api.filters import moment_in
+from qbull.api.site import now
+from qbull.api.wire import schedules as wire
+from qbull.api.wire.people import Done
+from qbull.api.wire.shape import shaped
+from qbull.schedules import ScheduleInfo
+
+
+async def list_schedules(call: Call[Nothing, Nothing]) -> wire.Schedules:
+    found = await call.site.app.schedules.list()
+    return wire.Schedules(timestamp=now(), schedules=[_shown(call, info) for info in found])
+
+
+async def one_schedule(call: Call[Nothing, Nothing]) -> wire.OneSchedule:
+    return await _one(call)
+
+
+async def put_schedule(call: Call[Nothing, wire.NewSchedule]) -> wire.OneSchedule:
+    asked = call.body
+    call.site.veil.refuse_hidden(asked.args)
+    call.notes.update(task=asked.task, cron=asked.cron, every=asked.every)
+    await call.site.app.schedules.upsert(
+        call.path["name"],
+        asked.task,
+        cron=asked.cron,
+        every=asked.every,
+        tz=asked.tz,
+        args=asked.args,
+        catch_up=asked.catch_up,
+        overlap=asked.overlap,
+        catch_up_limit=asked.catch_up_limit,
+        jitter=asked.jitter,
+        start=None if asked.start is None else moment_in("start", asked.start),
+        end=None if asked.end is None else moment_in("end", asked.end),
+    )
+    return await _one(call)
+
+
+async def remove_schedule(call: Call[Nothing, Nothing]) -> Done:
+    name = call.path["name"]
+    await call.site.app.schedules.remove(name)
+    return Done(message=f'schedule "{name}": removed', timestamp=now())
+
+
+async def pause_schedule(call: Call[Nothing, Nothing]) -> wire.OneSchedule:
+    await call.site.app.schedules.pause(call.path["name"])
+    return await _one(call)
+
+
+async def resume_schedule(call: Call[Nothing, Nothing]) -> wire.OneSchedule:
+    await call.site.app.schedules.resume(call.path["name"])
+    return await _one(call)
+
+
+async def run_schedule(call: Call[Nothing, Nothing]) -> wire.Ran:
+    return await _run(call, call.path["name"])
+
+
+async def run_schedule_of_queue(call: Call[Nothing, Nothing]) -> wire.Ran:
+    return await _run(call, call.path["schedule"])
+
+
+async def preview_schedule(call: Call[wire.PreviewQuery, Nothing]) -> wire.Preview:
+    name = call.path["name"]
+    info = await call.site.app.schedules.get(name)
+    found = await call.site.app.schedules.preview(name, call.query.count)
+    return wire.Preview(
+        timestamp=now(),
+        name=name,
+        tz=info.tz,
+        next=[plain.moment(at) or "" for at in found],
+        local=[at.isoformat(timespec="milliseconds") for at in found],
+    )
+
+
+async def _run(call: Call[Nothing, Nothing], name: str) -> wire.Ran:
+    job = await call.site.app.schedules.run(name)
+    call.notes["job"] = job.id
+    return wire.Ran(message=f'schedule "{name}" was started', job_id=job.id, timestamp=now())
+
+
+async def _one(call: Call[Any, Any]) -> wire.OneSchedule:
+    info = await call.site.app.schedules.get(call.path["name"])
+    return wire.OneSchedule(timestamp=now(), schedule=_shown(call, info))
+
+
+def _shown(call: Call[Any, Any], info: ScheduleInfo) -> wire.Schedule:
+    made = plain.schedule(info)
+    made["args"] = call.site.veil.value(made["args"], call.caller)
+    return shaped(made, wire.Schedule)
+
+
+ONE = "/api/schedules/{name}"
+
+ENDPOINTS = [
+    Endpoint(
+        method="GET",
+        path="/api/schedules",
+        role="viewer",
+        summary="All schedules, with their next and their last run",
+        handler=list_schedules,
+        answer=wire.Schedules,
+    ),
+    Endpoint(
+        method="GET",
+        path=ONE,
+        role="viewer",
+        summary="One schedule",
+        handler=one_schedule,
+        answer=wire.OneSchedule,
+        problems=(404,),
+    ),
+    Endpoint(
+        method="PUT",
+        path=ONE,
+        role="admin",
+        summary="Make a schedule, or change it: this wins over the code until it is removed",
+        handler=put_schedule,
+        body=wire.NewSchedule,
+        answer=wire.OneSchedule,
+        problems=(404,),
+        audit="put schedule",
+    ),
+    Endpoint(
+        method="DELETE",
+        path=ONE,
+        role="admin",
+        summary="Take away what was made at run time",
+        handler=remove_schedule,
+        answer=Done,
+        problems=(404,),
+        audit="remove schedule",
+    ),
+    Endpoint(
+        method="POST",
+        path=f"{ONE}/pause",
+        role="admin",
+        summary="Fire no ticks until it is resumed",
+        handler=pause_schedule,
+        answer=wire.OneSchedule,
+        problems=(404,),
+        audit="pause schedule",
+    ),
+    Endpoint(
+        method="POST",
+        path=f"{ONE}/resume",
+        role="admin",
+        summary="Go on with the next tick",
+        handler=resume_schedule,
+        answer=wire.OneSchedule,
+        problems=(404,),
+        audit="resume schedule",
+    ),
+    Endpoint(
+        method="POST",
+        path=f"{ONE}/run",
+        role="admin",
+        summary="Run it now, beside its plan",
+        handler=run_schedule,
+        answer=wire.Ran,
+        problems=(404,),
+        audit="run schedule",
+    ),
+    Endpoint(
+        method="POST",
+        path="/api/queues/{schedule}/run",
+        role="admin",
+        summary="The same, as earlier systems have it",
+        handler=run_schedule_of_queue,
+        answer=wire.Ran,
+        problems=(404,),
+        audit="run schedule",
+    ),
+    Endpoint(
+        method="GET",
+        path=f"{ONE}/preview",
+        role="viewer",
+        summary="The next planned instants",
+        handler=preview_schedule,
+        query=wire.PreviewQuery,
+        answer=wire.Preview,
+        problems=(404,),
+    ),
+]

@@ -1,0 +1,11 @@
+-- operation: how far an operation is. It is kept for a while, and only so many are.
+-- KEYS  base
+-- NAMES operations
+-- FLAGS allow-oom
+-- ARGV  id started_ms:int kept_ms:int most:int what
+-- GIVES 1 where somebody wants it to stop
+redis.call('SET', base .. 'operation:' .. id, what, 'PX', kept_ms)
+redis.call('ZADD', operations, started_ms, id)
+redis.call('ZREMRANGEBYRANK', operations, 0, -most - 1)
+redis.call('PEXPIRE', operations, kept_ms)
+return redis.call('EXISTS', base .. 'operation:' .. id .. ':stop')
