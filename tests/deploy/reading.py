@@ -21,8 +21,6 @@ READ = set(
     re.findall(r'"([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+|PARTITIONS|TZ)"', Path(qbull.config.__file__).read_text())
 )
 """The variables that the configuration reads."""
-OF_THE_SERVER = {"QBULL_VIEWER_TOKEN", "QBULL_ADMIN_TOKEN"}
-"""Those that only `qbull serve` reads."""
 AFTER_GRACE = 15
 """Seconds that a stop may take beyond --grace: ten until the parent kills, and some to write down and give back."""
 

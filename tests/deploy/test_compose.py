@@ -6,6 +6,7 @@ import re
 from typing import Annotated, Literal
 
 import msgspec
+import pytest
 from msgspec import Meta
 from reading import AFTER_GRACE, DEPLOY, READ, documents, parsed
 
@@ -52,6 +53,7 @@ class Service(Field):
     deploy: Deploy | None = None
     read_only: bool = False
     tmpfs: list[str] = []
+    ports: list[Annotated[str, Meta(pattern=r"^127\.0\.0\.1:\d+:\d+$")]] = []
 
 
 class Compose(Field):
@@ -71,7 +73,7 @@ def filled_in(text: str) -> str:
 
 
 def test_every_field_is_one_that_compose_knows() -> None:
-    assert set(compose().services) == {"valkey", "worker"}
+    assert set(compose().services) == {"valkey", "worker", "serve"}
 
 
 def test_the_server_keeps_what_it_has_acknowledged() -> None:
@@ -94,17 +96,22 @@ def test_the_workers_find_the_server() -> None:
     assert worker.depends_on["valkey"].condition == "service_healthy"
 
 
-def test_the_variables_and_the_command_are_those_of_qbull() -> None:
-    worker = compose().services["worker"]
-    name, options = parsed(worker.command)
+@pytest.mark.parametrize("name", ["worker", "serve"])
+def test_the_variables_and_the_command_are_those_of_qbull(name: str) -> None:
+    service = compose().services[name]
+    command, options = parsed(service.command)
 
-    assert name == "worker"
-    assert set(worker.environment) <= READ
-    assert (
-        read_environment({name: filled_in(value) for name, value in worker.environment.items()}).partitions
-        == 16
-    )
-    assert int(worker.stop_grace_period.removesuffix("s")) >= options["grace"] + AFTER_GRACE
+    assert command == name
+    assert set(service.environment) <= READ
+    assert read_environment(environment(name)).partitions == 16
+    if command == "worker":
+        assert int(service.stop_grace_period.removesuffix("s")) >= options["grace"] + AFTER_GRACE
+    else:
+        assert service.ports == [f"127.0.0.1:{options['port']}:{options['port']}"]
+
+
+def environment(name: str) -> dict[str, str]:
+    return {variable: filled_in(value) for variable, value in compose().services[name].environment.items()}
 
 
 def test_what_it_builds_and_mounts_is_there() -> None:

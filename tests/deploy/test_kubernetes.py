@@ -13,14 +13,18 @@ from typing import Any
 import msgspec
 import pytest
 from objects import KINDS, ConfigMap, Container, Deployment, ScaledObject, Service, StatefulSet
-from reading import AFTER_GRACE, DEPLOY, OF_THE_SERVER, READ, documents, parsed
+from reading import AFTER_GRACE, DEPLOY, READ, documents, parsed
 
-from qbull.cli.main import COMMANDS
 from qbull.config import Sharing, make_sharing, read_environment
 from qbull.core.misfits import Seat, misfits
 from qbull.core.share import Reader, share_out, static_share
 
 FILES = sorted((DEPLOY / "kubernetes").glob("*.yaml"))
+SECRETS = {
+    "url": "redis://valkey:6379/0",
+    "viewer-token": "a-token-of-some-length",
+    "page-password": "a-password-of-some-length",
+}
 METRICS = ("qbull_queue_jobs{", "qbull_queue_oldest_waiting_seconds{")
 
 
@@ -53,7 +57,8 @@ def environment(workload: Any, container: Container, number: int = 0) -> dict[st
         if source is not None and source.field_ref is not None:
             found[variable.name] = f"{workload.metadata.name}-{number}"
         else:
-            found[variable.name] = variable.value or "redis://valkey:6379/0"
+            assert variable.value or (source is not None and source.secret_key_ref is not None)
+            found[variable.name] = variable.value or SECRETS[source.secret_key_ref.key]
     return found
 
 
@@ -71,8 +76,12 @@ def sharing(workload: Any, container: Container, number: int = 0) -> tuple[Shari
     return shared, options["processes"]
 
 
+def everything() -> list[Any]:
+    return [pytest.param(w, c, id=w.metadata.name) for w, c in containers()]
+
+
 def workers() -> list[Any]:
-    return [pytest.param(w, c, id=w.metadata.name) for w, c in containers() if c.args[0] == "worker"]
+    return [case for case in everything() if case.values[1].args[0] == "worker"]
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
@@ -146,17 +155,12 @@ def test_labels_and_names_lead_to_each_other() -> None:
         assert workload.spec.service_name in services
 
 
-@pytest.mark.parametrize(("workload", "container"), workers())
+@pytest.mark.parametrize(("workload", "container"), everything())
 def test_the_variables_are_those_that_qbull_reads(workload: Any, container: Container) -> None:
     env = environment(workload, container)
 
     assert set(env) <= READ
     read_environment(env)
-
-
-def test_the_servers_variables_are_known_too() -> None:
-    for workload, container in containers():
-        assert set(environment(workload, container)) <= READ | OF_THE_SERVER
 
 
 def test_every_command_is_one_of_qbull_with_options_that_it_has() -> None:
@@ -166,12 +170,8 @@ def test_every_command_is_one_of_qbull_with_options_that_it_has() -> None:
             if probe is not None and probe.exec is not None:
                 assert probe.exec.command[0] == "qbull"
                 commands.append(probe.exec.command[1:])
-    if "serve" not in COMMANDS:  # an installation without the REST server
-        commands = [command for command in commands if command[0] != "serve"]
 
-    names = {parsed(command)[0] for command in commands}
-
-    assert names >= {"worker", "workers"}
+    assert {parsed(command)[0] for command in commands} == {"worker", "workers", "serve"}
 
 
 @pytest.mark.parametrize(("workload", "container"), workers())
@@ -243,7 +243,10 @@ def test_the_backlog_is_asked_where_the_server_tells_it() -> None:
         scaled.spec.triggers for scaled in sorted(all_of(ScaledObject), key=lambda s: s.spec.triggers[0].type)
     )
 
-    assert by_api[0].metadata["url"] == f"http://{serve.metadata.name}:{port.port}/api/queues/messages/stats"
+    host = f"{serve.metadata.name}.default"
+    assert by_api[0].metadata["url"] == f"http://{host}:{port.port}/api/queues/messages/stats"
+    [(workload, container)] = [(w, c) for w, c in containers() if c.args[0] == "serve"]
+    assert host in read_environment(environment(workload, container)).access.hosts
     assert by_api[0].metadata["valueLocation"] == "waiting"
     assert [any(name in trigger.metadata["query"] for trigger in by_prometheus) for name in METRICS] == [
         True,

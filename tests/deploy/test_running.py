@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
-import shlex
 import shutil
 import signal
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ from reading import DEPLOY, unit, variables
 import qbull
 from conftest import eventually
 from qbull.store.store import Store
+from topology import free_port
 
 QBULL = [sys.executable, "-m", "qbull.cli.main"]
 
@@ -40,8 +43,19 @@ def started_by() -> Iterator[Any]:
     for path in test_services.UNITS:
         own = [line.replace("%i", "3") for line in unit(path)["Service"].get("Environment", [])]
         yield pytest.param(test_services.command(path), test_services.shared() | variables(own), id=path.name)
-    procfile = (DEPLOY / "Procfile").read_text().removeprefix("worker: qbull ")
-    yield pytest.param(shlex.split(re.sub(r"\$\{\w+:-(\w+)\}", r"\1", procfile)), {}, id="procfile")
+    yield pytest.param(test_services.procfile()["worker"], {}, id="procfile")
+
+
+def served_by() -> Iterator[Any]:
+    """The same of every REST server."""
+    serve = test_compose.compose().services["serve"]
+    yield pytest.param(serve.command, test_compose.environment("serve"), "127.0.0.1", id="compose")
+    yield pytest.param(test_services.procfile()["web"], {}, "127.0.0.1", id="procfile")
+    for case in test_kubernetes.everything():
+        workload, container = case.values
+        if container.args[0] == "serve":
+            env = test_kubernetes.environment(workload, container)
+            yield pytest.param(container.args, env, "qbull-serve.default", id="kubernetes")
 
 
 @pytest.fixture
@@ -76,6 +90,46 @@ async def test_a_worker_starts_as_deploy_says_and_runs_jobs(
     assert health.returncode == 0
     assert results and all(result.endswith(": hello") for result in results)
     assert not re.search("warning|error", said, re.IGNORECASE), said
+
+
+@pytest.mark.parametrize(("arguments", "env", "host"), list(served_by()))
+async def test_a_server_starts_as_deploy_says_and_tells_the_backlog(
+    arguments: list[str], env: dict[str, str], host: str, here: dict[str, str], tmp_path: Path
+) -> None:
+    shutil.copy(DEPLOY / "shop" / "shop.py", tmp_path)
+    port = free_port()
+    token = env.get("QBULL_VIEWER_TOKEN", "a-token-of-some-length")
+    arguments = [str(port) if argument == "3050" else argument for argument in arguments]
+
+    def ask(path: str) -> Any:
+        headers = {"Authorization": f"Bearer {token}", "Host": f"{host}:3050"}
+        request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", headers=headers)
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return json.load(answer)
+
+    async def ready() -> bool:
+        with suppress(OSError):
+            return bool(await asyncio.to_thread(ask, "/readyz"))
+        return False
+
+    async with qbull.App(here["QBULL_URL"], prefix="test") as app:
+        send = declared(app, int(env.get("TOTAL_PARTITIONS", "1")))
+        await send.enqueue_many([{"phone": f"+{n}", "text": "hello"} for n in range(7)])
+        environment = {**env, **here, "QBULL_VIEWER_TOKEN": token}
+        server = subprocess.Popen(
+            [*QBULL, *arguments], cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True
+        )
+        try:
+            await eventually(ready)
+            alive = await asyncio.to_thread(ask, "/healthz")
+            stats = await asyncio.to_thread(ask, "/api/queues/messages/stats")
+        finally:
+            server.send_signal(signal.SIGTERM)
+            _, said = server.communicate(timeout=30)
+
+    assert server.returncode in (0, -signal.SIGTERM), said
+    assert alive
+    assert stats["waiting"] == 7
 
 
 def declared(app: qbull.App, partitions: int) -> Any:

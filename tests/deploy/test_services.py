@@ -96,12 +96,19 @@ def test_a_unit_has_time_to_stop(path: Path) -> None:
     assert service["KillMode"] == ["mixed"], "the parent passes the signal on"
 
 
-def test_the_procfile_starts_a_worker() -> None:
-    lines = (DEPLOY / "Procfile").read_text().splitlines()
-    processes = dict(re.fullmatch(r"([a-z]+): (\S.*)", line).groups() for line in lines)  # type: ignore[union-attr]
+def procfile() -> dict[str, list[str]]:
+    """The arguments of qbull for each kind of process, with the variables at their defaults."""
+    found = {}
+    for line in (DEPLOY / "Procfile").read_text().splitlines():
+        match = re.fullmatch(r"([a-z]+): qbull (\S.*)", line)
+        assert match, line
+        found[match.group(1)] = shlex.split(re.sub(r"\$\{\w+:-(\w+)\}", r"\1", match.group(2)))
+    return found
 
-    for line in processes.values():
-        program, *arguments = shlex.split(re.sub(r"\$\{\w+:-(\w+)\}", r"\1", line))
-        assert program == "qbull"
-        name, options = parsed(arguments)
-        assert (name, options["processes"], options["grace"]) == ("worker", 2, 25)
+
+def test_the_procfile_starts_a_worker_and_a_server() -> None:
+    commands = {name: parsed(arguments) for name, arguments in procfile().items()}
+
+    assert {name: command for name, (command, _) in commands.items()} == {"web": "serve", "worker": "worker"}
+    assert commands["worker"][1]["processes"] == 2
+    assert commands["web"][1]["port"] == 3050

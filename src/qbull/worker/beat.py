@@ -27,7 +27,7 @@ SWEEP = 60.0
 
 
 class Beat:
-    """`workers` gives the ids to speak for; one that has said nothing for `min_idle` is dead."""
+    """`workers` gives the ids to speak for; one that has said nothing for `min_idle` is dead. A newcomer does not judge at once."""
 
     def __init__(
         self,
@@ -42,6 +42,7 @@ class Beat:
         self._workers = workers
         self._min_idle = min_idle
         self._outage = outage
+        self._came = 0.0
         self._swept = -SWEEP
         self._soon = asyncio.Event()
 
@@ -59,7 +60,11 @@ class Beat:
 
     async def tick(self) -> None:
         living = self._workers()
-        for worker in await self._store.beat(self._min_idle, living):
+        silent = await self._store.beat(self._min_idle, living)
+        self._came = self._came or time.monotonic()
+        if time.monotonic() - self._came < self._min_idle / 6:
+            return  # should the server have been away, this one is only the first to be heard
+        for worker in silent:
             taken = await self.reclaim(worker)
             await self._store.bury(worker)
             log.warning("worker %s has fallen silent; %d of its deliveries were taken back", worker, taken)
