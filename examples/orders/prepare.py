@@ -1,0 +1,24 @@
+"""Create the tables: qbull's own, and the orders. May be run again."""
+
+import psycopg
+from tasks import app
+
+import qbull
+
+ORDERS = """\
+CREATE TABLE IF NOT EXISTS orders (
+    id       bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    product  text        NOT NULL,
+    quantity integer     NOT NULL,
+    price    numeric     NOT NULL,
+    status   text        NOT NULL,
+    taken_at timestamptz NOT NULL DEFAULT now()
+)"""
+
+if __name__ == "__main__":
+    if app.database is None:
+        raise SystemExit("set QBULL_DATABASE_URL=postgresql://USER:PASSWORD@HOST/NAME")
+    qbull.postgres.migrate(app.database)
+    with psycopg.connect(app.database) as connection:
+        connection.execute(ORDERS)
+    print("the tables are there")

@@ -1,0 +1,185 @@
+"""examples/orders: answers 202 at once, works in the background, stops gracefully, and scales with its workers."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from conftest import eventually
+from qbull.store.store import Store
+from topology import free_port
+
+ORDERS = Path(__file__).parents[2] / "examples" / "orders"
+LAPTOP = {"product": "Laptop", "quantity": 1, "price": 1200}
+BAD = (b"no json", {}, {**LAPTOP, "quantity": 0}, {**LAPTOP, "price": "much"}, {**LAPTOP, "colour": "red"})
+
+pytestmark = pytest.mark.timeout(180)
+
+
+class Shop:
+    """The example's programs, started from its directory as its page says."""
+
+    def __init__(self, url: str, database: str, log: Path) -> None:
+        self.port = free_port()
+        self.database = database
+        self.log = log
+        self.environment = {
+            **os.environ,
+            "QBULL_URL": url,
+            "QBULL_PREFIX": "test",
+            "QBULL_DATABASE_URL": database,
+            "ORDERS_SECONDS": "0.3",
+            "ORDERS_PORT": str(self.port),
+        }
+        self.started: list[subprocess.Popen[bytes]] = []
+
+    def run(self, *arguments: str, within: float = 120) -> str:
+        done = subprocess.run(
+            [sys.executable, *arguments],
+            cwd=ORDERS, env=self.environment, capture_output=True, text=True, timeout=within, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
+        with self.log.open("ab") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", *arguments],
+                cwd=ORDERS, env=self.environment, stdout=log, stderr=log, start_new_session=True,
+            )  # fmt: skip
+        self.started.append(process)
+        return process
+
+    def start_api(self) -> subprocess.Popen[bytes]:
+        return self.start("uvicorn", "api:api", "--port", str(self.port), "--log-level", "warning")
+
+    def start_workers(self, processes: int = 1) -> subprocess.Popen[bytes]:
+        return self.start("qbull.cli.main", "worker", "tasks:app", "--processes", str(processes))
+
+    def ask(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+        request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", method=method)
+        if body is not None:
+            request.data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        try:
+            with urllib.request.urlopen(request, timeout=20) as answer:
+                return answer.status, json.load(answer)
+        except urllib.error.HTTPError as error:
+            return error.code, json.load(error)
+
+    async def answers(self) -> bool:
+        try:
+            return self.ask("GET", "/orders/0")[0] == 404
+        except OSError:
+            return False
+
+    def status(self, order_id: int) -> str:
+        return str(self.ask("GET", f"/orders/{order_id}")[1]["status"])
+
+    async def is_now(self, order_id: int, *statuses: str) -> bool:
+        return self.status(order_id) in statuses
+
+    def close(self) -> None:
+        for process in self.started:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+
+
+@pytest.fixture(name="shop")
+def open_shop(store: Store, server_url: str, database: str, tmp_path: Path) -> Iterator[Shop]:
+    shop = Shop(server_url, database, tmp_path / "log")
+    yield shop
+    shop.close()
+
+
+async def test_an_order_is_taken_at_once_and_done_in_the_background(shop: Shop) -> None:
+    shop.run("prepare.py")
+    api = shop.start_api()
+    await eventually(shop.answers)
+
+    refused = [shop.ask("POST", "/orders", body)[0] for body in BAD]
+    unknown = shop.ask("GET", "/orders/1")
+    code, answer = shop.ask("POST", "/orders", LAPTOP)
+    before = shop.ask("GET", f"/orders/{answer['orderId']}")
+    shop.start_workers()
+    await eventually(lambda: shop.is_now(1, "processing"), within=60)
+    await eventually(lambda: shop.is_now(1, "completed"))
+    api.terminate()
+
+    assert refused == [400] * len(BAD)
+    assert unknown == (404, {"error": "there is no order 1"})
+    assert (code, answer) == (
+        202,
+        {"message": "Order received and being processed", "orderId": 1, "status": "pending"},
+    )
+    assert before == (200, {"orderId": 1, **LAPTOP, "status": "pending"})
+    assert api.wait(20) in (0, -signal.SIGTERM)
+
+
+async def test_an_order_that_cannot_be_done_has_failed(shop: Shop) -> None:
+    shop.run("prepare.py")
+    shop.start_api()
+    shop.start_workers()
+    await eventually(shop.answers)
+    shop.ask("POST", "/orders", {**LAPTOP, "product": "Unicorn"})
+    await eventually(lambda: shop.is_now(1, "failed"), within=60)
+
+    row = await eventually(lambda: tracked(shop))
+    assert row == ("order:1", "failed", 1, "out of stock")
+
+
+async def tracked(shop: Shop) -> Any:
+    with psycopg.connect(shop.database) as connection:
+        query = "SELECT job_id, status, attempts, error_message FROM qbull_jobs WHERE status = 'failed'"
+        return connection.execute(query).fetchone()
+
+
+async def test_a_worker_that_is_stopped_finishes_its_order_and_leaves_the_others(shop: Shop) -> None:
+    shop.environment["ORDERS_SECONDS"] = "2"
+    shop.run("prepare.py")
+    shop.start_api()
+    worker = shop.start_workers()
+    await eventually(shop.answers)
+    for _ in range(3):
+        shop.ask("POST", "/orders", LAPTOP)
+    await eventually(lambda: shop.is_now(1, "processing"), within=60)
+
+    worker.terminate()
+    code = worker.wait(30)
+    statuses = [shop.status(order) for order in (1, 2, 3)]
+    shop.start_workers(processes=2)
+    for order in (2, 3):
+        await eventually(lambda order=order: shop.is_now(order, "completed"), within=60)
+
+    assert code == 0
+    assert statuses == ["completed", "pending", "pending"]
+
+
+def test_the_experiments_print_the_table(shop: Shop) -> None:
+    began = time.monotonic()
+    printed = shop.run("experiments.py", "--seconds", "0.3", within=150)
+
+    rows = re.findall(r"^\| (.+) \| ([\d.]+) s \| [\d.]+ jobs/s \| ([\d.]+) s \|$", printed, re.MULTILINE)
+    assert [name for name, _, _ in rows] == [
+        "1 worker, 5 jobs",
+        "1 worker, 10 jobs",
+        "4 workers, 10 jobs",
+        "10 workers, 10 jobs",
+    ]
+    assert "The API answers 202 within" in printed
+    assert all(float(took) >= float(ideal) for _, took, ideal in rows)
+    assert float(rows[3][1]) < float(rows[1][1]), "ten workers are faster than one"
+    assert time.monotonic() - began > sum(float(took) for _, took, _ in rows)
