@@ -13,6 +13,7 @@ from qbull.config import QueueSettings
 from qbull.core.codec import plain
 from qbull.core.ids import new_token
 from qbull.core.job import Body, Ending, Garbage, JobInfo, State, body_of, seal
+from qbull.core.why import Why
 from qbull.errors import (
     ArgumentsError,
     ConfigError,
@@ -22,6 +23,7 @@ from qbull.errors import (
     NotFound,
     ResultTimeout,
 )
+from qbull.store import why
 from qbull.store.inspect import Found
 from qbull.store.note import LOG_LINES, LogLine
 from qbull.store.partition import Again, Partition
@@ -94,6 +96,14 @@ class Job(Generic[R]):
         if found is None:
             return None
         return found.info(self._settings.name, self._attempts(found.body().task))
+
+    async def why(self) -> Why:
+        """Why it is not running: in words, and as reasons that programs can tell apart."""
+        client = self._client()
+        there = await client.find(self._settings, self.id)
+        if there is None:
+            return Why(self.id, self.queue, None)
+        return await client.store.patiently(partial(why.ask, client.store, self._settings, *there))
 
     async def logs(self, last: int = LOG_LINES) -> list[LogLine]:
         """What its task has logged, in order: the newest lines, 1,000 at most."""

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from qbull.core.job import JobInfo
 from qbull.core.job import moment as moment_of
+from qbull.core.why import Why
 from qbull.letters import FailureGroup
 from qbull.schedules import ScheduleInfo
 from qbull.store.live import SETTINGS, Change, Live
@@ -155,6 +156,26 @@ def schedule(info: ScheduleInfo) -> dict[str, Any]:
         "skipped": info.skipped,
         "missed": info.missed,
         "problem": info.problem,
+    }
+
+
+def why(answer: Why) -> dict[str, Any]:
+    return {
+        "id": answer.id,
+        "queue": answer.queue,
+        "state": answer.state,
+        "text": str(answer),
+        "reasons": [
+            {
+                "code": reason.code,
+                "text": reason.text,
+                "job": reason.job,
+                "worker": reason.worker,
+                "since": moment(reason.since),
+                "until": moment(reason.until),
+            }
+            for reason in answer.reasons
+        ],
     }
 
 

@@ -58,3 +58,17 @@ async def test_what_is_asked_wrongly_is_refused_in_one_line(shell: Shell, shop: 
     assert "give a number of jobs" in shell.refused("configure", "email", "--max-active", "few", code=2)
     assert "give the waits between attempts" in shell.refused("configure", "email", "--retry", "soon", code=2)
     assert '"order" is no live setting' in shell.refused("reset", "email", "order")
+
+
+async def test_why_a_job_is_not_running_is_said(shell: Shell, shop: Shop) -> None:
+    job = await shop.send.options(delay=3600).enqueue(to="a")
+    shell.ok("pause", "email", "--by", "ada")
+
+    shown = shell.ok("job", "why", "email", job.id)
+    said = shell.json("job", "why", "email", job.id)
+
+    assert [line.split()[0] for line in shown.splitlines()] == ["paused", "no-worker", "due"]
+    assert [reason["code"] for reason in said["reasons"]] == ["paused", "no-worker", "due"]
+    assert said["reasons"][2]["until"].endswith("Z")
+    assert "no job nobody" in shell.refused("job", "why", "email", "nobody")
+    assert "give a queue and the id of a job" in shell.refused("job", "email", code=2)

@@ -18,7 +18,7 @@ from qbull.core.job import Attempt, JobInfo, moment
 from qbull.errors import NotFound
 from qbull.handle import Job
 from qbull.options import Options
-from qbull.store.why import why
+from qbull.store import why
 
 PAGE = 50
 
@@ -93,8 +93,7 @@ async def job_why(call: Call[Nothing, Nothing]) -> wire.Why:
     if there is None:
         raise unknown(queue.name, id)
     partition, found = there
-    live = await queue.live()
-    reasons = await client.store.patiently(lambda: why(client.store, live, partition, found))
+    answer = await client.store.patiently(lambda: why.ask(client.store, queue.settings, partition, found))
     info = found.info(queue.name, queue.attempts_of(found.body().task))
     return wire.Why(
         timestamp=now(),
@@ -106,9 +105,9 @@ async def job_why(call: Call[Nothing, Nothing]) -> wire.Why:
                 code=one.code,
                 text=call.site.veil.text(one.text, info),
                 job_id=one.job,
-                at=plain.moment(one.at),
+                at=plain.moment(one.until or one.since),
             )
-            for one in reasons
+            for one in answer.reasons
         ],
     )
 

@@ -10,6 +10,7 @@ from qbull.cli.show import ago, json_text, lines_of, print_json, print_table, sh
 from qbull.cli.target import Target, as_json, on_target
 from qbull.core.job import STATES, Attempt, JobInfo, State, moment
 from qbull.core.wanted import Filters
+from qbull.core.why import Why
 from qbull.errors import NotFound
 from qbull.observe.log import one_line
 from qbull.queue import Queue
@@ -73,27 +74,36 @@ def jobs(
 
 
 @click.command()
-@click.argument("queue_name", metavar="QUEUE")
-@click.argument("id")
+@click.argument("words", nargs=-1, metavar="[why] QUEUE ID")
 @click.option("--logs", is_flag=True, help="What its task has logged, and nothing else.")
 @on_target
 @as_json
-def job(target: Target, queue_name: str, id: str, logs: bool, as_json: bool) -> None:
-    """Show everything about one job, or what it has logged.
+def job(target: Target, words: tuple[str, ...], logs: bool, as_json: bool) -> None:
+    """Show everything about one job, what it has logged, or why it is not running.
 
     \b
     Example:
       qbull job email 0199c2f0a1b27000b4a1f3c2d5e6f708
+      qbull job why email 0199c2f0a1b27000b4a1f3c2d5e6f708
       qbull job email 0199c2f0a1b27000b4a1f3c2d5e6f708 --logs
 
     With --logs --json: a list of {"at", "attempt", "text"}.
 
     With --json: id, queue, task, state, key, priority, payload, result, error, stacktrace, failedReason, attempt,
     maxAttempts, progress, createdAt, dueAt, startedAt, finishedAt, durationMs, partition, schedule.
+
+    With why --json: id, queue, state, text and reasons, a list of {"code", "text", "job", "worker", "since", "until"}.
     """
+    asks_why = len(words) == 3 and words[0] == "why"
+    if len(words) != 2 and not asks_why:
+        raise click.UsageError("give a queue and the id of a job")
+    queue_name, id = words[-2:]
 
     async def main() -> None:
         queue = await target.queue(queue_name)
+        if asks_why:
+            _show_why(await queue.job(id).why(), as_json)
+            return
         if logs:
             _show_logs(await queue.job(id).logs(), as_json)
             return
@@ -106,6 +116,16 @@ def job(target: Target, queue_name: str, id: str, logs: bool, as_json: bool) -> 
             click.echo("\n".join(_page(info)))
 
     target.run(main)
+
+
+def _show_why(answer: Why, as_json: bool) -> None:
+    if answer.state is None:
+        raise NotFound(str(answer))
+    if as_json:
+        print_json(wire.why(answer))
+        return
+    for reason in answer.reasons:
+        click.echo(one_line(f"{reason.code:<10} {reason.text}"))
 
 
 def _show_logs(lines: list[LogLine], as_json: bool) -> None:

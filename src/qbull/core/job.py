@@ -168,6 +168,10 @@ def crashes_of(record: bytes) -> int:
     return record[3] if len(record) > _HEADER else 0
 
 
+def holds_lane(record: bytes) -> bool:
+    return len(record) > _HEADER and record[2] == 1
+
+
 def created_ms_of(record: bytes) -> int:
     return int.from_bytes(record[4:10], "big")
 

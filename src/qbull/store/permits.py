@@ -84,10 +84,3 @@ async def users(store: Store, queue: str) -> list[str]:
     """The workers that have places in use, or wait for some."""
     names = await store.server.call("HKEYS", store.names.queue(queue) + "places")
     return [name.decode() for name in names]
-
-
-async def in_use(store: Store, queue: str) -> tuple[int, int]:
-    """How many places are in use over all workers, and how many workers wait for more."""
-    flat = await store.server.call("HVALS", store.names.queue(queue) + "places")
-    rows = [value.split(b" ") for value in flat]
-    return sum(int(used) for used, _, _ in rows), sum(1 for _, since, _ in rows if since != b"0")

@@ -70,7 +70,7 @@ _RELAY = Role(
     channels=("bell",),
 )
 _READER = Role(
-    verbs=("count", "find", "live", "plans", "progress", "roster", "survey"),
+    verbs=("count", "find", "limits", "live", "plans", "progress", "roster", "survey"),
     commands=(
         *("hexists", "hget", "hkeys", "hmget", "hscan", "lrange", "smembers", "zrange"),
         *("xinfo|groups", "xpending", "xrange", "xrevrange"),

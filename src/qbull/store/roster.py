@@ -31,6 +31,7 @@ class Serving(msgspec.Struct, frozen=True):
     leaving: bool = False
     schedules: str = ""
     """The version of its code's schedules."""
+    tasks: list[str] = []
 
 
 class Member(msgspec.Struct, frozen=True):

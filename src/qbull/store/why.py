@@ -1,145 +1,98 @@
-"""Why: what stands in the way of a job. Every fact is looked up now; the reasons are in the order in which to deal with them."""
+"""Why: look at all that can stand in the way of a job. What it means is said in core/why.py."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import datetime
-from typing import Literal
+from dataclasses import replace
+from datetime import timedelta
 
-from qbull.core.job import lane_of, moment
+from qbull.config import QueueSettings
+from qbull.core.job import holds_lane, lane_of, moment
 from qbull.core.layout import place_of
-from qbull.core.route import PARTITION_LANE
-from qbull.store import lane, permits
+from qbull.core.why import MOST, Facts, Front, Why, explain
+from qbull.store import lane, live
 from qbull.store.inspect import Found, count
-from qbull.store.live import PAUSED, Live
+from qbull.store.names import GROUP, ready
 from qbull.store.partition import Partition
-from qbull.store.roster import Member
+from qbull.store.roster import Serving
 from qbull.store.store import Store
 
-Code = Literal[
-    "finished", "running", "stopping", "paused", "held", "no-worker", "unread", "due", "retry", "halted", "behind", "limit", "rate", "line", "next"
-]  # fmt: skip
-AHEAD = 100
 
-
-@dataclass(frozen=True, slots=True)
-class Reason:
-    """`code` is for programs, `text` for people. `job` is the one that it waits for, `at` until or since when."""
-
-    code: Code
-    text: str
-    job: str | None = None
-    at: datetime | None = None
-
-
-async def why(store: Store, live: Live, partition: Partition, found: Found) -> list[Reason]:
-    """Why a job does not run now; or that it does, or has."""
-    if found.finished_ms is not None:
-        return [Reason("finished", f"it has {_ended(found)}", at=moment(found.finished_ms))]
+async def ask(store: Store, declared: QueueSettings, partition: Partition, found: Found) -> Why:
+    """A bounded number of looks; they change nothing."""
+    facts = Facts(declared.name, found.state, found.body())
+    if found.ending is not None:
+        facts = replace(facts, error=found.ending.error, finished_ms=found.finished_ms or 0)
+        return explain(found.id, facts)
+    facts = await _of_the_queue(store, declared, partition, facts)
     if found.state == "active":
-        return await _active(partition, found)
-    members = await store.workers()
-    reasons = [*_queue_stands_still(live), *_nobody_reads(partition, members)]
-    if found.state == "delayed":
-        return [*reasons, _due(found)]
-    reasons += await _others_come_first(partition, found)
-    if not reasons:
-        reasons += await _limits(store, live, members)
-    return reasons or [await _in_line(store, live, partition, found, members)]
+        facts = await _of_the_delivery(partition, found, facts)
+    elif found.state == "delayed":
+        facts = replace(facts, due_ms=found.due_ms or 0, holds_lane=holds_lane(found.record))
+    else:
+        facts = await _of_the_line(partition, found, facts)
+    return explain(found.id, facts)
 
 
-async def _active(partition: Partition, found: Found) -> list[Reason]:
-    running = Reason("running", f"worker {found.worker} has it")
-    if any(mark.id == found.id.encode() for mark in await partition.marks()):
-        return [running, Reason("stopping", "it was told to stop, and has not yet")]
-    return [running]
+async def _of_the_queue(store: Store, declared: QueueSettings, partition: Partition, facts: Facts) -> Facts:
+    now = await live.read(store, declared)
+    settings, paused, rate = now.settings, now.changed.get(live.PAUSED), now.settings.rate
+    window = (rate.count, rate.window_ms) if rate is not None else (0, 0)
+    places, next_start_ms, now_ms = await store.server.script(
+        "limits", store.names.queue(facts.queue), *window
+    )
+    served = [
+        serving
+        for member in (await store.workers()).values()
+        if (serving := member.queues.get(facts.queue)) is not None and not serving.leaving
+    ]
+    rests_until = moment(now_ms) + timedelta(seconds=now.held)
+    return replace(
+        facts,
+        paused=(paused.by, paused.at) if paused is not None else None,
+        held=(rests_until, now.held_because) if now.held > 0 else None,
+        serving=len(served),
+        reading=sum(partition.number in serving.partitions for serving in served),
+        partition=str(place_of(partition.number)),
+        tasks=frozenset(task for serving in served for task in serving.tasks),
+        slots=sum(serving.concurrency for serving in served),
+        active=await _active(store, declared, served),
+        rate=rate,
+        lane_rate=settings.lane.rate if settings.lane is not None else None,
+        next_start_ms=next_start_ms,
+        now_ms=now_ms,
+        max_active=settings.max_active,
+        places=places,
+    )
 
 
-def _queue_stands_still(live: Live) -> list[Reason]:
-    name = live.settings.name
-    paused = live.changed.get(PAUSED)
-    if paused is not None:
-        return [Reason("paused", f'queue "{name}" was paused by {paused.by}; resume it', at=paused.at)]
-    if live.held > 0:
-        return [Reason("held", f'queue "{name}" rests for {live.held:.0f} s more: {live.held_because}')]
-    return []
+async def _of_the_delivery(partition: Partition, found: Found, facts: Facts) -> Facts:
+    place = await partition.server.call("HGET", partition.base + "index", found.id)
+    if place is not None and place[:1] == b"l":  # the first of a train
+        place = await partition.server.call("HGET", partition.base + "trains", lane_of(found.record))
+        place = None if place is None else b"r" + place.partition(b" ")[0]
+    idle = 0
+    if place is not None and place[:1] == b"r":
+        stream, entry = ready(partition.base, place[1:2].decode()), place[2:]
+        pending = await partition.server.call("XPENDING", stream, GROUP, entry, entry, 1)
+        idle = pending[0][2] if pending else 0
+    stopping = any(mark.id == found.id.encode() for mark in await partition.marks())
+    return replace(facts, worker=found.worker or "?", since_ms=facts.now_ms - idle, stopping=stopping)
 
 
-def _nobody_reads(partition: Partition, members: Mapping[str, Member]) -> list[Reason]:
-    name = partition.settings.name
-    serving = [member.queues[name] for member in members.values() if name in member.queues]
-    if not serving:
-        return [
-            Reason("no-worker", f'no worker serves queue "{name}"; start one with "qbull worker MODULE:APP"')
-        ]
-    if not any(partition.number in one.partitions for one in serving):
-        shown = place_of(partition.number)
-        return [
-            Reason(
-                "unread",
-                f"none of the {len(serving)} workers reads partition {shown}; see qbull partitions {name}",
-            )
-        ]
-    return []
-
-
-def _due(found: Found) -> Reason:
-    at = moment(found.due_ms or 0)
-    history = found.body().history
-    if history:
-        return Reason(
-            "retry",
-            f"attempt {history[-1].attempt} failed; it waits for the next: {history[-1].error}",
-            at=at,
-        )
-    return Reason("due", "it is not due yet", at=at)
-
-
-async def _others_come_first(partition: Partition, found: Found) -> list[Reason]:
-    """It is in the line of its key, behind somebody."""
+async def _of_the_line(partition: Partition, found: Found, facts: Facts) -> Facts:
+    """Behind others of its lane, or in front of the workers."""
     its_lane = lane_of(found.record)
-    if not its_lane or found.entry_ms:
-        return []
-    line = await lane.look(partition, its_lane, 0, found.id)
-    whose = "its partition" if its_lane == PARTITION_LANE else f'the key "{found.body().key}"'
-    if line.holder is None:
-        return [Reason("behind", f"others of {whose} come first")]
-    if line.halted:
-        text = f"{whose} is halted: job {line.holder} has failed for good; retry or remove that one"
-        return [Reason("halted", text, job=line.holder)]
-    text = f"it is number {line.position} behind job {line.holder} of {whose}, which is {line.holder_state}"
-    return [Reason("behind", text, job=line.holder)]
+    if its_lane and not found.entry_ms:
+        line = await lane.look(partition, its_lane, 0, found.id)
+        if line.holder != found.id:
+            return replace(facts, front=Front(line.holder, line.holder_state, line.worker, line.position))
+    place = await partition.server.call("HGET", partition.base + "index", found.id)
+    if place is None or place[:1] != b"r":
+        return facts
+    return replace(facts, before=await lane.ahead(partition, place[1:], MOST))
 
 
-async def _limits(store: Store, live: Live, members: Mapping[str, Member]) -> list[Reason]:
-    settings = live.settings
-    if settings.max_active is None and settings.rate is None:
-        return []
-    used, waiting = await permits.in_use(store, settings.name)
-    if settings.max_active is not None and used >= settings.max_active:
-        return [Reason("limit", f"{used} jobs of the queue run, and max_active is {settings.max_active}")]
-    if settings.rate is not None and waiting:
-        return [Reason("rate", f"the queue may start {settings.rate}, and has")]
-    return []
-
-
-async def _in_line(
-    store: Store, live: Live, partition: Partition, found: Found, members: Mapping[str, Member]
-) -> Reason:
-    index = await store.server.call("HGET", partition.base + "index", found.id)
-    before = await lane.ahead(partition, index[1:], AHEAD) if index is not None and index[:1] == b"r" else 0
-    name = live.settings.name
-    slots = sum(member.queues[name].concurrency for member in members.values() if name in member.queues)
-    active = (await count(partition)).active
-    if before or active:
-        many = f"more than {AHEAD}" if before > AHEAD else str(before)
-        return Reason(
-            "line",
-            f"{many} others come first; {active} of its partition run, and there are {slots} slots for the queue",
-        )
-    return Reason("next", "nothing stands in its way; it is about to begin")
-
-
-def _ended(found: Found) -> str:
-    return {"completed": "completed", "failed": "failed for good", "cancelled": "been cancelled"}[found.state]
+async def _active(store: Store, settings: QueueSettings, served: list[Serving]) -> int:
+    """Deliveries that workers have, of all partitions that they read."""
+    numbers = {number for serving in served for number in serving.partitions}
+    return sum([(await count(store.partition(settings, number))).active for number in sorted(numbers)[:100]])

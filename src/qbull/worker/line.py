@@ -153,6 +153,7 @@ class Line:
             settings=digest(self.settings),
             leaving=leases.leaving,
             schedules=self._version,
+            tasks=sorted(self._tasks),
         )
 
     @property

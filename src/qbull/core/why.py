@@ -1,0 +1,199 @@
+"""Why a job is not running: what was found out, turned into reasons. The looks themselves are in store/why.py."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, TypeAlias
+
+from qbull.core.job import RareBody, State, moment
+from qbull.core.rate import Rate
+
+Code: TypeAlias = Literal[
+    "finished", "running", "stopping", "paused", "held", "no-worker", "unread", "no-task", "due", "retry", "put-off",
+    "behind", "halted", "rate", "limit", "busy", "line", "next",
+]  # fmt: skip
+
+MOST = 1000
+"""Deliveries before a job that are counted. A number larger than this may be any."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One reason: `code` is for programs, `text` for people. `job` is the one that it waits for."""
+
+    code: Code
+    text: str
+    job: str | None = None
+    worker: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    """Why a job is not running, the first reason first. `str(why)` says it in words."""
+
+    id: str
+    queue: str
+    state: State | None
+    reasons: tuple[Reason, ...] = ()
+
+    def __str__(self) -> str:
+        if self.state is None:
+            return f'queue "{self.queue}": no job {self.id}; it never was there, or is not kept any more'
+        return "; ".join(reason.text for reason in self.reasons)
+
+
+@dataclass(frozen=True, slots=True)
+class Front:
+    """The job that holds a lane, where it was found, and how many come before the job in question."""
+
+    id: str | None
+    state: State | None
+    worker: str | None
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What was found out about one job and its queue. Times are the server's, in milliseconds."""
+
+    queue: str
+    state: State
+    body: RareBody
+    holds_lane: bool = False
+    error: str | None = None
+    finished_ms: int = 0
+    due_ms: int = 0
+    worker: str = ""
+    since_ms: int = 0
+    stopping: bool = False
+    before: int = 0
+    front: Front | None = None
+    paused: tuple[str, datetime] | None = None
+    held: tuple[datetime, str] | None = None
+    serving: int = 0
+    reading: int = 0
+    partition: str = "0"
+    tasks: frozenset[str] = frozenset()
+    slots: int = 0
+    active: int = 0
+    rate: Rate | None = None
+    lane_rate: Rate | None = None
+    next_start_ms: int = 0
+    now_ms: int = 0
+    max_active: int | None = None
+    places: int = 0
+
+
+def explain(id: str, facts: Facts) -> Why:
+    """The first reason is what to deal with first."""
+    if facts.state in ("completed", "failed", "cancelled"):
+        reasons = [_finished(facts)]
+    elif facts.state == "active":
+        reasons = _running(facts)
+    else:
+        reasons = _of_the_queue(facts) + _of_the_job(facts)
+        if not reasons:
+            reasons = [Reason("next", "nothing stands in its way; a worker is about to take it")]
+    return Why(id, facts.queue, facts.state, tuple(reasons))
+
+
+def _finished(facts: Facts) -> Reason:
+    at = moment(facts.finished_ms)
+    words = {"completed": "it completed", "failed": "it failed for good", "cancelled": "it was cancelled"}
+    because = f": {facts.error}" if facts.error else ""
+    return Reason("finished", f"{words[facts.state]} at {_clock(at)}{because}", since=at)
+
+
+def _running(facts: Facts) -> list[Reason]:
+    since = moment(facts.since_ms)
+    text = f"worker {facts.worker} has it since {_clock(since)}"
+    reasons = [Reason("running", text, worker=facts.worker, since=since)]
+    if facts.stopping:
+        reasons.append(Reason("stopping", "it was told to stop, and has not yet", worker=facts.worker))
+    return reasons
+
+
+def _of_the_queue(facts: Facts) -> list[Reason]:
+    reasons = []
+    if facts.paused is not None:
+        by, since = facts.paused
+        text = f'queue "{facts.queue}" is paused, by {by} since {_clock(since)}; resume it'
+        reasons.append(Reason("paused", text, since=since))
+    if facts.held is not None:
+        until, because = facts.held
+        text = f'queue "{facts.queue}" rests until {_clock(until)}, after {because}'
+        reasons.append(Reason("held", text, until=until))
+    if not facts.serving:
+        text = f'no live worker serves queue "{facts.queue}"; start one with "qbull worker MODULE:APP"'
+        reasons.append(Reason("no-worker", text))
+    elif not facts.reading:
+        text = f'none of {facts.serving} live workers reads partition {facts.partition}; see "qbull partitions {facts.queue}"'
+        reasons.append(Reason("unread", text))
+    if facts.serving and facts.body.task not in facts.tasks:
+        known = ", ".join(sorted(facts.tasks)[:10]) or "none"
+        text = f'no live worker of the queue knows task "{facts.body.task}"; they know: {known}'
+        reasons.append(Reason("no-task", text))
+    return reasons
+
+
+def _of_the_job(facts: Facts) -> list[Reason]:
+    if facts.state == "delayed":
+        return [_later(facts)]
+    return [_behind(facts, facts.front)] if facts.front is not None else _in_line(facts)
+
+
+def _later(facts: Facts) -> Reason:
+    until, body = moment(facts.due_ms), facts.body
+    if body.attempt > 1:
+        error = f": {body.history[-1].error}" if body.history else ""
+        text = f"attempt {body.attempt - 1} failed, it waits until {_clock(until)} for the next{error}"
+        return Reason("retry", text, until=until)
+    if facts.holds_lane and facts.lane_rate is not None:
+        text = f"{_key(facts)} has had its starts, {facts.lane_rate}; it waits until {_clock(until)}"
+        return Reason("put-off", text, until=until)
+    return Reason("due", f"it is delayed until {_clock(until)}", until=until)
+
+
+def _behind(facts: Facts, front: Front) -> Reason:
+    key = _key(facts)
+    if front.id is None:
+        return Reason("behind", f"others of {key} come first")
+    if front.state == "failed":
+        text = f"{key} is halted: job {front.id} has failed for good; retry or remove that one"
+        return Reason("halted", text, job=front.id)
+    doing = {
+        "active": f"worker {front.worker} has",
+        "delayed": "is delayed",
+        "waiting": "waits for a worker",
+    }.get(front.state or "", "has just ended")
+    text = f"it is number {front.position} behind job {front.id} of {key}, which {doing}"
+    return Reason("behind", text, job=front.id, worker=front.worker)
+
+
+def _in_line(facts: Facts) -> list[Reason]:
+    """It stands in front of the workers."""
+    reasons = []
+    if facts.rate is not None and facts.next_start_ms > 0:
+        until = moment(facts.now_ms + facts.next_start_ms)
+        text = f"the rate of the queue, {facts.rate}, is used up until {_clock(until)}"
+        reasons.append(Reason("rate", text, until=until))
+    if facts.max_active is not None and facts.places >= facts.max_active:
+        text = f"{facts.places} jobs of the queue run, and max_active is {facts.max_active}"
+        reasons.append(Reason("limit", text))
+    elif facts.slots and facts.active >= facts.slots:
+        reasons.append(Reason("busy", f"all {facts.slots} slots of the queue's workers are in use"))
+    if facts.before:
+        many = f"more than {MOST:,}" if facts.before > MOST else f"{facts.before}"
+        reasons.append(Reason("line", f"{many} {'others come' if facts.before > 1 else 'other comes'} first"))
+    return reasons
+
+
+def _key(facts: Facts) -> str:
+    return f'its key "{facts.body.key}"' if facts.body.key is not None else "its lane"
+
+
+def _clock(at: datetime) -> str:
+    return f"{at:%Y-%m-%d %H:%M:%S} UTC"
