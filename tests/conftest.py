@@ -148,6 +148,10 @@ async def strays(store: Store) -> list[str]:
         "cancelling",
         "tokens",
         "reports",
+        "arrivals",
+        "ahead",
+        "held",
+        "leaving",
     )
     stray = []
     cursor = b"0"

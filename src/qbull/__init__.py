@@ -38,6 +38,7 @@ from qbull.offload import FileResults, ResultStore
 from qbull.queue import Queue, Task
 from qbull.schedules import ScheduleInfo
 from qbull.store.note import LogLine
+from qbull.store.tally import Repartitioning
 from qbull.worker.current import CurrentJob, current_job
 
 if _typing.TYPE_CHECKING:
@@ -75,6 +76,7 @@ __all__ = [
     "Queue",
     "Rate",
     "Redriven",
+    "Repartitioning",
     "ResultStore",
     "ResultTimeout",
     "Retry",

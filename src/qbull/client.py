@@ -4,19 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Sequence,
+)
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from qbull.config import QueueSettings
 from qbull.core.durability import Durability
-from qbull.core.layout import Layout
-from qbull.errors import ConfigError, NotConfirmed, QbullError
+from qbull.core.layout import Generation, Layout, added
+from qbull.errors import ConfigError, NotConfirmed, QbullError, ServerAway
 from qbull.offload import ResultStore
 from qbull.store import inspect
 from qbull.store.batch import Batcher
+from qbull.store.confirm import Confirmed
 from qbull.store.inspect import Found
-from qbull.store.partition import BATCH, NewJob, Partition, UniqueJob
+from qbull.store.layout import follow
+from qbull.store.partition import BATCH, Closed, Counting, NewJob, Partition, UniqueJob
 from qbull.store.results import Results
 from qbull.store.store import Store
 
@@ -25,17 +36,31 @@ if TYPE_CHECKING:
 
 A = TypeVar("A")
 
+PATIENCE = 5.0
+"""Seconds for which a job that is on its way to another partition is waited for."""
+REREAD = 60.0
+"""Seconds after which it is asked again whether a queue still has older partitions."""
+
 
 class Placed(NamedTuple):
     """A job, and the partition that it goes to.
 
-    `lane` is what must stay together: its key, where the queue has lanes. `given` is an id that the producer chose.
+    `together` is what it must stay together with: its key, where the queue has lanes. `given` is an id that the
+    producer chose.
     """
 
     number: int
     job: NewJob
-    lane: bytes | None = None
+    together: bytes | None = None
     given: bool = False
+
+    def home(self, generation: Generation) -> int:
+        """The partition that it belongs to in a generation, where it is not any."""
+        return generation.home_of(self.together, self.job.id)
+
+    def moved(self, layout: Layout) -> Placed:
+        """The same job, to where it belongs now."""
+        return self._replace(number=self.home(layout.current))
 
 
 class Client:
@@ -43,11 +68,12 @@ class Client:
         self.store = Store(url, prefix)
         self.stored = stored
         self.results = Results(self.store)
-        self._batchers: dict[tuple[str, int, Durability | None], Batcher[NewJob, bool]] = {}
+        self._batchers: dict[tuple[str, int, Durability | None], Batcher[Placed, bool | None]] = {}
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._registered: dict[tuple[str, Durability | None], int] = {}
         self._registering = asyncio.Lock()
         self._layouts: dict[str, Layout] = {}
+        self._read: dict[str, float] = {}
         self._outbox: Outbox | None = None
 
     def partition(self, settings: QueueSettings, number: int) -> Partition:
@@ -63,9 +89,14 @@ class Client:
 
     async def layout(self, settings: QueueSettings) -> Layout:
         """As the server says now."""
-        layout = await self.store.patiently(partial(self.store.layout, settings))
-        self._layouts[settings.name] = layout
-        return layout
+        return self._keep(settings, await self.store.patiently(partial(self.store.layout, settings)))
+
+    def totals(self, settings: QueueSettings, counted: dict[str, int]) -> dict[str, int]:
+        """What was counted in the partitions that are there, and in those that are gone."""
+        layout = self._layouts[settings.name]
+        for gone in (layout.past, *(older.totals for older in layout.older if older.state == "gone")):
+            counted = added(counted, gone)
+        return counted
 
     def known(
         self, settings: QueueSettings, tasks: Collection[str], durability: Durability | None = None
@@ -83,7 +114,7 @@ class Client:
             layout = self.known(settings, tasks, durability)
             if layout is None:
                 register = partial(self.store.register, settings, list(tasks), durability)
-                layout = self._layouts[settings.name] = await self.store.patiently(register)
+                layout = self._keep(settings, await self.store.patiently(register))
                 self._registered[settings.name, durability] = len(tasks)
             return layout
 
@@ -91,58 +122,69 @@ class Client:
         self, settings: QueueSettings, placed: Placed, durability: Durability | None = None
     ) -> bool:
         """Add one job, together with others on their way that are to be as safe; answers whether it was new."""
-        batcher = self._batchers.get((settings.name, placed.number, durability))
-        if batcher is None:
-            partition = self.partition(settings, placed.number)
-            batcher = self._batchers[settings.name, placed.number, durability] = Batcher(
-                lambda jobs: self._send(partition, jobs, durability),
-                BATCH,
-                in_order=settings.lane_limit > 0,
-            )
-        return await batcher.add(placed.job)
+        while True:
+            batcher = self._batchers.get((settings.name, placed.number, durability))
+            if batcher is None:
+                batcher = self._batcher(self.partition(settings, placed.number), durability)
+            created = await batcher.add(placed)
+            if created is not None:
+                return created
+            placed = placed.moved(self._layouts[settings.name])
 
     async def enqueue_many(
         self, settings: QueueSettings, jobs: Sequence[Placed], durability: Durability | None = None
     ) -> list[bool]:
         """Add many jobs in few calls; those of one partition in the order given."""
-        created = [False] * len(jobs)
-        places: dict[int, list[int]] = {}
-        for at, placed in enumerate(jobs):
-            places.setdefault(placed.number, []).append(at)
-        for number, all_of_it in sorted(places.items()):
-            for start in range(0, len(all_of_it), BATCH):
-                some = all_of_it[start : start + BATCH]
+        created: dict[int, bool] = {}
+        left = list(range(len(jobs)))
+        while left:
+            for number, some in _batches((at, jobs[at].number) for at in left):
                 sent = await self._send(
-                    self.partition(settings, number), [jobs[at].job for at in some], durability
+                    self.partition(settings, number), [jobs[at] for at in some], durability
                 )
-                for at, answer in zip(some, sent, strict=True):
-                    created[at] = answer
-        return created
+                created |= {at: new for at, new in zip(some, sent, strict=True) if new is not None}
+            left = [at for at in left if at not in created]
+            if left:
+                jobs = [placed.moved(self._layouts[settings.name]) for placed in jobs]
+        return [created[at] for at in range(len(jobs))]
 
     async def enqueue_unique(
         self,
         settings: QueueSettings,
-        jobs: Sequence[tuple[int, UniqueJob]],
+        jobs: Sequence[tuple[Placed, UniqueJob]],
         durability: Durability | None = None,
     ) -> list[tuple[str, bool]]:
         """Add those that count; for each the id of the job that counts, and whether it is new."""
-        answers: list[tuple[str, bool]] = [("", False)] * len(jobs)
-        places: dict[int, list[int]] = {}
-        for at, (number, _) in enumerate(jobs):
-            places.setdefault(number, []).append(at)
-        confirmed = self.store.confirmed(durability) if durability is not None else None
-        for number, all_of_it in sorted(places.items()):
-            partition = self.partition(settings, number)
-            for start in range(0, len(all_of_it), BATCH):
-                some = all_of_it[start : start + BATCH]
-                batch = [jobs[at][1] for at in some]
-                try:
-                    sent = await self.store.patiently(partial(partition.unique, batch, confirmed))
-                except NotConfirmed as error:
-                    raise error.of(settings.name, *(job.id for job in batch)) from None
-                for at, answer in zip(some, sent, strict=True):
-                    answers[at] = answer
-        return answers
+        answers: dict[int, tuple[str, bool]] = {}
+        asked = [job for _, job in jobs]
+        until = asyncio.get_running_loop().time() + PATIENCE
+        while len(answers) < len(jobs):
+            layout, moving = self._layouts.get(settings.name) or await self.layout(settings), False
+            for (
+                generation
+            ) in layout.generations:  # what counts in an older partition counts until its window ends
+                left = [at for at in range(len(jobs)) if at not in answers]
+                homes = ((at, _home_of_unique(generation, *jobs[at])) for at in left)
+                for number, some in _batches(homes):
+                    partition = self.partition(settings, number)
+                    found = await self._unique(partition, [asked[at] for at in some], durability)
+                    for at, counting in zip(some, found, strict=True):
+                        if counting.new is not None:
+                            answers[at] = counting.id, counting.new
+                        elif counting.id:
+                            asked[at] = asked[at]._replace(
+                                counts=counting.id, counts_ms=max(counting.left_ms, 1)
+                            )
+                        moving = moving or counting.moving
+                if moving:
+                    break
+            if moving and asyncio.get_running_loop().time() > until:
+                raise ServerAway(
+                    f'queue "{settings.name}": a job does not arrive in its new partition; try again'
+                )
+            if moving:
+                await asyncio.sleep(0.02)
+        return [answers[at] for at in range(len(jobs))]
 
     async def find(self, settings: QueueSettings, id: str) -> tuple[Partition, Found] | None:
         async for partition in self._likely(settings, id):
@@ -154,12 +196,20 @@ class Client:
     async def at_job(
         self, settings: QueueSettings, id: str, verb: Callable[[Partition], Awaitable[str]]
     ) -> str:
-        """Do something with a job in the partition that it is in; "unknown" where none knows it."""
-        async for partition in self._likely(settings, id):
-            word = await self.store.patiently(partial(verb, partition))
-            if word != "unknown":
-                return word
-        return "unknown"
+        """Do something with a job in the partition that it is in; "unknown" where none knows it.
+
+        One that is on its way to another partition arrives there in a moment, and is not left alone meanwhile.
+        """
+        clock = asyncio.get_running_loop().time
+        until, word = clock() + PATIENCE, "moving"
+        while word == "moving" and clock() < until:
+            async for partition in self._likely(settings, id):
+                word = await self.store.patiently(partial(verb, partition))
+                if word != "unknown":
+                    break
+            if word == "moving":
+                await asyncio.sleep(0.02)
+        return word
 
     def outbox(self, database: str | None) -> Outbox:
         """The way into the outbox of an app without a transaction of the caller's."""
@@ -188,15 +238,95 @@ class Client:
             if partition is not first or layout.older:  # it may have come there meanwhile
                 yield partition
 
+    def _keep(self, settings: QueueSettings, layout: Layout) -> Layout:
+        self._layouts[settings.name] = layout
+        self._read[settings.name] = asyncio.get_running_loop().time()
+        return layout
+
+    async def _follow(self, settings: QueueSettings, successor: Generation) -> None:
+        """A partition has said that its jobs go to a later generation now."""
+        layout = await self.store.patiently(partial(follow, self.store, settings, successor))
+        self._keep(settings, layout)
+
+    def _batcher(self, partition: Partition, durability: Durability | None) -> Batcher[Placed, bool | None]:
+        settings = partition.settings
+        batcher: Batcher[Placed, bool | None] = Batcher(
+            lambda jobs: self._send(partition, jobs, durability), BATCH, in_order=settings.lane_limit > 0
+        )
+        self._batchers[settings.name, partition.number, durability] = batcher
+        return batcher
+
     async def _send(
-        self, partition: Partition, jobs: Sequence[NewJob], durability: Durability | None
-    ) -> list[bool]:
+        self, partition: Partition, jobs: Sequence[Placed], durability: Durability | None
+    ) -> list[bool | None]:
+        """For each whether it was new; None where the partition takes nothing in any more, and it is to go elsewhere."""
+        settings = partition.settings
+        confirmed = self.store.confirmed(durability) if durability is not None else None
+        layout = self._layouts.get(settings.name) or await self.layout(settings)
+        new: bool | None = True
+        try:
+            older = await self._in_older(settings, jobs, confirmed) if layout.older else set()
+            sent = [placed.job for placed in jobs if not older or placed.job.id not in older]
+            known = await self.store.patiently(lambda: partition.enqueue(sent, confirmed)) if sent else set()
+        except NotConfirmed as error:
+            raise error.of(settings.name, *(placed.job.id for placed in jobs)) from None
+        except Closed as closed:
+            known, new = closed.known, None
+            await self._follow(settings, closed.successor)
+        if not older:
+            return [False if n in known else new for n in range(len(jobs))]
+        answers = iter([False if n in known else new for n in range(len(sent))])
+        return [False if placed.job.id in older else next(answers) for placed in jobs]
+
+    async def _in_older(
+        self, settings: QueueSettings, jobs: Sequence[Placed], confirmed: Confirmed | None
+    ) -> set[str]:
+        """Which of the ids that producers chose are in older partitions.
+
+        These take nothing in any more: what is not there now never will be. And what moves from there is in its new
+        partition first.
+        """
+        given = [placed for placed in jobs if placed.given]
+        if not given:
+            return set()
+        if asyncio.get_running_loop().time() - self._read[settings.name] > REREAD:
+            await self.layout(settings)
+        found: set[str] = set()
+        for generation in self._layouts[settings.name].generations[:-1]:
+            for number, some in _batches((at, placed.home(generation)) for at, placed in enumerate(given)):
+                older = self.partition(settings, number)
+                there = await self.store.patiently(partial(older.has, [given[at].job.id for at in some]))
+                if there and confirmed is not None:
+                    await self.store.patiently(partial(confirmed.confirm, older.base))
+                found |= there
+        return found
+
+    async def _unique(
+        self, partition: Partition, jobs: Sequence[UniqueJob], durability: Durability | None
+    ) -> list[Counting]:
+        settings = partition.settings
         confirmed = self.store.confirmed(durability) if durability is not None else None
         try:
-            known = await self.store.patiently(lambda: partition.enqueue(jobs, confirmed))
+            found, successor = await self.store.patiently(partial(partition.unique, jobs, confirmed))
         except NotConfirmed as error:
-            raise error.of(partition.settings.name, *(job.id for job in jobs)) from None
-        return [position not in known for position in range(len(jobs))]
+            raise error.of(settings.name, *(job.id for job in jobs)) from None
+        if successor is not None and successor.number > self._layouts[settings.name].generation:
+            await self._follow(settings, successor)
+        return found
+
+
+def _home_of_unique(generation: Generation, placed: Placed, job: UniqueJob) -> int:
+    return generation.home(placed.together or bytes.fromhex(job.name)[:8])
+
+
+def _batches(places: Iterable[tuple[int, int]]) -> Iterator[tuple[int, list[int]]]:
+    """Positions and their partitions: each partition with its positions, a bounded number at a time, in order."""
+    partitions: dict[int, list[int]] = {}
+    for at, number in places:
+        partitions.setdefault(number, []).append(at)
+    for number, all_of_it in sorted(partitions.items()):
+        for start in range(0, len(all_of_it), BATCH):
+            yield number, all_of_it[start : start + BATCH]
 
 
 class Portal:

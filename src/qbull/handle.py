@@ -119,23 +119,21 @@ class Job(Generic[R]):
         """Wait until the job has finished and give what its task returned, as annotated there."""
         client = self._client()
         began = time.monotonic()
-        there = await self._arrived(client, timeout)
+        await self._arrived(client, timeout)
         left = None if timeout is None else max(timeout - (time.monotonic() - began), 0)
 
-        async def look() -> Found | NotFound | None:
+        async def look() -> tuple[Partition, Found]:
             found = await client.find(self._settings, self.id)
             if found is None:
-                return NotFound(
+                raise NotFound(
                     f'queue "{self.queue}": job {self.id} has finished, but the queue does not keep it'
                 )
-            return found[1] if found[1].ending is not None else None
+            return found
 
-        finished: Found | NotFound | None = await client.results.until(there[0], self.id, look, left)
-        if finished is None:
+        found = await client.results.until(self.id, look, left)
+        if found.ending is None:
             raise ResultTimeout(f'queue "{self.queue}": job {self.id} has not finished within {timeout:g} s')
-        if isinstance(finished, NotFound):
-            raise finished
-        return await self._outcome(finished)
+        return await self._outcome(found)
 
     async def _arrived(self, client: Client, timeout: float | None) -> tuple[Partition, Found]:
         """The job in its partition. One that is expected may take a moment to be there."""
@@ -250,7 +248,8 @@ class Job(Generic[R]):
     def _conflict(self, word: str, instead: Mapping[str, str]) -> Conflict | NotFound:
         if word == "unknown":
             return self._unknown()
-        return Conflict(f'queue "{self.queue}": job {self.id} {instead[word]}', state=word)
+        fact = instead.get(word, "is on its way to another partition; try again in a moment")
+        return Conflict(f'queue "{self.queue}": job {self.id} {fact}', state=word)
 
     def _unknown(self) -> NotFound:
         return NotFound(

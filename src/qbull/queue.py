@@ -31,6 +31,7 @@ from qbull.errors import LONGEST, ArgumentsError, ConfigError, DeclarationError,
 from qbull.handle import Job
 from qbull.letters import Letters
 from qbull.options import Arguments, Options, check_expires
+from qbull.repartitioning import Repartitions
 from qbull.store import inspect, live
 from qbull.store.inspect import Counts, Found
 from qbull.store.partition import NewJob, Partition, UniqueJob
@@ -54,7 +55,7 @@ class Home(Protocol):
     def run_sync(self, coroutine: Coroutine[Any, Any, A], /) -> A: ...
 
 
-class Queue(Controls, Letters):
+class Queue(Controls, Letters, Repartitions):
     """A named set of partitions with settings. Made by `app.queue(…)`."""
 
     def __init__(self, app: Home, settings: QueueSettings) -> None:
@@ -149,7 +150,8 @@ class Queue(Controls, Letters):
             for partition in await client.partitions(self.settings)
         ]
         paused = await client.store.patiently(partial(live.is_paused, client.store, self.name))
-        return replace(sum(counts[1:], counts[0]), paused=paused)
+        total = sum(counts[1:], counts[0])
+        return replace(total, paused=paused, totals=client.totals(self.settings, total.totals))
 
     async def jobs(self, state: State, start: int = 0, end: int = 10) -> list[JobInfo]:
         """Jobs of one state: finished ones newest first, others in the order in which they will run."""
@@ -291,8 +293,9 @@ class Queue(Controls, Letters):
         else:
             number = layout.any_home(next(self._spread))
         body = Body(task, payload, key, 1, 0, options.timeout)
-        if options.end_ms is not None:
-            body = RareBody(task, payload, key, 1, 0, options.timeout, expires=options.end_ms)
+        if options.end_ms is not None or name:
+            rare = "" if together is not None else name
+            body = RareBody(task, payload, key, 1, 0, options.timeout, expires=options.end_ms, unique=rare)
         lane = self.settings.lane_of(key_digest)
         if name and not lane and options.unique is not None and options.unique.mode == "after":
             lane = lane_of_name(name)
@@ -376,7 +379,7 @@ class Call(Generic[P, R]):
         for arguments in calls:
             placed = self._queue.place(layout, self.spec.name, arguments, self._options)
             job = UniqueJob(*placed.job, arguments.name, unique.mode, unique.window_ms)
-            jobs.append((placed.number, job))
+            jobs.append((placed, job))
         return [self._handle(*answer) for answer in await client.enqueue_unique(settings, jobs, durability)]
 
     async def _write(self, calls: list[Arguments]) -> list[Job[R]]:

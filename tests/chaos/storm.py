@@ -93,6 +93,7 @@ class Pods:
     url: str
     log: Path
     sharing: str
+    partitions: int = PARTITIONS
     places: list[subprocess.Popen[bytes] | None] = field(default_factory=lambda: [None] * PODS)
 
     def options(self, place: int) -> list[str]:
@@ -107,7 +108,7 @@ class Pods:
         environment = os.environ | {
             "YARD_URL": self.url,
             "YARD_LOG": str(self.log),
-            "TOTAL_PARTITIONS": str(PARTITIONS),
+            "TOTAL_PARTITIONS": str(self.partitions),
             "MIN_IDLE_TIME_MS": "1500",
             "PYTHONPATH": os.pathsep.join([str(HERE.parent / "worker"), os.environ.get("PYTHONPATH", "")]),
         }
@@ -194,19 +195,20 @@ class Storm:
     """`seconds` is how long it blows; then all places are filled and everything is worked off."""
 
     def __init__(
-        self, site: Site, directory: Path, sharing: str, topology: str, *, seconds: float, seed: int
-    ) -> None:
+        self, site: Site, directory: Path, sharing: str, topology: str, *,
+        seconds: float, seed: int, partitions: int = PARTITIONS,
+    ) -> None:  # fmt: skip
         self._site = site
         self._seconds = seconds
         self._luck = random.Random(seed)
-        self._pods = Pods(site.url, directory / "log", sharing)
+        self._pods = Pods(site.url, directory / "log", sharing, partitions)
         self._producing = asyncio.Lock()
         self._calm = False
         self._sent: dict[str, int] = {}
         self._leaving: list[asyncio.Task[None]] = []
         self.report = Report(sharing, topology)
         self._app = qbull.App(site.url, prefix="test")
-        self._queue = self._app.queue("work", order="key", concurrency=10, partitions=PARTITIONS)
+        self._queue = self._app.queue("work", order="key", concurrency=10, partitions=partitions)
         self._step: Any = self._queue.task(key="{key}")(step)
 
     async def blow(self, keys: int = 120) -> Report:
@@ -240,7 +242,7 @@ class Storm:
             async with self._producing:
                 await self._step.enqueue_many(calls)
             number += 1
-            self._sent = {call["key"]: number for call in calls}
+            self._sent |= {call["key"]: number for call in calls}
             while (await self._queue.stats()).unfinished > 10 * keys and not self._calm:
                 await asyncio.sleep(0.05)
 

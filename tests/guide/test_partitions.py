@@ -60,7 +60,8 @@ async def test_the_number_of_partitions_is_the_servers(app: qbull.App, server_ur
     async def send_again() -> None: ...
 
     with pytest.raises(
-        qbull.ConfigError, match='queue "messages": partitions=4 but the server has 8; set partitions=8'
+        qbull.ConfigError,
+        match='queue "messages": partitions=4 but the server has 8; run "qbull repartition messages 4" or set partitions=8',
     ):
         await send_again.enqueue()
     await other.close()

@@ -12,12 +12,18 @@ from desk import CRASHED, Desk, ids_of
 
 import qbull.store
 from conftest import eventually
+from qbull.config import QueueSettings
 from qbull.core.job import REPORT_ALL
 from qbull.core.rate import Rate
+from qbull.core.route import digest
 from qbull.core.rule import Rule
 from qbull.errors import ConfigError, ServerRefused
 from qbull.store import inspect, live, permits, rights
 from qbull.store.connect import open_server
+from qbull.store.inspect import Found
+from qbull.store.layout import repartition
+from qbull.store.move import Moves
+from qbull.store.partition import Partition
 from qbull.store.results import Results
 from qbull.store.rights import ROLES, Place, acl, acl_at_sentinels, commands_of
 from qbull.store.roster import Member
@@ -25,11 +31,13 @@ from qbull.store.schedules import Place as schedule_place
 from qbull.store.schedules import Schedules
 from qbull.store.scripts import script
 from qbull.store.store import Store
+from qbull.store.tally import tally
 from topology import DURABLE, PASSWORD, Node, raised_cluster, raised_pair, raised_trio, wait_for
 
 STORE = Path(qbull.store.__path__[0])
 VERBS = sorted(path.stem for path in (STORE / "lua").glob("*.lua"))
 
+HOUR = 3_600_000
 pytestmark = [pytest.mark.xdist_group("security"), pytest.mark.timeout(120)]
 
 
@@ -113,13 +121,20 @@ async def produce(store: Store) -> None:
     await desk.store._known("q")
     results = Results(store)
 
-    async def look() -> bool | None:
-        return None if (await inspect.find(desk.partition, "a")) is None else True
+    async def look() -> tuple[Partition, Found]:
+        found = await inspect.find(desk.partition, "a")
+        assert found is not None
+        return desk.partition, found
 
     assert await inspect.find(desk.partition, "later")
     await results._expect(desk.partition)
-    assert await results.until(desk.partition, "a", look, 5)
+    assert await results.until("a", look, 0.01)
     await results.close()
+
+
+async def produce_and_follow(store: Store) -> None:
+    await produce(store)
+    await repartition(store, QueueSettings("q", order="key"), 2)
 
 
 async def work(store: Store) -> None:
@@ -152,6 +167,28 @@ async def work(store: Store) -> None:
     await desk.partition.unlease("w1")
     await tick(store, desk)
     await store.bury("w1", certain=True)
+    await move(store, desk)
+
+
+async def move(store: Store, desk: Desk) -> None:
+    """The number of partitions changes, twice, and what is left is moved on until the first ones are gone."""
+    await desk.enqueue("x1", "x2", key="x")
+    moves = Moves(store, desk.settings)
+    for partitions in (2, 1):
+        layout = await repartition(store, desk.settings, partitions)
+        await moves.all_steps()
+        home = store.partition(desk.settings, layout.home(digest("x")))
+        await home.enqueue([desk.job(f"{partitions}", "x"), desk.job(f"{partitions} later", when=HOUR)])
+        assert (await moves.let_go(layout, home.number)).held == 1
+    for delivery in await desk.fetch():
+        await desk.finish(delivery)
+    for _ in range(3):
+        await moves.all_steps()
+    await store.server.call(
+        "HDEL", desk.partition.base + "index", "a", "b", "c", "later", "urgent", "x1", "x2"
+    )
+    for _ in range(3):
+        await moves.retire(await store.layout(desk.settings))
 
 
 async def tick(store: Store, desk: Desk) -> None:
@@ -188,6 +225,7 @@ async def read(store: Store) -> None:
     await schedules.everywhere()
     await schedules.where("s")
     await schedules.read(schedule_place("q", 0), ["s"])
+    await tally(partition)
 
 
 async def ship(store: Store) -> None:
@@ -203,10 +241,15 @@ async def ship(store: Store) -> None:
     await desk.partition.reports([entry for entry, _ in entries], 10)
 
 
+async def ship_and_follow(store: Store) -> None:
+    await ship(store)
+    await repartition(store, QueueSettings("q", order="key"), 2)
+
+
 WORK: dict[str, Callable[[Store], Awaitable[None]]] = {
-    "producer": produce,
+    "producer": produce_and_follow,
     "worker": work,
-    "relay": ship,
+    "relay": ship_and_follow,
     "reader": read,
 }
 

@@ -16,6 +16,7 @@ from qbull.store.inspect import Counts
 from qbull.store.partition import Partition
 from qbull.store.roster import digest, seats
 from qbull.store.store import Store
+from qbull.store.tally import what_is_left
 
 OLD = 300.0
 """Seconds of waiting after which a job is worth a note although workers live."""
@@ -65,6 +66,8 @@ async def check_queue(store: Store, name: str, say: Callable[[str], None]) -> As
         )
     async for finding in _sharing(store, settings):
         yield finding
+    async for finding in _repartitioning(store, settings):
+        yield finding
     async for finding in _progress(store, name, counts):
         yield finding
 
@@ -89,6 +92,26 @@ async def _sharing(store: Store, settings: QueueSettings) -> AsyncIterator[Findi
     for misfit in misfits(settings.partitions, digest(settings), there):
         judge = problem if misfit.serious else note
         yield judge(f'queue "{settings.name}"', misfit.fact, misfit.next_step)
+
+
+async def _repartitioning(store: Store, settings: QueueSettings) -> AsyncIterator[Finding]:
+    """Was the number of its partitions changed, and is something left to do?"""
+    subject, command = f'queue "{settings.name}"', f"qbull repartition {settings.name}"
+    layout = await store.layout(settings)
+    if layout.coming is not None:
+        fact = f"a change from {layout.partitions} to {layout.coming} partitions was begun and not ended"
+        yield problem(subject, fact, f'run "{command} {layout.coming}"')
+        return
+    left = await what_is_left(store, settings)
+    if left is not None:
+        old = " and ".join(str(count) for count in left.before)
+        if left.halted and not left.jobs:
+            fact = f"{left.halted} keys of the old {old} partitions are halted by a dead letter"
+            next_step = f'see "qbull partitions {settings.name}", then retry or remove it'
+        else:
+            fact = f"{left.jobs:,} jobs and {left.keys:,} keys are left in the old {old} partitions"
+            next_step = f'the workers work them off; "{command} {left.partitions}" shows how far that is'
+        yield note(subject, fact, next_step)
 
 
 async def _progress(store: Store, name: str, counts: Counts) -> AsyncIterator[Finding]:

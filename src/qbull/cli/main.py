@@ -25,6 +25,7 @@ COMMANDS = {
     "job": "qbull.cli.jobs:job",
     "workers": "qbull.cli.workers:workers",
     "partitions": "qbull.cli.partitions:partitions",
+    "repartition": "qbull.cli.repartition:repartition",
     "schedules": "qbull.cli.schedules:schedules",
     "run": "qbull.cli.schedules:run",
     "enqueue": "qbull.cli.enqueue:enqueue",

@@ -71,6 +71,8 @@ class RareBody(Body, array_like=True):
     """What made it."""
     expires: int | None = None
     """Until when it must have begun: milliseconds from when it came; a moment in milliseconds from EPOCH_MS on."""
+    unique: str = ""
+    """The name that decides its partition, where only one of them counts within a window and it has no lane."""
 
 
 class Ending(msgspec.Struct, array_like=True, frozen=True):

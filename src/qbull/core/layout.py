@@ -49,6 +49,10 @@ class Generation(msgspec.Struct, frozen=True):
         """The partition of a job that no lane asks for."""
         return self.number * SPAN + home_of(id, self.partitions)
 
+    def home_of(self, together: bytes | None, id: str) -> int:
+        """The partition of a job: of what it must stay together with, else of its id."""
+        return self.home(together) if together is not None else self.home_of_id(id)
+
     def homes(self, lane: bytes, later: Generation, number: int) -> Sequence[int]:
         """Where jobs were before that partition `number` of a later generation has in this lane.
 
@@ -56,7 +60,7 @@ class Generation(msgspec.Struct, frozen=True):
         place leaves the same remainder, divided by what both counts are multiples of.
         """
         if lane != PARTITION_LANE:
-            return [self.home(lane)]
+            return [self.home(lane[:8])]  # what is behind that says what kind of lane it is
         step = gcd(self.partitions, later.partitions)
         return self.numbers[place_of(number) % step :: step]
 
@@ -107,6 +111,10 @@ class Layout(msgspec.Struct, frozen=True):
     def settled(self) -> bool:
         """No change is under way."""
         return self.coming is None and not self.draining
+
+    def generation_with(self, number: int) -> Generation:
+        """The one that a partition belongs to."""
+        return next(generation for generation in self.generations if number in generation.numbers)
 
     def before(self, number: int) -> list[Generation]:
         """The generations that come before a partition's own and may have unfinished jobs."""

@@ -5,7 +5,8 @@ short names below to `base`; the names are spelled out there once more, in their
 
     {<prefix>:<queue>:<partition's number>}:
       ready:<band>        stream   runnable jobs of a priority band (1-9, a); band 0 is what came back; group `workers`
-      index               hash     job id → where it is; for a delayed job or one behind others of its lane, its record
+      index               hash     job id → where it is; for a delayed job or one behind others of its lane, its record; and
+                                   what the partition says of itself (lua/lib/index.lua), which stays when all else has gone
       delayed             zset     due time in ms → job id
       lanes               hash     lane → unsettled jobs admitted to it
       lane:<digest>       list     ids that wait in the lane; gone when empty
@@ -29,6 +30,10 @@ short names below to `base`; the names are spelled out there once more, in their
       reports             stream   what PostgreSQL is to be told of jobs that ask for it, up to a million entries; emptied by the keeper
       waiters             string   there while somebody waits for a result; expires after a minute
       mark                string   written with each enqueue whose replicas are waited for; expires after a minute
+      leaving             zset     number → job id, for delayed jobs on their way to another partition; gone when they are there
+      arrivals            hash     old partition → the last number that came from there; gone with that partition
+      ahead               set      lanes that older partitions have jobs of; gone when none has
+      held                set      lanes that wait for these here; gone likewise
       once:<token>        string   what a call was answered with, should it be sent again; expires after a minute
     {<prefix>:<queue>}:
       settings            hash     what the queue was declared with, its tasks, the schedules of its code; `layout`, where its
@@ -58,8 +63,9 @@ short names below to `base`; the names are spelled out there once more, in their
       operations          zset     when it began in ms → its id, the last 200; expires after a week
     <prefix>:bell         channel  "<base>\\n" and "due" (something is due sooner than thought), "tick" (the same of a schedule),
                                    "bands" (a new one is in use), "cancel" (a job that a worker has is to stop),
-                                   "settings" (of a queue, whose base it has; something was changed) or "room" (of a queue; a place is
-                                   free, for the worker it names)
+                                   "move" (something is to be brought to another partition, or let go here), "settings" or "layout" (of a
+                                   queue, whose base it has; these were changed) or "room" (of a queue; a place is free, for the
+                                   worker it names)
     <prefix>:done         channel  "<base>\\n" and the ids of jobs that finished, where somebody waits
 """
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from qbull.config import QueueSettings
 from qbull.core.job import CRASH_LIMIT, Ending, State, seal, unseal
-from qbull.core.layout import place_of
+from qbull.core.layout import Generation, place_of
 from qbull.core.rate import Rate
 from qbull.store.confirm import Confirmed
 from qbull.store.connect import ErrorReply, Server
@@ -43,6 +43,21 @@ class UniqueJob(NamedTuple):
     name: str
     mode: str
     window_ms: int
+    counts: str = ""
+    """The job that counts by what an older partition says, and for how many milliseconds."""
+    counts_ms: int = 0
+
+
+class Counting(NamedTuple):
+    """Which of several jobs counts: an id, and whether it is the new one. None where it is to be decided elsewhere.
+
+    Of a closed partition: `id` is what counts there, for so many milliseconds. `moving` where it is on its way elsewhere.
+    """
+
+    id: str
+    new: bool | None
+    left_ms: int = 0
+    moving: bool = False
 
 
 class Position(NamedTuple):
@@ -75,6 +90,15 @@ class Mark(NamedTuple):
     id: bytes
     place: bytes
     reason: str
+
+
+class Closed(Exception):
+    """The partition takes nothing in any more. `known` are those that it has already; the others go to `successor`."""
+
+    def __init__(self, known: set[int], successor: Generation) -> None:
+        super().__init__(f"closed; its keys are in generation {successor.number} now")
+        self.known = known
+        self.successor = successor
 
 
 class Outcomes:
@@ -182,17 +206,31 @@ class Partition:
         self._keep_failed = (_count(keep.failed), _ms(keep.failed_for))
 
     async def enqueue(self, jobs: Sequence[NewJob], confirmed: Confirmed | None = None) -> set[int]:
-        """Add a batch; answers with the positions of those whose id was there already."""
+        """Add a batch; answers with the positions of those whose id was there already. Raises Closed."""
         flat = [argument for job in jobs for argument in job]
-        return set(await (confirmed or self.server).script("enqueue", self.base, self._limit, *flat))
+        known = await (confirmed or self.server).script("enqueue", self.base, self._limit, *flat)
+        if known and isinstance(known[0], bytes):
+            raise Closed(set(known[1:]), successor_in(known[0]))
+        return set(known)
+
+    async def has(self, ids: Sequence[str]) -> set[str]:
+        """Which of these ids it has."""
+        places = await self.server.call("HMGET", self.base + "index", *ids)
+        return {id for id, place in zip(ids, places, strict=True) if place is not None}
 
     async def unique(
         self, jobs: Sequence[UniqueJob], confirmed: Confirmed | None = None
-    ) -> list[tuple[str, bool]]:
-        """Add what counts of a batch; for each the id of the job that counts, and whether it is new."""
+    ) -> tuple[list[Counting], Generation | None]:
+        """Add what counts of a batch; for each what counts, and where others go in case the partition is closed."""
         flat = [argument for job in jobs for argument in job]
         answer = await (confirmed or self.server).script("unique", self.base, self._limit, *flat)
-        return [(id.decode(), new == 1) for id, new in zip(answer[::2], answer[1::2], strict=True)]
+        if not answer[0].endswith(b"\n"):
+            return [Counting(id.decode(), new == 1) for id, new in _rows(answer, 2)], None
+        found = [
+            Counting(id.decode(), None if new < 0 else new == 1, max(left, 0), new == -2)
+            for id, new, left in _rows(answer[1:], 3)
+        ]
+        return found, successor_in(answer[0])
 
     async def bands(self) -> list[str]:
         """The ready streams that may have jobs, the most urgent first."""
@@ -216,10 +254,21 @@ class Partition:
         )
         return stale
 
-    async def promote(self, most: int = BATCH) -> Promoted:
-        """Move what is due to ready, drop what is too old; answers with how many, and when the next is due."""
+    async def promote(self, most: int = BATCH, completed: int = -1, failed: int = -1) -> Promoted:
+        """Move what is due to ready, drop what is too old; answers with how many, and when the next is due.
+
+        Of finished jobs no more than so many are kept, where a number is given.
+        """
         moved, wait_ms, tick_ms = await self.server.script(
-            "promote", self.base, self._limit, most, self._keep_completed[1], *self._keep_failed, EXPIRED
+            "promote",
+            self.base,
+            self._limit,
+            most,
+            self._keep_completed[1],
+            *self._keep_failed,
+            EXPIRED,
+            completed,
+            failed,
         )
         return Promoted(moved, _seconds(wait_ms), _seconds(tick_ms))
 
@@ -267,7 +316,7 @@ class Partition:
         return await self._words("retry", token, *flat)
 
     async def remove(self, token: str, jobs: Sequence[tuple[str, bytes]]) -> list[str]:
-        """Id and where it was seen (empty: wherever); for each "removed", "active", "moved" or "unknown"."""
+        """Id and where it was seen (empty: wherever); for each "removed", "active", "moved", "moving" or "unknown"."""
         flat = [argument for job in jobs for argument in job]
         return await self._words("remove", token, *flat)
 
@@ -319,7 +368,9 @@ class Partition:
         if not ids:
             return []
         places = await self.server.call("HMGET", self.base + "index", *ids)
-        return [place[1:] if place is not None and place[:1] in (b"l", b"d") else b"" for place in places]
+        return [
+            place[1:] if place is not None and place[:1] in (b"l", b"d", b"m") else b"" for place in places
+        ]
 
     async def mark_alone(self, job: bytes, place: bytes) -> None:
         """A suspect is about to run: should it take the worker down, this mark is the proof."""
@@ -354,6 +405,16 @@ class Partition:
             except ErrorReply as error:
                 if error.code != "BUSYGROUP":
                     raise
+
+
+def successor_in(mark: bytes) -> Generation:
+    """Where the keys of a partition with this mark are now."""
+    _, generation, partitions = mark.split()
+    return Generation(int(generation), int(partitions))
+
+
+def _rows(flat: Sequence[Any], width: int) -> list[Sequence[Any]]:
+    return [flat[at : at + width] for at in range(0, len(flat), width)]
 
 
 def _count(value: int | None) -> int:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 
 from qbull.errors import ServerError
+from qbull.store.inspect import Found
 from qbull.store.partition import Partition
 from qbull.store.store import Store
-
-A = TypeVar("A")
 
 MARK = 60
 """Seconds for which a mark holds. Whoever still waits after half of it sets it again, and looks."""
@@ -29,26 +29,31 @@ class Results:
         self._up = asyncio.Event()
 
     async def until(
-        self, partition: Partition, id: str, look: Callable[[], Awaitable[A | None]], timeout: float | None
-    ) -> A | None:
-        """What `look` finds, as soon as it finds something; None after `timeout` seconds."""
-        found = await look()
-        if found is not None:
-            return found
+        self, id: str, look: Callable[[], Awaitable[tuple[Partition, Found]]], timeout: float | None
+    ) -> Found:
+        """The job as `look` finds it when it has finished, or after `timeout` seconds. Each look says where it is."""
+        partition, found = await look()
         event = asyncio.Event()
-        name = (partition.base, id)
         try:
             async with asyncio.timeout(timeout):
-                while True:
-                    self._waiting[name].add(event)
-                    await self._store.patiently(lambda: self._expect(partition))
-                    found = await look()
-                    if found is not None:
-                        return found
-                    await self._told(event)
-                    event.clear()
+                while found.ending is None:
+                    with self._expecting(partition, id, event):
+                        await self._store.patiently(partial(self._expect, partition))
+                        before = partition
+                        partition, found = await look()
+                        if found.ending is None and partition.base == before.base:
+                            await self._told(event)
+                            event.clear()
+                return found
         except TimeoutError:
-            return await look()
+            return (await look())[1]
+
+    @contextmanager
+    def _expecting(self, partition: Partition, id: str, event: asyncio.Event) -> Iterator[None]:
+        name = (partition.base, id)
+        self._waiting[name].add(event)
+        try:
+            yield
         finally:
             self._waiting[name].discard(event)
             if not self._waiting[name]:

@@ -42,9 +42,12 @@ class Role:
         )
 
 
+_SWITCHING = ("close", "relayout")
+"""What whoever comes to a closed partition may have to end."""
+_MOVING = (*_SWITCHING, *("depart", "land", "departed", "learn", "unhold", "clear", "tally", "raze"))
 _GREETING = ("client|setname", "client|setinfo", "info", "eval", "evalsha")
 _PRODUCER = Role(
-    verbs=("enqueue", "unique", "find"),
+    verbs=("enqueue", "unique", "find", *_SWITCHING),
     commands=("hmget", "hset", "sadd", "set", "subscribe", "ping"),
     names=("queues",),
     channels=("bell", "done"),
@@ -54,23 +57,24 @@ _WORKER = Role(
         *("fetch", "note", "settle", "release", "promote", "reclaim", "lease", "unlease"),
         *("enroll", "beat", "bury", "roster", "live", "count"),
         *("declare", "plan", "plans", "tick", "begin", "grant", "hold", "vacate"),
+        *_MOVING,
     ),
     commands=(
-        *("hdel", "hget", "hgetall", "hkeys", "hmget", "hscan", "hset", "sadd", "smembers"),
-        *("subscribe", "ping"),
+        *("hdel", "hget", "hgetall", "hkeys", "hlen", "hmget", "hscan", "hset", "sadd", "smembers", "sscan"),
+        *("subscribe", "ping", "zrange"),
         *("xadd", "xreadgroup", "xgroup|create", "xinfo|consumers"),
     ),
     names=("", "queues", "workers", "roster", "truce", "schedules"),
     channels=("bell", "done"),
 )
 _RELAY = Role(
-    verbs=("enqueue", "states", "reports"),
+    verbs=("enqueue", "states", "reports", *_SWITCHING),
     commands=("hmget", "hset", "sadd", "smembers"),
     names=("queues",),
     channels=("bell",),
 )
 _READER = Role(
-    verbs=("count", "find", "limits", "live", "plans", "progress", "roster", "survey"),
+    verbs=("count", "find", "limits", "live", "plans", "progress", "roster", "survey", "tally"),
     commands=(
         *("hexists", "hget", "hkeys", "hmget", "hscan", "lrange", "smembers", "zrange"),
         *("xinfo|groups", "xpending", "xrange", "xrevrange"),
@@ -83,9 +87,9 @@ _ADMIN = (
     | Role(
         verbs=(
             *("cancel", "retry", "promote_one", "remove", "clean", "configure"),
-            *("audit", "audit_counts", "beat", "fire", "plan"),
+            *("audit", "audit_counts", "beat", "fire", "plan", "promote", *_MOVING),
         ),
-        commands=("config|get", "hdel", "hset", "role", "sscan", "time", "zscan"),
+        commands=("config|get", "hdel", "hlen", "hset", "role", "sscan", "time", "zscan"),
         names=("truce",),
         channels=("bell",),
     )

@@ -148,7 +148,9 @@ class Store:
     def _follow(self, settings: QueueSettings, layout: Layout) -> None:
         fact = f'queue "{settings.name}": partitions={settings.partitions} but the server has {layout.partitions}'
         if settings.partitions not in layout.counts:
-            raise ConfigError(f"{fact}; set partitions={layout.partitions}")
+            raise ConfigError(
+                f'{fact}; run "qbull repartition {settings.name} {settings.partitions}" or set partitions={layout.partitions}'
+            )
         if fact not in _said:
             _said.add(fact)
             log.warning("%s by now; following it; set partitions=%d", fact, layout.partitions)

@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 
 from qbull.config import QueueSettings, Sharing
-from qbull.core.layout import Generation
+from qbull.core.layout import Generation, Layout
 from qbull.core.share import Reader, share_out, static_share
 from qbull.store.inspect import server_time
 from qbull.store.roster import Member
@@ -32,7 +32,7 @@ SAFETY = 20.0
 
 
 class Leases:
-    """For one queue. `serve` is told the partitions to read whenever they change."""
+    """For one queue. `serve` is told the partitions to read whenever they change, `follow` the layout at every look."""
 
     def __init__(
         self,
@@ -41,6 +41,7 @@ class Leases:
         worker: str,
         sharing: Sharing,
         serve: Callable[[list[int]], Awaitable[None]],
+        follow: Callable[[Layout, list[int]], None],
         outage: Outage,
     ) -> None:
         self._store = store
@@ -48,6 +49,7 @@ class Leases:
         self._worker = worker
         self._sharing = sharing
         self._serve = serve
+        self._follow = follow
         self._outage = outage
         self._bell = asyncio.Event()
         self._complaints = Complaints(settings, worker, speaks=sharing.process == 0)
@@ -85,6 +87,7 @@ class Leases:
                 self.held, self.since = before, since  # half done; the next look does it again
                 raise
             await self._unlease(set(before) - set(share))
+        self._follow(layout, self.held)
         self._complaints.look(layout.current, members)
 
     async def give_up(self) -> None:

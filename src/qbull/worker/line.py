@@ -30,6 +30,7 @@ from qbull.worker.gate import Gate
 from qbull.worker.hand import Hand
 from qbull.worker.isolation import Isolation
 from qbull.worker.lease import Leases
+from qbull.worker.move import Mover
 from qbull.worker.note import Notes
 from qbull.worker.outage import Outage
 from qbull.worker.promote import SAFETY, Promoter
@@ -91,7 +92,8 @@ class Line:
         self._fetcher = Fetcher(
             store, worker, self._hand, self._runner.free_slots, self._runner.arrived, self._gate, outage
         )
-        self._leases = Leases(store, settings, worker, sharing, self._serve, outage)
+        self._mover = Mover(store, settings, outage)
+        self._leases = Leases(store, settings, worker, sharing, self._serve, self._mover.follow, outage)
         self._canceller = Canceller(self._hand, self._runner.cancel, outage)
         self._cancelling: list[asyncio.Task[None]] = []
         self._steering = Steering(store, settings, self._follow, outage)
@@ -115,7 +117,8 @@ class Line:
         await self._steering.look()
         await self._leases.tick()
         self._cancelling = [start(self._canceller.run)]
-        self._actors = [start(self._steering.run), start(self._leases.run), start(self._let_others_have_them)]
+        duties = (self._steering.run, self._leases.run, self._mover.run, self._let_others_have_them)
+        self._actors = [start(duty) for duty in duties]
         if self.settings.track:
             self._actors.append(start(Reporter(self._runner.running, self._worker, self._outage).run))
 
@@ -167,8 +170,10 @@ class Line:
             self._steering.ring()
         if base == self._base and word in ("room", self._room):
             self._gate.ring()
-        if word in ("workers", ""):
+        if word in ("workers", "") or (word == "layout" and base == self._base):
             self._leases.ring()
+        if word in ("move", ""):
+            self._mover.heard(base)
         if word == "" or (word == "cancel" and any(base == each.base for each in self._partitions.values())):
             self._canceller.ring()
         concerned = [number for number in self._promoters if base in (self._partitions[number].base, "")]

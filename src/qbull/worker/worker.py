@@ -19,6 +19,7 @@ from qbull.config import Sharing
 from qbull.core.codec import PAYLOAD_LIMIT
 from qbull.errors import ServerError
 from qbull.store import inspect
+from qbull.store.move import Moves
 from qbull.store.roster import Member
 from qbull.store.store import Store
 from qbull.worker.actor import end, start
@@ -130,6 +131,7 @@ class Worker:
 
         Jobs behind a halted lane stay, and those of a paused queue that do not run yet.
         """
+        quiet = False
         while True:
             left = 0
             for line in self._lines:
@@ -138,8 +140,16 @@ class Worker:
                     count = await inspect.count(partition)
                     left += count.active if line.paused else count.runnable
             if not left:
-                return
+                moved = await self._moved()
+                if moved is None or (quiet and not moved):
+                    return
+                quiet = not moved  # what was let go just before this was not counted: look once more
             await asyncio.sleep(0.02)
+
+    async def _moved(self) -> int | None:
+        """How much was moved on between partitions; None where the number of no queue's partitions was changed."""
+        moved = [await Moves(self._store, line.settings).all_steps() for line in self._lines]
+        return None if moved.count(None) == len(moved) else sum(count or 0 for count in moved)
 
     async def _enroll(self) -> None:
         queues = {line.settings.name: line.serving() for line in self._lines}

@@ -47,10 +47,10 @@ for i = rest, #ARGV do
   local id = ARGV[i]
   local place = redis.call('HGET', index, id)
   local is_delayed = redis.call('ZSCORE', delayed, id)
-  check_extras(id, place)
-  if place then
+  if id ~= MARK then check_extras(id, place) end
+  if place and id ~= MARK then
     local kind, at = string.sub(place, 1, 1), string.sub(place, 2)
-    if (kind == 'd') ~= (is_delayed and true or false) then
+    if (kind == 'd' or kind == 'm') ~= (is_delayed and true or false) then
       fault(id, 'index says "' .. kind .. '", but it is ' .. (is_delayed and '' or 'not ') .. 'in delayed')
     end
     local stream, entry
@@ -60,6 +60,8 @@ for i = rest, #ARGV do
       stream, entry = 'ready:' .. string.sub(at, 1, 1), string.sub(at, 2)
     elseif streams[kind] then
       stream, entry = streams[kind], at
+    elseif kind == 'm' then
+      if not redis.call('ZSCORE', base .. 'leaving', id) then fault(id, 'is on its way to another partition, but not leaving') end
     elseif kind ~= 'd' then
       fault(id, 'index says "' .. place .. '", which is no place')
     end

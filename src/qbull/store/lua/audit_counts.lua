@@ -51,6 +51,10 @@ for i = 1, #stored, 2 do
   if (counted[lane] or 0) ~= n then
     faults[#faults + 1] = 'a lane counts ' .. n .. ' jobs and has ' .. (counted[lane] or 0)
   end
+  local listed, held = redis.call('LLEN', base .. 'lane:' .. lane), redis.call('SISMEMBER', base .. 'held', lane) == 1
+  if (listed == n) ~= held then
+    faults[#faults + 1] = 'of a lane ' .. listed .. ' of ' .. n .. ' jobs wait, and it is ' .. (held and '' or 'not ') .. 'held'
+  end
   counted[lane] = nil
 end
 for _, n in pairs(counted) do faults[#faults + 1] = 'a lane has ' .. n .. ' jobs and no count' end

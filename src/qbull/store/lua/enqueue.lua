@@ -4,7 +4,8 @@
 -- USES  clock stamp record report index tell ready train lane arrive stats
 -- ARGV  limit:int  … id when record
 --       when: 0, or as in lib/arrive.lua
--- GIVES the positions (from 0) of the jobs that were there already
+-- GIVES the positions (from 0) of the jobs that were there already; before them, where the partition is closed and takes
+--       no others, the mark that says where they go
 
 -- Most jobs are to run now, have no key and no priority, and nobody asks to be told. A batch of these needs nothing of what follows.
 local plain = true
@@ -18,13 +19,18 @@ end
 if plain then
   local ids, known, set, stream = {}, {}, {}, base .. 'ready:5'
   for i = rest, #ARGV, 3 do ids[#ids + 1] = ARGV[i] end
+  local many = #ids
+  ids[many + 1] = '\n' -- what the partition says of itself: one name more costs next to nothing
   local found = redis.call('HMGET', index, unpack(ids))
   local seen, entry, n = {}, nil, 0
-  for i = 1, #ids do
+  local mark = found[many + 1]
+  local closed = mark and string.sub(mark, 1, 6) == 'closed'
+  if closed then known[1] = mark end
+  for i = 1, many do
     local id = ids[i]
     if found[i] or seen[id] then
       known[#known + 1] = i - 1
-    else
+    elseif not closed then
       seen[id] = true
       entry = redis.call('XADD', stream, '*', id, ARGV[rest + 3 * i - 1])
       set[n + 1] = id
@@ -51,10 +57,18 @@ for i = rest, #ARGV, 3 do
     taken_lanes[#taken_lanes + 1] = lane
   end
 end
+ids[#ids + 1] = MARK
 look_up(ids)
+local known = {}
+if is_closed() then
+  known[1] = mark_of_partition()
+  for i = 1, #ids - 1 do
+    if place_of(ids[i]) then known[#known + 1] = i - 1 end
+  end
+  return known
+end
 load_lanes(taken_lanes)
 
-local known = {}
 for i = rest, #ARGV, 3 do
   local id, when, record = ARGV[i], ARGV[i + 1], ARGV[i + 2]
   if place_of(id) then
@@ -69,6 +83,6 @@ end
 write_reports()
 write_index()
 write_lanes()
-count_up({enqueued = #ids - #known})
+count_up({enqueued = #ids - 1 - #known})
 tell_due()
 return known

@@ -1,24 +1,35 @@
 -- promote: move delayed jobs whose time has come to ready. One that held its lane goes first in it, another joins its end.
--- What else time brings is done with it: jobs that have not begun in time are cancelled, finished ones that are old go.
+-- In a closed partition only the former: the others are left to the mover.
+-- What else time brings is done with it: jobs that have not begun in time are cancelled, finished ones that are old go, and
+-- those beyond a number.
 -- KEYS  base
 -- NAMES index delayed lanes trains bands kept schedules expiring cancelling stats
 -- USES  clock stamp record report index tell ready train lane delivery extras finish mark take stats
 -- FLAGS allow-oom
--- ARGV  limit:int most:int completed_ms:int failed:int failed_ms:int ending
+-- ARGV  limit:int most:int completed_ms:int failed:int failed_ms:int ending keep_completed:int keep_failed:int
 --       ending: what to seal behind the record of a job that has expired
+--       keep_completed, keep_failed: -1, or how many finished jobs may stay
 -- GIVES how many were moved, and the milliseconds until the next is due, and the next schedule (-1: none)
+local LOOK_MS = 50
+local left = false -- something is due that is left to the mover
 local over = redis.call('ZRANGE', expiring, '-inf', now_ms, 'BYSCORE', 'LIMIT', 0, most)
 if #over > 0 then
-  in_chunks('ZREM', expiring, over)
+  local seen = {}
   look_up(over)
   for _, id in ipairs(over) do
     local place = place_of(id)
-    local record = place and not string.find('cfx', string.sub(place, 1, 1), 1, true) and take_waiting(id, place)
-    if record then
-      finish_cancelled(id, record, ending)
-      forget(id) -- until write_finished says where it is
+    if place and string.sub(place, 1, 1) == 'm' then
+      left = true
+    else
+      seen[#seen + 1] = id
+      local record = place and not string.find('cfx', string.sub(place, 1, 1), 1, true) and take_waiting(id, place)
+      if record then
+        finish_cancelled(id, record, ending)
+        forget(id) -- until write_finished says where it is
+      end
     end
   end
+  in_chunks('ZREM', expiring, seen)
   write_taken()
   write_finished()
   if stopped[1] then
@@ -27,30 +38,36 @@ if #over > 0 then
   end
 end
 local due = redis.call('ZRANGE', delayed, '-inf', now_ms, 'BYSCORE', 'LIMIT', 0, most)
+local moved_on = {}
 if #due > 0 then
-  local records = records_of(due)
-  in_chunks('ZREM', delayed, due)
+  local records, closed = records_of(due), is_closed()
   for i, id in ipairs(due) do
     local record = records[i]
-    if record == '' then
-      forget(id)
-    elseif holds_lane(record) then
+    if record ~= '' and holds_lane(record) then
       add_ready(band_of(record), id, record)
+    elseif closed then
+      left = true
+      tell_mover()
+    elseif record == '' then
+      forget(id)
     else
       admit(id, record)
     end
+    if not closed or record ~= '' and holds_lane(record) then moved_on[#moved_on + 1] = id end
   end
+  in_chunks('ZREM', delayed, moved_on)
   write_index()
   write_lanes()
 end
-trim('completed', -1, completed_ms, 100)
-trim('failed', -1, failed_ms, 100)
-trim('cancelled', -1, failed_ms, 100)
-local function until_next(name)
+trim('completed', keep_completed, completed_ms, 100)
+trim('failed', keep_failed, failed_ms, 100)
+trim('cancelled', keep_failed, failed_ms, 100)
+local function until_next(name, least)
   local head = redis.call('ZRANGE', name, 0, 0, 'WITHSCORES')
   if not head[1] or head[2] == 'inf' then return -1 end
-  return math.max(math.ceil(tonumber(head[2]) - now_ms), 0)
+  return math.max(math.ceil(tonumber(head[2]) - now_ms), least)
 end
-local next_due, next_end = until_next(delayed), until_next(expiring)
+local least = left and LOOK_MS or 0
+local next_due, next_end = until_next(delayed, least), until_next(expiring, least)
 if next_due < 0 or (next_end >= 0 and next_end < next_due) then next_due = next_end end
-return {#due, next_due, until_next(schedules)}
+return {#moved_on, next_due, until_next(schedules, 0)}

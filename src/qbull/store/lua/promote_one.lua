@@ -4,7 +4,7 @@
 -- USES  clock stamp record index tell ready train lane delivery take once
 -- FLAGS allow-oom
 -- ARGV  token limit:int id
--- GIVES "promoted", "unknown", or the state that it is in instead
+-- GIVES "promoted", "unknown", "moving" (to another partition just now), or the state that it is in instead
 local before = answered(token)
 if before then return before end
 

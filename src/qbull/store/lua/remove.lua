@@ -5,7 +5,8 @@
 -- FLAGS allow-oom
 -- ARGV  token limit:int  … id place
 --       place: where it was seen; empty: wherever it is
--- GIVES a word for each: "removed", "active", "moved" (it is not where it was seen), "unknown"
+-- GIVES a word for each: "removed", "active", "moved" (it is not where it was seen), "moving" (to another
+--       partition just now), "unknown"
 local before = answered(token)
 if before then return before end
 
@@ -23,6 +24,8 @@ for i = rest, #ARGV, 2 do
   elseif string.find('cfx', string.sub(now, 1, 1), 1, true) then
     local sealed = take_finished(id, now)
     if string.sub(now, 1, 1) == 'f' and holds_lane(sealed) then leave_its_lane(sealed) end
+  elseif string.sub(now, 1, 1) == 'm' then
+    word = 'moving'
   else
     local record = take_waiting(id, now)
     if record then report('-', id, record) else word = 'active' end

@@ -9,7 +9,7 @@
 --       entry, worker, and what its place begins with: r<band> before the entry, l or d before the record
 local found = redis.call('HSCAN', index, cursor, 'COUNT', count)
 local flat, answer = found[2], {found[1], #found[2] / 2}
-local kinds = state == 'delayed' and 'd' or 'rl'
+local kinds = state == 'delayed' and 'dm' or 'rl'
 for i = 1, #flat, 2 do
   local id, place = flat[i], flat[i + 1]
   if string.find(kinds, string.sub(place, 1, 1), 1, true) then

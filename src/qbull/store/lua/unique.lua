@@ -2,9 +2,13 @@
 -- KEYS  base
 -- NAMES index delayed lanes trains bands stats kept
 -- USES  clock stamp record report index tell ready train lane arrive delivery take stats
--- ARGV  limit:int  … id when record name mode window_ms
+-- A closed partition adds none; but what counts there counts until its window ends.
+-- ARGV  limit:int  … id when record name mode window_ms counts counts_ms
 --       when: as in lib/arrive.lua
--- GIVES for each the id of the job that counts, and 1 where it is new
+--       counts, counts_ms: the job that counts by what an older partition says, and for how long; empty where there is none
+-- GIVES for each the id of the job that counts, and 1 where it is new, 0 where it is not. Of a closed partition its mark and a
+--       line's end come first, and besides there is: -1, the id of the one that counts (or nothing), if one is to be added in
+--       another partition; -2 if it must be asked again, because that one is on its way there; and the milliseconds left
 
 -- The old job with the new one's priority, time and body. It keeps its lane and its crashes.
 local function renewed(old, new)
@@ -41,9 +45,12 @@ local function watch_end(id, when)
 end
 
 local answer, added = {}, 0
-for i = rest, #ARGV, 6 do
+local closed = is_closed()
+if closed then answer[1] = mark_of_partition() .. '\n' end
+for i = rest, #ARGV, 8 do
   local id, when, record, mode = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 4]
   local name, window_ms = base .. 'unique:' .. ARGV[i + 3], ARGV[i + 5]
+  if ARGV[i + 6] ~= '' and not closed then redis.call('SET', name, ARGV[i + 6], 'PX', ARGV[i + 7], 'NX') end
   local counts_now = redis.call('GET', name)
   local ids = {id, counts_now or nil}
   for _, one in ipairs(ids) do
@@ -55,6 +62,8 @@ for i = rest, #ARGV, 6 do
     counts_now = id
   elseif counts_now and mode == 'first' then
     is_new = false
+  elseif place and string.sub(place, 1, 1) == 'm' then
+    is_new = -2
   elseif place and mode == 'debounce' and string.sub(place, 1, 1) == 'd' then
     renew(counts_now, place, record)
     watch(delayed, counts_now, moment_of(window_ms))
@@ -63,13 +72,16 @@ for i = rest, #ARGV, 6 do
   elseif place and mode ~= 'debounce' and renew(counts_now, place, record) then
     if mode == 'after' then redis.call('PEXPIRE', name, window_ms) end
     watch_end(counts_now, when)
+  elseif closed then
+    counts_now, is_new = counts_now or '', -1
   else
     arrive(id, mode == 'debounce' and window_ms .. (string.match(when, ' .+$') or '') or when, record)
     redis.call('SET', name, id, 'PX', window_ms)
     counts_now, is_new, added = id, true, added + 1
   end
   answer[#answer + 1] = counts_now
-  answer[#answer + 1] = is_new and 1 or 0
+  answer[#answer + 1] = type(is_new) == 'number' and is_new or is_new and 1 or 0
+  if closed then answer[#answer + 1] = redis.call('PTTL', name) end
 end
 write_reports()
 write_index()

@@ -1,8 +1,16 @@
 -- index: job id → where it is. Read and written once for a whole batch.
 --   r<band><entry>  in a ready stream, waiting or handed over
 --   l<record>  behind others of its lane: in the lane's list, or in a train      d<record>  delayed
+--   m<record>  delayed, and on its way to another partition (depart.lua)
 --   c<entry>  completed      f<entry>  failed      x<entry>  cancelled
+-- What the partition says of itself is in its index too, under a name that no id can have, so that whoever looks ids up
+-- sees it at no cost. It says nothing in a queue whose number of partitions was never changed:
+--   closed <generation> <partitions>   takes nothing in any more; there is where its keys go now
+--   known    `ahead` has all lanes whose earlier jobs are in older partitions
+--   clear    no older partition has a lane of this one
+--   nothing, in a later generation: any lane may have earlier jobs in older partitions
 -- `behind` is by how much the number of jobs with `l` has changed; write_index counts it in `kept`.
+local MARK = '\n'
 local places = {}
 local moved = {}
 local behind = 0
@@ -18,6 +26,16 @@ end
 local function place_of(id)
   if moved[id] ~= nil then return moved[id] end
   return places[id] or false
+end
+
+local function mark_of_partition()
+  if places[MARK] == nil then places[MARK] = redis.call('HGET', index, MARK) end
+  return places[MARK]
+end
+
+local function is_closed()
+  local mark = mark_of_partition()
+  return mark and string.sub(mark, 1, 6) == 'closed'
 end
 
 -- The records of jobs that are delayed or behind others; '' for one that is not.

@@ -4,6 +4,8 @@
 -- 0 is no limit, so a queue that gave up its order still empties the lists it had.
 -- A lane of nine bytes has one outside the list, whatever the queue's limit, and sends no trains.
 -- Whoever changes a lane calls write_lanes at the end.
+-- In a partition of a later generation (core/layout.py) a lane whose earlier jobs may still be in older partitions is
+-- held: all its jobs are in its list, until the mover (store/move.py) has seen that the older ones have none of it.
 local TRAIN = 128
 local TRAIN_BYTES = 262144
 local counts = {}
@@ -48,13 +50,45 @@ local function write_lanes()
   counts = {}
 end
 
+local mover_told = false
+local function tell_mover()
+  if not mover_told then tell('bell', 'move') end
+  mover_told = true
+end
+
+local later, waits = nil, {}
+local function is_held(lane, before)
+  if later == nil then later = tonumber(string.match(base, ':(%d+)}:$')) >= 4096 end
+  if not later then return false end
+  if waits[lane] == nil then
+    local held = redis.call('SISMEMBER', base .. 'held', lane) == 1
+    if not held and before == 0 then -- one that has jobs here was let go before
+      held = mark_of_partition() ~= 'known' or redis.call('SISMEMBER', base .. 'ahead', lane) == 1
+      if held then
+        redis.call('SADD', base .. 'held', lane)
+        tell_mover()
+      end
+    end
+    waits[lane] = held
+  end
+  return waits[lane]
+end
+
+-- A closed partition takes nothing in: the mover brings it to its new one.
+local function leave_to_mover(id, record)
+  redis.call('ZADD', delayed, now_ms, id)
+  put(id, 'd' .. holding(stamped(record), false))
+  tell_mover()
+end
+
 local function admit(id, record)
+  if places[MARK] ~= false and is_closed() then return leave_to_mover(id, record) end
   local lane = lane_of(record)
   if lane then
     local count = lane_count(lane) + 1
     counts[lane] = count
     local most = #lane == 9 and 1 or limit
-    if most > 0 and count > most then
+    if most > 0 and (count > most or (later ~= false and places[MARK] ~= 'clear' and is_held(lane, count - 1))) then
       local ids = joining[lane]
       if not ids then
         ids = {}

@@ -26,7 +26,7 @@ local function look_at(id, place)
     if entry then return {'active', at, entry, worker} end
     return {'waiting', at, '', ''}
   end
-  if kind == 'd' then return {'delayed', at, redis.call('ZSCORE', delayed, id) or '', ''} end
+  if kind == 'd' or kind == 'm' then return {'delayed', at, redis.call('ZSCORE', delayed, id) or '', ''} end
   if kind == 'r' then
     local stream, entry = base .. 'ready:' .. string.sub(at, 1, 1), string.sub(at, 2)
     local record = in_entry(stream, entry)[2] or ''

@@ -1,6 +1,6 @@
 -- take: a job leaves the place where it is, whatever that is. Uses stamp, record, index, ready, train, lane, delivery.
 -- What follows from it (the next of its lane, an entry of finished jobs that is empty now) is done once, at the end.
-local STATE = {c = 'completed', f = 'failed', x = 'cancelled', d = 'delayed'}
+local STATE = {c = 'completed', f = 'failed', x = 'cancelled', d = 'delayed', m = 'moving'}
 local freed, touched, fewer = {}, {}, {}
 
 local function handed_over(place)
@@ -30,7 +30,7 @@ local function leave_its_lane(record)
   local lane = lane_of(record)
   if not lane then return end
   counts[lane] = lane_count(lane) - 1
-  freed[#freed + 1] = lane
+  if redis.call('SISMEMBER', base .. 'held', lane) == 0 then freed[#freed + 1] = lane end
 end
 
 -- A train that no worker has yet goes on without one of its jobs, and does not queue up again behind everybody.
@@ -57,6 +57,7 @@ end
 -- A job that waits or is delayed: its record. Where a worker has it, nothing, and the place of the delivery.
 local function take_waiting(id, place)
   local kind, record = string.sub(place, 1, 1), string.sub(place, 2)
+  if kind == 'm' then return nil end
   if kind == 'r' then
     if handed_over(record) then return nil, record end
     local stream, entry = base .. 'ready:' .. string.sub(record, 1, 1), string.sub(record, 2)

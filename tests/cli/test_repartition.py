@@ -1,0 +1,123 @@
+"""`qbull repartition`: another number of partitions, and how far that is."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+
+import pytest
+from shell import Shell, open_shell, open_shop, seen  # noqa: F401 - two are fixtures
+from shop import Shop
+
+from qbull.store.layout import change
+from qbull.store.store import Store
+
+
+async def ship(shop: Shop, *customers: str) -> None:
+    for customer in customers:
+        await shop.ship.enqueue(customer=customer)
+
+
+async def test_the_number_is_changed_and_nothing_is_left(shell: Shell, shop: Shop) -> None:
+    await ship(shop, "a", "b")
+    async with shop.orders.app.worker() as worker:
+        await worker.drain()
+
+        shown = await asyncio.to_thread(shell.ok, "repartition", "orders", "6")
+
+    assert shown.splitlines()[0] == 'queue "orders": 2 → 6 partitions, in force now'
+    assert shown.splitlines()[-1] == 'queue "orders": 6 partitions; nothing is left in old ones'
+    assert shell.json("partitions", "orders")["partitions"][5]["partition"] == 5
+    assert len(shell.json("partitions", "orders")["partitions"]) == 6
+
+
+async def test_what_is_left_is_shown_until_workers_have_done_it(shell: Shell, shop: Shop) -> None:
+    await ship(shop, "a", "b", "c")
+    command = shell.start("repartition", "orders", "6")
+    await asyncio.to_thread(seen, lambda: "no worker reads it" in shell.err)
+
+    async with shop.orders.app.worker() as worker:
+        await worker.drain()
+        code = await asyncio.to_thread(command.wait, 30)
+
+    assert code == 0
+    assert 'queue "orders": 3 jobs and 3 keys are left in the old 2 partitions\n' in shell.out
+    assert shell.err == 'queue "orders": no worker reads it; run "qbull worker MODULE:APP --queues orders"\n'
+    assert shell.out.endswith('queue "orders": 6 partitions; nothing is left in old ones\n')
+
+
+async def test_it_need_not_be_waited_for_and_goes_on_when_called_again(shell: Shell, shop: Shop) -> None:
+    await ship(shop, "a", "b", "c")
+
+    first = shell.ok("repartition", "orders", "6", "--no-wait")
+    second = shell.ok("repartition", "orders", "6", "--no-wait")
+    third = shell.ok("repartition", "orders", "4", "--no-wait")
+
+    left = 'queue "orders": 3 jobs and 3 keys are left in the old 2 partitions; the workers go on with it\n'
+    assert first == 'queue "orders": 2 → 6 partitions, in force now\n' + left
+    assert second == left
+    assert third.splitlines()[0] == 'queue "orders": 6 → 4 partitions, in force now'
+    async with shop.orders.app.worker() as worker:
+        await worker.drain()
+        assert await asyncio.to_thread(shell.ok, "repartition", "orders", "4")
+    assert (await shop.orders.stats()).completed == 3
+
+
+async def test_a_command_that_is_killed_leaves_nothing_to_clean_up(shell: Shell, shop: Shop) -> None:
+    await ship(shop, "a", "b", "c")
+    command = shell.start("repartition", "orders", "6")
+    await asyncio.to_thread(seen, lambda: "are left" in shell.out)
+    os.kill(command.pid, signal.SIGKILL)
+    command.wait()
+
+    async with shop.orders.app.worker() as worker:
+        await worker.drain()
+        await ship(shop, "a")
+        await worker.drain()
+
+    assert (await shop.orders.stats()).completed == 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "line"),
+    [
+        (("orders", "0"), 2, "0 is not in the range 1<=x<=4096"),
+        (("orders", "5000"), 2, "5000 is not in the range"),
+        (("orders", "many"), 2, "is not a valid integer"),
+        (("nowhere", "4"), 1, 'queue "nowhere": not on this server; it has: orders'),
+    ],
+)
+async def test_what_cannot_be_is_refused(
+    shell: Shell, shop: Shop, arguments: tuple[str, str], code: int, line: str
+) -> None:
+    await ship(shop, "a")
+
+    assert line in await asyncio.to_thread(shell.refused, "repartition", *arguments, code=code)
+
+
+async def test_doctor_says_what_is_left(shell: Shell, shop: Shop) -> None:
+    await ship(shop, "a", "b")
+    await shop.orders.repartition(6)
+
+    said = shell.run("doctor").out
+
+    assert (
+        'note     queue "orders": 2 jobs and 2 keys are left in the old 2 partitions; the workers work them off; '
+        '"qbull repartition orders 6" shows how far that is\n'
+    ) in said
+
+
+async def test_doctor_sees_a_change_that_nobody_ended(shell: Shell, shop: Shop, store: Store) -> None:
+    await ship(shop, "a")
+    layout = await store.layout(shop.orders.settings)
+    await change(store, shop.orders.settings, layout, layout.begins(6))
+
+    done = shell.run("doctor")
+
+    assert (
+        'problem  queue "orders": a change from 2 to 6 partitions was begun and not ended; run "qbull repartition orders 6"\n'
+    ) in done.out
+    assert done.code == 1
+    shell.ok("repartition", "orders", "6", "--no-wait")
+    assert "was begun" not in shell.run("doctor").out
