@@ -24,7 +24,7 @@ from qbull.store.partition import Again, Partition
 from qbull.store.roam import roam
 
 BATCH = 100
-AT_ONCE = 500
+AT_ONCE = 250
 """Jobs that one call removes without looking at them."""
 FINISHED: tuple[State, ...] = ("completed", "failed", "cancelled")
 

@@ -10,11 +10,12 @@ if before then return before end
 
 local letter = ({completed = 'c', failed = 'f', cancelled = 'x'})[stream]
 local last = string.format('%.0f', now_ms - age_ms)
+local has_extras = redis.call('EXISTS', base .. 'extras') == 1
 local removed, after, more = 0, '-', true
 
 local function clean_entry(found)
   local place, ids = letter .. found[1], {}
-  touched[place] = found[2]
+  touched[place] = {found[2], 0}
   for i = 1, #found[2], 2 do ids[#ids + 1] = found[2][i] end
   look_up(ids)
   for _, id in ipairs(ids) do
@@ -22,7 +23,7 @@ local function clean_entry(found)
       local sealed = take_finished(id, place)
       if stream == 'failed' and holds_lane(sealed) then leave_its_lane(sealed) end
       forget(id)
-      forget_extras(id)
+      if has_extras then forget_extras(id) end
       removed = removed + 1
     end
   end

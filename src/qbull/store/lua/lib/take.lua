@@ -86,21 +86,40 @@ end
 -- A finished job: its record with the ending behind it. One that halts its lane goes on doing so.
 local function take_finished(id, place)
   local stream, entry = STATE[string.sub(place, 1, 1)], string.sub(place, 2)
-  local fields = touched[place] or redis.call('XRANGE', base .. stream, entry, entry)[1][2]
-  touched[place] = fields
+  local bundle = touched[place]
+  if not bundle then
+    bundle = {redis.call('XRANGE', base .. stream, entry, entry)[1][2], 0}
+    touched[place] = bundle
+  end
+  local fields = bundle[1]
+  bundle[2] = bundle[2] + 1
   fewer[stream] = (fewer[stream] or 0) + 1
   for i = 1, #fields, 2 do
     if fields[i] == id then return fields[i + 1] end
   end
 end
 
-local function drop_empty(place, fields)
+local function is_empty(place, fields, taken)
+  if taken == #fields / 2 then return true end
   local ids = {}
   for i = 1, #fields, 2 do ids[#ids + 1] = fields[i] end
   for _, now in ipairs(redis.call('HMGET', index, unpack(ids))) do
-    if now == place then return end
+    if now == place then return false end
   end
-  redis.call('XDEL', base .. STATE[string.sub(place, 1, 1)], string.sub(place, 2))
+  return true
+end
+
+local function drop_empty()
+  local empty = {}
+  for place, bundle in pairs(touched) do
+    if is_empty(place, bundle[1], bundle[2]) then
+      local stream = STATE[string.sub(place, 1, 1)]
+      local list = empty[stream] or {}
+      list[#list + 1] = string.sub(place, 2)
+      empty[stream] = list
+    end
+  end
+  for stream, list in pairs(empty) do in_chunks('XDEL', base .. stream, list) end
 end
 
 local function write_taken()
@@ -108,6 +127,6 @@ local function write_taken()
   write_leaving()
   write_index()
   write_lanes()
-  for place, fields in pairs(touched) do drop_empty(place, fields) end
+  drop_empty()
   for stream, n in pairs(fewer) do redis.call('HINCRBY', kept, stream, -n) end
 end
