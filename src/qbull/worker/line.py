@@ -22,6 +22,7 @@ from qbull.store.schedules import Schedules
 from qbull.store.store import Delivery, Store
 from qbull.worker.actor import end, start
 from qbull.worker.assignment import Assignment
+from qbull.worker.attempt import Attempts
 from qbull.worker.begin import Begin
 from qbull.worker.board import Board
 from qbull.worker.cancel import Canceller
@@ -75,9 +76,8 @@ class Line:
         self._settlers: dict[int, Settler] = {}
         self._gate = Gate(store, settings, worker, self._hand, outage)
         self._notes = Notes(outage)
-        self._runner = Runner(
+        self._attempts = Attempts(
             assignment,
-            self._hand,
             self._settlers,
             self._gate,
             Begin(settings, outage),
@@ -85,16 +85,15 @@ class Line:
             worker=worker,
             isolation=isolation,
             board=board,
-            first_slot=first_slot,
             payload_limit=payload_limit,
-            doubt=min_idle / 2,
         )
+        self._runner = Runner(settings, self._hand, self._attempts, first_slot=first_slot, doubt=min_idle / 2)
         self._fetcher = Fetcher(
             store, worker, self._hand, self._runner.free_slots, self._runner.arrived, self._gate, outage
         )
         self._mover = Mover(store, settings, outage)
         self._leases = Leases(store, settings, worker, sharing, self._serve, self._mover.follow, outage)
-        self._canceller = Canceller(self._hand, self._runner.cancel, outage)
+        self._canceller = Canceller(self._hand, self._attempts.cancel, outage)
         self._cancelling: list[asyncio.Task[None]] = []
         self._steering = Steering(store, settings, self._follow, outage)
         self._store = store
@@ -120,7 +119,7 @@ class Line:
         duties = (self._steering.run, self._leases.run, self._mover.run, self._let_others_have_them)
         self._actors = [start(duty) for duty in duties]
         if self.settings.track:
-            self._actors.append(start(Reporter(self._runner.running, self._worker, self._outage).run))
+            self._actors.append(start(Reporter(self._attempts.running, self._worker, self._outage).run))
 
     async def stop(self, grace: float) -> None:
         await end([*self._actors, *self._chores, *(task for _, task in self._promoters.values())])
