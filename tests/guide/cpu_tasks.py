@@ -78,3 +78,8 @@ def talk(lines: int) -> None:
     for n in range(lines):
         job.log_sync(f"line {n}")
         job.progress_sync(100 * (n + 1) / lines)
+
+
+@queue.task(cpu=True)
+def begun_at() -> float:
+    return time.monotonic()

@@ -119,6 +119,16 @@ async def test_processes_are_used_again_and_end_with_the_worker(numbers: Any) ->
         os.kill(first, 0)
 
 
+async def test_a_rate_is_exact_although_a_process_must_start_first(numbers: Any) -> None:
+    await numbers.queue.configure(rate=qbull.Rate(4, per=1), concurrency=4)
+
+    jobs = await numbers.begun_at.enqueue_many([{}] * 12)
+    async with numbers.app.worker():
+        starts = sorted([await job.result(timeout=60) for job in jobs])
+
+    assert all(later - earlier >= 1 for earlier, later in zip(starts, starts[4:], strict=False))
+
+
 async def test_what_a_cpu_task_raises_comes_back_with_its_stacktrace(numbers: Any) -> None:
     job = await numbers.refuse.enqueue(13)
     async with numbers.app.worker():

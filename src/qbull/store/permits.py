@@ -16,10 +16,14 @@ from qbull.store.store import Store
 
 
 class Start(NamedTuple):
-    """A granted start: on this machine's steady clock, not before and not after; and its name on the server."""
+    """A granted start: on this machine's steady clock, not before and not after; and its name on the server.
+
+    What has left its slot before `before` may take until `latest` to reach the first line of its task.
+    """
 
     after: float
     before: float
+    latest: float
     noted: int
 
 
@@ -68,8 +72,9 @@ def _starts(rate: Rate, times: Sequence[int], sent: float) -> list[Start]:
     """
     received = time.monotonic()
     return [
-        Start(received + in_ms / 1000, sent + in_ms / 1000 + rate.slack / 2, noted)
+        Start(received + wait, sent + wait + rate.slack / 2, sent + wait + rate.slack, noted)
         for in_ms, noted, many in zip(times[::3], times[1::3], times[2::3], strict=True)
+        for wait in (in_ms / 1000,)
         for _ in range(many)
     ]
 

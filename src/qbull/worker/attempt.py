@@ -32,8 +32,9 @@ from qbull.worker.gate import Gate
 from qbull.worker.isolation import Isolation
 from qbull.worker.note import Notes
 from qbull.worker.settle import Settler
-from qbull.worker.slot import Cancelled, Deadlines, Interrupted, Slot
+from qbull.worker.slot import Cancelled, Deadlines, Interrupted, Late, Slot
 
+Arguments = tuple[list[Any], dict[str, Any]]
 TRAIN_TURN = 0.25
 """Seconds after which a train gives way: its rest joins the end of the line, so that a slot is not one key's for long."""
 
@@ -131,15 +132,16 @@ class Attempts:
             if crashes_of(record) < SUSPECT:
                 if self._isolation.closed:
                     await self._isolation.opened()
-                if (self._asks or body.expires) and not await self._may_begin(delivery, at, job):
-                    return True
-                result = await self._attempt(slot, delivery.partition.number, job, task, args, kwargs)
+                if self._asks or body.expires:
+                    result = await self._attempt_in_time(slot, delivery, at, job, task, (args, kwargs))
+                else:
+                    result = await self._attempt(slot, delivery.partition.number, job, task, args, kwargs)
             else:
                 async with self._isolation.alone():
-                    if (self._asks or body.expires) and not await self._may_begin(delivery, at, job):
-                        return True
                     await delivery.partition.mark_alone(id, delivery.place)
-                    result = await self._attempt(slot, delivery.partition.number, job, task, args, kwargs)
+                    result = await self._attempt_in_time(slot, delivery, at, job, task, (args, kwargs))
+            if result is None:
+                return True  # it was not begun
         except Interrupted:
             return True  # the worker ends before it does: the delivery is given back
         except Exception as error:
@@ -165,19 +167,28 @@ class Attempts:
             if slot.absorb() is None:
                 raise
 
-    async def _may_begin(self, delivery: Delivery, at: int, job: Running) -> bool:
-        """The last questions before it begins. Where it may not, it is put off, or given to whoever may begin first."""
-        wait = await self._begin(delivery, job)
-        if wait is None:
-            job.cancelled = EXPIRY
-            raise Cancelled(EXPIRY)
-        if wait > 0:
-            self._settlers[delivery.partition.number].later(delivery, at, math.ceil(wait * 1000))
-            return False
-        if self._gate.metered and not await self._gate.begin():
-            self._unfinished(delivery)
-            return False
-        return True
+    async def _attempt_in_time(
+        self, slot: Slot, delivery: Delivery, at: int, job: Running, task: TaskSpec, call: Arguments
+    ) -> bytes | Stored | None:
+        """For a job with limits: may it begin? Asked again where its task was reached too late. None: it was not begun."""
+        noted = 0
+        while True:
+            answer = await self._begin(delivery, job, noted)
+            if answer.wait is None:
+                job.cancelled = EXPIRY
+                raise Cancelled(EXPIRY)
+            if answer.wait > 0:
+                self._settlers[delivery.partition.number].later(delivery, at, math.ceil(answer.wait * 1000))
+                return None
+            start = await self._gate.begin()
+            if start is None:  # whoever may begin first shall have it
+                self._unfinished(delivery)
+                return None
+            job.begin_by, noted = min(answer.by, start.latest), answer.noted
+            try:
+                return await self._attempt(slot, delivery.partition.number, job, task, *call)
+            except Late:
+                self._gate.not_made(start)
 
     async def _attempt(
         self, slot: Slot, number: int, job: Running, task: TaskSpec, args: list[Any], kwargs: dict[str, Any]

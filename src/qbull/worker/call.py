@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -15,6 +16,7 @@ from qbull.errors import PayloadError
 from qbull.offload import ResultStore, Stored
 from qbull.worker.current import Running
 from qbull.worker.pool import Pool
+from qbull.worker.slot import Late
 
 
 class Caller:
@@ -38,7 +40,7 @@ class Caller:
             if task.kind == "async":
                 value = await task.function(*args, **kwargs)
             elif task.kind == "thread":
-                value = await self._in_thread(task, args, kwargs)
+                value = await self._in_thread(task, args, kwargs, job.begin_by)
             else:
                 return await self._pool.run(task, job, self._limit)
         except (Exception, asyncio.CancelledError):
@@ -54,10 +56,14 @@ class Caller:
         except PayloadError as error:
             raise Undeliverable(str(error)) from None
 
-    async def _in_thread(self, task: TaskSpec, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    async def _in_thread(
+        self, task: TaskSpec, args: list[Any], kwargs: dict[str, Any], begin_by: float
+    ) -> Any:
         context = contextvars.copy_context()
 
         def call() -> Any:
+            if time.monotonic() > begin_by:
+                raise Late
             try:
                 return context.run(task.function, *args, **kwargs)
             except StopIteration as error:  # no future can carry it

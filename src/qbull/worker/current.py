@@ -7,6 +7,7 @@ from concurrent.futures import Future
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import datetime
+from math import inf
 from typing import Protocol
 
 from qbull.core.ids import planned_in
@@ -31,7 +32,19 @@ class Running:
     """
 
     __slots__ = (
-        *("app", "body", "cancelled", "id", "lane", "notes", "partition", "place", "queue", "record"),
+        *(
+            "app",
+            "begin_by",
+            "body",
+            "cancelled",
+            "id",
+            "lane",
+            "notes",
+            "partition",
+            "place",
+            "queue",
+            "record",
+        ),
         *("stopped", "talks"),
     )
 
@@ -59,6 +72,7 @@ class Running:
         self.cancelled: str | None = None
         self.stopped = False
         self.talks = False
+        self.begin_by = inf
 
 
 running: ContextVar[Running | None] = ContextVar("qbull_running", default=None)

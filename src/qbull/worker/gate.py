@@ -11,6 +11,7 @@ import asyncio
 import time
 from collections import deque
 from contextlib import suppress
+from math import inf
 
 from qbull.config import QueueSettings
 from qbull.errors import ServerError
@@ -26,6 +27,9 @@ PATIENCE = 0.1
 MOST = 500
 REPORT = 0.005
 """Seconds after which a place that is free is reported, where no question has done so."""
+
+
+ANY_TIME = Start(0.0, inf, inf, 0)
 
 
 class Gate:
@@ -97,22 +101,25 @@ class Gate:
         if self.limited:
             self._reserved += permitted - found
 
-    async def begin(self) -> bool:
-        """Take a start for a job that begins now. False where there is none to be had soon."""
+    async def begin(self) -> Start | None:
+        """Take a start for a job that begins now. None where there is none to be had soon."""
         until = time.monotonic() + PATIENCE
         while self.metered:
             wait = self._next_start()
             if wait is not None and wait <= 0:
-                self._starts.popleft()
-                return True
+                return self._starts.popleft()
             if wait is None:
                 wait = await self._ask_for_starts()
                 if wait is None:
-                    return False
+                    return None
             if time.monotonic() + wait > until:
-                return False
+                return None
             await asyncio.sleep(wait)
-        return True
+        return ANY_TIME
+
+    def not_made(self, start: Start) -> None:
+        """The job did not begin in time: the start is given back."""
+        self._unused.append(start)
 
     def freed(self) -> None:
         """A delivery has left the hand. Whoever asks next says so; where nobody does, it is said all the same."""

@@ -14,11 +14,13 @@ import socket
 import struct
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
+from math import inf
 from typing import Any, BinaryIO
 
 import msgspec
@@ -30,6 +32,7 @@ from qbull.core.task import TaskSpec
 from qbull.errors import Fail, PayloadError, RetryAfter
 from qbull.store.note import LOG_LENGTH
 from qbull.worker.current import Running, running
+from qbull.worker.slot import Late
 
 _LENGTH = struct.Struct(">I")
 _MAIN = "import sys; from qbull.worker.pool import serve; serve(int(sys.argv[1]))"
@@ -56,6 +59,7 @@ class Request(msgspec.Struct):
     record: bytes
     limit: int = PAYLOAD_LIMIT
     app: str = ""
+    begin_by: float = inf
 
 
 class Answer(msgspec.Struct):
@@ -86,12 +90,15 @@ class Pool:
                 job.record,
                 limit,
                 job.partition.app if job.partition is not None else "",
+                job.begin_by,
             )
             answer = await process.ask(request, partial(_take_down, job))
         except BaseException:
             await self._end(process)
             raise
         self._idle.append(process)
+        if answer.word == "late":
+            raise Late
         if answer.word == "retry":
             raise RetryAfter(answer.delay, answer.error, queue=answer.queue)
         if answer.word == "fail":
@@ -213,6 +220,8 @@ def _answer(request: Request, teller: Teller) -> Answer:
                 app=request.app,
             )
         )
+        if time.monotonic() > request.begin_by:  # the steady clock is one for all processes of a machine
+            return Answer(word="late")
         value = function(*args, **kwargs)
     except RetryAfter as error:
         return Answer(error=str(error), word="retry", delay=error.delay, queue=error.queue)

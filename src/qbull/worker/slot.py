@@ -21,6 +21,10 @@ class Cancelled(Reported):
     """Somebody has cancelled the job."""
 
 
+class Late(Exception):
+    """The moment for which its start was granted had passed when its task was about to begin."""
+
+
 class Interrupted(BaseException):
     """The worker ends before the job does: it is given back, and nothing is counted against it."""
 
