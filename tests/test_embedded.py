@@ -176,8 +176,8 @@ def test_the_keeper_has_no_terminal_and_none_of_our_files_and_is_not_our_child(d
         opened = [os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")]
         files = {name for name in opened if name.startswith("/") and "appendonlydir" not in name}
         assert files == {os.devnull, f"{directory}/server.log", f"{directory}/qbull.lock"}
-    with pytest.raises(ChildProcessError):
-        os.waitpid(-1, os.WNOHANG)
+        with pytest.raises(ChildProcessError):
+            os.waitpid(pid, os.WNOHANG)
 
     embedded.close()
 

@@ -34,7 +34,7 @@ def print_acl(
     prefix: str | None,
     url: str | None,
 ) -> None:
-    """Print the command that gives a Redis user the rights of a role, and no others.
+    """Print the rights that a Redis user needs for a role.
 
     \b
     Roles: producer (enqueue, wait for results), worker (run jobs), relay (ship the outbox), reader (look),

@@ -79,7 +79,7 @@ def jobs(
 @on_target
 @as_json
 def job(target: Target, words: tuple[str, ...], logs: bool, as_json: bool) -> None:
-    """Show everything about one job, what it has logged, or why it is not running.
+    """Show one job, its log lines, or why it is not running.
 
     \b
     Example:
