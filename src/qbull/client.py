@@ -303,16 +303,18 @@ class Client:
 
     async def _unique(
         self, partition: Partition, jobs: Sequence[UniqueJob], durability: Durability | None
-    ) -> list[Counting]:
+    ) -> Sequence[Counting]:
         settings = partition.settings
         confirmed = self.store.confirmed(durability) if durability is not None else None
         try:
-            found, successor = await self.store.patiently(partial(partition.unique, jobs, confirmed))
+            found = await self.store.patiently(partial(partition.unique, jobs, confirmed))
         except NotConfirmed as error:
             raise error.of(settings.name, *(job.id for job in jobs)) from None
-        if successor is not None and successor.number > self._layouts[settings.name].generation:
-            await self._follow(settings, successor)
-        return found
+        except Closed as closed:
+            if closed.successor.number > self._layouts[settings.name].generation:
+                await self._follow(settings, closed.successor)
+            return closed.counting
+        return [Counting(id, new, 0, False) for id, new in found]
 
 
 def _home_of_unique(generation: Generation, placed: Placed, job: UniqueJob) -> int:

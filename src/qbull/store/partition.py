@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from qbull.config import QueueSettings
 from qbull.core.job import CRASH_LIMIT, Ending, State, seal, unseal
@@ -49,15 +49,16 @@ class UniqueJob(NamedTuple):
 
 
 class Counting(NamedTuple):
-    """Which of several jobs counts: an id, and whether it is the new one. None where it is to be decided elsewhere.
+    """What counts of several jobs by what a closed partition says: an id, and whether it is the new one.
 
-    Of a closed partition: `id` is what counts there, for so many milliseconds. `moving` where it is on its way elsewhere.
+    `new` is None where that is to be decided elsewhere: then `id` counts here for so many milliseconds more, if there
+    is one, and with `moving` it is on its way elsewhere.
     """
 
     id: str
     new: bool | None
-    left_ms: int = 0
-    moving: bool = False
+    left_ms: int
+    moving: bool
 
 
 class Position(NamedTuple):
@@ -93,12 +94,16 @@ class Mark(NamedTuple):
 
 
 class Closed(Exception):
-    """The partition takes nothing in any more. `known` are those that it has already; the others go to `successor`."""
+    """The partition takes nothing in any more. `known` are those that it has already; the others go to `successor`.
 
-    def __init__(self, known: set[int], successor: Generation) -> None:
+    Of jobs of which one counts, `counting` is what it says of each.
+    """
+
+    def __init__(self, known: set[int], successor: Generation, counting: Sequence[Counting] = ()) -> None:
         super().__init__(f"closed; its keys are in generation {successor.number} now")
         self.known = known
         self.successor = successor
+        self.counting = counting
 
 
 class Outcomes:
@@ -220,17 +225,17 @@ class Partition:
 
     async def unique(
         self, jobs: Sequence[UniqueJob], confirmed: Confirmed | None = None
-    ) -> tuple[list[Counting], Generation | None]:
-        """Add what counts of a batch; for each what counts, and where others go in case the partition is closed."""
+    ) -> list[tuple[str, bool]]:
+        """Add what counts of a batch; for each the id of the job that counts, and whether it is new. Raises Closed."""
         flat = [argument for job in jobs for argument in job]
         answer = await (confirmed or self.server).script("unique", self.base, self._limit, *flat)
         if not answer[0].endswith(b"\n"):
-            return [Counting(id.decode(), new == 1) for id, new in _rows(answer, 2)], None
-        found = [
+            return [(id.decode(), new == 1) for id, new in zip(answer[::2], answer[1::2], strict=True)]
+        counting = [
             Counting(id.decode(), None if new < 0 else new == 1, max(left, 0), new == -2)
-            for id, new, left in _rows(answer[1:], 3)
+            for id, new, left in zip(answer[1::3], answer[2::3], answer[3::3], strict=True)
         ]
-        return found, successor_in(answer[0])
+        raise Closed(set(), successor_in(answer[0]), counting)
 
     async def bands(self) -> list[str]:
         """The ready streams that may have jobs, the most urgent first."""
@@ -411,10 +416,6 @@ def successor_in(mark: bytes) -> Generation:
     """Where the keys of a partition with this mark are now."""
     _, generation, partitions = mark.split()
     return Generation(int(generation), int(partitions))
-
-
-def _rows(flat: Sequence[Any], width: int) -> list[Sequence[Any]]:
-    return [flat[at : at + width] for at in range(0, len(flat), width)]
 
 
 def _count(value: int | None) -> int:
