@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,7 @@ from qbull.store.store import Store
 from topology import Node, raised_cluster, raised_trio
 
 HERE = Path(__file__).parent
+EPOCH = datetime.fromtimestamp(0, UTC)
 
 
 class Tower:
@@ -133,6 +135,66 @@ async def test_clocks_that_are_wrong_by_an_hour_change_nothing(
     assert all(abs(planned - now) < 120 for _, planned, _ in tower.rung())
     both = {line.rsplit(" ", 1)[1] for line in tower.log.read_text().splitlines()}
     assert len(both) == 2, "both of them had their share"
+
+
+@pytest.mark.timeout(120)
+async def test_every_tick_once_while_the_partitions_change(app: qbull.App) -> None:
+    queue = app.queue("bells", partitions=2)
+    ran: Counter[tuple[str | None, datetime | None]] = Counter()
+    names, gap = [f"bell-{number}" for number in range(12)], timedelta(seconds=0.2)
+
+    for name in names:
+
+        @queue.cron(every=0.2, name=name, catch_up="all")
+        async def ring() -> None:
+            job = qbull.current_job()
+            ran[job.schedule, job.planned_at] += 1
+
+    def latest(name: str) -> datetime:
+        return max((at for bell, at in ran if bell == name and at is not None), default=EPOCH)
+
+    async def after(instant: datetime) -> bool:
+        return all(latest(name) > instant for name in names)
+
+    async with app.worker(), app.worker():
+        await eventually(lambda: after(EPOCH), within=30)
+        first = max(latest(name) for name in names)
+        for count in (5, 3, 8):
+            await queue.repartition(count)
+            changed = datetime.now(UTC)
+            await eventually(lambda at=changed: after(at + 3 * gap), within=40)
+        last = min(latest(name) for name in names)
+
+    ticks = [first + n * gap for n in range((last - first) // gap + 1)]
+    assert [(name, at) for name in names for at in ticks if (name, at) not in ran] == []
+    assert set(ran.values()) == {1}
+
+
+@pytest.mark.timeout(120)
+async def test_a_run_that_goes_on_is_known_although_the_partitions_change(app: qbull.App) -> None:
+    queue = app.queue("bells", partitions=2)
+    begun: list[str] = []
+    go_on = asyncio.Event()
+
+    @queue.cron(every=0.1, name="slow")
+    async def slow() -> None:
+        begun.append(qbull.current_job().id)
+        await go_on.wait()
+
+    async def skipped(times: int) -> bool:
+        return (await app.schedules.get("slow")).skipped >= times
+
+    async def again() -> bool:
+        return len(begun) >= 3
+
+    async with app.worker():
+        await eventually(lambda: skipped(2))
+        await queue.repartition(5)
+        before = (await app.schedules.get("slow")).skipped
+        await eventually(lambda: skipped(before + 15), within=40)
+        assert len(begun) == 1
+        go_on.set()
+        await eventually(again)
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from qbull.core.layout import Generation, Layout, added, generation_of
 from qbull.core.route import PARTITION_LANE, digest
 from qbull.store.layout import change, close, follow, help_switch
 from qbull.store.partition import BATCH, Partition, successor_in
-from qbull.store.schedules import Place, Schedules, home_of, in_batches
+from qbull.store.schedules import Place, Schedules, in_batches
 from qbull.store.store import Store
 from qbull.store.tally import Tally, tally
 
@@ -105,10 +105,7 @@ class Moves:
         names = await self._store.server.call("ZRANGE", self.partition(source).base + "schedules", 0, BATCH)
         schedules, here = Schedules(self._store), Place(self._settings.name, source)
         for some in in_batches([name.decode() for name in names]):
-            for name, plan in (await schedules.read(here, some)).plans.items():
-                if plan.schedule is not None:
-                    home = home_of(self._settings, layout, plan.schedule)
-                    await schedules.move(name, here, Place(here.queue, home))
+            await schedules.bring_home(here, some, self._settings, layout)
 
     async def _arrive(self, layout: Layout, source: int, jobs: Sequence[Departing]) -> Layout:
         """Put them into the partitions of now, unless they have come to one in between; the layout that held then."""

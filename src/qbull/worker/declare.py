@@ -15,7 +15,7 @@ from contextlib import suppress
 
 from qbull.core.schedule import Schedule, version_of
 from qbull.store.roster import Member
-from qbull.store.schedules import Schedules, in_batches
+from qbull.store.schedules import Schedules
 from qbull.store.store import Store
 from qbull.worker.assignment import Assignment
 from qbull.worker.outage import Outage
@@ -24,7 +24,7 @@ log = logging.getLogger("qbull.worker")
 
 SAFETY = 600.0
 """Seconds between two looks where nobody comes or goes."""
-SOON = 2.0
+SOON = 10.0
 """Seconds until the next look, where something was in the way."""
 CALM = 1.0
 """Seconds within which all that come and go together are one reason to look."""
@@ -41,12 +41,11 @@ class Declarer:
         self._outage = outage
         self._bell = asyncio.Event()
         self._deciding: bool | None = None
-        self._at_home: int | None = None
         self._said: set[str] = set()
         self.version = version_of(assignment.schedules)
 
     def ring(self) -> None:
-        """A worker has come or gone, or the queue has other partitions."""
+        """A worker has come or gone."""
         self._bell.set()
 
     async def run(self) -> None:
@@ -69,8 +68,7 @@ class Declarer:
                 'queue "%s": a newer version of the code decides about its schedules', self._settings.name
             )
         self._deciding = deciding
-        done = not deciding or await self._bring(members)
-        return await self._bring_home() and done
+        return not deciding or await self._bring(members)
 
     def _versions(self, members: Iterable[Member]) -> list[str]:
         """Those that live workers run; this one first, whether or not the roster has it already."""
@@ -110,18 +108,3 @@ class Declarer:
             return False
         await self._schedules.put(schedule, "code", self._settings)
         return True
-
-    async def _bring_home(self) -> bool:
-        """A schedule follows its queue's partitions, should their number have changed."""
-        layout = await self._store.layout(self._settings)
-        if self._at_home == layout.generation:
-            return True
-        places = await self._schedules.everywhere()
-        at_home = True
-        for place in {place for place in places.values() if place.queue == self._settings.name}:
-            names = [name for name, there in places.items() if there == place]
-            for some in in_batches(names):
-                at_home &= await self._schedules.bring_home(place, some, self._settings, layout)
-        if at_home:
-            self._at_home = layout.generation
-        return at_home

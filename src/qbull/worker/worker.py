@@ -164,6 +164,6 @@ class Worker:
     def _heard(self, base: str, word: str) -> None:
         for line in self._lines:
             line.heard(base, word)
-        if word in ("workers", "layout", ""):
+        if word in ("workers", ""):
             for declarer in self._declarers:
                 declarer.ring()
