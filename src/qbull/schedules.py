@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
@@ -20,9 +21,10 @@ from qbull.errors import ArgumentsError, ConfigError, NotFound
 from qbull.handle import Job
 from qbull.queue import Home as QueueHome
 from qbull.queue import Queue, Task
-from qbull.store import inspect
-from qbull.store.schedules import Look, Place, home_of, in_batches
+from qbull.store.declare import Declared
+from qbull.store.schedules import Known, Look, Place, home_of, in_batches
 from qbull.store.schedules import Schedules as Stored
+from qbull.store.tick import Ticks
 
 A = TypeVar("A")
 
@@ -104,11 +106,10 @@ class Schedules:
             schedule, settings = await self._unchecked(name, task, rule, dict(args or {}))
         else:
             schedule, settings = task.schedule(name, rule, dict(args or {})), task.queue.settings
-        known = await self._patiently(lambda: self._stored.where(name))
-        plan = (await self._look(known, [name])).plans.get(name) if known is not None else None
-        if known is not None and plan is not None and plan.code is not None and known.queue != settings.name:
+        known = await self._find(name)
+        if known is not None and known.plan.code is not None and known.place.queue != settings.name:
             raise ConfigError(
-                f'schedule "{name}": the code of queue "{known.queue}" declares it; give this one another name'
+                f'schedule "{name}": the code of queue "{known.place.queue}" declares it; give this one another name'
             )
         queue = self._app.queues.get(settings.name)
         if queue is not None:
@@ -122,14 +123,19 @@ class Schedules:
         found: Infos = []
         for place in sorted(set(places.values())):
             found += await self._infos(place, [name for name, there in places.items() if there == place])
-        known = {info.name for info in found}
-        found += [await self.get(name) for name in self._app.declared if name not in known]
+        seen = {info.name for info in found}
+        for name in {
+            *places,
+            *self._app.declared,
+        } - seen:  # on the way to another partition, or in the code only
+            with suppress(NotFound):
+                found.append(await self.get(name))
         return sorted(found, key=lambda info: info.name)
 
     async def get(self, name: str) -> ScheduleInfo:
         """One schedule. Raises NotFound where there is none of this name."""
-        place = await self._patiently(lambda: self._stored.where(name))
-        for info in await self._infos(place, [name]) if place is not None else ():
+        known = await self._find(name)
+        for info in await self._infos(known.place, [name]) if known is not None else ():
             return info
         declared = self._app.declared.get(name)
         if declared is None:
@@ -150,8 +156,7 @@ class Schedules:
         client = self._app.client()
         queue = self._app.queues.get(schedule.queue)
         if queue is None:
-            settings = await self._patiently(lambda: client.store.settings(schedule.queue))
-            queue = Queue(self._app, settings)
+            queue = Queue(self._app, await self._settings(schedule.queue))
         elif place is None:
             await client.register(queue.settings, queue.tasks)
         layout = await client.layout(queue.settings)
@@ -159,7 +164,8 @@ class Schedules:
         partition, id = client.partition(queue.settings, number), new_id(number)
         durability = self._app.durability
         server = client.store.confirmed(durability) if durability is not None else None
-        created = await self._patiently(lambda: self._stored.fire(partition, schedule, id, server))
+        ticks = Ticks(client.store)
+        created = await self._patiently(lambda: ticks.fire_now(partition, schedule, id, server))
         return queue.handle(id, created)
 
     async def pause(self, name: str) -> None:
@@ -181,7 +187,7 @@ class Schedules:
                 f'schedule "{name}": the code of queue "{place.queue}" declares it and would bring it back; '
                 "pause it, or remove it from the code"
             )
-        await self._patiently(lambda: self._stored.remove(name, place))
+        await self._patiently(lambda: self._stored.remove(name))
 
     # What is asked of the server.
 
@@ -191,6 +197,9 @@ class Schedules:
 
     async def _patiently(self, call: Callable[[], Awaitable[A]]) -> A:
         return await self._app.client().store.patiently(call)
+
+    async def _find(self, name: str) -> Known | None:
+        return await self._patiently(lambda: self._stored.find(name))
 
     async def _look(self, place: Place, names: Sequence[str]) -> Look:
         return await self._patiently(lambda: self._stored.read(place, names))
@@ -209,22 +218,24 @@ class Schedules:
         """Do for one schedule of the code what a worker would do when it starts."""
         client, queue = self._app.client(), self._app.queues[schedule.queue]
         await client.register(queue.settings, queue.tasks)
-        before = await self._stored.declared(queue.name)
-        await self._stored.remember_declared(queue.name, before | {schedule.name})
+        declared = Declared(client.store)
+        before = await self._patiently(lambda: declared.names(queue.name))
+        await self._patiently(lambda: declared.remember(queue.name, before | {schedule.name}))
         await self._patiently(lambda: self._stored.put(schedule, "code", queue.settings))
 
     async def _in_force(self, name: str) -> tuple[Schedule, Place | None]:
-        place = await self._patiently(lambda: self._stored.where(name))
-        plan = (await self._look(place, [name])).plans.get(name) if place is not None else None
-        if plan is not None and plan.schedule is not None:
-            return plan.schedule, place
+        known = await self._find(name)
+        if known is not None and known.plan.schedule is not None:
+            return known.plan.schedule, known.place
         if name not in self._app.declared:
             raise await self._unknown(name)
         return self._app.declared[name], None
 
     async def _infos(self, place: Place, names: Sequence[str]) -> Infos:
+        served = await self._served()
+        settings = await self._settings(place.queue)
         store = self._app.client().store
-        served, tasks = await self._served(), await self._patiently(lambda: store.tasks(place.queue))
+        tasks = await self._patiently(lambda: store.tasks(place.queue))
         found: Infos = []
         for some in in_batches(names):
             look = await self._look(place, some)
@@ -232,20 +243,27 @@ class Schedules:
                 schedule = plan.schedule
                 if schedule is not None:
                     problem = _problem(schedule, served, tasks)
-                    last = await self._last(place, plan)
+                    last = await self._last(settings, plan)
                     found.append(_info(schedule, plan, look.now_ms, last, problem))
         return found
 
-    async def _last(self, place: Place, plan: Plan) -> LastRun | None:
+    async def _last(self, settings: QueueSettings, plan: Plan) -> LastRun | None:
         """The last run: of a tick, or one that was asked for."""
         by_hand = (plan.manual_at_ms or 0) > (plan.fired_at_ms or 0)
         id, at_ms = (plan.manual, plan.manual_at_ms) if by_hand else (plan.job, plan.fired_at_ms)
         if id is None or at_ms is None:
             return None
-        partition = self._app.client().store.partition(QueueSettings(place.queue), place.partition)
-        found = await self._patiently(lambda: inspect.find(partition, id))
-        error = found.ending.error if found is not None and found.ending is not None else None
-        return LastRun(id, planned_in(id), moment(at_ms), found.state if found is not None else None, error)
+        there = await self._app.client().find(settings, id)
+        job = there[1] if there is not None else None
+        error = job.ending.error if job is not None and job.ending is not None else None
+        return LastRun(id, planned_in(id), moment(at_ms), job.state if job is not None else None, error)
+
+    async def _settings(self, queue: str) -> QueueSettings:
+        """As the code declares it, else as the server knows it."""
+        if queue in self._app.queues:
+            return self._app.queues[queue].settings
+        store = self._app.client().store
+        return await self._patiently(lambda: store.settings(queue))
 
     async def _served(self) -> set[str]:
         """The queues that live workers serve."""

@@ -20,6 +20,7 @@ from qbull.core.rule import Rule
 from qbull.errors import ConfigError, ServerRefused
 from qbull.store import inspect, live, permits, rights
 from qbull.store.connect import open_server
+from qbull.store.declare import Declared
 from qbull.store.inspect import Found
 from qbull.store.layout import repartition
 from qbull.store.move import Moves
@@ -32,6 +33,7 @@ from qbull.store.schedules import Schedules
 from qbull.store.scripts import script
 from qbull.store.store import Store
 from qbull.store.tally import tally
+from qbull.store.tick import Ticks
 from topology import DURABLE, PASSWORD, Node, raised_cluster, raised_pair, raised_trio, wait_for
 
 STORE = Path(qbull.store.__path__[0])
@@ -194,13 +196,15 @@ async def move(store: Store, desk: Desk) -> None:
 async def tick(store: Store, desk: Desk) -> None:
     schedules = Schedules(store)
     schedule = Rule(every=0.1, catch_up="all").schedule("s", "q", "task", b"{}", "k", "UTC")
-    assert await schedules.newest("q", ["v1"]) == "v1"
-    await schedules.remember_declared("q", await schedules.declared("q") | {"s"})
+    declared, ticks = Declared(store), Ticks(store)
+    assert await declared.newest("q", ["v1"]) == "v1"
+    await declared.remember("q", await declared.names("q") | {"s"})
     assert await schedules.unknown([schedule]) == [schedule]
     await schedules.put(schedule, "code", desk.settings)
 
     async def fired() -> bool:
-        ticked = await schedules.tick(desk.partition, await schedules.due(desk.partition))
+        look = await schedules.read(schedule_place("q", 0), (), due=10)
+        ticked = await ticks.fire_due(desk.partition, look)
         return sum(one.fired for one in ticked) > 0
 
     await eventually(fired)

@@ -15,8 +15,9 @@ from qbull.core.rule import Rule
 from qbull.core.schedule import Schedule
 from qbull.errors import NotFound
 from qbull.store import inspect
-from qbull.store.schedules import Place, Schedules
+from qbull.store.schedules import Look, Place, Schedules
 from qbull.store.store import Store
+from qbull.store.tick import Ticks
 
 MINUTE = 60_000
 
@@ -27,6 +28,7 @@ class Clockwork:
 
     desk: Desk
     schedules: Schedules
+    ticks: Ticks
     schedule: Schedule
 
     @classmethod
@@ -46,7 +48,10 @@ class Clockwork:
         start = moment(now_ms - late * 1000 - 1000 * every * 1000)
         schedule = Rule(every=every, start=start, **rule).schedule("s", "q", "task", b"{}", None, "UTC")
         await schedules.put(schedule, "code", desk.settings)
-        return cls(desk, schedules, schedule)
+        return cls(desk, schedules, Ticks(store), schedule)
+
+    async def due(self) -> Look:
+        return await self.schedules.read(Place("q", 0), (), due=50)
 
     async def plan(self) -> Plan:
         return (await self.schedules.read(Place("q", 0), ["s"])).plans["s"]
@@ -63,8 +68,8 @@ class Clockwork:
 
     async def tick(self) -> tuple[int, int, int]:
         """How many ticks were fired, skipped and missed."""
-        look = await self.schedules.due(self.desk.partition)
-        counts = [ticked[1:] for ticked in await self.schedules.tick(self.desk.partition, look)]
+        look = await self.due()
+        counts = [ticked[1:] for ticked in await self.ticks.fire_due(self.desk.partition, look)]
         return counts[0] if counts else (0, 0, 0)
 
     async def jobs(self) -> list[str]:
@@ -95,9 +100,9 @@ async def test_a_due_tick_becomes_a_job_that_knows_its_schedule(store: Store) ->
 async def test_any_number_may_propose_the_same_tick_and_it_is_fired_once(store: Store) -> None:
     works = await Clockwork.make(store)
     await works.set_back(MINUTE)
-    looks = [await works.schedules.due(works.desk.partition) for _ in range(20)]
+    looks = [await works.due() for _ in range(20)]
 
-    answers = await asyncio.gather(*(works.schedules.tick(works.desk.partition, look) for look in looks))
+    answers = await asyncio.gather(*(works.ticks.fire_due(works.desk.partition, look) for look in looks))
 
     assert sum(ticked.fired for answer in answers for ticked in answer) == 1
     assert len(await works.jobs()) == 1
@@ -106,10 +111,10 @@ async def test_any_number_may_propose_the_same_tick_and_it_is_fired_once(store: 
 async def test_a_proposal_whose_reply_was_lost_may_be_sent_again(store: Store) -> None:
     works = await Clockwork.make(store, catch_up="all")
     await works.set_back(5 * MINUTE)
-    look = await works.schedules.due(works.desk.partition)
+    look = await works.due()
 
-    first = await works.schedules.tick(works.desk.partition, look)
-    second = await works.schedules.tick(works.desk.partition, look)
+    first = await works.ticks.fire_due(works.desk.partition, look)
+    second = await works.ticks.fire_due(works.desk.partition, look)
 
     assert (first[0].fired, second[0].fired) == (5, 0)
     assert len(await works.jobs()) == 5
@@ -121,7 +126,7 @@ async def test_a_worker_whose_clock_is_ahead_fires_nothing_early(store: Store) -
 
     for hours in (1, -1):
         wrong = look._replace(now_ms=look.now_ms + hours * 3_600_000)
-        answer = await works.schedules.tick(works.desk.partition, wrong)
+        answer = await works.ticks.fire_due(works.desk.partition, wrong)
         assert [ticked[1:] for ticked in answer] == [(0, 0, 0)]
 
     assert await works.jobs() == []
@@ -131,9 +136,9 @@ async def test_a_worker_whose_clock_is_ahead_fires_nothing_early(store: Store) -
 async def test_a_worker_whose_clock_is_behind_cannot_fire_the_wrong_tick(store: Store) -> None:
     works = await Clockwork.make(store, catch_up="one")
     await works.set_back(10 * MINUTE)
-    look = await works.schedules.due(works.desk.partition)
+    look = await works.due()
 
-    await works.schedules.tick(works.desk.partition, look._replace(now_ms=look.now_ms - 5 * MINUTE))
+    await works.ticks.fire_due(works.desk.partition, look._replace(now_ms=look.now_ms - 5 * MINUTE))
     assert await works.jobs() == []  # it had not seen the latest
     await works.tick()
 
@@ -223,8 +228,8 @@ async def test_all_of_them_but_one_at_a_time(store: Store) -> None:
 async def test_a_run_that_was_asked_for_counts_as_the_run_before(store: Store) -> None:
     works = await Clockwork.make(store)
 
-    assert await works.schedules.fire(works.desk.partition, works.schedule, "by-hand")
-    assert not await works.schedules.fire(works.desk.partition, works.schedule, "by-hand")
+    assert await works.ticks.fire_now(works.desk.partition, works.schedule, "by-hand")
+    assert not await works.ticks.fire_now(works.desk.partition, works.schedule, "by-hand")
     await works.set_back(MINUTE)
 
     assert await works.tick() == (0, 1, 0)
@@ -267,7 +272,7 @@ async def test_after_its_end_it_rests(store: Store) -> None:
     ended = Rule(every=60, end=moment(look.now_ms)).schedule("s", "q", "task", b"{}", None, "UTC")
     await works.schedules.put(ended, "code", works.desk.settings)
 
-    due = await works.schedules.due(works.desk.partition)
+    due = await works.due()
 
     assert (due.plans, due.wait) == ({}, None)
     assert (await works.plan()).next_ms is None
@@ -304,10 +309,10 @@ async def test_two_who_change_a_schedule_at_once_do_not_lose_each_others_change(
 async def test_a_tick_between_reading_and_writing_is_seen(store: Store) -> None:
     works = await Clockwork.make(store)
     await works.set_back(MINUTE)
-    look = await works.schedules.due(works.desk.partition)
+    look = await works.due()
 
     await works.schedules.change("s", paused)
-    answer = await works.schedules.tick(works.desk.partition, look)
+    answer = await works.ticks.fire_due(works.desk.partition, look)
 
     assert [ticked.fired for ticked in answer] == [0]
     assert await works.jobs() == []
@@ -331,14 +336,14 @@ async def test_what_cannot_be_read_does_not_hold_up_the_others(store: Store) -> 
     await store.server.call("ZADD", base + "schedules", 1, "broken")
     await works.set_back(MINUTE)
 
-    look = await works.schedules.due(works.desk.partition)
-    fired = await works.schedules.tick(works.desk.partition, look)
+    look = await works.due()
+    fired = await works.ticks.fire_due(works.desk.partition, look)
     await works.schedules.postpone(
-        works.desk.partition, "broken", look.unreadable["broken"][0], look.now_ms + MINUTE
+        Place("q", 0), "broken", look.unreadable["broken"][0], look.now_ms + MINUTE
     )
 
     assert [ticked.fired for ticked in fired] == [1]
-    assert "broken" not in (await works.schedules.due(works.desk.partition)).unreadable
+    assert "broken" not in (await works.due()).unreadable
     await store.server.call("DEL", base + "schedule:broken")
     await store.server.call("ZREM", base + "schedules", "broken")
 
@@ -356,11 +361,11 @@ async def test_promote_says_when_a_schedule_is_due(store: Store) -> None:
 async def test_a_schedule_follows_its_partitions_and_ticks_in_one_place_only(store: Store) -> None:
     works = await Clockwork.make(store, catch_up="all")
     planned = await works.set_back(2 * MINUTE)
-    look = await works.schedules.due(works.desk.partition)
+    look = await works.due()
 
     for _ in range(2):  # whoever moves it may die, and another begins again
         await works.schedules.move("s", Place("q", 0), Place("q", 7))
-    late = await works.schedules.tick(works.desk.partition, look)
+    late = await works.ticks.fire_due(works.desk.partition, look)
 
     assert [ticked.fired for ticked in late] == [0]
     assert await works.schedules.where("s") == Place("q", 7)
@@ -370,22 +375,100 @@ async def test_a_schedule_follows_its_partitions_and_ticks_in_one_place_only(sto
     assert await works.tick() == (2, 0, 0)
 
 
-@pytest.mark.parametrize("step", ["marked", "copied"])
-async def test_a_move_that_was_cut_off_is_ended_by_whoever_comes_next(store: Store, step: str) -> None:
-    works = await Clockwork.make(store, {"partitions": 2})
-    here = await works.schedules.where("s")
-    assert here is not None
-    there = Place("q", 1 - here.partition)
-    base = store.names.partition("q", here.partition)
-    plan = (await works.schedules.read(here, ["s"])).plans["s"]
-    await works.schedules._write(base, "s", plan.rev, Change(None, {"moving": f"q/{there.partition}"}))
-    if step == "copied":
-        await works.schedules._write(
-            store.names.partition("q", there.partition), "s", 0, Change(None, fields_of(plan))
-        )
+OLD, NEW, NEWER = Place("q", 0), Place("q", 7), Place("q", 8)
 
+
+@pytest.mark.parametrize("step", ["marked", "copied", "registered"])
+async def test_a_move_that_was_cut_off_is_ended_by_whoever_comes_next(store: Store, step: str) -> None:
+    works = await Clockwork.make(store)
+    plan = await works.plan()
+    await works.schedules._write(OLD, "s", plan.rev, Change(None, {"moving": str(NEW)}))
+    if step != "marked":
+        await works.schedules._write(NEW, "s", 0, Change(None, fields_of(plan)))
+    if step == "registered":
+        await works.schedules._register("s", NEW)
+
+    await works.schedules.move("s", OLD, NEW)
     await works.schedules.change("s", paused)
 
-    assert await works.schedules.where("s") == there
-    assert (await works.schedules.read(there, ["s"])).plans["s"].paused_ms is not None
-    assert (await works.schedules.read(here, ["s"])).plans == {}
+    assert await works.schedules.where("s") == NEW
+    assert (await works.schedules.read(NEW, ["s"])).plans["s"].paused_ms is not None
+    assert (await works.schedules.read(OLD, ["s"])).plans == {}
+    await works.schedules.move("s", NEW, OLD)
+
+
+async def test_whoever_meets_a_schedule_on_its_way_ends_the_move_first(store: Store) -> None:
+    works = await Clockwork.make(store)
+    plan = await works.plan()
+    await works.schedules._write(OLD, "s", plan.rev, Change(None, {"moving": str(NEW)}))
+    other = Rule(every=30).schedule("s", "q", "task", b"{}", None, "UTC")
+
+    await works.schedules.change("s", paused)
+    await works.schedules.put(other, "own", works.desk.settings)  # its home is the old one: it comes back
+
+    found = await works.schedules.find("s")
+    assert found is not None
+    assert (found.place, found.plan.own, found.plan.paused_ms is not None) == (OLD, other, True)
+    assert (await works.schedules.read(NEW, ["s"])).plans == {}
+
+
+async def test_two_moves_to_different_places_come_one_after_the_other(store: Store) -> None:
+    works = await Clockwork.make(store)
+
+    await asyncio.gather(works.schedules.move("s", OLD, NEW), works.schedules.move("s", OLD, NEWER))
+
+    plans = [name for place in (OLD, NEW, NEWER) for name in (await works.schedules.read(place, ["s"])).plans]
+    assert plans == ["s"]
+    found = await works.schedules.find("s")
+    assert found is not None and found.place == await works.schedules.where("s")
+    await works.schedules.move("s", found.place, OLD)
+
+
+async def test_a_mover_that_was_frozen_and_wakes_up_brings_nothing_back(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    works = await Clockwork.make(store)
+    frozen = Schedules(store)
+    reached, wake = asyncio.Event(), asyncio.Event()
+    write = frozen._write
+
+    async def write_late(place: Place, name: str, rev: int, change: Change) -> bool:
+        if place == NEW:
+            reached.set()
+            await wake.wait()
+        return await write(place, name, rev, change)
+
+    monkeypatch.setattr(frozen, "_write", write_late)
+    moving = asyncio.create_task(frozen.move("s", OLD, NEW))
+    await reached.wait()  # it has read the plan, and is about to write it
+    await works.schedules.move("s", OLD, NEW)
+    await works.schedules.move("s", NEW, NEWER)
+
+    wake.set()
+    await moving
+
+    assert (await works.schedules.read(NEW, ["s"])).plans == {}
+    assert await works.schedules.where("s") == NEWER
+    await works.schedules.move("s", NEWER, OLD)
+
+
+async def test_a_schedule_that_was_removed_can_be_made_again_at_once(store: Store) -> None:
+    works = await Clockwork.make(store)
+    before = await works.plan()
+
+    await works.schedules.remove("s")
+    assert await works.schedules.find("s") is None
+    await works.schedules.put(works.schedule, "own", works.desk.settings)
+
+    again = await works.plan()
+    assert (again.own, again.code, again.fired) == (works.schedule, None, 0)
+    assert again.rev > before.rev
+    assert await store.server.call("PTTL", works.desk.partition.base + "schedule:s") == -1
+
+
+async def test_the_trace_of_a_schedule_expires(store: Store) -> None:
+    works = await Clockwork.make(store)
+
+    await works.schedules.remove("s")
+
+    assert 0 < await store.server.call("PTTL", works.desk.partition.base + "schedule:s") <= 3_600_000

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 
 from qbull.store.names import ready
 from qbull.store.partition import Partition
-from qbull.store.schedules import Place, Schedules
+from qbull.store.schedules import Place, Schedules, in_batches
 from qbull.store.store import Store
 
 STEP = 200
@@ -42,20 +42,23 @@ async def audit_schedules(store: Store) -> list[str]:
     schedules = Schedules(store)
     places = await schedules.everywhere()
     planned: dict[str, Place] = {}
+    faults = []
     for queue in await store.queues():
         for partition in await store.partitions(await store.settings(queue)):
             names = await partition.server.call("ZRANGE", partition.base + "schedules", 0, -1)
-            planned |= {name.decode(): Place(queue, partition.number) for name in names}
-    faults = []
+            place = Place(queue, partition.number)
+            for some in in_batches([name.decode() for name in names]):
+                look = await schedules.read(place, some)
+                planned |= {name: place for name, plan in look.plans.items() if plan.moving is None}
+                lost = set(some) - look.plans.keys()
+                faults += [
+                    f'schedule "{name}": what is planned of it is gone, or cannot be read' for name in lost
+                ]
     for name in sorted(places.keys() | planned.keys()):
         said, there = places.get(name), planned.get(name)
         if said is None or there is None or said != there:
             faults.append(
                 f'schedule "{name}": the registry says {_shown(said)}, its plan is in {_shown(there)}'
-            )
-        elif name not in (await schedules.read(there, [name])).plans:
-            faults.append(
-                f'schedule "{name}": what is planned of it in {_shown(there)} is gone, or cannot be read'
             )
     return faults
 

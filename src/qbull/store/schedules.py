@@ -1,8 +1,12 @@
-"""Schedules on the server: where each one is, what is planned of it, and the verbs that change that.
+"""Schedules on the server: where each one is, and what is planned of it.
 
 A schedule's plan lies in the partition that its ticks go to, so that "this tick has not fired yet" and "enqueue it"
-are one script. The app's registry says which partition that is. The two are on different slots, so they are written
-one after the other, and each step may be done again: the plan is the truth, the registry only finds it.
+are one script (tick.py). The app's registry says which partition that is. The two are on different slots, so they are
+written one after the other, and each step may be done again: the plan is the truth, the registry only finds it.
+
+There must never be two plans of one schedule, or a tick would be fired in both. So a plan that moves says where to before
+it is written there; whoever meets it on the way ends the move first. And what is gone leaves a trace for an hour: its
+revision, against whoever has read it before, and where it has moved to.
 """
 
 from __future__ import annotations
@@ -10,48 +14,51 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-import msgspec
-
 from qbull.config import QueueSettings
-from qbull.core.job import DEFAULT_PRIORITY, RareBody, pack
 from qbull.core.layout import Layout, generation_of
 from qbull.core.plan import Change, Origin, Plan, fields_of, plan_of, said
 from qbull.core.route import digest
-from qbull.core.schedule import GRACE_MS, HOLD_MS, Schedule, propose
+from qbull.core.schedule import Schedule
 from qbull.errors import NotFound, ServerError
 from qbull.store import inspect
-from qbull.store.confirm import Confirmed
-from qbull.store.partition import Partition
 from qbull.store.store import Store
 
 AT_ONCE = 50
 """Schedules in one call at most."""
 TRIES = 100
-DROP = Change(None, drop=True)
 
 
 class Place(NamedTuple):
     queue: str
     partition: int
 
+    def __str__(self) -> str:
+        return f"{self.queue}/{self.partition}"
 
-class Ticked(NamedTuple):
-    """What became of a proposal. All 0 where another worker was quicker, or the plan has changed."""
 
-    schedule: Schedule
-    fired: int
-    skipped: int
-    missed: int
+class Known(NamedTuple):
+    """A schedule as it was found, and the server's time then."""
+
+    place: Place
+    plan: Plan
+    now_ms: int
 
 
 class Look(NamedTuple):
-    """What is due in a partition, by the server's clock, and the seconds until something is again."""
+    """What there is in a partition, by the server's clock, and the seconds until something is due."""
 
     now_ms: int
     wait: float | None
     plans: dict[str, Plan]
+    traces: dict[str, Plan]
+    """Of those that are gone: their revision, and where they have moved to."""
     unreadable: dict[str, tuple[int, str]]
     """Revision and fault."""
+
+    def rev(self, name: str) -> int:
+        if name in self.unreadable:
+            return self.unreadable[name][0]
+        return (self.plans.get(name) or self.traces.get(name) or Plan()).rev
 
 
 class Schedules:
@@ -60,25 +67,27 @@ class Schedules:
 
     # Where they are.
 
-    async def where(self, name: str) -> Place | None:
-        found = await self._store.server.call("HGET", self._store.names.schedules, name)
-        return _place(found) if found is not None else None
+    async def find(self, name: str) -> Known | None:
+        """Where it is and what is planned of it, also while it moves."""
+        place = await self.where(name)
+        for _ in range(TRIES):
+            if place is None:
+                break
+            look = await self.read(place, [name])
+            _refuse_unreadable(name, look)
+            if name in look.plans:
+                return Known(place, look.plans[name], look.now_ms)
+            before, trace = place, look.traces.get(name)
+            moved = trace is not None and trace.moving is not None
+            place = _place(trace.moving) if moved else await self.where(name)  # type: ignore[union-attr, arg-type]
+            if place == before:
+                break
+        return None
 
-    async def unknown(self, schedules: Iterable[Schedule]) -> list[Schedule]:
-        """Those of these that the server does not have as the code says them."""
-        wanted = {schedule.name: schedule for schedule in schedules}
-        places: dict[Place, list[str]] = {}
-        for names in in_batches(list(wanted)):
-            values = await self._store.server.call("HMGET", self._store.names.schedules, *names)
-            for name, value in zip(names, values, strict=True):
-                if value is not None:
-                    places.setdefault(_place(value), []).append(name)
-        for place, there in places.items():
-            for names in in_batches(there):
-                for name, plan in (await self.read(place, names)).plans.items():
-                    if plan.code == wanted[name] and place.queue == wanted[name].queue:
-                        del wanted[name]
-        return list(wanted.values())
+    async def where(self, name: str) -> Place | None:
+        """As the registry says."""
+        found = await self._store.server.call("HGET", self._store.names.schedules, name)
+        return _place(found.decode()) if found is not None else None
 
     async def everywhere(self) -> dict[str, Place]:
         """All there are, by name."""
@@ -88,193 +97,150 @@ class Schedules:
             cursor, flat = await self._store.server.call(
                 "HSCAN", self._store.names.schedules, cursor, "COUNT", 500
             )
-            found |= {name.decode(): _place(place) for name, place in zip(flat[::2], flat[1::2], strict=True)}
+            for name, place in zip(flat[::2], flat[1::2], strict=True):
+                found[name.decode()] = _place(place.decode())
             if cursor == b"0":
                 return dict(sorted(found.items()))
 
-    async def read(self, place: Place, names: Sequence[str]) -> Look:
-        return await self._look(self._base(place), 0, names)
+    async def unknown(self, schedules: Iterable[Schedule]) -> list[Schedule]:
+        """Those of these that the server does not have as the code says them."""
+        wanted = {schedule.name: schedule for schedule in schedules}
+        places: dict[Place, list[str]] = {}
+        for names in in_batches(list(wanted)):
+            values = await self._store.server.call("HMGET", self._store.names.schedules, *names)
+            for name, value in zip(names, values, strict=True):
+                if value is not None:
+                    places.setdefault(_place(value.decode()), []).append(name)
+        for place, there in places.items():
+            for names in in_batches(there):
+                for name, plan in (await self.read(place, names)).plans.items():
+                    if plan.code == wanted[name] and place.queue == wanted[name].queue:
+                        del wanted[name]
+        return list(wanted.values())
+
+    async def read(self, place: Place, names: Sequence[str], *, due: int = 0) -> Look:
+        """What is planned of these; or of those that are due, up to so many."""
+        reply = await self._store.server.script("plans", self._base(place), due, *names)
+        now_ms, wait_ms, *flat = reply
+        look = Look(now_ms, None if wait_ms < 0 else wait_ms / 1000, {}, {}, {})
+        for packed, fields in zip(flat[::2], flat[1::2], strict=True):
+            name, found = packed.decode(), dict(zip(fields[::2], fields[1::2], strict=True))
+            try:
+                plan = plan_of(found)
+            except ValueError as error:
+                look.unreadable[name] = int(found.get(b"rev", 0)), str(error)
+                continue
+            if plan.schedule is not None:
+                look.plans[name] = plan
+            elif plan.rev:
+                look.traces[name] = plan
+        return look
 
     # What is said of them.
 
     async def put(self, schedule: Schedule, origin: Origin, settings: QueueSettings) -> None:
         """This is what the code, or somebody at run time, says of a schedule from now on."""
         name, layout = schedule.name, await self._store.layout(settings)
-        place = await self.where(name)
-        if place is not None and place.queue != settings.name:
-            await self._change(name, place, lambda plan, _: DROP if plan.rev else None)
-            place = None
-        place = place or Place(settings.name, home_of(settings, layout, schedule))
-        await self._register(name, place)
-        await self._change(name, place, lambda plan, now_ms: said(plan, origin, schedule, now_ms))
-        await self._register(name, place)  # somebody may have dropped it in between
-        await self.bring_home(place, [name], settings, layout)
+        known = await self.find(name)
+        if known is not None and known.place.queue != settings.name:
+            await self._change(name, known.place, lambda plan, _: _dropped(plan))
+            known = None
+        if known is None:
+            place = Place(settings.name, home_of(settings, layout, schedule))
+            await self._register(name, place)  # first, so that it can be found whatever happens next
+        else:
+            place = known.place
+        there = await self._change(name, place, lambda plan, now_ms: said(plan, origin, schedule, now_ms))
+        await self._register(name, there or place)
+        await self.bring_home(there or place, [name], settings, layout)
 
     async def take_away(self, name: str, place: Place, origin: Origin) -> None:
         """The code, or somebody at run time, says nothing of it any more. Without either it is gone."""
-        if await self._change(name, place, lambda plan, now_ms: said(plan, origin, None, now_ms)):
-            await self._unregister(name, place)
+        if await self._change(name, place, lambda plan, now_ms: said(plan, origin, None, now_ms)) is None:
+            await self._unregister(name)
 
-    async def remove(self, name: str, place: Place) -> None:
+    async def remove(self, name: str) -> None:
         """Take away what was said at run time; where nothing was, or nobody can read it, all of it."""
-        look = await self.read(place, [name])
-        plan = look.plans.get(name)
-        if plan is not None and plan.own is not None:
-            await self.take_away(name, place, "own")
+        place = await self.where(name)
+        look = await self.read(place, [name]) if place is not None else None
+        if place is not None and look is not None and name in look.unreadable:
+            await self._write(place, name, look.rev(name), Change(None, drop=True))
         else:
-            rev = plan.rev if plan is not None else look.unreadable.get(name, (0, ""))[0]
-            await self._write(self._base(place), name, rev, DROP)
-            await self._unregister(name, place)
+            known = await self.find(name)
+            if known is not None and known.plan.own is not None:
+                await self.take_away(name, known.place, "own")
+                return
+            if known is not None:
+                await self._change(name, known.place, lambda plan, _: _dropped(plan))
+        await self._unregister(name)
 
     async def change(self, name: str, how: Callable[[Plan, int], Change | None]) -> None:
         """Change what is planned of it. Raises NotFound where there is none of this name."""
-        for _ in range(TRIES):
-            place = await self.where(name)
-            look = await self.read(place, [name]) if place is not None else None
-            if place is None or look is None or not (look.plans or look.unreadable):
-                break
-            plan = look.plans.get(name)
-            if plan is None or plan.moving is None:
-                await self._change(name, place, how)
-                return
-            await self.move(name, place, _place(plan.moving.encode()))  # whoever began it has not ended it
-        raise NotFound(f'schedule "{name}": not on this server')
+        known = await self.find(name)
+        if known is None:
+            raise NotFound(f'schedule "{name}": not on this server')
+        await self._change(
+            name,
+            known.place,
+            lambda plan, now_ms: how(plan, now_ms) if plan.schedule is not None else None,
+        )
+
+    async def postpone(self, place: Place, name: str, rev: int, until_ms: int) -> None:
+        """Look at it later: now it cannot be read."""
+        await self._write(place, name, rev, Change(until_ms))
+
+    # Where they go.
 
     async def bring_home(
         self, place: Place, names: Sequence[str], settings: QueueSettings, layout: Layout
-    ) -> bool:
-        """Move those of these whose partition is another one now; answers whether all are at home.
+    ) -> None:
+        """Move those of these whose partition is another one now.
 
         In a partition that takes nothing in any more, a schedule may stay until the run before has ended: that is known
         only there, and the jobs of its ticks are brought to where they belong.
         """
-        at_home = True
         for name, plan in (await self.read(place, names)).plans.items():
-            if plan.schedule is None:
-                continue
+            assert plan.schedule is not None
             home = Place(place.queue, home_of(settings, layout, plan.schedule))
             if home == place:
                 continue
             closed = generation_of(place.partition) != layout.generation
-            if closed and plan.schedule.overlap == "skip" and await self._runs(place, plan, settings):
-                at_home = False
-            else:
+            waits = closed and plan.schedule.overlap == "skip" and await self._runs(place, plan, settings)
+            if not waits:
                 await self.move(name, place, home)
-        return at_home
 
     async def move(self, name: str, place: Place, home: Place) -> None:
         """Its partition is another one now. It rests while it is on the way, so that no tick can be fired in both."""
-        mark = {"moving": f"{home.queue}/{home.partition}"}
-        await self._change(name, place, lambda plan, _: Change(None, mark) if plan.rev else None)
-        look = await self.read(place, [name])
-        plan = look.plans.get(name)
-        if plan is not None:
-            schedule = plan.schedule
-            rests = schedule is None or plan.next_ms is None or plan.paused_ms is not None
-            due_ms = None if rests else schedule.due(plan.next_ms)  # type: ignore[union-attr, arg-type]
-            await self._write(self._base(home), name, 0, Change(due_ms, fields_of(plan)))
+        plan = await self._mark(name, place, home)
+        if plan is None:
+            return  # it is gone, or somebody has moved it
+        if plan.moving != str(home):
+            elsewhere = _place(plan.moving or "")
+            await self.move(name, place, elsewhere)  # one move after the other
+            await self.move(name, elsewhere, home)
+            return
+        there = await self.read(
+            home, [name]
+        )  # before the plan is read: what happens there from now on is seen
+        plan = (await self.read(place, [name])).plans.get(name)
+        if plan is None or plan.schedule is None:
+            return
+        if name not in there.plans:
+            rests = plan.next_ms is None or plan.paused_ms is not None
+            due_ms = None if rests or plan.next_ms is None else plan.schedule.due(plan.next_ms)
+            await self._write(home, name, there.rev(name), Change(due_ms, fields_of(plan)))
         await self._register(name, home)
-        if plan is not None:
-            await self._write(self._base(place), name, plan.rev, DROP)
+        await self._write(place, name, plan.rev, Change(None, {"moving": str(home)}, drop=True))
 
-    # What they do.
-
-    async def due(self, partition: Partition) -> Look:
-        return await self._look(partition.base, AT_ONCE, ())
-
-    async def tick(self, partition: Partition, look: Look) -> list[Ticked]:
-        """Propose what the plans of a look have due. The script decides, by its clock, what is fired."""
-        flat: list[str | bytes | int] = []
-        proposed: list[Schedule] = []
-        for plan in look.plans.values():
-            schedule = plan.schedule
-            if schedule is None or plan.next_ms is None:
-                continue
-            proposal = propose(schedule, plan.next_ms, look.now_ms)
-            follows = proposal.following
-            flat += (
-                schedule.name, plan.rev, schedule.catch_up, schedule.overlap, proposal.missed,
-                record_of(partition.settings, schedule), len(proposal.instants),
-            )  # fmt: skip
-            for planned in proposal.instants:
-                flat += (planned, schedule.due(planned), schedule.tick_id(planned))
-            flat += ("", "") if follows is None else (follows, schedule.due(follows))
-            proposed.append(schedule)
-        if not proposed:
-            return []
-        answers = await self._store.server.script(
-            "tick", partition.base, partition.settings.lane_limit, GRACE_MS, HOLD_MS, *flat
-        )
-        counts = zip(answers[::3], answers[1::3], answers[2::3], strict=True)
-        return [
-            Ticked(schedule, max(fired, 0), skipped, missed)
-            for schedule, (fired, skipped, missed) in zip(proposed, counts, strict=True)
-        ]
-
-    async def fire(
-        self, partition: Partition, schedule: Schedule, id: str, confirmed: Confirmed | None = None
-    ) -> bool:
-        """Run it now, beside its plan; answers whether the job was new, as safe as `confirmed` asks."""
-        record = record_of(partition.settings, schedule)
-        args = (partition.settings.lane_limit, schedule.name, id, record)
-        return bool(await (confirmed or self._store.server).script("fire", partition.base, *args))
-
-    async def postpone(self, partition: Partition, name: str, rev: int, until_ms: int) -> None:
-        """Look at it later: now it cannot be read."""
-        await self._write(partition.base, name, rev, Change(until_ms))
-
-    # What the code of workers says.
-
-    async def newest(self, queue: str, versions: Sequence[str]) -> str:
-        """Which of these versions of a queue's schedules decides: the one that came last."""
-        newest: bytes = await self._store.server.script("declare", self._store.names.queue(queue), *versions)
-        return newest.decode()
-
-    async def declared(self, queue: str) -> set[str]:
-        """The schedules that the code has declared so far."""
-        found = await self._store.server.call("HGET", self._store.names.settings(queue), "schedules")
-        try:
-            return set(msgspec.json.decode(found or b"[]", type=list[str]))
-        except msgspec.MsgspecError:
-            return set()
-
-    async def remember_declared(self, queue: str, names: set[str]) -> None:
-        packed = msgspec.json.encode(sorted(names))
-        await self._store.server.call("HSET", self._store.names.settings(queue), "schedules", packed)
-
-    # How it is written.
-
-    async def _change(self, name: str, place: Place, how: Callable[[Plan, int], Change | None]) -> bool:
-        """Read, compute, write if nobody else has meanwhile. Answers whether the schedule is gone."""
-        base = self._base(place)
+    async def _mark(self, name: str, place: Place, home: Place) -> Plan | None:
+        """Say where it goes, unless it goes somewhere already; the plan then, None where it is not here any more."""
         for _ in range(TRIES):
-            look = await self._look(base, 0, [name])
-            if name in look.unreadable:
-                raise ServerError(f'schedule "{name}": {look.unreadable[name][1]}')
-            change = how(look.plans.get(name, Plan()), look.now_ms)
-            if change is None:
-                return False
-            if await self._write(base, name, look.plans.get(name, Plan()).rev, change):
-                return change.drop
-        raise ServerError(f'schedule "{name}": it changes too fast to be changed; try again')
-
-    async def _write(self, base: str, name: str, rev: int, change: Change) -> bool:
-        due = "" if change.due_ms is None else change.due_ms
-        flat = [part for field in change.fields.items() for part in field]
-        word = "drop" if change.drop else "put"
-        return bool(await self._store.server.script("plan", base, name, rev, due, word, *flat))
-
-    async def _look(self, base: str, most: int, names: Sequence[str]) -> Look:
-        now_ms, wait_ms, *flat = await self._store.server.script("plans", base, most, *names)
-        look = Look(now_ms, None if wait_ms < 0 else wait_ms / 1000, {}, {})
-        for name, fields in zip(flat[::2], flat[1::2], strict=True):
-            if fields:
-                found = dict(zip(fields[::2], fields[1::2], strict=True))
-                try:
-                    look.plans[name.decode()] = plan_of(found)
-                except ValueError as error:
-                    look.unreadable[name.decode()] = int(found.get(b"rev", 0)), str(error)
-        return look
+            look = await self.read(place, [name])
+            plan = look.plans.get(name)
+            if plan is None or plan.moving is not None:
+                return plan
+            await self._write(place, name, plan.rev, Change(None, {"moving": str(home)}))
+        raise ServerError(f'schedule "{name}": it changes too fast to be moved; try again')
 
     async def _runs(self, place: Place, plan: Plan, settings: QueueSettings) -> bool:
         """Has the run before not ended yet?"""
@@ -282,25 +248,52 @@ class Schedules:
         found = [await inspect.find(partition, id) for id in (plan.job, plan.manual) if id is not None]
         return any(job is not None and job.state in ("waiting", "delayed", "active") for job in found)
 
-    async def _exists(self, name: str, place: Place) -> bool:
-        look = await self.read(place, [name])
-        return name in look.plans or name in look.unreadable
+    # How it is written.
+
+    async def _change(
+        self, name: str, place: Place, how: Callable[[Plan, int], Change | None]
+    ) -> Place | None:
+        """Read, compute, write if nobody else has meanwhile; where it is then, None where it is gone."""
+        for _ in range(TRIES):
+            look = await self.read(place, [name])
+            _refuse_unreadable(name, look)
+            plan = look.plans.get(name) or look.traces.get(name) or Plan()
+            if plan.moving is not None:
+                home = _place(plan.moving)
+                await self.move(name, place, home)  # whoever began it may not have ended it
+                place = home
+                continue
+            change = how(plan, look.now_ms)
+            if change is None:
+                return place
+            if await self._write(place, name, plan.rev, change):
+                return None if change.drop else place
+        raise ServerError(f'schedule "{name}": it changes too fast to be changed; try again')
+
+    async def _write(self, place: Place, name: str, rev: int, change: Change) -> bool:
+        due = "" if change.due_ms is None else change.due_ms
+        flat = [part for field in change.fields.items() for part in field]
+        word = "drop" if change.drop else "put"
+        return bool(await self._store.server.script("plan", self._base(place), name, rev, due, word, *flat))
 
     async def _register(self, name: str, place: Place) -> None:
-        value = f"{place.queue}/{place.partition}"
-        await self._store.server.call("HSET", self._store.names.schedules, name, value)
+        """Say where it is. It may have moved on meanwhile: whoever says it last must be right."""
+        for _ in range(TRIES):
+            await self._store.server.call("HSET", self._store.names.schedules, name, str(place))
+            trace = (await self.read(place, [name])).traces.get(name)
+            if trace is None or trace.moving is None:
+                return
+            place = _place(trace.moving)
 
-    async def _unregister(self, name: str, place: Place) -> None:
+    async def _unregister(self, name: str) -> None:
+        place = await self.where(name)
         await self._store.server.call("HDEL", self._store.names.schedules, name)
-        if await self._exists(name, place):  # somebody has made it again meanwhile
-            await self._register(name, place)
+        look = await self.read(place, [name]) if place is not None else None
+        if place is not None and look is not None and name in look.plans:
+            await self._register(name, place)  # somebody has made it again meanwhile
 
     def _base(self, place: Place) -> str:
         return self._store.names.partition(*place)
-
-
-def in_batches(names: Sequence[str]) -> Iterator[Sequence[str]]:
-    return (names[at : at + AT_ONCE] for at in range(0, len(names), AT_ONCE))
 
 
 def home_of(settings: QueueSettings, layout: Layout, schedule: Schedule) -> int:
@@ -310,13 +303,19 @@ def home_of(settings: QueueSettings, layout: Layout, schedule: Schedule) -> int:
     return layout.home(digest(text))
 
 
-def record_of(settings: QueueSettings, schedule: Schedule) -> bytes:
-    key_digest = digest(schedule.key) if schedule.key is not None else None
-    body = RareBody(schedule.task, bytes(schedule.args), schedule.key, schedule=schedule.name)
-    lane = settings.lane_of(key_digest)
-    return pack(body, priority=DEFAULT_PRIORITY, lane=lane, reports=settings.reports)
+def in_batches(names: Sequence[str]) -> Iterator[Sequence[str]]:
+    return (names[at : at + AT_ONCE] for at in range(0, len(names), AT_ONCE))
 
 
-def _place(value: bytes) -> Place:
-    queue, _, number = value.decode().rpartition("/")
+def _dropped(plan: Plan) -> Change | None:
+    return Change(None, drop=True) if plan.schedule is not None else None
+
+
+def _refuse_unreadable(name: str, look: Look) -> None:
+    if name in look.unreadable:
+        raise ServerError(f'schedule "{name}": {look.unreadable[name][1]}')
+
+
+def _place(text: str) -> Place:
+    queue, _, number = text.rpartition("/")
     return Place(queue, int(number))

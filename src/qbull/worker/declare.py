@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from qbull.core.schedule import Schedule, version_of
+from qbull.store.declare import Declared
 from qbull.store.roster import Member
 from qbull.store.schedules import Schedules
 from qbull.store.store import Store
@@ -38,6 +39,7 @@ class Declarer:
         self._settings = assignment.settings
         self._mine = {schedule.name: schedule for schedule in assignment.schedules}
         self._schedules = Schedules(store)
+        self._declared = Declared(store)
         self._outage = outage
         self._bell = asyncio.Event()
         self._deciding: bool | None = None
@@ -61,7 +63,7 @@ class Declarer:
     async def tick(self) -> bool:
         """Look who decides, and if it is this version, see that the server has it. Answers whether all is done."""
         members = await self._store.workers()
-        newest = await self._schedules.newest(self._settings.name, self._versions(members.values()))
+        newest = await self._declared.newest(self._settings.name, self._versions(members.values()))
         deciding = newest == self.version
         if not deciding and self._deciding is not False:
             log.info(
@@ -79,25 +81,26 @@ class Declarer:
 
     async def _bring(self, members: dict[str, Member]) -> bool:
         name, mine = self._settings.name, self._mine.keys()
-        before = await self._schedules.declared(name)
+        before = await self._declared.names(name)
         if not before | mine:
             return True
         if not mine <= before:  # first, so that whatever happens next somebody knows what to clean up
-            await self._schedules.remember_declared(name, before | mine)
+            await self._declared.remember(name, before | mine)
         for gone in sorted(before - mine):
-            place = await self._schedules.where(gone)
-            if place is not None and place.queue == name:
-                await self._schedules.take_away(gone, place, "code")
+            known = await self._schedules.find(gone)
+            if known is not None and known.place.queue == name:
+                await self._schedules.take_away(gone, known.place, "code")
                 log.info('schedule "%s": removed, the code does not have it any more', gone)
         served = {queue for member in members.values() for queue in member.queues}
         changed = await self._schedules.unknown(self._mine.values())
         taken = [one.name for one in changed if not await self._put(one, served)]
         if before != mine:
-            await self._schedules.remember_declared(name, set(mine))
+            await self._declared.remember(name, set(mine))
         return not taken
 
     async def _put(self, schedule: Schedule, served: set[str]) -> bool:
-        place = await self._schedules.where(schedule.name)
+        known = await self._schedules.find(schedule.name)
+        place = known.place if known is not None else None
         if place is not None and place.queue != schedule.queue and place.queue in served:
             if schedule.name not in self._said:
                 self._said.add(schedule.name)

@@ -18,7 +18,6 @@ from qbull.errors import ServerError
 from qbull.store.live import Live, hold
 from qbull.store.partition import Partition
 from qbull.store.roster import Serving, digest
-from qbull.store.schedules import Schedules
 from qbull.store.store import Delivery, Store
 from qbull.worker.actor import end, start
 from qbull.worker.assignment import Assignment
@@ -103,7 +102,6 @@ class Line:
         self._limits: tuple[Rate | None, int | None] = (None, None)
         self._still = False
         self._turning = asyncio.Lock()
-        self._schedules = Schedules(store)
         self._tasks = assignment.tasks
         self._version = version_of(assignment.schedules)
         self._promoters: dict[int, tuple[Promoter, asyncio.Task[None]]] = {}
@@ -221,7 +219,7 @@ class Line:
             for number in numbers:
                 if number not in self._promoters:
                     partition = self._partition(number)
-                    ticker = Ticker(self._schedules, partition, self._tasks, self._outage)
+                    ticker = Ticker(self._store, partition, self._tasks, self._outage)
                     promoter = Promoter(partition, self._outage, safety, ticker)
                     self._promoters[number] = promoter, start(promoter.run)
 

@@ -16,7 +16,9 @@ from contextlib import suppress
 
 from qbull.core.schedule import Schedule
 from qbull.store.partition import Partition
-from qbull.store.schedules import Look, Schedules, Ticked
+from qbull.store.schedules import AT_ONCE, Look, Place, Schedules
+from qbull.store.store import Store
+from qbull.store.tick import Ticked, Ticks
 from qbull.worker.outage import Outage
 
 log = logging.getLogger("qbull.worker")
@@ -28,11 +30,11 @@ LATER_MS = 60_000
 class Ticker:
     """For one partition. `tasks` are those that this worker can run."""
 
-    def __init__(
-        self, schedules: Schedules, partition: Partition, tasks: Collection[str], outage: Outage
-    ) -> None:
-        self._schedules = schedules
+    def __init__(self, store: Store, partition: Partition, tasks: Collection[str], outage: Outage) -> None:
+        self._schedules = Schedules(store)
+        self._ticks = Ticks(store)
         self._partition = partition
+        self._place = Place(partition.settings.name, partition.number)
         self._tasks = tasks
         self._outage = outage
         self._bell = asyncio.Event()
@@ -61,10 +63,10 @@ class Ticker:
     async def tick(self) -> float | None:
         """Fire all that is due; answers with the seconds until the next is."""
         while True:
-            look = await self._schedules.due(self._partition)
+            look = await self._schedules.read(self._place, (), due=AT_ONCE)
             if not look.plans and not look.unreadable:
                 return look.wait
-            for ticked in await self._schedules.tick(self._partition, look):
+            for ticked in await self._ticks.fire_due(self._partition, look):
                 self._say(ticked)
             await self._put_off(look)
 
@@ -92,4 +94,4 @@ class Ticker:
     async def _put_off(self, look: Look) -> None:
         for name, (rev, fault) in look.unreadable.items():
             log.error('schedule "%s": %s; a newer qbull may have written it', name, fault)
-            await self._schedules.postpone(self._partition, name, rev, look.now_ms + LATER_MS)
+            await self._schedules.postpone(self._place, name, rev, look.now_ms + LATER_MS)

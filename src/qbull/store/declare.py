@@ -1,0 +1,31 @@
+"""Declare: what the code of workers says of a queue's schedules, and which version of it decides."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from qbull.store.store import Store
+
+
+class Declared:
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def newest(self, queue: str, versions: Sequence[str]) -> str:
+        """Which of these versions decides: the one that came last."""
+        newest: bytes = await self._store.server.script("declare", self._store.names.queue(queue), *versions)
+        return newest.decode()
+
+    async def names(self, queue: str) -> set[str]:
+        """The schedules that the code has declared so far."""
+        found = await self._store.server.call("HGET", self._store.names.settings(queue), "schedules")
+        try:
+            return set(msgspec.json.decode(found or b"[]", type=list[str]))
+        except msgspec.MsgspecError:
+            return set()
+
+    async def remember(self, queue: str, names: set[str]) -> None:
+        packed = msgspec.json.encode(sorted(names))
+        await self._store.server.call("HSET", self._store.names.settings(queue), "schedules", packed)
