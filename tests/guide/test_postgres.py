@@ -180,6 +180,27 @@ def test_importing_qbull_does_not_import_a_database_driver() -> None:
     assert done.stdout.strip() == "[]"
 
 
+def test_without_a_driver_everything_else_works_and_the_next_step_is_said() -> None:
+    import subprocess
+    import sys
+
+    look = """if True:
+        import sys
+        sys.modules["psycopg"] = None
+        import qbull
+        app = qbull.App("redis://localhost", database="postgresql://localhost/shop")
+        assert app.beside() == []
+        assert qbull.postgres.once
+        try:
+            qbull.postgres.migrate("postgresql://localhost/shop")
+        except qbull.ConfigError as error:
+            print(error)
+    """
+    done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
+
+    assert done.stdout == 'PostgreSQL needs psycopg; install it with: pip install "qbull[postgres]"\n'
+
+
 @pytest.fixture(name="pool")
 async def open_pool(shop: AsyncConnection, database: str) -> AsyncIterator[AsyncConnectionPool]:
     async with AsyncConnectionPool(database, min_size=1, max_size=5) as pool:

@@ -9,7 +9,9 @@ import signal
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from psycopg import AsyncConnection
@@ -17,9 +19,10 @@ from psycopg import AsyncConnection
 import qbull
 from conftest import eventually
 from database import Postgres
+from qbull.options import Options
 from qbull.postgres import relay
 from qbull.postgres.relay import Relay, Row, Shipped
-from qbull.shipping import Shipping
+from qbull.shipping import Shipping, _options
 from qbull.worker.actor import end, start
 from topology import COMMON, Node, wait_for
 
@@ -181,6 +184,26 @@ async def test_a_row_that_can_never_be_shipped_is_left_with_its_reason(shop: Sho
 
     assert await cursor.fetchall() == [(1, "priority=99: give a whole number from 1 (first) to 10 (last)")]
     assert await shop.enqueued() == {"ana": [2]}
+
+
+async def test_everything_that_was_said_travels(shop: Shop) -> None:
+    soon = datetime.now(UTC) + timedelta(hours=1)
+    said: list[dict[str, Any]] = [
+        {"delay": 60, "priority": 1, "timeout": 2.5, "expires": 90},
+        {"at": soon, "expires": soon + timedelta(seconds=1)},
+        {"durability": "strict"},
+        {"durability": "outbox"},
+        {},
+    ]
+    for options in said:
+        await shop.note.options(transaction=shop.connection, **options).enqueue("ana", 1)
+    cursor = await shop.connection.execute("SELECT options::text FROM qbull_outbox ORDER BY seq")
+    rows = [_options(row[0]) for row in await cursor.fetchall()]
+    await shop.connection.rollback()
+
+    assert rows == [Options(**options) for options in said]
+    later = rows[0].after(50)
+    assert (later.delay, later.expires, later.priority) == (10, 40, 1)
 
 
 async def test_another_apps_rows_are_left_alone(shop: Shop) -> None:
