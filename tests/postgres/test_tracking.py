@@ -15,10 +15,10 @@ from psycopg import AsyncConnection
 import qbull
 from conftest import eventually
 from database import Postgres
-from qbull.core.job import Attempt, Begun, Body, Ending, encode_begun, pack, seal
+from qbull.core.job import Attempt, Begun, Body, Ending, encode_begun, pack
 from qbull.postgres import keeper, tracking
 from qbull.postgres.keeper import Keeper
-from qbull.postgres.tracking import Line, line_of
+from qbull.postgres.tracking import Line, done_line, line_of
 from qbull.store.store import Store
 from qbull.worker.actor import end, start
 
@@ -34,17 +34,17 @@ def life() -> list[Line]:
     """One job: enqueued, failed once, tried again, done; then somebody sends it round again."""
     begun = encode_begun(Begun(NOON, 20, "w1", record()))
     again = encode_begun(Begun(NOON + 1000, 20, "w2", record(2, "no money")))
-    done = record(2, "no money") + seal(Ending(2, 30.0, "w2", created_ms=NOON))
+    done = Ending(2, 30.0, "w2", created_ms=NOON)
     reports = [
         ("w", record(), NOON),
         ("a", begun, NOON + 120),
         ("d", record(2, "no money"), NOON + 200),
         ("a", again, NOON + 1100),
-        ("c", done, NOON + 1200),
         ("w", record(), NOON + 5000),
     ]
     lines = [line_of(letter, "j1", value, at) for letter, value, at in reports]
-    return [line for line in lines if line is not None]
+    found = [line for line in lines if line is not None]
+    return [*found[:4], done_line("c", "j1", done, NOON + 1200), *found[4:]]
 
 
 def test_a_life_in_rows() -> None:
@@ -74,14 +74,14 @@ def test_versions_rise_with_the_life_of_a_job() -> None:
 
 
 @pytest.mark.parametrize("garbage", [b"", b"x", b"not a record at all", record()[:11], record()[:-2]])
-@pytest.mark.parametrize("letter", "wacf")
+@pytest.mark.parametrize("letter", "wafx")
 def test_what_cannot_be_read_is_left_out(letter: str, garbage: bytes) -> None:
     line = line_of(letter, "j1", garbage, NOON)
 
     assert line is None or line.task == "charge"
 
 
-@given(st.binary(max_size=200), st.sampled_from("wdacfx-"))
+@given(st.binary(max_size=200), st.sampled_from("wdafx-"))
 def test_no_bytes_can_stop_the_keeper(value: bytes, letter: str) -> None:
     line_of(letter, "j1", value, NOON)
 

@@ -18,16 +18,29 @@ BURIED = seal(Ending(0, 0.0, "w1", error="its worker died"))
 
 
 async def told(desk: Desk, drop: bool = True) -> list[str]:
-    """Letters and ids, in their order."""
+    """Letters and ids, in their order: "c" for a job that is done, "e" where only its end was asked for."""
     entries, _ = await desk.partition.reports([], 1000)
     if drop:
         await desk.partition.reports([entry for entry, _ in entries], 1000)
-    return [name.decode() for _, fields in entries for name in fields[::2]]
+    found: list[str] = []
+    for name, value in pairs(entries):
+        many = int(name[1:]) if name[0] in "CE" else 0
+        ids = value.split(b"\n", many)[:many]
+        found += [name[0].lower() + id.decode() for id in ids] if many else [name]
+    return found
+
+
+def pairs(entries: list[tuple[bytes, list[bytes]]]) -> list[tuple[str, bytes]]:
+    return [
+        (name.decode(), value)
+        for _, fields in entries
+        for name, value in zip(fields[::2], fields[1::2], strict=True)
+    ]
 
 
 async def values(desk: Desk) -> list[bytes]:
     entries, _ = await desk.partition.reports([], 1000)
-    return [value for _, fields in entries for value in fields[1::2]]
+    return [value for _, value in pairs(entries)]
 
 
 @pytest.mark.parametrize("order", [None, "key", "partition"])
@@ -90,8 +103,8 @@ async def test_of_a_durable_job_only_its_end_and_only_its_id(store: Store) -> No
         for delivery in await desk.fetch():
             await desk.finish(delivery)
 
-    assert await told(desk, drop=False) == ["ca", "cb", "cc"]
-    assert await values(desk) == [b"", b"", b""]
+    assert await told(desk, drop=False) == ["ea", "eb", "ec"]
+    assert await values(desk) == [b"a", b"b", b"c"]
 
 
 async def test_a_flag_survives_what_a_lane_does_to_the_record(store: Store) -> None:
@@ -146,12 +159,52 @@ async def test_a_large_job_is_reported_without_payload_and_result(store: Store, 
     await desk.partition.settle(outcomes)
 
     waiting, done = await values(desk)
-    record, sealed = unseal(done)
-    assert len(waiting) < 2200 and len(done) < 3300
-    for body in (body_of(waiting), body_of(record)):
-        assert (body.task, body.key, body.attempt) == ("task", "k" * 50, 1)
-    assert (sealed.attempt, sealed.duration_ms, sealed.worker) == (1, 2.5, "worker-1")
-    assert (sealed.error, sealed.created_ms) == ("an error" * 3, 7)
+    body = body_of(waiting)
+    id, sealed = done.split(b"\n", 1)
+    nothing, told_of = unseal(sealed)
+    assert len(waiting) < 2200 and len(done) < 2200
+    assert (body.task, body.key, body.attempt) == ("task", "k" * 50, 1)
+    assert (id, nothing) == (b"a", b"")
+    assert (told_of.attempt, told_of.duration_ms, told_of.worker) == (1, 2.5, "worker-1")
+    assert (told_of.error, told_of.created_ms) == ("an error" * 3, 7)
+
+
+@pytest.mark.parametrize("size", [10, 3000, 70_000])
+async def test_a_large_job_that_fails_too(store: Store, size: int) -> None:
+    desk = await Desk.open(store, track=True, order="key")
+    await desk.enqueue("a", key="k", payload=b"p" * size)
+    [delivery] = await desk.fetch()
+    outcomes = Outcomes()
+    ending = seal(Ending(3, 2.5, "worker-1", None, "an error", "a trace"))
+    outcomes.dead(delivery.at(0), b"a", delivery.fields[1], ending)
+    await desk.partition.settle(outcomes)
+
+    [_, failed] = await values(desk)
+    record, told_of = unseal(failed)
+    assert len(failed) < 2300
+    assert (body_of(record).task, body_of(record).key) == ("task", "k")
+    assert (told_of.attempt, told_of.error) == (3, "an error")
+
+
+async def test_many_that_are_done_together_are_one_report(store: Store) -> None:
+    desk = await Desk.open(store, track=True)
+    ids = [f"j{n}" for n in range(60)]
+    await desk.enqueue(*ids)
+    await told(desk)
+    outcomes = Outcomes()
+    for n, delivery in enumerate(await desk.fetch()):
+        sealed = delivery.fields[1] + seal(Ending(n, 1.0, "w"))
+        outcomes.done(delivery.band, delivery.entry, delivery.fields[0], sealed)
+    await desk.partition.settle(outcomes)
+
+    [value] = await values(desk)
+    *found, rest = value.split(b"\n", 60)
+    attempts = []
+    while rest:
+        rest, ending = unseal(rest)
+        attempts.append(ending.attempt)
+    assert [id.decode() for id in found] == ids
+    assert attempts == list(reversed(range(60)))
 
 
 async def test_what_was_told_is_dropped_and_nothing_else(store: Store) -> None:

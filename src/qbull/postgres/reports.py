@@ -11,8 +11,9 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from qbull.core.job import REPORT_END, unseal
 from qbull.postgres import tracking
-from qbull.postgres.tracking import ENDED, Line, line_of
+from qbull.postgres.tracking import ENDED, Line, done_line, line_of
 from qbull.store.partition import Partition
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ ENTRIES = 40
 """Entries of one partition in one transaction; each has up to 50 reports."""
 BACKLOG = 5_000
 """Entries that may wait. Up to there telling takes a tenth of the time, so that jobs do not wait for their own record."""
+
+LONGEST_PAUSE = 1.0
 
 ENDS = """\
 DELETE FROM qbull_outbox WHERE app = %(app)s AND queue = %(queue)s AND job_id = ANY (%(ids)s) AND sent_at IS NOT NULL"""
@@ -44,7 +47,7 @@ class Reports:
             length = await self.tell_some(connection, partition)
             any_told = any_told or length > 0
             if 0 < length <= BACKLOG:
-                await asyncio.sleep((time.monotonic() - began) * 9)
+                await asyncio.sleep(min((time.monotonic() - began) * 9, LONGEST_PAUSE))
         return any_told
 
     async def tell_all(self, connection: AsyncConnection, partition: Partition) -> None:
@@ -67,13 +70,27 @@ class Reports:
             at_ms = int(entry.partition(b"-")[0])
             for name, value in zip(fields[::2], fields[1::2], strict=True):
                 word = name.decode("utf-8", "replace")
-                letter, job_id = word[0], word[1:]
-                if letter in ENDED:
-                    ended.append(job_id)
-                line = line_of(letter, job_id, value, at_ms) if value else None
-                if line is not None:
-                    lines.append(line)
+                letter, rest = word[0], word[1:]
+                if letter == "C":
+                    lines += _done(value, int(rest), at_ms)
+                elif letter == "E":
+                    ended += value.decode("utf-8", "replace").split("\n")
+                else:
+                    if letter in ENDED and (not value or value[2] & REPORT_END):
+                        ended.append(rest)
+                    line = line_of(letter, rest, value, at_ms) if value else None
+                    lines += [line] if line is not None else []
         async with connection.transaction():
             await tracking.write(connection, self._app, queue, lines)
             if ended:
                 await connection.execute(ENDS, {"app": self._app, "queue": queue, "ids": ended}, prepare=True)
+
+
+def _done(value: bytes, many: int, at_ms: int) -> list[Line]:
+    """So many ids, a line each, and behind them as many sealed endings: the last is read first."""
+    *ids, rest = value.split(b"\n", many)
+    lines = []
+    for id in reversed(ids):
+        rest, ending = unseal(rest)
+        lines.append(done_line("c", id.decode("utf-8", "replace"), ending, at_ms))
+    return lines

@@ -26,90 +26,119 @@ STATUS = {
     "x": "cancelled",
     "-": "removed",
 }
-ENDED = "cfx-"
+ENDED = "fx-"
 _RANK = {"w": 0, "a": 1, "d": 2}
 """What comes later in one millisecond; an end comes last."""
 
 
 class Line(msgspec.Struct, frozen=True):
-    """A row of qbull_jobs."""
+    """A row of qbull_jobs. None is what a report does not say; of `task`, `key` and `created_at` another one has said it."""
 
     job_id: str
-    task: str
+    task: str | None
     key: str | None
     status: str
     attempts: int
     error_message: str | None
     worker: str | None
-    created_at: datetime
+    created_at: datetime | None
     started_at: datetime | None
     finished_at: datetime | None
     updated_at: datetime
     version: int
+
+    def after(self, before: Line) -> Line:
+        """This one, with what only an earlier one of the same job has said."""
+        return msgspec.structs.replace(
+            self,
+            task=self.task or before.task,
+            key=self.key or before.key,
+            worker=self.worker or before.worker,
+            created_at=self.created_at or before.created_at,
+            started_at=self.started_at or before.started_at,
+        )
 
 
 def line_of(letter: str, job_id: str, value: bytes, at_ms: int) -> Line | None:
     """The row that a report of this moment makes; None for one that cannot be read."""
     try:
         if letter == "a":
-            begun = decode_begun(value)
-            return _line(letter, job_id, begun.record, at_ms, begun=begun)
-        if letter in "cfx":
+            return _begun(job_id, decode_begun(value), at_ms)
+        if letter in "fx":
             record, ending = unseal(value)
-            return _line(letter, job_id, record, at_ms, ending=ending)
-        return _line(letter, job_id, value, at_ms)
+            body = body_of(record)
+            line = done_line(letter, job_id, ending, at_ms)
+            created = created_ms_of(record) or ending.created_ms or at_ms
+            attempts = line.attempts or body.attempt - 1
+            return msgspec.structs.replace(
+                line, task=body.task, key=body.key, created_at=_moment(created), attempts=attempts
+            )
+        return _waiting(letter, job_id, value, at_ms)
     except (Garbage, msgspec.DecodeError):
         return None
 
 
-def _line(
-    letter: str,
-    job_id: str,
-    record: bytes,
-    at_ms: int,
-    *,
-    begun: Begun | None = None,
-    ending: Ending | None = None,
-) -> Line:
+def done_line(letter: str, job_id: str, ending: Ending, at_ms: int) -> Line:
+    """The row of a job that has ended, as its ending tells."""
+    return Line(
+        job_id=job_id,
+        task=None,
+        key=None,
+        status=STATUS[letter],
+        attempts=ending.attempt,
+        error_message=_text(ending.error),
+        worker=ending.worker or None,
+        created_at=_moment(ending.created_ms) if ending.created_ms else None,
+        started_at=_moment(at_ms - ending.duration_ms) if ending.duration_ms else None,
+        finished_at=_moment(at_ms),
+        updated_at=_moment(at_ms),
+        version=at_ms * 4 + 3,
+    )
+
+
+def _begun(job_id: str, begun: Begun, at_ms: int) -> Line:
+    """The delivery names the version, whenever this is written."""
+    body = body_of(begun.record)
+    return Line(
+        job_id=job_id,
+        task=body.task,
+        key=body.key,
+        status="active",
+        attempts=body.attempt,
+        error_message=_text(body.history[-1].error) if body.history else None,
+        worker=begun.worker,
+        created_at=_moment(created_ms_of(begun.record) or begun.delivered_ms),
+        started_at=_moment(at_ms - begun.running_ms),
+        finished_at=None,
+        updated_at=_moment(at_ms),
+        version=begun.delivered_ms * 4 + _RANK["a"],
+    )
+
+
+def _waiting(letter: str, job_id: str, record: bytes, at_ms: int) -> Line:
     body = body_of(record)
-    attempts, error, worker, started, finished = body.attempt - 1, None, None, None, None
-    version = at_ms * 4 + _RANK.get(letter, 3)
-    created = created_ms_of(record) or at_ms
-    if body.history:
-        error = body.history[-1].error
-    if begun is not None:
-        attempts, worker = (
-            body.attempt,
-            begun.worker,
-        )  # the delivery names the version, whenever this is written
-        version = begun.delivered_ms * 4 + _RANK[letter]
-        created = created_ms_of(record) or begun.delivered_ms
-        started = at_ms - begun.running_ms
-    if ending is not None:
-        attempts, worker = ending.attempt or attempts, ending.worker or None
-        error = ending.error
-        created = created_ms_of(record) or ending.created_ms or at_ms
-        started = int(at_ms - ending.duration_ms) if ending.duration_ms else None
-        finished = at_ms
-    elif letter == "-":
-        finished = at_ms
     return Line(
         job_id=job_id,
         task=body.task,
         key=body.key,
         status=STATUS[letter],
-        attempts=attempts,
-        error_message=error and error.replace("\0", "\\0"),
-        worker=worker,
-        created_at=_moment(created),
-        started_at=None if started is None else _moment(started),
-        finished_at=None if finished is None else _moment(finished),
+        attempts=body.attempt - 1,
+        error_message=_text(body.history[-1].error) if body.history else None,
+        worker=None,
+        created_at=_moment(created_ms_of(record) or at_ms),
+        started_at=None,
+        finished_at=_moment(at_ms) if letter == "-" else None,
         updated_at=_moment(at_ms),
-        version=version,
+        version=at_ms * 4 + _RANK.get(letter, 3),
     )
 
 
-def _moment(milliseconds: int) -> datetime:
+def _text(error: str | None) -> str | None:
+    """PostgreSQL cannot store every character."""
+    return error and error.replace("\0", "\\0")
+
+
+def _moment(milliseconds: float) -> datetime:
     return datetime.fromtimestamp(milliseconds / 1000, UTC)
 
 
@@ -117,25 +146,31 @@ _COLUMNS = "job_id, task, key, status, attempts, error_message, worker, created_
 _KINDS = """\
 job_id text, task text, key text, status text, attempts integer, error_message text, worker text, created_at timestamptz,
 started_at timestamptz, finished_at timestamptz, updated_at timestamptz, version bigint"""
-# What happened first is kept where a later report does not say it.
+# A job whose beginning was never told, because nobody has read for too long, has a "?" for its task.
 WRITE = f"""\
 INSERT INTO qbull_jobs AS j (app, queue, {_COLUMNS})
-SELECT %(app)s, %(queue)s, {_COLUMNS} FROM json_to_recordset(%(lines)s::json) AS lines({_KINDS})
+SELECT %(app)s, %(queue)s, {_COLUMNS.replace("task,", "coalesce(task, '?'),").replace("created_at,", "coalesce(created_at, updated_at),")}
+FROM json_to_recordset(%(lines)s::json) AS lines({_KINDS})
 ON CONFLICT (job_id, queue, app) DO UPDATE SET
-    task = excluded.task, key = excluded.key, status = excluded.status, attempts = excluded.attempts,
-    error_message = excluded.error_message, worker = coalesce(excluded.worker, j.worker),
-    created_at = least(excluded.created_at, j.created_at), started_at = coalesce(excluded.started_at, j.started_at),
-    finished_at = excluded.finished_at, updated_at = excluded.updated_at, version = excluded.version
+    task = CASE excluded.task WHEN '?' THEN j.task ELSE excluded.task END, key = coalesce(excluded.key, j.key),
+    status = excluded.status, attempts = excluded.attempts, error_message = excluded.error_message,
+    worker = coalesce(excluded.worker, j.worker), created_at = least(excluded.created_at, j.created_at),
+    started_at = coalesce(excluded.started_at, j.started_at), finished_at = excluded.finished_at,
+    updated_at = excluded.updated_at, version = excluded.version
 WHERE j.version < excluded.version"""
 
 
 async def write(connection: AsyncConnection, app: str, queue: str, lines: Iterable[Line]) -> None:
-    """Write down a batch; of several lines for one job the last in its life."""
+    """Write down a batch; of several lines for one job the last in its life, with what the others have said."""
     latest: dict[str, Line] = {}
     for line in lines:
         known = latest.get(line.job_id)
-        if known is None or known.version < line.version:
+        if known is None:
             latest[line.job_id] = line
+        elif known.version < line.version:
+            latest[line.job_id] = line.after(known)
+        else:
+            latest[line.job_id] = known.after(line)
     if latest:
         packed = msgspec.json.encode(list(latest.values())).decode()
         await connection.execute(WRITE, {"app": app, "queue": queue, "lines": packed}, prepare=True)

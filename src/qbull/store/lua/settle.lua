@@ -28,7 +28,7 @@ local function done(list, from, upto)
   else
     for i = from, upto, 2 do
       forget(list[i])
-      if (string.byte(list[i + 1], 3) or 0) > 1 then report('c', list[i], list[i + 1]) end
+      if (string.byte(list[i + 1], 3) or 0) > 1 then report_done(list[i], list[i + 1]) end
       if has_extras then forget_extras(list[i]) end
     end
   end

@@ -19,7 +19,9 @@ local function finish(stream, most, list, from, upto)
     for i = at, last, 2 do
       finished_places[finished_n + 1], finished_places[finished_n + 2] = list[i], place
       finished_n = finished_n + 2
-      if (string.byte(list[i + 1], 3) or 0) > 1 then report(LETTER[stream], list[i], list[i + 1]) end
+      if (string.byte(list[i + 1], 3) or 0) > 1 then
+        if stream == 'completed' then report_done(list[i], list[i + 1]) else report(LETTER[stream], list[i], list[i + 1]) end
+      end
     end
   end
   finished_counts[stream] = (finished_counts[stream] or 0) + (upto - from + 1) / 2

@@ -1,10 +1,13 @@
 -- report: what the keeper is to tell PostgreSQL, of jobs whose record asks for it: of their end, or of all they go through.
--- `reports` has entries of up to 50 of them: <letter><id> and, where all is asked for, the record as it is then. Uses record.
---   w  waiting      d  delayed      c  completed      f  failed      x  cancelled      -  removed      a  active (by the worker)
+-- `reports` has two kinds of entries. Of up to 50 jobs: <letter><id> and, where all is asked for, the record as it is then:
+--   w  waiting      d  delayed      f  failed      x  cancelled      -  removed      a  active (by the worker)
+-- Of jobs that are done, which is what most have to say: C<how many>, their ids, a line each, and behind these their endings as
+-- they are sealed; E<how many> and the ids alone, where only the end is asked for. Uses record.
 -- While nobody reads them they are kept, but not without bound.
 local REPORTS = 1000000
 local LARGE = 2000
 local told, told_n = {}, 0
+local done_ids, done_endings, ended_ids = {}, {}, {}
 
 -- Where the msgpack value that begins at a position ends, of the kinds that bodies and endings begin with.
 local function behind_value(s, at)
@@ -35,18 +38,26 @@ local function without_value(s, at, n)
   return string.sub(s, 1, from - 1) .. '\196\0' .. string.sub(s, behind_value(s, from))
 end
 
--- A large record goes without its payload, a large ending without its result: nobody asks for them here.
+local function seal_size(sealed)
+  local a, b, c, d = string.byte(sealed, -4, -1)
+  return ((a * 256 + b) * 256 + c) * 256 + d
+end
+
+-- A sealed ending; a large one goes without its result, nobody asks for that here.
+local function ending_of(sealed)
+  local size = seal_size(sealed)
+  if size <= LARGE then return string.sub(sealed, -4 - size) end
+  local ending = without_value(string.sub(sealed, -4 - size, -5), 1, 4)
+  local n = #ending
+  return ending .. string.char(math.floor(n / 16777216), math.floor(n / 65536) % 256, math.floor(n / 256) % 256, n % 256)
+end
+
+-- A large record goes without its payload.
 local function in_short(letter, record)
-  local body = 12 + string.byte(record, 11)
   if #record <= LARGE then return record end
-  if not string.find('cfx', letter, 1, true) then return without_value(record, body, 2) end
-  local size = 0
-  for i = #record - 3, #record do size = size * 256 + string.byte(record, i) end
-  local head, ending = string.sub(record, 1, #record - 4 - size), string.sub(record, #record - 3 - size, #record - 4)
-  if size > LARGE / 2 then ending = without_value(ending, 1, 4) end
-  local sealed = {}
-  for i = 3, 0, -1 do sealed[#sealed + 1] = string.char(math.floor(#ending / 256 ^ i) % 256) end
-  return without_value(head, body, 2) .. ending .. table.concat(sealed)
+  local body = 12 + string.byte(record, 11)
+  if not string.find('fx', letter, 1, true) then return without_value(record, body, 2) end
+  return without_value(string.sub(record, 1, -5 - seal_size(record)), body, 2) .. ending_of(record)
 end
 
 -- `asked` is how much a record must ask for (core/job.py): REPORT_END, where nothing is said.
@@ -57,9 +68,26 @@ local function report(letter, id, record, asked)
   told_n = told_n + 2
 end
 
-local function write_reports()
-  for from = 1, told_n, 100 do
-    redis.call('XADD', base .. 'reports', 'MAXLEN', '~', REPORTS, '*', unpack(told, from, math.min(from + 99, told_n)))
+-- The same of a job that is done and asks for something.
+local function report_done(id, sealed)
+  local flags = string.byte(sealed, 3)
+  if flags >= 4 then
+    local n = #done_ids + 1
+    done_ids[n], done_endings[n] = id, ending_of(sealed)
   end
+  if flags % 4 >= 2 then ended_ids[#ended_ids + 1] = id end
+end
+
+local function add_report(...)
+  redis.call('XADD', base .. 'reports', 'MAXLEN', '~', REPORTS, '*', ...)
+end
+
+local function write_reports()
+  for from = 1, told_n, 100 do add_report(unpack(told, from, math.min(from + 99, told_n))) end
+  if done_ids[1] then
+    add_report('C' .. #done_ids, table.concat(done_ids, '\n') .. '\n' .. table.concat(done_endings))
+  end
+  if ended_ids[1] then add_report('E' .. #ended_ids, table.concat(ended_ids, '\n')) end
   told, told_n = {}, 0
+  done_ids, done_endings, ended_ids = {}, {}, {}
 end
