@@ -42,6 +42,7 @@ from qbull.worker.worker import Worker
 
 if TYPE_CHECKING:
     from qbull.postgres.relay import Relay
+    from qbull.worker.outage import Outage
 
 A = TypeVar("A")
 log = logging.getLogger("qbull")
@@ -169,17 +170,19 @@ class App:
             log.warning('a database is named, but no relay runs here; pip install "qbull[postgres]"')
             return []
         from qbull.postgres.keeper import Keeper
+        from qbull.worker.outage import Outage
 
-        return [self.relay().run, Keeper(self.database, self.prefix, self.make_store).run]
+        away = Outage("PostgreSQL")
+        return [self.relay(away).run, Keeper(self.database, self.prefix, self.make_store, away).run]
 
-    def relay(self) -> Relay:
+    def relay(self, away: Outage | None = None) -> Relay:
         """What ships the outbox of this app: `await app.relay().run()`, until it is cancelled."""
         from qbull.postgres.relay import Relay
         from qbull.shipping import Shipping
 
         if self.database is None:
             raise ConfigError("no database is named; set QBULL_DATABASE_URL, or App(database=…)")
-        return Relay(self.database, self.prefix, Shipping(self))
+        return Relay(self.database, self.prefix, Shipping(self), away)
 
     def make_store(self) -> Store:
         """A new connection to the app's server, for whoever runs in an event loop of its own."""

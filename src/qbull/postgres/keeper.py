@@ -45,13 +45,15 @@ OPEN = "SELECT DISTINCT queue FROM qbull_outbox WHERE app = %s AND durable"
 
 
 class Keeper:
-    """`app` is its prefix; `make_store` opens its queues."""
+    """`app` is its prefix; `make_store` opens its queues. `away` is shared by all who use the database."""
 
-    def __init__(self, database: str, app: str, make_store: Callable[[], Store]) -> None:
+    def __init__(
+        self, database: str, app: str, make_store: Callable[[], Store], away: Outage | None = None
+    ) -> None:
         self._database = database
         self._app = app
         self._make_store = make_store
-        self._away = Outage("PostgreSQL")
+        self._away = away or Outage("PostgreSQL")
         self._outage = Outage()
         self._reports = Reports(app)
         self._reconciler = Reconciler(app, self._reports)

@@ -88,13 +88,13 @@ REFUSE = "UPDATE qbull_outbox SET error_message = %s WHERE seq = %s"
 
 
 class Relay:
-    """`ship` puts rows into the queues of one app; `app` is its prefix."""
+    """`ship` puts rows into the queues of one app; `app` is its prefix. `away` is shared by all who use the database."""
 
-    def __init__(self, database: str, app: str, ship: Ship) -> None:
+    def __init__(self, database: str, app: str, ship: Ship, away: Outage | None = None) -> None:
         self._database = database
         self._app = app
         self._ship = ship
-        self._away = Outage("PostgreSQL")
+        self._away = away or Outage("PostgreSQL")
         self._outage = Outage()
         self._resting: dict[str, float] = {}
         self._migrated = True
