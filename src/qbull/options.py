@@ -36,6 +36,8 @@ class Arguments(NamedTuple):
     id: str | None
     name: str = ""
     """Where it is to be unique: the same for calls that ask for the same thing."""
+    row: int = 0
+    """The row of the outbox that it comes from, where its id does not say which of several jobs it is."""
 
 
 @dataclass(frozen=True)

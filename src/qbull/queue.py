@@ -279,7 +279,7 @@ class Queue(Controls, Letters, Repartitions):
 
     def place(self, layout: Layout, task: str, arguments: Arguments, options: Options) -> Placed:
         """The partition and the job, complete before anything is sent, so that sending twice is harmless."""
-        payload, key, id, name = arguments
+        payload, key, id, name, row = arguments
         key_digest = digest(key) if key is not None else None
         together = key_digest if self.settings.lane_limit else None
         if key_digest is not None and (together is not None or (id is None and not name)):
@@ -293,9 +293,11 @@ class Queue(Controls, Letters, Repartitions):
         else:
             number = layout.any_home(next(self._spread))
         body = Body(task, payload, key, 1, 0, options.timeout)
-        if options.end_ms is not None or name:
+        if options.end_ms is not None or name or row:
             rare = "" if together is not None else name
-            body = RareBody(task, payload, key, 1, 0, options.timeout, expires=options.end_ms, unique=rare)
+            body = RareBody(
+                task, payload, key, 1, 0, options.timeout, expires=options.end_ms, unique=rare, row=row
+            )
         lane = self.settings.lane_of(key_digest)
         if name and not lane and options.unique is not None and options.unique.mode == "after":
             lane = lane_of_name(name)

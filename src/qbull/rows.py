@@ -58,6 +58,8 @@ def _rows(queue: Queue, task: str, calls: Iterable[Arguments], options: Options)
 
     app, said, durable = queue.app.prefix, options.wire(), options.durability == "outbox"
     return [
-        NewRow(app, queue.name, id or queue.new_id(), task, key, payload.decode(), said, durable)
-        for payload, key, id, _ in calls
+        NewRow(
+            app, queue.name, call.id or queue.new_id(), task, call.key, call.payload.decode(), said, durable
+        )
+        for call in calls
     ]

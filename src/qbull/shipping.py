@@ -15,6 +15,7 @@ import msgspec
 
 from qbull.client import Placed
 from qbull.core.durability import Durability
+from qbull.core.ids import partition_in
 from qbull.core.layout import Layout
 from qbull.errors import NotFound, QbullError, ServerError
 from qbull.options import Arguments, Options
@@ -93,4 +94,6 @@ class Shipping:
 
 
 def _arguments(row: Row) -> Arguments:
-    return Arguments(row.payload.encode(), row.key, row.job_id)
+    """An id that was made for it names one job for ever; one that its user gave may be given again."""
+    origin = row.seq if partition_in(row.job_id) is None else 0
+    return Arguments(row.payload.encode(), row.key, row.job_id, row=origin)

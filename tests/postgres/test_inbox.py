@@ -21,7 +21,7 @@ from sqlalchemy.orm import sessionmaker
 
 import qbull
 from conftest import eventually
-from qbull.core.job import Body, pack
+from qbull.core.job import RareBody, pack
 from qbull.core.outcome import AlreadyDone
 from qbull.postgres.prune import prune
 from qbull.store.store import Store
@@ -51,7 +51,7 @@ def effects(bank: psycopg.Connection) -> int:
 @contextlib.contextmanager
 def run_of(job: str, fence: int, attempt: int = 1) -> Iterator[None]:
     """As if this were a run of that job, handed over as that entry."""
-    body = Body("charge", b"{}", attempt=attempt)
+    body = RareBody("charge", b"{}", attempt=attempt, row=1)
     record = pack(body, priority=5, lane=b"")
     token = running.set(Running("orders", None, b"5%d-0" % fence, job.encode(), record, body, app="test"))
     try:
@@ -217,6 +217,44 @@ async def test_a_task_in_a_process_of_its_own(
     assert result is None  # of the second run, which found the mark
     assert effects(bank) == 1
     assert bank.execute("SELECT app, queue, done FROM qbull_inbox").fetchall() == [("test", "orders", True)]
+
+
+async def test_an_id_that_is_given_again_later_is_another_job(
+    app: qbull.App, bank: psycopg.Connection, pool: AsyncConnectionPool
+) -> None:
+    @app.queue("orders", keep=qbull.Keep(completed=0), retry=qbull.Retry(delays=(0,))).task(id="daily")
+    async def report() -> None:
+        await charge(pool)
+        if qbull.current_job().attempt == 1:
+            raise ConnectionError
+
+    async with app.worker() as worker:
+        for _ in range(3):
+            await report.enqueue()
+            await worker.drain()
+
+    assert effects(bank) == 3
+
+
+async def test_a_row_that_is_shipped_again_is_the_same_job(
+    app: qbull.App, store: Store, bank: psycopg.Connection, pool: AsyncConnectionPool, database: str
+) -> None:
+    @app.queue("orders", keep=qbull.Keep(completed=0)).task(id="daily")
+    async def report() -> None:
+        await charge(pool)
+
+    app.database = database
+    relay = app.relay()
+    await report.options(durability="outbox").enqueue()
+    app.database = None  # the only relay is the one below
+    async with await AsyncConnection.connect(database, autocommit=True) as connection, app.worker() as worker:
+        for _ in range(3):
+            await connection.execute("UPDATE qbull_outbox SET sent_at = NULL")
+            await relay.step(connection)
+            await worker.drain()
+
+    assert effects(bank) == 1
+    assert (await report.queue.stats()).totals["completed"] == 3
 
 
 async def test_asyncpg(bank: psycopg.Connection, database: str) -> None:

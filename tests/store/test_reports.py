@@ -10,7 +10,9 @@ from desk import Desk
 from qbull.config import Keep
 from qbull.core.ids import new_token
 from qbull.core.job import REPORT_END, Ending, body_of, seal, unseal
+from qbull.core.layout import Generation
 from qbull.store import inspect
+from qbull.store.layout import close
 from qbull.store.partition import Again, Outcomes
 from qbull.store.store import Store
 
@@ -216,3 +218,17 @@ async def test_what_was_told_is_dropped_and_nothing_else(store: Store) -> None:
 
     assert (length, fewer) == (3, 2)
     assert [fields[0] for _, fields in left] == [b"wb", b"wc"]
+
+
+async def test_a_partition_that_was_left_stays_until_its_reports_are_told(store: Store) -> None:
+    desk = await Desk.open(store, track=True, keep=Keep(completed=0))
+    await desk.enqueue("a")
+    await close(desk.partition, Generation(1, 2))
+    for delivery in await desk.fetch():
+        await desk.finish(delivery)
+
+    before = await store.server.script("raze", desk.partition.base)
+    untold = await told(desk)
+    after = await store.server.script("raze", desk.partition.base)
+
+    assert (before, untold, after) == (0, ["wa", "ca"], 1)

@@ -73,6 +73,8 @@ class RareBody(Body, array_like=True):
     """Until when it must have begun: milliseconds from when it came; a moment in milliseconds from EPOCH_MS on."""
     unique: str = ""
     """The name that decides its partition, where only one of them counts within a window and it has no lane."""
+    row: int = 0
+    """The row of the outbox that it comes from, where its id does not say which of several jobs it is."""
 
 
 class Ending(msgspec.Struct, array_like=True, frozen=True):

@@ -17,23 +17,25 @@ from typing import Any, NamedTuple, get_type_hints
 import msgspec
 
 from qbull.core.codec import decode_result, encode_result
-from qbull.core.job import crashes_of
+from qbull.core.ids import partition_in
+from qbull.core.job import crashes_of, created_ms_of
 from qbull.core.outcome import AlreadyDone
 from qbull.errors import ConfigError, NotFound, ServerError, TakenOver
 from qbull.postgres import transaction as callers
 from qbull.store.names import RETURNED
-from qbull.worker.current import Running, fence_of, running
+from qbull.worker.current import Running, entry_ms, fence_of, running
 
 _GIVEN = f"""\
 WITH given AS (
     SELECT * FROM json_to_record(CAST({callers.HERE} AS json))
-    AS given(app text, queue text, job_id text, step text, fence bigint, result text)
+    AS given(app text, queue text, job_id text, origin bigint, step text, fence bigint, result text)
 )"""
-_SAME = "i.app = given.app AND i.queue = given.queue AND i.job_id = given.job_id AND i.step = given.step"
+_SAME = """\
+(i.app, i.queue, i.job_id, i.origin, i.step) = (given.app, given.queue, given.job_id, given.origin, given.step)"""
 MARK = f"""{_GIVEN}
-INSERT INTO qbull_inbox AS i (app, queue, job_id, step, fence, done)
-SELECT app, queue, job_id, step, fence, true FROM given
-ON CONFLICT (job_id, queue, app, step) DO UPDATE SET fence = excluded.fence, done = true, marked_at = clock_timestamp()
+INSERT INTO qbull_inbox AS i (app, queue, job_id, origin, step, fence, done)
+SELECT app, queue, job_id, origin, step, fence, true FROM given
+ON CONFLICT (job_id, queue, app, origin, step) DO UPDATE SET fence = excluded.fence, done = true, marked_at = clock_timestamp()
 WHERE NOT i.done AND i.fence <= excluded.fence
 RETURNING 'marked'"""
 LOOK = f"""{_GIVEN}
@@ -42,9 +44,9 @@ FROM qbull_inbox i, given WHERE {_SAME}"""
 KEEP = f"""{_GIVEN}
 UPDATE qbull_inbox i SET result = CAST(given.result AS json) FROM given WHERE {_SAME} RETURNING 'kept'"""
 FENCE = f"""{_GIVEN}
-INSERT INTO qbull_inbox AS i (app, queue, job_id, step, fence, done)
-SELECT app, queue, job_id, step, fence, false FROM given
-ON CONFLICT (job_id, queue, app, step) DO UPDATE SET fence = greatest(i.fence, excluded.fence), marked_at = clock_timestamp()
+INSERT INTO qbull_inbox AS i (app, queue, job_id, origin, step, fence, done)
+SELECT app, queue, job_id, origin, step, fence, false FROM given
+ON CONFLICT (job_id, queue, app, origin, step) DO UPDATE SET fence = greatest(i.fence, excluded.fence), marked_at = clock_timestamp()
 WHERE NOT i.done RETURNING 'fenced'"""
 
 
@@ -62,6 +64,7 @@ class Name(NamedTuple):
     app: str
     queue: str
     job_id: str
+    origin: int
     step: str
     fence: int
     again: bool
@@ -71,7 +74,7 @@ class Name(NamedTuple):
     def of(cls, job: Running, step: str) -> Name:
         app = job.partition.app if job.partition is not None else job.app
         again = job.place[:1] == RETURNED.encode() or job.body.attempt > 1 or crashes_of(job.record) > 0
-        return cls(app, job.queue, job.id.decode(), step, fence_of(job.place), again)
+        return cls(app, job.queue, job.id.decode(), _origin(job), step, fence_of(job.place), again)
 
     def packed(self, result: bytes | None = None) -> str:
         given = self._asdict() | {"result": None if result is None else result.decode()}
@@ -263,6 +266,16 @@ def _kept(function: Callable[..., Any], result: str | None) -> Any:
     except NameError:  # a type that is imported for the type checker alone
         kind = Any
     return decode_result(result.encode(), kind)
+
+
+def _origin(job: Running) -> int:
+    """Which job it is. An id that was made for it says it all; one that its user gave may have been given before.
+
+    A row of the outbox stays the same, however often it is shipped.
+    """
+    if partition_in(job.id.decode()) is not None:
+        return 0
+    return -job.body.row or created_ms_of(job.record) or entry_ms(job.place)
 
 
 def _running() -> Running:
