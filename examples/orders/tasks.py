@@ -25,9 +25,9 @@ async def process_order(order_id: int) -> None:
         cursor = await conn.execute("SELECT product FROM orders WHERE id = %s", (order_id,))
         row = await cursor.fetchone()
     await asyncio.sleep(SECONDS)  # payment, stock, invoice …
-    there_is_one = row is not None and row[0] != "Unicorn"
-    async with qbull.postgres.once(pool) as conn:
-        status = "completed" if there_is_one else "failed"
-        await conn.execute("UPDATE orders SET status = %s WHERE id = %s", (status, order_id))
-    if not there_is_one:
+    if row is None or row[0] == "Unicorn":
+        async with pool.connection() as conn:
+            await conn.execute("UPDATE orders SET status = 'failed' WHERE id = %s", (order_id,))
         raise qbull.Fail("out of stock")
+    async with qbull.postgres.once(pool) as conn:
+        await conn.execute("UPDATE orders SET status = 'completed' WHERE id = %s", (order_id,))
