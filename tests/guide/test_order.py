@@ -10,9 +10,11 @@ import asyncio
 from collections import defaultdict
 
 import pytest
+import redis.asyncio
 
 import qbull
 from conftest import eventually
+from qbull.store.store import Store
 
 
 async def test_jobs_of_a_key_run_one_after_the_other_in_the_order_they_came(app: qbull.App) -> None:
@@ -39,7 +41,7 @@ async def test_jobs_of_a_key_run_one_after_the_other_in_the_order_they_came(app:
 async def test_a_key_with_many_jobs_does_not_keep_a_worker_from_the_others(
     app: qbull.App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("qbull.worker.run.TRAIN_TURN", 0.0)  # as if each job took longer than a turn
+    monkeypatch.setattr("qbull.worker.attempt.TRAIN_TURN", 0.0)  # as if each job took longer than a turn
     ran: list[str] = []
 
     @app.queue("chat", order="key", concurrency=1).task(key="{phone}")
@@ -67,6 +69,45 @@ async def test_calls_that_are_made_at_once_keep_their_order(app: qbull.App) -> N
         await worker.drain()
 
     assert ran == list(range(300))
+
+
+async def test_a_job_that_took_its_time_is_written_down_before_the_next_of_its_key_begins(
+    app: qbull.App, server_url: str
+) -> None:
+    """Otherwise, should its worker be killed now, it would run again after the next one had run."""
+    before: list[str] = []
+
+    @app.queue("chat", order="key").task(key="{phone}")
+    async def answer(phone: str, n: int) -> None:
+        before.extend([await job.state() for job in jobs[max(n - 1, 0) : n]])
+        await asyncio.sleep(0.003)
+        await server.execute_command("CLIENT", "PAUSE", 50, "WRITE")
+
+    jobs = await answer.enqueue_many([{"phone": "+1", "n": n} for n in range(4)])
+    async with redis.asyncio.from_url(server_url) as server, app.worker() as worker:
+        await worker.drain()
+
+    assert before == ["completed"] * 3
+
+
+async def test_a_worker_that_lost_a_train_does_not_go_on_with_it(app: qbull.App) -> None:
+    ran: list[int] = []
+
+    @app.queue("chat", order="key", concurrency=1).task(key="{phone}")
+    async def answer(phone: str, n: int) -> None:
+        ran.append(n)
+        if ran == [0, 1]:
+            store = Store(app.url, app.prefix)
+            [partition] = await store.partitions(app.queues["chat"].settings)
+            await partition.reclaim(worker.id, b"", [])
+            await store.close()
+        await asyncio.sleep(0.003)
+
+    await answer.enqueue_many([{"phone": "+1", "n": n} for n in range(4)])
+    async with app.worker() as worker:
+        await worker.drain()
+
+    assert ran == [0, 1, 1, 2, 3]
 
 
 async def test_order_survives_retries(app: qbull.App) -> None:

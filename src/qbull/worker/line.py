@@ -86,7 +86,9 @@ class Line:
             board=board,
             payload_limit=payload_limit,
         )
-        self._runner = Runner(settings, self._hand, self._attempts, first_slot=first_slot, doubt=min_idle / 2)
+        self._runner = Runner(
+            settings, self._hand, self._attempts, self._settlers, first_slot=first_slot, doubt=min_idle / 2
+        )
         self._fetcher = Fetcher(
             store, worker, self._hand, self._runner.free_slots, self._runner.arrived, self._gate, outage
         )

@@ -12,7 +12,7 @@ import itertools
 import logging
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from qbull.config import QueueSettings
 from qbull.errors import ServerError
@@ -20,6 +20,7 @@ from qbull.store.live import Live
 from qbull.store.store import Delivery
 from qbull.worker.attempt import Attempts
 from qbull.worker.hand import Hand
+from qbull.worker.settle import Settler
 from qbull.worker.slot import Interrupted, Slot
 
 log = logging.getLogger("qbull.worker")
@@ -29,7 +30,7 @@ TURN = 0.002
 
 
 class Runner:
-    """The slots of one queue.
+    """The slots of one queue. `settlers` are those of its partitions, by number.
 
     A delivery that was asked for more than `doubt` seconds ago is looked up before it is begun.
     """
@@ -39,6 +40,7 @@ class Runner:
         settings: QueueSettings,
         hand: Hand,
         attempts: Attempts,
+        settlers: Mapping[int, Settler],
         *,
         first_slot: int = 0,
         doubt: float = 15.0,
@@ -46,6 +48,7 @@ class Runner:
         self.settings = settings
         self._hand = hand
         self._attempts = attempts
+        self._settlers = settlers
         self._doubt = doubt
         self._first_slot = first_slot
         self._slots = attempts.slots
@@ -231,9 +234,14 @@ class Runner:
         last = len(delivery.fields) - 2
         slot.since = time.perf_counter()
         while True:
+            began = time.perf_counter()
             ended = await self._attempts.run(slot, delivery, at)
             at += 2
             if ended or at > last:
+                return None
+            if self._settlers[delivery.partition.number].is_behind(began) and not await self._may_go_on(
+                slot, delivery, delivery.fields[at - 2]
+            ):
                 return None
             if self._braked:  # the rest of a train is given back
                 if not self._stopping:
@@ -241,6 +249,20 @@ class Runner:
                 return None
             if self._is_spoilt(slot):
                 return at
+
+    async def _may_go_on(self, slot: Slot, delivery: Delivery, id: bytes) -> bool:
+        """Let the outcome be written down: should this process die, what ended before the next job began is not run again
+        after it."""
+        try:
+            refused = await self._settlers[delivery.partition.number].written()
+        except asyncio.CancelledError:
+            if slot.absorb() is None:
+                raise
+            return False  # the worker ends; the rest is given back
+        if id not in refused or await self._still_ours(delivery):
+            return True
+        self._hand.drop(delivery)
+        return False
 
     def _is_spoilt(self, slot: Slot) -> bool:
         """A job may leave a changed context or a cancellation behind in its slot."""

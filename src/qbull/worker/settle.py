@@ -9,14 +9,29 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from qbull.store.partition import BATCH, Outcomes, Partition
 from qbull.store.store import Delivery
 from qbull.worker.outage import Outage
 
 log = logging.getLogger("qbull.worker")
+
+QUICK = 0.002
+"""Seconds. The outcome of a job that took longer is written down before the next job of its lane begins."""
+BEHIND = 0.025
+"""Seconds. Quicker ones run ahead of what is written down, but not further than this."""
+
+
+@dataclass(slots=True)
+class Batch:
+    outcomes: Outcomes = field(default_factory=Outcomes)
+    ended: list[Delivery] = field(default_factory=list)
+    written: asyncio.Future[list[bytes]] | None = None
+    """For those who wait: the ids that were refused."""
 
 
 class Settler:
@@ -27,81 +42,98 @@ class Settler:
         self._outage = outage
         self._settled = settled
         self._halts = partition.settings.on_failed == "halt"
-        self._waiting: deque[tuple[Outcomes, list[Delivery]]] = deque()
+        self._waiting: deque[Batch] = deque()
         self._sending: asyncio.Task[None] | None = None
+        self._sent = 0.0  # when the present call left
 
     def done(self, delivery: Delivery, at: int, seal: bytes, *, give_way: bool = False) -> bool:
         """`give_way`: the rest of a train goes back, so that others have their turn."""
         fields = delivery.fields
-        outcomes, ended = self._batch()
+        batch = self._batch()
         if not delivery.lane:
-            outcomes.done(delivery.band, delivery.entry, fields[0], fields[1] + seal)
-            ended.append(delivery)
+            batch.outcomes.done(delivery.band, delivery.entry, fields[0], fields[1] + seal)
+            batch.ended.append(delivery)
             return True
         position = delivery.at(at)
-        outcomes.done_in_train(position, fields[at], fields[at + 1], seal)
-        if position.last or (give_way and outcomes.give_way(delivery.place)):
-            ended.append(delivery)
+        batch.outcomes.done_in_train(position, fields[at], fields[at + 1], seal)
+        if position.last or (give_way and batch.outcomes.give_way(delivery.place)):
+            batch.ended.append(delivery)
             return True
         return False
 
     def dead(self, delivery: Delivery, at: int, seal: bytes) -> bool:
         position = delivery.at(at)
-        outcomes, ended = self._batch()
-        outcomes.dead(position, delivery.fields[at], delivery.fields[at + 1], seal)
+        batch = self._batch()
+        batch.outcomes.dead(position, delivery.fields[at], delivery.fields[at + 1], seal)
         if position.last or self._halts:  # the rest of a train stays behind a dead letter that halts its lane
-            ended.append(delivery)
+            batch.ended.append(delivery)
             return True
         return False
 
     def cancelled(self, delivery: Delivery, at: int, seal: bytes) -> bool:
         position = delivery.at(at)
-        outcomes, ended = self._batch()
-        outcomes.cancelled(position, delivery.fields[at], delivery.fields[at + 1], seal)
+        batch = self._batch()
+        batch.outcomes.cancelled(position, delivery.fields[at], delivery.fields[at + 1], seal)
         if position.last:
-            ended.append(delivery)
+            batch.ended.append(delivery)
         return position.last
 
     def delay(self, delivery: Delivery, at: int, record: bytes, milliseconds: int) -> bool:
-        outcomes, ended = self._batch()
-        outcomes.delay(delivery.at(at), delivery.fields[at], record, milliseconds)
-        ended.append(delivery)  # the rest of a train waits with it
+        batch = self._batch()
+        batch.outcomes.delay(delivery.at(at), delivery.fields[at], record, milliseconds)
+        batch.ended.append(delivery)  # the rest of a train waits with it
         return True
 
     def later(self, delivery: Delivery, at: int, milliseconds: int) -> bool:
         """It was not begun, and is tried again then."""
-        outcomes, ended = self._batch()
-        outcomes.later(delivery.at(at), delivery.fields[at], delivery.fields[at + 1], milliseconds)
-        ended.append(delivery)  # the rest of a train waits with it
+        batch = self._batch()
+        batch.outcomes.later(delivery.at(at), delivery.fields[at], delivery.fields[at + 1], milliseconds)
+        batch.ended.append(delivery)  # the rest of a train waits with it
         return True
+
+    def is_behind(self, began: float) -> bool:
+        """Whether what was handed over last, of a job that began then, is to be written down before the next one begins."""
+        now = time.perf_counter()
+        return now - began > QUICK or now - self._sent > BEHIND
+
+    async def written(self) -> list[bytes]:
+        """Wait until what was handed over last is written down, or refused: gives the ids of what was refused with it."""
+        batch = self._waiting[-1]
+        if batch.written is None:
+            batch.written = asyncio.get_running_loop().create_future()
+        return await asyncio.shield(batch.written)
 
     async def flush(self) -> None:
         """Wait until everything that was handed over is written down."""
         while self._sending is not None:
             await asyncio.wait([self._sending])
 
-    def _batch(self) -> tuple[Outcomes, list[Delivery]]:
-        if not self._waiting or self._waiting[-1][0].count >= BATCH:
-            self._waiting.append((Outcomes(), []))
+    def _batch(self) -> Batch:
+        if not self._waiting or self._waiting[-1].outcomes.count >= BATCH:
+            self._waiting.append(Batch())
         if self._sending is None:
+            self._sent = time.perf_counter()
             self._sending = asyncio.get_running_loop().create_task(self._send())
         return self._waiting[-1]
 
     async def _send(self) -> None:
         try:
             while self._waiting:
-                outcomes, ended = self._waiting.popleft()
+                batch = self._waiting.popleft()
                 tries = 0
 
-                async def call(outcomes: Outcomes = outcomes) -> list[bytes]:
+                async def call(outcomes: Outcomes = batch.outcomes) -> list[bytes]:
                     nonlocal tries
                     tries += 1
                     return await self._partition.settle(outcomes)
 
+                self._sent = time.perf_counter()
                 stale = await self._outage.survive(call)
                 if stale and tries == 1:
                     self._say_stale(stale)
-                for delivery in ended:
+                if batch.written is not None:
+                    batch.written.set_result(stale)
+                for delivery in batch.ended:
                     self._settled(delivery)
         finally:
             self._sending = None
