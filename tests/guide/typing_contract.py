@@ -103,6 +103,34 @@ async def what_can_be_asked() -> None:
     assert_type(await job.result(), int)  # type: ignore[assert-type]
 
 
+async def what_can_be_done() -> None:
+    job = await verify.enqueue("u1")
+    assert_type(await job.cancel(reason="sent by hand"), Literal["cancelled", "cancelling"])
+    assert_type(await job.retry(payload={"user_id": "u2"}), Literal["waiting"])
+    assert_type(await job.promote(), Literal["waiting"])
+    assert_type(await job.remove(), Literal["removed"])
+    assert_type(await job.logs(), list[qbull.LogLine])
+    assert_type(await queue.redrive(limit=10, task="verify", rate=5), int)
+    assert_type(await queue.clean("failed", older_than=3600, error_contains="card"), int)
+    assert_type(await queue.failures(), list[qbull.FailureGroup])
+    assert_type((await queue.search("failed", task="verify")).next, str | None)
+    await queue.redrive(colour="red")  # type: ignore[call-arg]
+    await queue.search(after="yesterday")  # type: ignore[arg-type]
+    app_with_results = qbull.App(results=qbull.FileResults("results"))
+    assert_type(app_with_results.results, qbull.ResultStore | None)
+    qbull.App(results="results")  # type: ignore[arg-type]
+
+
+async def what_a_task_can_say() -> None:
+    current = qbull.current_job()
+    assert_type(await current.progress(33), None)
+    assert_type(await current.log("half"), None)
+    assert_type(current.progress_sync(33.3), None)
+    assert_type(current.log_sync("half"), None)
+    assert_type(current.cancelled, bool)
+    await current.progress("half")  # type: ignore[arg-type]
+
+
 async def what_a_task_can_ask() -> None:
     current = qbull.current_job()
     assert_type(current.attempt, int)
