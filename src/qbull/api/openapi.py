@@ -37,9 +37,7 @@ def document() -> bytes:
 def describe(table: list[Endpoint]) -> dict[str, Any]:
     shapes: list[Any] = [ProblemBody]
     for endpoint in table:
-        shapes += [
-            shape for shape in (endpoint.answer, endpoint.body) if shape is not Nothing and shape is not None
-        ]
+        shapes += [shape for shape in (endpoint.answer, endpoint.body) if shape not in (Nothing, str, dict)]
     _, components = msgspec.json.schema_components(dict.fromkeys(shapes), ref_template=REF)
     paths: dict[str, dict[str, Any]] = {}
     for endpoint in table:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+import signal
+import socket
+from collections.abc import Callable, Coroutine, Generator
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any, TypeVar
 
 import uvicorn
 
 from qbull.api.asgi import Api
+from qbull.errors import ConfigError
 
 T = TypeVar("T")
 
@@ -22,6 +26,19 @@ class Server(uvicorn.Server):
         super().__init__(config)
         self._api = api
         self._ready = ready
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        """A signal ends the server, and not the process a second time after that."""
+        loop = asyncio.get_running_loop()
+        signals = (signal.SIGTERM, signal.SIGINT)
+        for one in signals:
+            loop.add_signal_handler(one, self.handle_exit, one, None)
+        try:
+            yield
+        finally:
+            for one in signals:
+                loop.remove_signal_handler(one)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         self._api.site.ending.set()
@@ -43,11 +60,18 @@ def run(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
         return runner.run(main())
 
 
-async def serve(api: Api, host: str, port: int, *, proxies: str = "", ready: Callable[[int], None]) -> bool:
-    """Serve until a signal; False where the port is taken. `ready` is told the port."""
-    server = Server(api, config_of(api, host, port, proxies), ready)
-    await server.serve()
-    return server.started
+async def serve(api: Api, host: str, port: int, *, proxies: str = "", ready: Callable[[int], None]) -> None:
+    """Serve until a signal. `ready` is told the port."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        listening = socket.create_server((host, port), family=family, backlog=2048)
+    except (OSError, UnicodeError) as error:
+        raise ConfigError(
+            f"cannot listen on {host}, port {port}: {error}; choose another with --port"
+        ) from None
+    with listening:
+        server = Server(api, config_of(api, host, port, proxies), ready)
+        await server.serve(sockets=[listening])
 
 
 def config_of(api: Api, host: str, port: int, proxies: str = "") -> uvicorn.Config:

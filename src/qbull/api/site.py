@@ -12,6 +12,7 @@ from qbull.access import Access
 from qbull.api.audit import Audit
 from qbull.api.auth import Auth
 from qbull.api.endpoint import Reply
+from qbull.api.live import Live
 from qbull.api.running import Running
 from qbull.api.veil import Veil
 from qbull.app import App
@@ -39,6 +40,7 @@ class Site:
         self.audit = Audit(lambda: self.store)
         self.veil = Veil(access)
         self.running = Running(lambda: self.store)
+        self.live = Live(lambda: self.store, self.queues, errors=not access.redact)
         self.health: Fresh[Reply] = Fresh(lambda: _health(self), HEALTH_AGE)
         self.ending = asyncio.Event()
         self._strangers: dict[str, tuple[float, Queue]] = {}
@@ -65,6 +67,7 @@ class Site:
         return queue
 
     async def close(self) -> None:
+        await self.live.close()
         await self.running.close()
         await self.audit.close()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from qbull.api import fleet, health, jobs, openapi, operations, people, queues, schedules
+from qbull.api import events, fleet, health, jobs, openapi, operations, people, queues, schedules
 from qbull.api.endpoint import Endpoint
 
 TABLE: list[Endpoint] = [
@@ -12,6 +12,7 @@ TABLE: list[Endpoint] = [
     *operations.ENDPOINTS,
     *schedules.ENDPOINTS,
     *fleet.ENDPOINTS,
+    *events.ENDPOINTS,
     *people.ENDPOINTS,
     *openapi.ENDPOINTS,
 ]

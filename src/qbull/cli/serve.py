@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import secrets
-import sys
 from dataclasses import replace
 
 import click
@@ -64,6 +63,7 @@ def serve(
     """
     app = _app(app_path, url, prefix)
     set_up(app.environment.log_format, app.environment.log_level)
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
     access = app.environment.access
     access = replace(
         access, hosts=(*access.hosts, *allow_host), public_metrics=access.public_metrics or public_metrics
@@ -84,13 +84,12 @@ def serve(
                 f"qbull serve: user admin, password {made} (set QUEUES_UI_PASS to choose your own)", err=True
             )
 
-    async def main() -> bool:
+    async def main() -> None:
         async with app:
             await app.client().store.patiently(app.client().store.open)
-            return await server.serve(api, host, port, proxies=proxies, ready=ready)
+            await server.serve(api, host, port, proxies=proxies, ready=ready)
 
-    if not server.run(main):
-        sys.exit(1)
+    server.run(main)
 
 
 def _app(app_path: str | None, url: str | None, prefix: str | None) -> App:

@@ -195,6 +195,22 @@ def encode_begun(begun: Begun) -> bytes:
     return _encode(begun)
 
 
+def task_in(head: bytes) -> str:
+    """The task's name, from the first bytes of a record; empty where they are too few, or no record's."""
+    if len(head) <= _HEADER or head[0] != VERSION:
+        return ""
+    at = _HEADER + head[10] + 1  # behind the mark of the array
+    mark = head[at] if at < len(head) else 0
+    if 0xA0 <= mark <= 0xBF:
+        at, length = at + 1, mark & 0x1F
+    elif mark == 0xD9 and at + 1 < len(head):
+        at, length = at + 2, head[at + 1]
+    else:
+        return ""
+    name = head[at : at + length]
+    return name.decode("utf-8", "replace") if len(name) == length else ""
+
+
 def seal(ending: Ending) -> bytes:
     """The ending as it is put behind a record: msgpack, then its length in four bytes."""
     packed = _encode(ending)

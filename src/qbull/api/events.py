@@ -1,0 +1,114 @@
+"""Events: a stream of what happens (server-sent events). It ends when the server does, and when whoever listens may not any more."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator
+from typing import Annotated
+
+from msgspec import Meta
+from starlette.responses import StreamingResponse
+
+from qbull.api.auth import Caller
+from qbull.api.endpoint import Call, Endpoint, Nothing
+from qbull.api.live import Event, Listener
+from qbull.api.problems import Problem, Wrong
+from qbull.api.site import Site
+from qbull.api.wire.shape import Name, Shape
+
+HEARTBEAT = 15.0
+"""Seconds after which something is said, so that proxies do not take silence for an end; then it is also looked whether the proof still holds."""
+FIRST_WITHIN = 5.0
+AGAIN_MS = 2000
+"""After how long a browser that lost the stream comes back."""
+
+
+class EventsQuery(Shape, kw_only=True):
+    """All queues, or one; with a job of it, how far that is."""
+
+    queue: Name | None = None
+    job: Annotated[str, Meta(min_length=1, max_length=200)] | None = None
+
+
+async def events(call: Call[EventsQuery, Nothing]) -> StreamingResponse:
+    query, live = call.query, call.site.live
+    if query.job is not None and query.queue is None:
+        raise Problem(400, "query: job: give its queue too", errors=[Wrong("job", "give its queue too")])
+    if query.queue is not None:
+        await call.site.queue(query.queue)
+    if live.full or call.site.ending.is_set():
+        raise Problem(503, "too many listen already", headers={"retry-after": "5"})
+    after = call.request.headers.get("last-event-id", "")
+    listener = Listener(query.queue, query.job)
+    live.join(listener)
+    try:
+        first = await _first(call.site, listener, int(after) if after.isdigit() and len(after) < 16 else None)
+    except BaseException:
+        await live.leave(listener)
+        raise
+    return StreamingResponse(
+        _stream(call.site, call.caller, listener, first),
+        media_type="text/event-stream",
+        headers={"x-accel-buffering": "no"},
+    )
+
+
+async def _first(site: Site, listener: Listener, after: int | None) -> list[Event]:
+    """What was missed, and how everything is now."""
+    try:
+        async with asyncio.timeout(FIRST_WITHIN):
+            snapshot = await site.live.snapshot()
+            listener.forget_stats()  # the snapshot has them
+            missed = [] if after is None else await site.live.since(after, listener)
+    except TimeoutError:
+        raise Problem(
+            503, "the server of the jobs cannot be reached now; try again", headers={"retry-after": "2"}
+        ) from None
+    return [*missed, snapshot]
+
+
+async def _stream(
+    site: Site, caller: Caller, listener: Listener, first: list[Event]
+) -> AsyncGenerator[bytes, None]:
+    ending = asyncio.create_task(site.ending.wait())
+    coming = asyncio.create_task(listener.next())
+    try:
+        yield b"retry: %d\n\n" % AGAIN_MS
+        yield b"".join(event.encoded() for event in first)
+        checked = time.monotonic()
+        while True:
+            wait = max(checked + HEARTBEAT - time.monotonic(), 0)
+            await asyncio.wait([ending, coming], timeout=wait, return_when=asyncio.FIRST_COMPLETED)
+            if ending.done():
+                yield Event("bye", b'{"reason":"the server ends"}').encoded()
+                return
+            if coming.done():
+                some = coming.result()
+                coming = asyncio.create_task(listener.next())
+                yield b"".join(event.encoded() for event in some)
+            if time.monotonic() - checked >= HEARTBEAT:
+                checked = time.monotonic()
+                if not await site.auth.still_valid(caller):
+                    yield Event("bye", b'{"reason":"the session or token is not valid any more"}').encoded()
+                    return
+                yield b": still here\n\n"
+    finally:
+        ending.cancel()
+        coming.cancel()
+        await site.live.leave(listener)
+
+
+ENDPOINTS = [
+    Endpoint(
+        method="GET",
+        path="/api/events",
+        role="viewer",
+        summary="What happens, as it happens: snapshot, stats, job, progress, gap and bye; resumes after Last-Event-ID",
+        handler=events,
+        query=EventsQuery,
+        answer=str,
+        media="text/event-stream",
+        problems=(404,),
+    )
+]

@@ -1,0 +1,64 @@
+"""News: which jobs have finished since the last look. Read from where finished jobs lie, so nothing is written for it by anybody.
+
+Whoever keeps no completed jobs hears of none. One that was removed or redriven meanwhile may still be told of.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from qbull.core.job import State, task_in, unseal
+from qbull.store.partition import Partition
+
+MOST = 8
+"""Entries of each stream in one look, of up to 16 jobs each."""
+BYTES = 1 << 18
+STATES: tuple[State, ...] = ("completed", "failed", "cancelled")
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """`task` is empty where its name is too long to be told."""
+
+    id: str
+    state: State
+    task: str
+    error: str | None
+    at_ms: int
+
+
+@dataclass(slots=True)
+class Cursor:
+    """How far a partition was looked at: the last entry of each stream."""
+
+    after: dict[State, str] = field(default_factory=dict)
+
+    @classmethod
+    def since(cls, ms: int) -> Cursor:
+        """From a moment on: what finished in that millisecond is told once more."""
+        return cls(dict.fromkeys(STATES, f"{max(ms - 1, 0)}-18446744073709551615"))
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """`cut` says that more have finished than were told of."""
+
+    now_ms: int
+    finished: list[Finished]
+    cut: bool
+
+
+async def news(partition: Partition, cursor: Cursor) -> News:
+    """What is new; the cursor is moved behind it."""
+    now_ms, cut, *flat = await partition.server.script(
+        "news", partition.base, MOST, BYTES, *(cursor.after[state] for state in STATES)
+    )
+    found = []
+    for at in range(0, len(flat), 5):
+        state, entry, id, head, ending = flat[at : at + 5]
+        kind: State = state.decode()
+        cursor.after[kind] = entry.decode()
+        error = unseal(ending)[1].error if ending else None
+        at_ms = int(entry.partition(b"-")[0])
+        found.append(Finished(id.decode("utf-8", "replace"), kind, task_in(head), error, at_ms))
+    return News(now_ms, sorted(found, key=lambda one: one.at_ms), bool(cut))

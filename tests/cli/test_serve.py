@@ -1,0 +1,133 @@
+"""serve and token: the REST API from a shell."""
+
+from __future__ import annotations
+
+import re
+import signal
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+from shell import Shell, open_shell, open_shop, seen  # noqa: F401 - two are fixtures
+from shop import Shop
+
+import qbull
+
+TOKEN = "a-token-that-only-the-tests-know"
+
+
+def url_of(shell: Shell) -> str:
+    """Where it serves, once it says so."""
+    said = seen(lambda: re.search(r"http://127\.0\.0\.1:\d+", shell.err))
+    assert said is not None
+    return said.group()
+
+
+def test_without_a_password_one_is_made_and_said(shell: Shell, app: qbull.App) -> None:
+    shell.start("serve", "shop:app", "--port", "0")
+    url = url_of(shell)
+    password = seen(lambda: re.search(r"user admin, password (\S+)", shell.err))
+    assert password is not None
+
+    right = httpx.get(f"{url}/api/me", auth=("admin", password.group(1)), trust_env=False)
+    wrong = httpx.get(f"{url}/api/me", auth=("admin", "admin"), trust_env=False)
+
+    assert (right.status_code, wrong.status_code) == (200, 401)
+    assert len(password.group(1)) >= 16
+
+
+def test_a_password_that_is_set_is_not_said(shell: Shell, app: qbull.App) -> None:
+    shell.start("serve", "shop:app", "--port", "0", QUEUES_UI_PASS="short")
+    url = url_of(shell)
+
+    assert httpx.get(f"{url}/api/me", auth=("admin", "short"), trust_env=False).status_code == 200
+    assert "password" not in shell.err and "QUEUES_UI_PASS has 5 characters and can be guessed" in shell.err
+
+
+async def test_tokens_are_made_listed_and_revoked(shell: Shell, app: qbull.App) -> None:
+    made = shell.ok("token", "create", "--role", "viewer", "--name", "grafana", "--expires", "90d").strip()
+    [listed] = shell.json("token", "list")
+    assert (listed["name"], listed["role"], listed["lastUsedAt"]) == ("grafana", "viewer", None)
+    assert made not in shell.ok("token", "list") and "grafana" in shell.ok("token", "list")
+
+    shell.start("serve", "--port", "0")
+    url = url_of(shell)
+    headers = {"authorization": f"Bearer {made}"}
+    assert httpx.get(f"{url}/api/queues/stats", headers=headers, trust_env=False).status_code == 200
+    assert shell.json("token", "list")[0]["lastUsedAt"] is not None
+    shell.ok("token", "revoke", listed["id"])
+
+    assert seen(
+        lambda: httpx.get(f"{url}/api/queues/stats", headers=headers, trust_env=False).status_code == 401
+    )
+    assert "no token" in shell.refused("token", "revoke", listed["id"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment", "said"),
+    [
+        (["shop:app", "--host", "300.1.2.3"], {}, "cannot listen on 300.1.2.3"),
+        (["shop:app", "--url", "redis://localhost"], {}, "leave --url and --prefix away"),
+        (["shop:app"], {"QBULL_ALLOWED_HOSTS": "http://x"}, "host 'http://x'"),
+        (["shop:app"], {"QBULL_ADMIN_TOKEN": "same", "QBULL_VIEWER_TOKEN": "same"}, "are the same"),
+        (["shop:app"], {"QBULL_HIDE_PAYLOADS": "perhaps"}, "QBULL_HIDE_PAYLOADS"),
+        (["nothing:app"], {}, 'no module "nothing"'),
+    ],
+    ids=str,
+)
+def test_what_is_wrong_is_said_in_one_line(
+    shell: Shell, app: qbull.App, arguments: list[str], environment: dict[str, str], said: str
+) -> None:
+    ended = shell.run("serve", "--port", "0", *arguments, **environment)
+
+    assert ended.code != 0 and said in ended.err and "Traceback" not in ended.err
+
+
+def test_a_port_that_is_taken_is_said(shell: Shell, app: qbull.App) -> None:
+    shell.start("serve", "shop:app", "--port", "0")
+    port = url_of(shell).rpartition(":")[2]
+
+    assert "Address already in use" in shell.refused("serve", "shop:app", "--port", port)
+
+
+@pytest.mark.parametrize("expires", ["x", "0d", "5", "-1d", "10000000d"])
+def test_how_long_a_token_lasts_must_make_sense(shell: Shell, app: qbull.App, expires: str) -> None:
+    shell.refused("token", "create", "--role", "viewer", "--name", "x", "--expires", expires, code=2)
+
+
+async def test_sigterm_ends_within_three_seconds_although_streams_are_open(shell: Shell, shop: Shop) -> None:
+    process = shell.start("serve", "shop:app", "--port", "0", QBULL_VIEWER_TOKEN=TOKEN)
+    url = url_of(shell)
+    headers = {"authorization": f"Bearer {TOKEN}"}
+    async with httpx.AsyncClient(base_url=url, headers=headers, trust_env=False, timeout=20) as client:
+        streams = [client.stream("GET", "/api/events") for _ in range(5)]
+        answers = [await stream.__aenter__() for stream in streams]
+        lines = [answer.aiter_lines() for answer in answers]
+        for heard in lines:
+            while "snapshot" not in await anext(heard):
+                pass
+
+        began = time.monotonic()
+        process.send_signal(signal.SIGTERM)
+        for heard in lines:
+            assert any("the server ends" in line for line in [line async for line in heard])
+        code = seen(lambda: process.poll() is not None and [process.returncode])
+        took = time.monotonic() - began
+        for stream in streams:
+            await stream.__aexit__(None, None, None)
+
+    assert code == [0]
+    assert took < 3, took
+
+
+def test_an_installation_without_the_extra_says_what_to_install(
+    shell: Shell, tmp_path: Path, app: qbull.App
+) -> None:
+    (tmp_path / "starlette.py").write_text(
+        "raise ModuleNotFoundError('No module named starlette', name='starlette')"
+    )
+
+    ended = shell.run("serve", "shop:app", PYTHONPATH=f"{tmp_path}:{shell.environment['PYTHONPATH']}")
+
+    assert ended.code == 1 and 'pip install "qbull[api]"' in ended.err
