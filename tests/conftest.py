@@ -148,6 +148,7 @@ async def strays(store: Store) -> list[str]:
         "cancelling",
         "tokens",
         "reports",
+        "figures",
         "arrivals",
         "ahead",
         "held",

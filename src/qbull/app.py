@@ -32,6 +32,7 @@ from qbull.core.retry import Retry
 from qbull.core.schedule import Schedule
 from qbull.errors import ConfigError, NotFound
 from qbull.handle import Job
+from qbull.observe.trace import Tracing
 from qbull.offload import ResultStore
 from qbull.queue import Queue
 from qbull.schedules import Schedules
@@ -56,7 +57,8 @@ class App:
 
     `durability` says how safe a job must be before `enqueue` returns; where neither code nor environment say it, the
     embedded server's jobs are "durable", and those of other servers as safe as their settings make them.
-    `results` is where results go that are too large for the server; without it such a job fails.
+    `results` is where results go that are too large for the server; without it such a job fails. With `trace` there are
+    OpenTelemetry spans for enqueues and runs.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class App:
         durability: Durability | None = None,
         payload_limit: int = PAYLOAD_LIMIT,
         results: ResultStore | None = None,
+        trace: bool | None = None,
     ) -> None:
         self.environment = read_environment()
         self.url = url or self.environment.url or EMBEDDED
@@ -75,6 +78,8 @@ class App:
         self.database = check_database(database) if database is not None else self.environment.database
         self.payload_limit = payload_limit
         self.results = _checked_store(results)
+        traced = self.environment.trace if trace is None else trace
+        self.tracing: Tracing | None = Tracing() if traced else None
         self.queues: dict[str, Queue] = {}
         self.declared: dict[str, Schedule] = {}
         self.schedules = Schedules(self)
@@ -158,6 +163,7 @@ class App:
                 queue.tasks,
                 tuple(schedule for schedule in self.declared.values() if schedule.queue == queue.name),
                 self.results,
+                self.tracing,
             )
             for queue in served
         ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from qbull import rows
@@ -17,6 +18,10 @@ async def enqueue(queue: Queue, task: str, values: Mapping[str, Any], options: O
     """Checked like a call where the code of the task is here; else by its worker."""
     if "self" in values:
         raise ArgumentsError('no argument of a task can be called "self"')
+    tracing = queue.app.tracing
+    if not queue.tasks and tracing is not None:
+        with tracing.send(queue.name, task) as carried:
+            return await _unchecked(queue, task, values, replace(options, trace=carried))
     if not queue.tasks:
         return await _unchecked(queue, task, values, options)
     if task not in queue.tasks:

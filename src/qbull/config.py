@@ -180,6 +180,7 @@ class Environment:
     log_format: Literal["text", "json"] = "text"
     log_level: str = "INFO"
     access: Access = field(default_factory=Access)
+    trace: bool = False
 
 
 def read_environment(environ: Mapping[str, str] | None = None) -> Environment:
@@ -196,6 +197,7 @@ def read_environment(environ: Mapping[str, str] | None = None) -> Environment:
         log_format="json" if _choice(env, "QBULL_LOG_FORMAT", "text", "json") == "json" else "text",
         log_level=_choice(env, "QBULL_LOG_LEVEL", "INFO", "DEBUG", "WARNING", "ERROR"),
         access=_access(env),
+        trace=_choice(env, "QBULL_TRACE", "no", "yes") == "yes",
     )
 
 

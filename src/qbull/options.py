@@ -54,6 +54,8 @@ class Options:
     durability: Durability | Literal["outbox"] | None = None
     unique: Unique | None = None
     expires: float | datetime | None = None
+    trace: str | None = None
+    """What the spans of its runs are linked to (observe/trace.py)."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.priority, int) or not 1 <= self.priority <= 10:

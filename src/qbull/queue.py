@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -30,6 +31,7 @@ from qbull.core.unique import Unique
 from qbull.errors import LONGEST, ArgumentsError, ConfigError, DeclarationError, NotConfirmed, QbullError
 from qbull.handle import Job
 from qbull.letters import Letters
+from qbull.observe.trace import Tracing
 from qbull.options import Arguments, Options, check_expires
 from qbull.repartitioning import Repartitions
 from qbull.store import inspect, live
@@ -48,6 +50,7 @@ class Home(Protocol):
     database: str | None
     payload_limit: int
     durability: Durability | None
+    tracing: Tracing | None
     environment: Environment
     declared: dict[str, Schedule]
 
@@ -293,11 +296,13 @@ class Queue(Controls, Letters, Repartitions):
         else:
             number = layout.any_home(next(self._spread))
         body = Body(task, payload, key, 1, 0, options.timeout)
-        if options.end_ms is not None or name or row:
+        if options.end_ms is not None or name or row or options.trace:
             rare = "" if together is not None else name
+            trace = options.trace or ""
             body = RareBody(
-                task, payload, key, 1, 0, options.timeout, expires=options.end_ms, unique=rare, row=row
-            )
+                task, payload, key, 1, 0, options.timeout,
+                expires=options.end_ms, unique=rare, row=row, trace=trace,
+            )  # fmt: skip
         lane = self.settings.lane_of(key_digest)
         if name and not lane and options.unique is not None and options.unique.mode == "after":
             lane = lane_of_name(name)
@@ -329,6 +334,9 @@ class Call(Generic[P, R]):
 
     async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """Check the arguments, store the job, and answer when the server has it."""
+        if self._app.tracing is not None and self._options.trace is None:
+            with self._traced(self._app.tracing) as traced:
+                return await traced.enqueue(*args, **kwargs)
         arguments = self._arguments(args, kwargs)
         if arguments.name:
             return (await self._enqueue_unique([arguments]))[0]
@@ -347,6 +355,10 @@ class Call(Generic[P, R]):
 
     async def enqueue_many(self, calls: Iterable[Mapping[str, Any]]) -> list[Job[R]]:
         """Enqueue many jobs in few calls. All arguments are checked before anything is sent."""
+        if self._app.tracing is not None and self._options.trace is None:
+            calls = list(calls)
+            with self._traced(self._app.tracing, len(calls)) as traced:
+                return await traced.enqueue_many(calls)
         made = self._all_arguments(calls)
         if made and made[0].name:
             return await self._enqueue_unique(made)
@@ -362,15 +374,28 @@ class Call(Generic[P, R]):
 
     def enqueue_sync(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """The same from synchronous code: Django, Flask, a script."""
+        if self._app.tracing is not None and self._options.trace is None:
+            with self._traced(self._app.tracing) as traced:
+                return traced.enqueue_sync(*args, **kwargs)
         if self._options.transaction is not None:
             return self._write_sync([self._arguments(args, kwargs)])[0]
         return self._app.run_sync(self.enqueue(*args, **kwargs))
 
     def enqueue_many_sync(self, calls: Iterable[Mapping[str, Any]]) -> list[Job[R]]:
         """Many from synchronous code."""
+        if self._app.tracing is not None and self._options.trace is None:
+            calls = list(calls)
+            with self._traced(self._app.tracing, len(calls)) as traced:
+                return traced.enqueue_many_sync(calls)
         if self._options.transaction is not None:
             return self._write_sync(self._all_arguments(calls))
         return self._app.run_sync(self.enqueue_many(calls))
+
+    @contextmanager
+    def _traced(self, tracing: Tracing, many: int = 1) -> Iterator[Call[P, R]]:
+        """The same call, whose jobs carry the span that is open meanwhile."""
+        with tracing.send(self._queue.name, self.spec.name, many) as carried:
+            yield Call(self._queue, self.spec, replace(self._options, trace=carried))
 
     async def _enqueue_unique(self, calls: list[Arguments]) -> list[Job[R]]:
         unique, client, settings = self._options.unique, self._app.client(), self._queue.settings

@@ -14,11 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, use_span
 from psycopg import AsyncConnection
 
 import qbull
 from conftest import eventually
 from database import Postgres
+from qbull.observe.trace import Tracing
 from qbull.options import Options
 from qbull.postgres import relay
 from qbull.postgres.relay import Relay, Row, Shipped
@@ -202,6 +204,18 @@ async def test_everything_that_was_said_travels(shop: Shop) -> None:
     assert rows == [Options(**options) for options in said]
     later = rows[0].after(50)
     assert (later.delay, later.expires, later.priority) == (10, 40, 1)
+
+
+async def test_the_context_of_a_trace_travels(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shop.app, "tracing", Tracing())
+    parent = NonRecordingSpan(SpanContext(0xABC, 0xDEF, False, TraceFlags(1)))
+    with use_span(parent):
+        await shop.note.options(transaction=shop.connection).enqueue("ana", 1)
+    cursor = await shop.connection.execute("SELECT options::text FROM qbull_outbox")
+    [[row]] = await cursor.fetchall()
+    await shop.connection.rollback()
+
+    assert f"{0xABC:032x}" in (_options(row).trace or "")
 
 
 async def test_another_apps_rows_are_left_alone(shop: Shop) -> None:

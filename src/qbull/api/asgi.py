@@ -112,6 +112,7 @@ class Api:
             status = problem.status
             raise problem from error
         finally:
+            self.site.answered[endpoint.name, status] += 1
             if endpoint.audit is not None:
                 await self._write_down(request, endpoint, caller, path, status, notes)
 

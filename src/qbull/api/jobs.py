@@ -157,6 +157,8 @@ def _options(asked: wire.JobOptions) -> Options:
     }
     if asked.at is not None:
         given["at"] = moment_in("options.at", asked.at)
+    if isinstance(asked.expires, str):
+        given["expires"] = moment_in("options.expires", asked.expires)
     return Options(**given)
 
 

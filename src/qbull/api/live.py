@@ -117,8 +117,12 @@ class Live:
             await self.close()
 
     @property
+    def listeners(self) -> int:
+        return len(self._listeners)
+
+    @property
     def full(self) -> bool:
-        return len(self._listeners) >= MOST_LISTENERS
+        return self.listeners >= MOST_LISTENERS
 
     async def close(self) -> None:
         if self._reading is not None:

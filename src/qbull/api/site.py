@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Generic, TypeVar
@@ -42,6 +43,8 @@ class Site:
         self.running = Running(lambda: self.store)
         self.live = Live(lambda: self.store, self.queues, errors=not access.redact)
         self.health: Fresh[Reply] = Fresh(lambda: _health(self), HEALTH_AGE)
+        self.metrics: Fresh[str] = Fresh(lambda: _metrics(self), HEALTH_AGE)
+        self.answered: Counter[tuple[str, int]] = Counter()
         self.ending = asyncio.Event()
         self._strangers: dict[str, tuple[float, Queue]] = {}
 
@@ -99,6 +102,12 @@ async def _health(site: Site) -> Reply:
     from qbull.api.health import look  # it is made of what is above
 
     return await look(site)
+
+
+async def _metrics(site: Site) -> str:
+    from qbull.api.metrics import collect
+
+    return await collect(site)
 
 
 def now() -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from qbull.api import events, fleet, health, jobs, openapi, operations, people, queues, schedules
+from qbull.api import events, fleet, health, jobs, metrics, openapi, operations, people, queues, schedules
 from qbull.api.endpoint import Endpoint
 
 TABLE: list[Endpoint] = [
@@ -13,6 +13,7 @@ TABLE: list[Endpoint] = [
     *schedules.ENDPOINTS,
     *fleet.ENDPOINTS,
     *events.ENDPOINTS,
+    *metrics.ENDPOINTS,
     *people.ENDPOINTS,
     *openapi.ENDPOINTS,
 ]

@@ -75,6 +75,8 @@ class RareBody(Body, array_like=True):
     """The name that decides its partition, where only one of them counts within a window and it has no lane."""
     row: int = 0
     """The row of the outbox that it comes from, where its id does not say which of several jobs it is."""
+    trace: str = ""
+    """Where it was enqueued, as W3C trace context: traceparent, and tracestate in a line of its own."""
 
 
 class Ending(msgspec.Struct, array_like=True, frozen=True):

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any, TypeVar
 
@@ -86,6 +87,8 @@ class Server:
         self._embedded: Embedded | None = None
         self._idle: list[client.AbstractConnection] = []
         self._listening: set[client.AbstractConnection] = set()
+        self.errors: Counter[str] = Counter()
+        """Scripts that the server answered with an error, by their key: each is a fault of ours or of its settings."""
         self._era = 0  # connections of an earlier one are not used again
         self._opening = asyncio.Lock()
 
@@ -119,9 +122,13 @@ class Server:
         """Run a verb. Its digest is sent first; a server that does not know it gets the source."""
         verb = script(name)
         try:
-            return await self.call("EVALSHA", verb.digest, 1, key, *args)
-        except NoScript:
-            return await self.call("EVAL", verb.source, 1, key, *args)
+            try:
+                return await self.call("EVALSHA", verb.digest, 1, key, *args)
+            except NoScript:
+                return await self.call("EVAL", verb.source, 1, key, *args)
+        except ErrorReply:
+            self.errors[key] += 1
+            raise
 
     async def talk(self, key: str, conversation: Callable[[Talk], Awaitable[A]]) -> A:
         """Give `conversation` a connection of its own to the server that has `key`. Whatever goes wrong closes it."""

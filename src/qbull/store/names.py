@@ -45,6 +45,8 @@ short names below to `base`; the names are spelled out there once more, in their
       mark                string   the same, for the settings
       places              hash     worker → places of max_active in use, since when it waits in line; gone with the worker
       starts              string   the starts of the last window of the rate; expires with it
+      figures             hash     how long jobs waited and ran, in buckets (core/figures.py), over all workers and for ever
+      once:<token>        string   these were added; expires after a minute
     {<prefix>}:
       mark                string   the same, for the list of queues
       queues              set      the names of all queues

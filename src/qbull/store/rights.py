@@ -55,7 +55,7 @@ _PRODUCER = Role(
 _WORKER = Role(
     verbs=(
         *("fetch", "note", "settle", "release", "promote", "reclaim", "lease", "unlease"),
-        *("enroll", "beat", "bury", "roster", "live", "count"),
+        *("enroll", "beat", "bury", "roster", "live", "figures", "count"),
         *("declare", "plan", "plans", "tick", "begin", "grant", "hold", "vacate"),
         *_MOVING,
     ),

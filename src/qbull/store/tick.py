@@ -64,6 +64,11 @@ class Ticks:
         args = (partition.settings.lane_limit, schedule.name, id, record)
         return bool(await (confirmed or self._server).script("fire", partition.base, *args))
 
+    async def late(self, partition: Partition, now_ms: float) -> float:
+        """For how many seconds the first schedule of a partition has been due; 0 where none is."""
+        head = await self._server.call("ZRANGE", partition.base + "schedules", 0, 0, "WITHSCORES")
+        return max(now_ms - float(head[1]), 0.0) / 1000 if head else 0.0
+
 
 def record_of(settings: QueueSettings, schedule: Schedule) -> bytes:
     key_digest = digest(schedule.key) if schedule.key is not None else None

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from qbull.config import QueueSettings
 from qbull.core.schedule import Schedule
 from qbull.core.task import TaskSpec
+from qbull.observe.trace import Tracing
 from qbull.offload import ResultStore
 
 
@@ -19,3 +20,4 @@ class Assignment:
     """Those that the code declares."""
     results: ResultStore | None = None
     """Where results go that are too large for the server."""
+    tracing: Tracing | None = None

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from qbull.core.codec import PAYLOAD_LIMIT
+from qbull.core.figures import Figures
 from qbull.core.job import SUSPECT, Garbage, RareBody, body_of, crashes_of
 from qbull.core.outcome import Undeliverable
 from qbull.core.task import TaskSpec
@@ -66,11 +67,16 @@ class Attempts:
         self._board = board
         self._asks = False
         self._marks: Marks = {}
+        self._tracing = assignment.tracing
         self._call = Caller(settings.name, settings.concurrency, payload_limit, assignment.results)
         self._conclude = Conclude(settings, worker)
         self._unfinished: Callable[[Delivery], None] = lambda delivery: None
         self.slots: list[Slot] = []
         self._deadlines = Deadlines(self.slots)
+
+    def count_in(self, figures: Figures) -> None:
+        """Where to count how long jobs wait and run."""
+        self._conclude.figures = figures
 
     def start(self, unfinished: Callable[[Delivery], None], hold: Callable[[float, str], None]) -> None:
         """`unfinished` is called with what is to be given back, `hold` where a task asks for a rest of the whole queue."""
@@ -205,7 +211,13 @@ class Attempts:
         slot.job = job
         self._isolation.busy += 1
         try:
-            result = await self._call(task, args, kwargs, job)
+            self._conclude.figures.started += 1
+            if self._tracing is None:
+                result = await self._call(task, args, kwargs, job)
+            else:
+                body, id = job.body, job.id.decode("utf-8", "replace")
+                with self._tracing.process(job.queue, body.task, id, body.attempt, body.trace):
+                    result = await self._call(task, args, kwargs, job)
         except asyncio.CancelledError as cancelled:
             job.stopped = True
             why = slot.absorb()

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from types import TracebackType
 
 from qbull.config import QueueSettings
+from qbull.core.figures import Figures
 from qbull.core.job import HISTORY_LIMIT, Attempt, Body, Ending, repack, seal
 from qbull.core.outcome import Delay, Undeliverable, decide
 from qbull.core.retry import Retry
@@ -36,13 +37,17 @@ class Conclude:
         """Where it is set, for all jobs of the queue, whatever their tasks say."""
         self.hold: Callable[[float, str], None] = lambda seconds, why: None
         """Called where a task asks for a rest of its whole queue."""
+        self.figures = Figures()
 
     def done(
         self, delivery: Delivery, record: bytes, body: Body, result: bytes | Stored, began: float
     ) -> bytes:
         """What to seal behind the record."""
-        duration = (time.perf_counter() - began) * 1000
-        created = 0 if record[4] else entry_ms(delivery.place)
+        ended = time.perf_counter()
+        duration = (ended - began) * 1000
+        entered = entry_ms(delivery.place)
+        self.figures.ended(body.task, began, ended, entered)
+        created = 0 if record[4] else entered
         if isinstance(result, Stored):
             return seal(
                 Ending(body.attempt, duration, self._worker, None, None, None, created, result.reference)
@@ -61,7 +66,10 @@ class Conclude:
     ) -> bool:
         """Settle it as delayed or dead. Answers whether its delivery ends with it."""
         id, record = delivery.fields[at], delivery.fields[at + 1]
-        duration = time.perf_counter() - began
+        ended = time.perf_counter()
+        duration = ended - began
+        if task is not None:
+            self.figures.ended(task.name, began, ended, entry_ms(delivery.place))
         body = body or Body(task="?", payload=b"")
         retry = self.retry or (task.retry if task is not None else self._settings.retry)
         outcome = decide(error, body.attempt, body.attempts or retry.attempts, retry, _trace(error))

@@ -30,6 +30,7 @@ from qbull.worker.gate import Gate
 from qbull.worker.hand import Hand
 from qbull.worker.isolation import Isolation
 from qbull.worker.lease import Leases
+from qbull.worker.measure import Measure
 from qbull.worker.move import Mover
 from qbull.worker.note import Notes
 from qbull.worker.outage import Outage
@@ -86,6 +87,8 @@ class Line:
             board=board,
             payload_limit=payload_limit,
         )
+        self._measure = Measure(store, settings.name, outage)
+        self._attempts.count_in(self._measure.figures)
         self._runner = Runner(
             settings, self._hand, self._attempts, self._settlers, first_slot=first_slot, doubt=min_idle / 2
         )
@@ -116,7 +119,13 @@ class Line:
         await self._steering.look()
         await self._leases.tick()
         self._cancelling = [start(self._canceller.run)]
-        duties = (self._steering.run, self._leases.run, self._mover.run, self._let_others_have_them)
+        duties = (
+            self._steering.run,
+            self._leases.run,
+            self._mover.run,
+            self._let_others_have_them,
+            self._measure.run,
+        )
         self._actors = [start(duty) for duty in duties]
         if self.settings.track:
             self._actors.append(start(Reporter(self._attempts.running, self._worker, self._outage).run))
@@ -134,6 +143,7 @@ class Line:
         await leaving
         await end(list(self._chores))
         await self._give_back_all()
+        await self._measure.close()
         with suppress(ServerError):
             await self._gate.leave()
 

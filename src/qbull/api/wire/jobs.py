@@ -107,7 +107,7 @@ class Why(Said, kw_only=True):
 
 
 class JobOptions(Shape, kw_only=True):
-    """As in Python: `delay`, `timeout` and `expires` in seconds, `at` a moment, `priority` from 1 (first) to 10 (last)."""
+    """As in Python: `delay` and `timeout` in seconds, `at` a moment, `expires` either; `priority` from 1 (first) to 10 (last)."""
 
     delay: Seconds | None = None
     at: Moment | None = None
@@ -115,6 +115,7 @@ class JobOptions(Shape, kw_only=True):
     key: Annotated[str, Meta(min_length=1, max_length=1000)] | None = None
     id: Annotated[str, Meta(min_length=1, max_length=200)] | None = None
     timeout: Annotated[float, Meta(gt=0, le=LONGEST)] | None = None
+    expires: Annotated[float, Meta(gt=0, le=LONGEST)] | Moment | None = None
     durability: Durability | None = None
 
 

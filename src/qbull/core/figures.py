@@ -1,0 +1,96 @@
+"""Figures: how long jobs waited and ran, counted in buckets that double: how many took 1, 2, 4, 8 … microseconds at most.
+
+A worker counts in memory and writes the difference down now and then, so that no job costs a call. Buckets that double need
+no search: the length of a number in bits is its bucket.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+
+SUM = 64
+"""Where a row has the sum of all it counted, in microseconds; before it, one number for each length in bits."""
+STARTED = "s:jobs"
+ERRORS = "e:scripts"
+SHOWN = range(7, 37)
+"""The buckets that are shown: from 128 microseconds to 19 hours; what is below or above is in the first or the last."""
+
+Row = list[int]
+
+
+def row() -> Row:
+    return [0] * (SUM + 1)
+
+
+class Figures:
+    """Of one queue in one worker. `origin` is what the server's clock says at 0 of this process's steady clock, in seconds."""
+
+    __slots__ = ("durations", "origin", "started", "waits")
+
+    def __init__(self) -> None:
+        self.started = 0
+        self.durations: dict[str, Row] = {}
+        self.waits: Row = row()
+        self.origin = 0.0
+
+    def ended(self, task: str, began: float, ended: float, ready_ms: int) -> None:
+        """A job has run: from when to when, and since when it could have."""
+        of_task = self.durations.get(task)
+        if of_task is None:
+            of_task = self.durations[task] = row()
+        us = int((ended - began) * 1e6)
+        of_task[us.bit_length()] += 1
+        of_task[SUM] += us
+        if self.origin:
+            us = int((began + self.origin) * 1e6) - ready_ms * 1000
+            us = us if us > 0 else 0
+            self.waits[us.bit_length()] += 1
+            self.waits[SUM] += us
+
+    def take(self) -> dict[str, int]:
+        """What was counted since the last time, by name; it is counted anew from here."""
+        started, durations, waits = self.started, self.durations, self.waits
+        self.started, self.durations, self.waits = 0, {}, row()
+        taken = {STARTED: started} if started else {}
+        taken |= {
+            f"d:{at}:{task}": n for task, of_task in durations.items() for at, n in enumerate(of_task) if n
+        }
+        return taken | {f"w:{at}": n for at, n in enumerate(waits) if n}
+
+
+class Histogram:
+    """A row as it is shown: how many were at most so long, in seconds, and all together."""
+
+    def __init__(self, counted: Mapping[int, int]) -> None:
+        self._counted = counted
+        self.count = sum(n for at, n in counted.items() if at != SUM)
+        self.sum = counted.get(SUM, 0) / 1e6
+
+    @classmethod
+    def together(cls, some: Iterable[Histogram]) -> Histogram:
+        counted: Counter[int] = Counter()
+        for one in some:
+            counted.update(one._counted)
+        return cls(counted)
+
+    def buckets(self) -> Iterator[tuple[float, int]]:
+        """Upper bound in seconds, and how many were not above it."""
+        for last in SHOWN:
+            yield (1 << last) / 1e6, sum(n for at, n in self._counted.items() if at <= last)
+
+
+def read(named: Mapping[str, int]) -> tuple[dict[str, Histogram], Histogram]:
+    """The durations of each task and the waits, from what was written down."""
+    durations: dict[str, dict[int, int]] = {}
+    waits: dict[int, int] = {}
+    for name, n in named.items():
+        kind, _, rest = name.partition(":")
+        at, _, task = rest.partition(":")
+        if not at.isdigit() or int(at) > SUM:
+            continue
+        if kind == "d":
+            durations.setdefault(task, {})[int(at)] = n
+        elif kind == "w":
+            waits[int(at)] = n
+    return {task: Histogram(counted) for task, counted in sorted(durations.items())}, Histogram(waits)

@@ -1,0 +1,66 @@
+"""Exposition: metrics as Prometheus reads them. Every metric is declared once, with its kind, its labels and what it means."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from qbull.core.figures import Histogram
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+@dataclass(frozen=True)
+class Metric:
+    """`labels` are all that its samples have, in this order; of a histogram without "le"."""
+
+    name: str
+    kind: Literal["counter", "gauge", "histogram"]
+    help: str
+    labels: tuple[str, ...] = ()
+
+
+@dataclass
+class Samples:
+    """What is to be said now, metric by metric."""
+
+    _lines: dict[Metric, list[str]] = field(default_factory=dict)
+
+    def add(self, metric: Metric, value: float, *labels: str) -> None:
+        named = dict(zip(metric.labels, labels, strict=True))
+        self._of(metric).append(f"{metric.name}{_labels(named)} {_number(value)}")
+
+    def add_histogram(self, metric: Metric, histogram: Histogram, *labels: str) -> None:
+        named = dict(zip(metric.labels, labels, strict=True))
+        lines = self._of(metric)
+        for upper, count in histogram.buckets():
+            lines.append(f"{metric.name}_bucket{_labels({**named, 'le': _number(upper)})} {count}")
+        lines.append(f"{metric.name}_bucket{_labels({**named, 'le': '+Inf'})} {histogram.count}")
+        lines.append(f"{metric.name}_sum{_labels(named)} {_number(histogram.sum)}")
+        lines.append(f"{metric.name}_count{_labels(named)} {histogram.count}")
+
+    def text(self) -> str:
+        return "".join(_family(metric, lines) for metric, lines in self._lines.items())
+
+    def _of(self, metric: Metric) -> list[str]:
+        return self._lines.setdefault(metric, [])
+
+
+def _family(metric: Metric, lines: Iterable[str]) -> str:
+    head = f"# HELP {metric.name} {metric.help}\n# TYPE {metric.name} {metric.kind}\n"
+    return head + "".join(f"{line}\n" for line in lines)
+
+
+def _labels(named: Mapping[str, str]) -> str:
+    if not named:
+        return ""
+    return "{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in named.items()) + "}"
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if value == int(value) else repr(float(value))
