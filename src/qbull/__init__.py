@@ -34,9 +34,11 @@ from qbull.errors import (
 )
 from qbull.handle import Job
 from qbull.letters import FailureGroup, Page, Redriven
+from qbull.middleware import Enqueueing, Middleware, Settled
 from qbull.offload import FileResults, ResultStore
 from qbull.queue import Queue, Task
 from qbull.schedules import ScheduleInfo
+from qbull.seals import Compressed, Encrypted, Signed
 from qbull.store.note import LogLine
 from qbull.store.tally import Repartitioning
 from qbull.worker.current import CurrentJob, current_job
@@ -51,6 +53,7 @@ __all__ = [
     "Access",
     "App",
     "ArgumentsError",
+    "Compressed",
     "ConfigError",
     "Conflict",
     "CurrentJob",
@@ -58,6 +61,8 @@ __all__ = [
     "DatabaseRefused",
     "DeclarationError",
     "EmbeddedError",
+    "Encrypted",
+    "Enqueueing",
     "Fail",
     "FailureGroup",
     "FileResults",
@@ -68,6 +73,7 @@ __all__ = [
     "Keep",
     "Lane",
     "LogLine",
+    "Middleware",
     "NotConfirmed",
     "NotFound",
     "Page",
@@ -85,6 +91,8 @@ __all__ = [
     "ServerAway",
     "ServerError",
     "ServerRefused",
+    "Settled",
+    "Signed",
     "TakenOver",
     "Task",
     "TooLarge",

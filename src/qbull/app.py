@@ -32,10 +32,12 @@ from qbull.core.retry import Retry
 from qbull.core.schedule import Schedule
 from qbull.errors import ConfigError, NotFound
 from qbull.handle import Job
+from qbull.middleware import Chain, Middleware
 from qbull.observe.trace import Tracing
 from qbull.offload import ResultStore
 from qbull.queue import Queue
 from qbull.schedules import Schedules
+from qbull.seals import Seals
 from qbull.store.address import Address
 from qbull.store.store import Store
 from qbull.worker.assignment import Assignment
@@ -59,6 +61,7 @@ class App:
     embedded server's jobs are "durable", and those of other servers as safe as their settings make them.
     `results` is where results go that are too large for the server; without it such a job fails. With `trace` there are
     OpenTelemetry spans for enqueues and runs.
+    `middleware` is around every enqueue and run, the first outermost.
     """
 
     def __init__(
@@ -71,6 +74,7 @@ class App:
         payload_limit: int = PAYLOAD_LIMIT,
         results: ResultStore | None = None,
         trace: bool | None = None,
+        middleware: Sequence[Middleware] = (),
     ) -> None:
         self.environment = read_environment()
         self.url = url or self.environment.url or EMBEDDED
@@ -80,6 +84,8 @@ class App:
         self.results = _checked_store(results)
         traced = self.environment.trace if trace is None else trace
         self.tracing: Tracing | None = Tracing() if traced else None
+        self.middleware = Chain(middleware)
+        self.seals = Seals(middleware)
         self.queues: dict[str, Queue] = {}
         self.declared: dict[str, Schedule] = {}
         self.schedules = Schedules(self)
@@ -164,6 +170,8 @@ class App:
                 tuple(schedule for schedule in self.declared.values() if schedule.queue == queue.name),
                 self.results,
                 self.tracing,
+                self.middleware,
+                self.seals,
             )
             for queue in served
         ]

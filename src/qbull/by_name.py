@@ -39,7 +39,7 @@ async def _unchecked(queue: Queue, task: str, values: Mapping[str, Any], options
         raise ConfigError(
             f'queue "{queue.name}" is ordered by key; give its key (--key KEY), or use the code (--app) so that the task can make it'
         )
-    payload = encode_payload(task, values, queue.app.payload_limit)
+    payload = queue.seal(task, encode_payload(task, values, queue.app.payload_limit))
     arguments = Arguments(payload, options.key, options.id)
     if options.in_outbox:
         [id] = await rows.write(queue, task, [arguments], options)

@@ -11,6 +11,7 @@ from typing import Any, Generic, Literal, TypeVar
 from qbull.client import Client
 from qbull.config import QueueSettings
 from qbull.core.codec import plain
+from qbull.core.envelope import is_sealed
 from qbull.core.ids import new_token
 from qbull.core.job import Body, Ending, Garbage, JobInfo, State, body_of, seal
 from qbull.core.why import Why
@@ -68,6 +69,7 @@ class Job(Generic[R]):
         attempts: Callable[[str], int],
         edit: Callable[[Body, Mapping[str, Any]], bytes],
         decode: Callable[[bytes], Any] = plain,
+        unsealed: Callable[[str, bytes], bytes] = lambda task, result: result,
     ) -> None:
         self.id = id
         self.created = created
@@ -77,6 +79,7 @@ class Job(Generic[R]):
         self._attempts = attempts
         self._decode = decode
         self._edit = edit
+        self._unsealed = unsealed
 
     def __repr__(self) -> str:
         return f"<Job {self.id} in {self._settings.name}>"
@@ -163,6 +166,8 @@ class Job(Generic[R]):
                 stacktrace=ending.stacktrace,
             )
         encoded = await self._stored(ending.stored) if ending.stored else ending.result
+        if encoded and is_sealed(encoded):
+            encoded = self._unsealed(found.body().task, encoded)
         value: R = self._decode(encoded or b"null")
         return value
 

@@ -56,6 +56,8 @@ class Options:
     expires: float | datetime | None = None
     trace: str | None = None
     """What the spans of its runs are linked to (observe/trace.py)."""
+    headers: dict[str, str] | None = None
+    """What middleware sends along."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.priority, int) or not 1 <= self.priority <= 10:

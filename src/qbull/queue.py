@@ -31,9 +31,11 @@ from qbull.core.unique import Unique
 from qbull.errors import LONGEST, ArgumentsError, ConfigError, DeclarationError, NotConfirmed, QbullError
 from qbull.handle import Job
 from qbull.letters import Letters
+from qbull.middleware import Chain, Enqueueing
 from qbull.observe.trace import Tracing
 from qbull.options import Arguments, Options, check_expires
 from qbull.repartitioning import Repartitions
+from qbull.seals import Seals
 from qbull.store import inspect, live
 from qbull.store.inspect import Counts, Found
 from qbull.store.partition import NewJob, Partition, UniqueJob
@@ -53,6 +55,8 @@ class Home(Protocol):
     tracing: Tracing | None
     environment: Environment
     declared: dict[str, Schedule]
+    middleware: Chain
+    seals: Seals
 
     def client(self) -> Client: ...
     def run_sync(self, coroutine: Coroutine[Any, Any, A], /) -> A: ...
@@ -191,22 +195,34 @@ class Queue(Controls, Letters, Repartitions):
             attempts=self.attempts_of,
             edit=self.edited,
             decode=decode,
+            unsealed=self.open_result,
         )
 
     def edited(self, body: Body, payload: Mapping[str, Any]) -> bytes:
         """Other arguments for a job, checked where the code of its task is here. They must not give it another key."""
         spec = self.tasks.get(body.task)
         if spec is None:
-            return encode_payload(body.task, payload, self.app.payload_limit)
+            return self.seal(body.task, encode_payload(body.task, payload, self.app.payload_limit))
         encoded, call = spec.signature.encode((), dict(payload), self.app.payload_limit)
         if spec.key is not None:
             key = spec.key.apply(msgspec.structs.asdict(call))
-            if key != body.key and spec.key.apply(spec.signature.arguments(body.payload)) == body.key:
+            if key != body.key and spec.key.apply(self._arguments_of(spec, body)) == body.key:
                 raise ArgumentsError(
                     f'task "{spec.name}": these arguments have the key "{key}", the job has "{body.key}"; '
                     "enqueue a new job, and remove() this one"
                 )
-        return encoded
+        return self.seal(body.task, encoded)
+
+    def _arguments_of(self, spec: TaskSpec, body: Body) -> dict[str, Any]:
+        return spec.signature.arguments(self.app.seals.open("payload", self.name, body.task, body.payload))
+
+    def seal(self, task: str, payload: bytes) -> bytes:
+        """Arguments as they lie on the server: compressed, encrypted, signed, as the app says."""
+        return self.app.seals.seal("payload", self.name, task, payload)
+
+    def open_result(self, task: str, result: bytes) -> bytes:
+        """The opposite, of a result. Raises PayloadError where this app cannot."""
+        return self.app.seals.open("result", self.name, task, result)
 
     def attempts_of(self, task: str) -> int:
         """How often a job of this task is tried at most."""
@@ -296,12 +312,12 @@ class Queue(Controls, Letters, Repartitions):
         else:
             number = layout.any_home(next(self._spread))
         body = Body(task, payload, key, 1, 0, options.timeout)
-        if options.end_ms is not None or name or row or options.trace:
+        if options.end_ms is not None or name or row or options.trace or options.headers:
             rare = "" if together is not None else name
             trace = options.trace or ""
             body = RareBody(
                 task, payload, key, 1, 0, options.timeout,
-                expires=options.end_ms, unique=rare, row=row, trace=trace,
+                expires=options.end_ms, unique=rare, row=row, trace=trace, headers=options.headers,
             )  # fmt: skip
         lane = self.settings.lane_of(key_digest)
         if name and not lane and options.unique is not None and options.unique.mode == "after":
@@ -338,6 +354,13 @@ class Call(Generic[P, R]):
             with self._traced(self._app.tracing) as traced:
                 return await traced.enqueue(*args, **kwargs)
         arguments = self._arguments(args, kwargs)
+        if self._app.middleware.around_enqueue:
+            return (await self._within_hooks([arguments]))[0]
+        return await self._enqueue(arguments)
+
+    async def _enqueue(self, arguments: Arguments) -> Job[R]:
+        if self._app.seals.used:
+            arguments = self._sealed(arguments)
         if arguments.name:
             return (await self._enqueue_unique([arguments]))[0]
         if self._options.in_outbox:
@@ -360,6 +383,13 @@ class Call(Generic[P, R]):
             with self._traced(self._app.tracing, len(calls)) as traced:
                 return await traced.enqueue_many(calls)
         made = self._all_arguments(calls)
+        if self._app.middleware.around_enqueue and made:
+            return await self._within_hooks(made)
+        return await self._enqueue_many(made)
+
+    async def _enqueue_many(self, made: list[Arguments]) -> list[Job[R]]:
+        if self._app.seals.used:
+            made = [self._sealed(arguments) for arguments in made]
         if made and made[0].name:
             return await self._enqueue_unique(made)
         if self._options.in_outbox:
@@ -397,6 +427,30 @@ class Call(Generic[P, R]):
         with tracing.send(self._queue.name, self.spec.name, many) as carried:
             yield Call(self._queue, self.spec, replace(self._options, trace=carried))
 
+    async def _within_hooks(self, made: list[Arguments]) -> list[Job[R]]:
+        call = self._enqueueing(made)
+
+        async def enqueue() -> list[Job[R]]:
+            with_headers = self._with(call)
+            if len(made) == 1:  # it may leave together with others
+                return [await with_headers._enqueue(made[0])]
+            return await with_headers._enqueue_many(made)
+
+        return await self._app.middleware.enqueue(call, enqueue)
+
+    def _enqueueing(self, made: list[Arguments]) -> Enqueueing:
+        return Enqueueing(self._queue.name, self.spec.name, [plain(each.payload) for each in made])
+
+    def _with(self, call: Enqueueing) -> Call[P, R]:
+        """The same call with what middleware sends along."""
+        for name, value in call.headers.items():
+            if not isinstance(name, str) or not isinstance(value, str):
+                raise ArgumentsError(f"header {name!r}: {value!r}: names and values of headers are texts")
+        return Call(self._queue, self.spec, replace(self._options, headers=call.headers or None))
+
+    def _sealed(self, arguments: Arguments) -> Arguments:
+        return arguments._replace(payload=self._queue.seal(self.spec.name, arguments.payload))
+
     async def _enqueue_unique(self, calls: list[Arguments]) -> list[Job[R]]:
         unique, client, settings = self._options.unique, self._app.client(), self._queue.settings
         assert unique is not None
@@ -414,6 +468,15 @@ class Call(Generic[P, R]):
         return self._on_their_way(await rows.write(self._queue, self.spec.name, calls, self._options))
 
     def _write_sync(self, calls: list[Arguments]) -> list[Job[R]]:
+        if not self._app.middleware.around_enqueue:
+            return self._write_rows(calls)
+        call = self._enqueueing(calls)
+        hooks = self._app.middleware
+        return hooks.enqueue_sync(call, lambda: self._with(call)._write_rows(calls), self._app.run_sync)
+
+    def _write_rows(self, calls: list[Arguments]) -> list[Job[R]]:
+        if self._app.seals.used:
+            calls = [self._sealed(arguments) for arguments in calls]
         return self._on_their_way(rows.write_sync(self._queue, self.spec.name, calls, self._options))
 
     def _on_their_way(self, ids: list[str]) -> list[Job[R]]:

@@ -5,10 +5,12 @@ Who calls: everything that enqueues with `transaction=` or `durability="outbox"`
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 
 from qbull.client import Client
+from qbull.core.envelope import is_sealed
 from qbull.options import Arguments, Options
 
 if TYPE_CHECKING:
@@ -58,8 +60,16 @@ def _rows(queue: Queue, task: str, calls: Iterable[Arguments], options: Options)
 
     app, said, durable = queue.app.prefix, options.wire(), options.durability == "outbox"
     return [
-        NewRow(
-            app, queue.name, call.id or queue.new_id(), task, call.key, call.payload.decode(), said, durable
-        )
+        NewRow(app, queue.name, call.id or queue.new_id(), task, call.key, _json(call.payload), said, durable)
         for call in calls
     ]
+
+
+def payload_of(text: str) -> bytes:
+    """The payload of a row again."""
+    return base64.b64decode(text.strip('"')) if text.startswith('"') else text.encode()
+
+
+def _json(payload: bytes) -> str:
+    """Arguments are an object; what is sealed is a text, so that a relay without keys can ship it."""
+    return f'"{base64.b64encode(payload).decode()}"' if is_sealed(payload) else payload.decode()

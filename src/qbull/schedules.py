@@ -164,7 +164,7 @@ class Schedules:
         partition, id = client.partition(queue.settings, number), new_id(number)
         durability = self._app.durability
         server = client.store.confirmed(durability) if durability is not None else None
-        ticks = Ticks(client.store)
+        ticks = Ticks(client.store, queue.seal)
         created = await self._patiently(lambda: ticks.fire_now(partition, schedule, id, server))
         return queue.handle(id, created)
 

@@ -21,6 +21,7 @@ from qbull.errors import NotFound, QbullError, ServerError
 from qbull.options import Arguments, Options
 from qbull.postgres.relay import Row, Shipped
 from qbull.queue import Home, Queue
+from qbull.rows import payload_of
 
 KNOWN_FOR = 30.0
 """Seconds after which a queue's settings are looked at again, and made known again to a server that has lost them."""
@@ -96,4 +97,4 @@ class Shipping:
 def _arguments(row: Row) -> Arguments:
     """An id that was made for it names one job for ever; one that its user gave may be given again."""
     origin = row.seq if partition_in(row.job_id) is None else 0
-    return Arguments(row.payload.encode(), row.key, row.job_id, row=origin)
+    return Arguments(payload_of(row.payload), row.key, row.job_id, row=origin)

@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 import msgspec.inspect
 
+from qbull.core.envelope import is_sealed, shown
 from qbull.errors import ArgumentsError, DeclarationError, PayloadError, TooLarge
 
 PAYLOAD_LIMIT = 1 << 20
@@ -146,7 +147,12 @@ def encode_result(value: Any, limit: int = PAYLOAD_LIMIT) -> bytes:
 
 
 def plain(encoded: bytes) -> Any:
-    """The value without its types, for showing; bytes that are not JSON are shown as text."""
+    """The value without its types, for showing; bytes that are not JSON are shown as text, what is encrypted as such."""
+    if is_sealed(encoded):
+        visible = shown(encoded)
+        if isinstance(visible, dict):
+            return visible
+        encoded = visible
     try:
         return msgspec.json.decode(encoded)
     except (msgspec.MsgspecError, RecursionError):

@@ -77,6 +77,8 @@ class RareBody(Body, array_like=True):
     """The row of the outbox that it comes from, where its id does not say which of several jobs it is."""
     trace: str = ""
     """Where it was enqueued, as W3C trace context: traceparent, and tracestate in a line of its own."""
+    headers: dict[str, str] | None = None
+    """What middleware has sent along."""
 
 
 class Ending(msgspec.Struct, array_like=True, frozen=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from qbull.config import QueueSettings
@@ -24,8 +25,11 @@ class Ticked(NamedTuple):
 
 
 class Ticks:
-    def __init__(self, store: Store) -> None:
+    """`seal` makes of a task and its arguments what lies on the server."""
+
+    def __init__(self, store: Store, seal: Callable[[str, bytes], bytes] = lambda task, args: args) -> None:
         self._server = store.server
+        self._seal = seal
 
     async def fire_due(self, partition: Partition, look: Look) -> list[Ticked]:
         """Propose what the plans of a look have due. The script decides, by its clock, what is fired."""
@@ -39,7 +43,7 @@ class Ticks:
             follows = proposal.following
             flat += (
                 schedule.name, plan.rev, schedule.catch_up, schedule.overlap, proposal.missed,
-                record_of(partition.settings, schedule), len(proposal.instants),
+                record_of(partition.settings, schedule, self._seal), len(proposal.instants),
             )  # fmt: skip
             for planned in proposal.instants:
                 flat += (planned, schedule.due(planned), schedule.tick_id(planned))
@@ -60,7 +64,7 @@ class Ticks:
         self, partition: Partition, schedule: Schedule, id: str, confirmed: Confirmed | None = None
     ) -> bool:
         """Run it now, beside its plan; answers whether the job was new, as safe as `confirmed` asks."""
-        record = record_of(partition.settings, schedule)
+        record = record_of(partition.settings, schedule, self._seal)
         args = (partition.settings.lane_limit, schedule.name, id, record)
         return bool(await (confirmed or self._server).script("fire", partition.base, *args))
 
@@ -70,8 +74,11 @@ class Ticks:
         return max(now_ms - float(head[1]), 0.0) / 1000 if head else 0.0
 
 
-def record_of(settings: QueueSettings, schedule: Schedule) -> bytes:
+def record_of(
+    settings: QueueSettings, schedule: Schedule, seal: Callable[[str, bytes], bytes] = lambda task, args: args
+) -> bytes:
     key_digest = digest(schedule.key) if schedule.key is not None else None
-    body = RareBody(schedule.task, bytes(schedule.args), schedule.key, schedule=schedule.name)
+    args = seal(schedule.task, bytes(schedule.args))
+    body = RareBody(schedule.task, args, schedule.key, schedule=schedule.name)
     lane = settings.lane_of(key_digest)
     return pack(body, priority=DEFAULT_PRIORITY, lane=lane, reports=settings.reports)

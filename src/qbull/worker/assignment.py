@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from qbull.config import QueueSettings
 from qbull.core.schedule import Schedule
 from qbull.core.task import TaskSpec
+from qbull.middleware import Chain
 from qbull.observe.trace import Tracing
 from qbull.offload import ResultStore
+from qbull.seals import Seals
 
 
 @dataclass(frozen=True)
@@ -21,3 +23,5 @@ class Assignment:
     results: ResultStore | None = None
     """Where results go that are too large for the server."""
     tracing: Tracing | None = None
+    middleware: Chain = field(default_factory=Chain)
+    seals: Seals = field(default_factory=Seals)

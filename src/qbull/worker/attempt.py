@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from qbull.core.codec import PAYLOAD_LIMIT
+from qbull.core.envelope import is_sealed
 from qbull.core.figures import Figures
 from qbull.core.job import SUSPECT, Garbage, RareBody, body_of, crashes_of
 from qbull.core.outcome import Undeliverable
@@ -68,8 +69,15 @@ class Attempts:
         self._asks = False
         self._marks: Marks = {}
         self._tracing = assignment.tracing
-        self._call = Caller(settings.name, settings.concurrency, payload_limit, assignment.results)
-        self._conclude = Conclude(settings, worker)
+        self._seals = assignment.seals
+        self._sealing = assignment.seals.used
+        middleware = assignment.middleware
+        self._caller = Caller(
+            settings.name, settings.concurrency, payload_limit, assignment.results, middleware, self._seals
+        )
+        self._call = self._caller.within_hooks if middleware.around_run else self._caller.__call__
+        self._tell = middleware.tell if middleware.settled else None
+        self._conclude = Conclude(settings, worker, self._tell)
         self._unfinished: Callable[[Delivery], None] = lambda delivery: None
         self.slots: list[Slot] = []
         self._deadlines = Deadlines(self.slots)
@@ -90,11 +98,11 @@ class Attempts:
 
     def resize(self, concurrency: int) -> None:
         """So many run at a time from now on."""
-        self._call.resize(concurrency)
+        self._caller.resize(concurrency)
 
     async def close(self) -> None:
         self._deadlines.close()
-        await self._call.close()
+        await self._caller.close()
 
     def running(self) -> list[Running]:
         """The jobs whose tasks run now."""
@@ -124,7 +132,7 @@ class Attempts:
         try:
             body = _read(record)
             task = self._task(body.task)
-            args, kwargs = _decode(task, body)
+            args, kwargs = self._decode(task, body)
             job = Running(
                 self._queue,
                 delivery.partition,
@@ -161,6 +169,8 @@ class Attempts:
         if job.cancelled is not None:
             return self._conclude.cancelled(settler, delivery, at, body, job.cancelled, began)
         sealed = self._conclude.done(delivery, record, body, result, began)
+        if self._tell is not None:
+            self._tell(self._conclude.settled(id, body, "completed", time.perf_counter() - began))
         if not delivery.lane:
             return settler.done(delivery, at, sealed)
         return settler.done(delivery, at, sealed, give_way=time.perf_counter() - slot.since > TRAIN_TURN)
@@ -247,18 +257,25 @@ class Attempts:
             raise Undeliverable(f'no task "{name}" is registered in this worker; it knows: {known}')
         return task
 
+    def _decode(self, task: TaskSpec, body: RareBody) -> Arguments:
+        """An app without seals looks for them only where the payload is no JSON."""
+        try:
+            if not self._sealing:
+                return task.signature.decode(body.payload)
+        except PayloadError as error:
+            if not is_sealed(body.payload):
+                raise Undeliverable(str(error)) from None
+        try:
+            opened = self._seals.open("payload", self._queue, body.task, body.payload)
+            return task.signature.decode(opened)
+        except PayloadError as error:
+            raise Undeliverable(str(error)) from None
+
 
 def _read(record: bytes) -> RareBody:
     try:
         return body_of(record)
     except Garbage as error:
-        raise Undeliverable(str(error)) from None
-
-
-def _decode(task: TaskSpec, body: RareBody) -> tuple[list[Any], dict[str, Any]]:
-    try:
-        return task.signature.decode(body.payload)
-    except PayloadError as error:
         raise Undeliverable(str(error)) from None
 
 

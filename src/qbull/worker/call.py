@@ -7,21 +7,36 @@ import contextvars
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 from qbull.core.codec import encode_result
+from qbull.core.envelope import is_sealed
 from qbull.core.outcome import AlreadyDone, Undeliverable
 from qbull.core.task import TaskSpec
 from qbull.errors import PayloadError
+from qbull.middleware import Chain
 from qbull.offload import ResultStore, Stored
-from qbull.worker.current import Running
+from qbull.seals import Seals
+from qbull.worker.current import Running, current_job
 from qbull.worker.pool import Pool
 from qbull.worker.slot import Late
 
 
 class Caller:
-    def __init__(self, queue: str, threads: int, payload_limit: int, results: ResultStore | None) -> None:
+    def __init__(
+        self,
+        queue: str,
+        threads: int,
+        payload_limit: int,
+        results: ResultStore | None,
+        middleware: Chain,
+        seals: Seals,
+    ) -> None:
         self._results = results
+        self._middleware = middleware
+        self._seals = seals
+        self._sealing = seals.used
         self._limit = payload_limit if results is None else sys.maxsize
         self._name = f"qbull-{queue}"
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix=self._name)
@@ -31,9 +46,19 @@ class Caller:
         self, task: TaskSpec, args: list[Any], kwargs: dict[str, Any], job: Running
     ) -> bytes | Stored:
         result = await self._result(task, args, kwargs, job)
+        if self._sealing:
+            result = self._seals.seal("result", job.queue, task.name, result)
         if self._results is None or len(result) <= self._results.over:
             return result
         return Stored(str(await self._results.put(job.queue, job.id.decode(), result)))
+
+    async def within_hooks(
+        self, task: TaskSpec, args: list[Any], kwargs: dict[str, Any], job: Running
+    ) -> bytes | Stored:
+        """The same, with the user's middleware around it."""
+        return await self._middleware.run(
+            current_job(), partial(self, task, args, kwargs, job), swallowed=b"null"
+        )
 
     async def _result(self, task: TaskSpec, args: list[Any], kwargs: dict[str, Any], job: Running) -> bytes:
         try:
@@ -42,7 +67,7 @@ class Caller:
             elif task.kind == "thread":
                 value = await self._in_thread(task, args, kwargs, job.begin_by)
             else:
-                return await self._pool.run(task, job, self._limit)
+                return await self._pool.run(task, job, self._limit, self._opened(job))
         except (Exception, asyncio.CancelledError):
             raise
         except AlreadyDone:
@@ -55,6 +80,13 @@ class Caller:
             return encode_result(value, self._limit)
         except PayloadError as error:
             raise Undeliverable(str(error)) from None
+
+    def _opened(self, job: Running) -> bytes | None:
+        """The arguments for a process, which has no keys."""
+        payload = job.body.payload
+        if not is_sealed(payload):
+            return None
+        return self._seals.open("payload", job.queue, job.body.task, payload)
 
     async def _in_thread(
         self, task: TaskSpec, args: list[Any], kwargs: dict[str, Any], begin_by: float

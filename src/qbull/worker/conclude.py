@@ -16,6 +16,7 @@ from qbull.core.outcome import Delay, Undeliverable, decide
 from qbull.core.retry import Retry
 from qbull.core.task import TaskSpec
 from qbull.errors import RetryAfter
+from qbull.middleware import End, Settled
 from qbull.offload import Stored
 from qbull.store.store import Delivery
 from qbull.worker.current import entry_ms
@@ -30,9 +31,14 @@ _HERE = os.path.dirname(__file__)
 
 
 class Conclude:
-    def __init__(self, settings: QueueSettings, worker: str) -> None:
+    """`tell` is called with what became of each run that did not succeed, where somebody wants to know."""
+
+    def __init__(
+        self, settings: QueueSettings, worker: str, tell: Callable[[Settled], None] | None = None
+    ) -> None:
         self._settings = settings
         self._worker = worker
+        self._tell = tell
         self.retry: Retry | None = None
         """Where it is set, for all jobs of the queue, whatever their tasks say."""
         self.hold: Callable[[float, str], None] = lambda seconds, why: None
@@ -83,9 +89,13 @@ class Conclude:
                 outcome.seconds,
                 outcome.error,
             )
+            if self._tell is not None:
+                self._tell(self.settled(id, body, "delayed", duration, outcome.error, outcome.seconds))
             again = repack(record, self._next(body, outcome.error, duration))
             return settler.delay(delivery, at, again, int(outcome.seconds * 1000))
         log.error('queue "%s": job %s (%s) failed for good: %s', *who, outcome.error)
+        if self._tell is not None:
+            self._tell(self.settled(id, body, "failed", duration, outcome.error))
         ending = Ending(body.attempt, duration * 1000, self._worker, None, outcome.error, outcome.stacktrace)
         return settler.dead(delivery, at, seal(ending))
 
@@ -95,10 +105,26 @@ class Conclude:
         """Settle it as cancelled, whatever it returned or raised. Answers whether its delivery ends with it."""
         duration = (time.perf_counter() - began) * 1000
         id = delivery.fields[at].decode("utf-8", "replace")
+        if self._tell is not None:
+            self._tell(self.settled(delivery.fields[at], body, "cancelled", duration / 1000, reason))
         log.info('queue "%s": job %s (%s) was cancelled: %s', self._settings.name, id, body.task, reason)
         return settler.cancelled(
             delivery, at, seal(Ending(body.attempt, duration, self._worker, error=reason))
         )
+
+    def settled(
+        self,
+        id: bytes,
+        body: Body,
+        state: End,
+        duration: float,
+        error: str | None = None,
+        delay: float | None = None,
+    ) -> Settled:
+        """What middleware is told."""
+        return Settled(
+            id.decode("utf-8", "replace"), self._settings.name, body.task, body.key, body.attempt, state, duration, error, delay
+        )  # fmt: skip
 
     def _next(self, body: Body, error: str, duration: float) -> Body:
         """The body for the next attempt, with this one in its history."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from concurrent.futures import Future
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -83,7 +84,7 @@ class CurrentJob:
     """`fence` rises with every delivery, so other stores can refuse a write with an older one.
 
     `schedule` is the schedule that asked for it, and `planned_at` the instant it was planned for, where it is a tick's.
-    `cancelled` turns true when the job was cancelled, has run into its timeout, or its worker stops.
+    `headers` are what middleware has sent along. `cancelled` turns true when the job was cancelled, has run into its timeout, or its worker stops.
     """
 
     id: str
@@ -95,6 +96,7 @@ class CurrentJob:
     enqueued_at: datetime
     schedule: str | None
     planned_at: datetime | None
+    headers: Mapping[str, str]
     _running: Running = field(repr=False, compare=False)
 
     @property
@@ -163,5 +165,6 @@ def current_job() -> CurrentJob:
         enqueued_at=moment(created_ms_of(now.record) or entry_ms(now.place)),
         schedule=now.body.schedule,
         planned_at=planned_in(now.id.decode()) if now.body.schedule is not None else None,
+        headers=now.body.headers or {},
         _running=now,
     )

@@ -108,6 +108,7 @@ class Line:
         self._still = False
         self._turning = asyncio.Lock()
         self._tasks = assignment.tasks
+        self._seals = assignment.seals
         self._version = version_of(assignment.schedules)
         self._promoters: dict[int, tuple[Promoter, asyncio.Task[None]]] = {}
         self._actors: list[asyncio.Task[None]] = []
@@ -231,7 +232,7 @@ class Line:
             for number in numbers:
                 if number not in self._promoters:
                     partition = self._partition(number)
-                    ticker = Ticker(self._store, partition, self._tasks, self._outage)
+                    ticker = Ticker(self._store, partition, self._tasks, self._outage, self._seals)
                     promoter = Promoter(partition, self._outage, safety, ticker)
                     self._promoters[number] = promoter, start(promoter.run)
 

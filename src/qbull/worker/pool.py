@@ -60,6 +60,8 @@ class Request(msgspec.Struct):
     limit: int = PAYLOAD_LIMIT
     app: str = ""
     begin_by: float = inf
+    payload: bytes | None = None
+    """The arguments, where those in the record are sealed: a process has no keys."""
 
 
 class Answer(msgspec.Struct):
@@ -76,7 +78,7 @@ class Pool:
         self._idle: list[_Process] = []
         self._all: set[_Process] = set()
 
-    async def run(self, task: TaskSpec, job: Running, limit: int) -> bytes:
+    async def run(self, task: TaskSpec, job: Running, limit: int, payload: bytes | None = None) -> bytes:
         """The encoded result. Cancelling it kills the process."""
         process = self._idle.pop() if self._idle else await self._start()
         function = task.function
@@ -91,6 +93,7 @@ class Pool:
                 limit,
                 job.partition.app if job.partition is not None else "",
                 job.begin_by,
+                payload,
             )
             answer = await process.ask(request, partial(_take_down, job))
         except BaseException:
@@ -207,7 +210,9 @@ def _answer(request: Request, teller: Teller) -> Answer:
     try:
         function = _find(request)
         body = body_of(request.record)
-        args, kwargs = Signature(body.task, function).decode(body.payload)
+        args, kwargs = Signature(body.task, function).decode(
+            body.payload if request.payload is None else request.payload
+        )
         running.set(
             Running(
                 request.queue,

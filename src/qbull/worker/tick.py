@@ -13,8 +13,10 @@ import asyncio
 import logging
 from collections.abc import Collection
 from contextlib import suppress
+from functools import partial
 
 from qbull.core.schedule import Schedule
+from qbull.seals import Seals
 from qbull.store.partition import Partition
 from qbull.store.schedules import AT_ONCE, Look, Place, Schedules
 from qbull.store.store import Store
@@ -28,11 +30,19 @@ LATER_MS = 60_000
 
 
 class Ticker:
-    """For one partition. `tasks` are those that this worker can run."""
+    """For one partition. `tasks` are those that this worker can run; `seals` are put on their arguments."""
 
-    def __init__(self, store: Store, partition: Partition, tasks: Collection[str], outage: Outage) -> None:
+    def __init__(
+        self,
+        store: Store,
+        partition: Partition,
+        tasks: Collection[str],
+        outage: Outage,
+        seals: Seals | None = None,
+    ) -> None:
         self._schedules = Schedules(store)
-        self._ticks = Ticks(store)
+        seal = partial((seals or Seals()).seal, "payload", partition.settings.name)
+        self._ticks = Ticks(store, seal)
         self._partition = partition
         self._place = Place(partition.settings.name, partition.number)
         self._tasks = tasks

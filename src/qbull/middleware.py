@@ -1,0 +1,202 @@
+"""Middleware: code of the user's around every enqueue and every run of an app, and told what became of each job.
+
+`App(middleware=[…])` takes a list; `Chain` is what an app makes of it. The first is the outermost. A hook that nobody
+has written is never looked for when a job goes by, so an app without middleware pays nothing.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack, ExitStack
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+
+from qbull.errors import ConfigError
+
+if TYPE_CHECKING:
+    from qbull.worker.current import CurrentJob
+
+A = TypeVar("A")
+J = TypeVar("J", bound="Enqueued")
+Around = AbstractContextManager[Any] | AbstractAsyncContextManager[Any]
+End = Literal["completed", "delayed", "failed", "cancelled"]
+Run = Callable[[Coroutine[Any, Any, Any]], Any]
+
+log = logging.getLogger("qbull")
+
+
+class Enqueued(Protocol):
+    """A job, as `enqueue` gives it."""
+
+    id: str
+    created: bool
+
+
+@dataclass
+class Enqueueing:
+    """Calls of a task that are about to become jobs. `headers` travel with them: `current_job().headers`.
+
+    `arguments` has those of each call by name, for looking at. `jobs` is empty until they are enqueued.
+    """
+
+    queue: str
+    task: str
+    arguments: list[dict[str, Any]]
+    headers: dict[str, str] = field(default_factory=dict)
+    jobs: list[Enqueued] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What became of a run. `delayed` is a job that runs again, `delay` seconds later."""
+
+    id: str
+    queue: str
+    task: str
+    key: str | None
+    attempt: int
+    state: End
+    duration: float
+    error: str | None = None
+    delay: float | None = None
+
+
+class Middleware:
+    """Write the hooks that you need; the others cost nothing."""
+
+    def around_enqueue(self, call: Enqueueing) -> Around:
+        """A context manager around `enqueue`: @contextmanager, or @asynccontextmanager. To raise before the yield is to refuse."""
+        raise NotImplementedError
+
+    def around_run(self, job: CurrentJob) -> Around:
+        """A context manager around each run of a task, in the worker. What it raises is what the run raised."""
+        raise NotImplementedError
+
+    def settled(self, run: Settled) -> None:
+        """A plain function, told what became of each run. It must not wait: the worker does until it returns."""
+        raise NotImplementedError
+
+
+class Chain:
+    """The middleware of one app, sorted by what each of them has."""
+
+    def __init__(self, middleware: Sequence[Middleware] = ()) -> None:
+        if isinstance(middleware, Middleware) or not all(isinstance(each, Middleware) for each in middleware):
+            raise ConfigError(f"middleware={middleware!r}: give a list of qbull.Middleware")
+        self.around_enqueue = _written(middleware, "around_enqueue")
+        self.around_run = _written(middleware, "around_run")
+        self.settled = _written(middleware, "settled")
+        for hook in (*self.around_enqueue, *self.around_run):
+            if inspect.isgeneratorfunction(hook) or inspect.isasyncgenfunction(hook):
+                raise ConfigError(f"{_name(hook)}: decorate it with @contextmanager or @asynccontextmanager")
+        for hook in self.settled:
+            if inspect.iscoroutinefunction(hook):
+                raise ConfigError(f"{_name(hook)}: must be a plain function; it is called between two jobs")
+
+    async def enqueue(self, call: Enqueueing, enqueue: Callable[[], Awaitable[list[J]]]) -> list[J]:
+        """Do it within the hooks. What they raise before it is raised; what they raise when it is done is logged."""
+        stack = AsyncExitStack()
+        try:
+            for hook in self.around_enqueue:
+                await _enter(stack, hook, hook(call))
+            jobs = await enqueue()
+        except BaseException as error:
+            await _leave_failed(stack, error)
+            raise
+        call.jobs = list(jobs)
+        try:
+            await stack.aclose()
+        except Exception:
+            _say_late(call)
+        return jobs
+
+    def enqueue_sync(self, call: Enqueueing, enqueue: Callable[[], list[J]], run: Run) -> list[J]:
+        """The same where no event loop runs; `run` has one, for hooks that need it."""
+        stack = ExitStack()
+        try:
+            for hook in self.around_enqueue:
+                _enter_sync(stack, hook, hook(call), run)
+            jobs = enqueue()
+        except BaseException as error:
+            try:
+                stack.__exit__(type(error), error, error.__traceback__)
+            except BaseException as other:
+                if other is not error:
+                    log.warning("middleware: %r while it handled: %r", other, error)
+            raise
+        call.jobs = list(jobs)
+        try:
+            stack.close()
+        except Exception:
+            _say_late(call)
+        return jobs
+
+    async def run(self, job: CurrentJob, call: Callable[[], Awaitable[A]], swallowed: A) -> A:
+        """One run of a task within the hooks. Where one of them swallows what was raised, the result is `swallowed`."""
+        async with AsyncExitStack() as stack:
+            for hook in self.around_run:
+                await _enter(stack, hook, hook(job))
+            return await call()
+        return swallowed  # type: ignore[unreachable]  # mypy does not know that a stack may swallow
+
+    def tell(self, run: Settled) -> None:
+        for hook in self.settled:
+            try:
+                hook(run)
+            except Exception:
+                log.exception("%s: failed; job %s is settled all the same", _name(hook), run.id)
+
+
+def _written(middleware: Sequence[Middleware], name: str) -> tuple[Callable[..., Any], ...]:
+    return tuple(
+        getattr(each, name)
+        for each in middleware
+        if getattr(type(each), name) is not getattr(Middleware, name)
+    )
+
+
+async def _enter(stack: AsyncExitStack, hook: Callable[..., Any], around: object) -> None:
+    if hasattr(around, "__aenter__"):
+        await stack.enter_async_context(around)  # type: ignore[arg-type]
+    elif hasattr(around, "__enter__"):
+        stack.enter_context(around)  # type: ignore[arg-type]
+    else:
+        raise _no_context(hook, around)
+
+
+def _enter_sync(stack: ExitStack, hook: Callable[..., Any], around: Any, run: Run) -> None:
+    if hasattr(around, "__enter__"):
+        stack.enter_context(around)
+    elif hasattr(around, "__aenter__"):
+        run(around.__aenter__())
+        stack.push(lambda *raised: run(around.__aexit__(*raised)))
+    else:
+        raise _no_context(hook, around)
+
+
+async def _leave_failed(stack: AsyncExitStack, error: BaseException) -> None:
+    """Whoever enqueues hears what went wrong, not what middleware made of it."""
+    try:
+        await stack.__aexit__(type(error), error, error.__traceback__)
+    except BaseException as other:
+        if other is not error:
+            log.warning("middleware: %r while it handled: %r", other, error)
+
+
+def _say_late(call: Enqueueing) -> None:
+    ids = ", ".join(job.id for job in call.jobs[:3]) + (" …" if len(call.jobs) > 3 else "")
+    log.exception('queue "%s": middleware failed when %s had been enqueued', call.queue, ids)
+
+
+def _no_context(hook: Callable[..., Any], around: object) -> ConfigError:
+    if inspect.iscoroutine(around):
+        around.close()
+    return ConfigError(
+        f"{_name(hook)}: gave {around!r}, no context manager; decorate it with @contextmanager or @asynccontextmanager"
+    )
+
+
+def _name(hook: Callable[..., Any]) -> str:
+    return f"middleware {getattr(hook, '__qualname__', repr(hook))}"

@@ -1,0 +1,239 @@
+"""Compressing, encrypting, signing: how arguments and results lie on the server."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+import qbull
+from qbull.store.store import Store
+
+OLD, NEW = qbull.Encrypted.new_key(), qbull.Encrypted.new_key()
+SECRET = "4111-1111-1111-1111"
+
+
+def app_with(server_url: str, *middleware: qbull.Middleware, **settings: Any) -> qbull.App:
+    return qbull.App(server_url, prefix="test", middleware=middleware, **settings)
+
+
+def charging(app: qbull.App, **settings: Any) -> qbull.Task[..., dict[str, str]]:
+    @app.queue("billing", retry=qbull.Retry(attempts=1), **settings).task
+    async def charge(card: str) -> dict[str, str]:
+        return {"charged": card}
+
+    return charge
+
+
+async def on_the_server(store: Store) -> bytes:
+    """All that is stored, in one piece."""
+    found = b""
+    cursor = b"0"
+    while True:
+        cursor, names = await store.server.call("SCAN", cursor, "COUNT", 1000)
+        for name in names:
+            found += await store.server.call("DUMP", name) or b""
+        if cursor == b"0":
+            return found
+
+
+async def test_arguments_and_results_are_encrypted_on_the_server(server_url: str, store: Store) -> None:
+    async with app_with(server_url, qbull.Encrypted([NEW])) as app:
+        charge = charging(app)
+
+        job = await charge.enqueue(card=SECRET)
+        waiting = await on_the_server(store)
+        async with app.worker():
+            answer = await job.result(timeout=10)
+        finished = await on_the_server(store)
+        info = await job.info()
+
+    assert answer == {"charged": SECRET}
+    assert SECRET.encode() not in waiting + finished
+    assert info is not None
+    assert list(info.payload) == list(info.result) == ["encrypted"]
+
+
+async def test_all_three_work_together_and_a_large_payload_gets_small(server_url: str, store: Store) -> None:
+    seals = (qbull.Compressed(over=100), qbull.Encrypted([NEW]), qbull.Signed([OLD]))
+    async with app_with(server_url, *seals) as app:
+        charge = charging(app)
+
+        job = await charge.enqueue(card=SECRET * 5000)
+        size = len(await on_the_server(store))
+        async with app.worker():
+            answer = await job.result(timeout=10)
+
+    assert answer == {"charged": SECRET * 5000}
+    assert size < 5000
+
+
+async def test_keys_are_changed_one_process_after_the_other(server_url: str, store: Store) -> None:
+    async with (
+        app_with(server_url, qbull.Encrypted([OLD])) as before,
+        app_with(server_url, qbull.Encrypted([NEW, OLD])) as after,
+    ):
+        charge, charge_anew = charging(before), charging(after)
+
+        jobs = [await charge.enqueue(card="old"), await charge_anew.enqueue(card="new")]
+        async with after.worker():
+            answers = [await after.job("billing", job.id).result(timeout=10) for job in jobs]
+
+        assert answers == [{"charged": "old"}, {"charged": "new"}]
+        with pytest.raises(
+            qbull.PayloadError, match=r"its result is encrypted with key .*, which is not among"
+        ):
+            await before.job("billing", jobs[1].id).result(timeout=10)
+
+
+async def test_what_cannot_be_opened_is_a_dead_letter_and_runs_when_the_key_is_there(
+    server_url: str, store: Store
+) -> None:
+    async with (
+        app_with(server_url, qbull.Encrypted([NEW])) as producer,
+        app_with(server_url) as keyless,
+        app_with(server_url, qbull.Encrypted([OLD])) as mistaken,
+    ):
+        job = await charging(producer).enqueue(card=SECRET)
+        charging(keyless), charging(mistaken)
+
+        async with keyless.worker() as worker:
+            await worker.drain()
+        said = (await job.info()).error  # type: ignore[union-attr]
+        await job.retry()
+        async with mistaken.worker() as worker:
+            await worker.drain()
+        said_then = (await job.info()).error  # type: ignore[union-attr]
+        await job.retry()
+        async with producer.worker():
+            answer = await job.result(timeout=10)
+
+    assert said is not None and said_then is not None
+    assert said.startswith('task "charge": its payload is encrypted with key ')
+    assert said.endswith("and this app has no keys; give it middleware=[qbull.Encrypted(…)]")
+    assert said_then.endswith("which is not among those of this app")
+    assert "\n" not in said + said_then
+    assert answer == {"charged": SECRET}
+
+
+async def test_a_worker_without_the_setting_reads_what_is_compressed_or_signed(
+    server_url: str, store: Store
+) -> None:
+    async with (
+        app_with(server_url, qbull.Compressed(over=10), qbull.Signed([NEW])) as producer,
+        app_with(server_url) as plain,
+    ):
+        job = await charging(producer).enqueue(card="x" * 500)
+        info = await job.info()
+        charging(plain)
+        async with plain.worker():
+            answer = await job.result(timeout=10)
+
+    assert info is not None
+    assert info.payload == {"card": "x" * 500}
+    assert answer == {"charged": "x" * 500}
+
+
+async def test_a_worker_runs_only_what_is_signed(server_url: str, store: Store) -> None:
+    async with (
+        app_with(server_url, qbull.Signed([NEW])) as signing,
+        app_with(server_url) as stranger,
+        app_with(server_url, qbull.Signed([OLD])) as other,
+        app_with(server_url, qbull.Signed([NEW], require=False)) as lenient,
+    ):
+        unsigned = await charging(stranger).enqueue(card="unsigned")
+        foreign = await charging(other).enqueue(card="foreign")
+        mine = await charging(signing).enqueue(card="mine")
+        charging(lenient)
+
+        async with signing.worker():
+            assert await mine.result(timeout=10) == {"charged": "mine"}
+            with pytest.raises(qbull.JobFailed, match="its payload is not signed, and this app requires it"):
+                await unsigned.result(timeout=10)
+            with pytest.raises(qbull.JobFailed, match=r"is signed with key .*, which is not among those"):
+                await foreign.result(timeout=10)
+        await unsigned.retry()
+        async with lenient.worker():
+            assert await unsigned.result(timeout=10) == {"charged": "unsigned"}
+
+
+async def test_edited_arguments_schedules_and_the_command_line_are_sealed_too(
+    server_url: str, store: Store
+) -> None:
+    async with app_with(server_url, qbull.Encrypted([NEW], require=True)) as app:
+        queue = app.queue("billing", order="key", retry=qbull.Retry(attempts=1))
+
+        @queue.task(key="{user}")
+        async def charge(user: str, card: str) -> str:
+            if card == "bad":
+                raise qbull.Fail("refused")
+            return card
+
+        job = await charge.enqueue(user="u", card="bad")
+        await app.schedules.upsert("monthly", charge, every=3600, args={"user": "u", "card": SECRET})
+        async with app.worker() as worker:
+            ticked = await app.schedules.run("monthly")
+            assert await ticked.result(timeout=10) == SECRET
+            await worker.drain()
+            await job.retry({"user": "u", "card": "good"})
+            assert await app.job(queue, job.id).result(timeout=10) == "good"
+        await app.schedules.remove("monthly")
+
+
+async def test_the_outbox_is_encrypted_and_a_relay_needs_no_key(
+    server_url: str, store: Store, database: str
+) -> None:
+    async with app_with(server_url, qbull.Encrypted([NEW]), database=database) as app:
+        charge = charging(app)
+        async with await psycopg.AsyncConnection.connect(database) as connection:
+            job = await charge.options(transaction=connection).enqueue(card=SECRET)
+            [[row]] = await (await connection.execute("SELECT payload::text FROM qbull_outbox")).fetchall()
+        async with app.worker():
+            answer = await job.result(timeout=20)
+
+    assert row.startswith('"')
+    assert SECRET not in row
+    assert answer == {"charged": SECRET}
+
+
+@pytest.fixture
+async def numbers(server_url: str, store: Store, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Any]:
+    monkeypatch.chdir(Path(__file__).parent)
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    sys.modules.pop("cpu_tasks", None)
+    import cpu_tasks
+
+    async with app_with(server_url, qbull.Encrypted([NEW])) as app:
+        yield app, app.queue("numbers").task(cpu=True)(cpu_tasks.factorise.spec.function)
+    sys.modules.pop("cpu_tasks", None)
+
+
+async def test_a_process_gets_its_arguments_without_a_key(numbers: Any) -> None:
+    app, factorise = numbers
+
+    job = await factorise.enqueue(n=12)
+    async with app.worker():
+        answer = await job.result(timeout=20)
+
+    assert answer.factors == (2, 2, 3)
+
+
+def test_wrong_settings_are_said_at_once() -> None:
+    for wrong, line in (
+        (lambda: qbull.Encrypted(NEW), "give a list of keys, the one to use first"),
+        (lambda: qbull.Encrypted([]), "give a list of keys"),
+        (lambda: qbull.Signed(["no key"]), r"a key is not base64; make one with qbull\.Signed\.new_key\(\)"),
+        (lambda: qbull.Signed([b"short"]), "a key must have 32 bytes"),
+        (lambda: qbull.Compressed(level=0), "give 1"),
+        (lambda: qbull.App(middleware=[qbull.Signed([NEW]), qbull.Signed([OLD])]), "Signed is there twice"),
+        (
+            lambda: qbull.App(middleware=[qbull.Encrypted([NEW]), qbull.Compressed()]),
+            "put Compressed before Encrypted",
+        ),
+    ):
+        with pytest.raises(qbull.ConfigError, match=line):
+            wrong()
