@@ -219,16 +219,16 @@ class Schedules:
             await self.move(name, place, elsewhere)  # one move after the other
             await self.move(name, elsewhere, home)
             return
-        there = await self.read(
-            home, [name]
-        )  # before the plan is read: what happens there from now on is seen
+        # Before the plan is read: what happens there from now on is seen.
+        there = await self.read(home, [name])
         plan = (await self.read(place, [name])).plans.get(name)
         if plan is None or plan.schedule is None:
             return
         if name not in there.plans:
             rests = plan.next_ms is None or plan.paused_ms is not None
             due_ms = None if rests or plan.next_ms is None else plan.schedule.due(plan.next_ms)
-            await self._write(home, name, there.rev(name), Change(due_ms, fields_of(plan)))
+            arrived = fields_of(plan) | {"moving": ""}  # it may have been here before, and left a trace
+            await self._write(home, name, there.rev(name), Change(due_ms, arrived))
         await self._register(name, home)
         await self._write(place, name, plan.rev, Change(None, {"moving": str(home)}, drop=True))
 

@@ -12,9 +12,15 @@
 -- GIVES how many were moved, and the milliseconds until the next is due, and the next schedule (-1: none)
 local LOOK_MS = 50
 local left = false -- something is due that is left to the mover
-local over = redis.call('ZRANGE', expiring, '-inf', now_ms, 'BYSCORE', 'LIMIT', 0, most)
-if #over > 0 then
-  local seen = {}
+local function until_next(name, least)
+  local head = redis.call('ZRANGE', name, 0, 0, 'WITHSCORES')
+  if not head[1] or head[2] == 'inf' then return -1 end
+  return math.max(math.ceil(tonumber(head[2]) - now_ms), least or 0)
+end
+
+local next_end = until_next(expiring)
+if next_end == 0 then
+  local seen, over = {}, redis.call('ZRANGE', expiring, '-inf', now_ms, 'BYSCORE', 'LIMIT', 0, most)
   look_up(over)
   for _, id in ipairs(over) do
     local place = place_of(id)
@@ -37,9 +43,9 @@ if #over > 0 then
     if redis.call('EXISTS', base .. 'waiters') == 1 then tell('done', table.concat(stopped, '\n')) end
   end
 end
-local due = redis.call('ZRANGE', delayed, '-inf', now_ms, 'BYSCORE', 'LIMIT', 0, most)
-local moved_on = {}
-if #due > 0 then
+local moved_on, next_due = {}, until_next(delayed)
+if next_due == 0 then
+  local due = redis.call('ZRANGE', delayed, '-inf', now_ms, 'BYSCORE', 'LIMIT', 0, most)
   local records, closed = records_of(due), is_closed()
   for i, id in ipairs(due) do
     local record = records[i]
@@ -62,12 +68,8 @@ end
 trim('completed', keep_completed, completed_ms, 100)
 trim('failed', keep_failed, failed_ms, 100)
 trim('cancelled', keep_failed, failed_ms, 100)
-local function until_next(name, least)
-  local head = redis.call('ZRANGE', name, 0, 0, 'WITHSCORES')
-  if not head[1] or head[2] == 'inf' then return -1 end
-  return math.max(math.ceil(tonumber(head[2]) - now_ms), least)
-end
-local least = left and LOOK_MS or 0
-local next_due, next_end = until_next(delayed, least), until_next(expiring, least)
+local least = left and LOOK_MS
+if next_end == 0 then next_end = until_next(expiring, least) end
+if next_due == 0 then next_due = until_next(delayed, least) end
 if next_due < 0 or (next_end >= 0 and next_end < next_due) then next_due = next_end end
-return {#moved_on, next_due, until_next(schedules, 0)}
+return {#moved_on, next_due, until_next(schedules)}
