@@ -210,9 +210,13 @@ class App:
             return last[1]
         client = self._clients.get(loop)
         if client is None:
-            client = self._clients[loop] = Client(self.url, self.prefix, self.results)
+            client = self._clients[loop] = self.make_client()
         self._last = (weakref.ref(loop), client)
         return client
+
+    def make_client(self) -> Client:
+        """New connections, for one more event loop."""
+        return Client(self.url, self.prefix, self.results)
 
     def run_sync(self, coroutine: Coroutine[Any, Any, A]) -> A:
         """Run something of this app from synchronous code."""

@@ -141,6 +141,14 @@ class Chain:
             return await call()
         return swallowed  # type: ignore[unreachable]  # mypy does not know that a stack may swallow
 
+    def run_sync(self, job: CurrentJob, call: Callable[[], A], swallowed: A, run: Run) -> A:
+        """The same where no event loop runs; `run` has one, for hooks that need it."""
+        with ExitStack() as stack:
+            for hook in self.around_run:
+                _enter_sync(stack, hook, hook(job), run)
+            return call()
+        return swallowed  # type: ignore[unreachable]
+
     def tell(self, run: Settled) -> None:
         for hook in self.settled:
             try:

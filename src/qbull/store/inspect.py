@@ -23,6 +23,7 @@ from qbull.core.job import (
     unseal,
 )
 from qbull.core.layout import place_of
+from qbull.store import moved
 from qbull.store.connect import ErrorReply, Server
 from qbull.store.names import GROUP, ready
 from qbull.store.note import read_progress
@@ -375,7 +376,7 @@ def _ms_of(entry: bytes) -> int:
 
 async def server_time(server: Server) -> float:
     seconds, microseconds = await server.call("TIME")
-    return int(seconds) + int(microseconds) / 1e6
+    return int(seconds) + int(microseconds) / 1e6 + moved.shift_ms / 1000
 
 
 async def try_script(store: Store) -> None:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
+_prelude = ""
 _HEADER = re.compile(r"^-- ([A-Z]+)\s+(.*)$")
 
 
@@ -32,7 +33,7 @@ class Script:
 def script(name: str) -> Script:
     body = _read(f"{name}.lua")
     header = _header(body)
-    lines = [f"#!lua flags={header.get('FLAGS', '')}".removesuffix(" flags=")]
+    lines = [f"#!lua flags={header.get('FLAGS', '')}".removesuffix(" flags="), *_prelude.splitlines()]
     lines += [f"local {key} = KEYS[{i}]" for i, key in enumerate(header["KEYS"].split(), 1)]
     lines += [
         f"local {short} = {_first_key(header)} .. '{short}'" for short in header.get("NAMES", "").split()
@@ -42,6 +43,13 @@ def script(name: str) -> Script:
     before, found, after = body.partition("\n-- LIBRARY\n")
     source = "\n".join([*lines, before, *library, after] if found else [*lines, *library, body])
     return Script(name, source, hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest())
+
+
+def begin_with(part: str) -> None:
+    """From now on every script of this process begins with a file of lua/lib. For tests that move the clock."""
+    global _prelude
+    _prelude = _read(f"lib/{part}.lua") if part else ""
+    script.cache_clear()
 
 
 def _arguments(spec: str) -> list[str]:

@@ -1,0 +1,10 @@
+"""For users' own tests: `inline` runs tasks where they are enqueued, without a server; `embedded` is a real one.
+
+Both take an app as it is in the code, and give it back as it was. Both write down what is enqueued.
+"""
+
+from qbull.testing.embedded import Embedded as embedded
+from qbull.testing.inline import Inline as inline
+from qbull.testing.record import Enqueued
+
+__all__ = ["Enqueued", "embedded", "inline"]

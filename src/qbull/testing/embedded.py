@@ -1,0 +1,222 @@
+"""Embedded: an app on a real Valkey that this process starts for its tests, with a clock that can be moved.
+
+The server is started when it is first needed and ends with the process. Each block has a prefix of its own on it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import secrets
+import shutil
+import tempfile
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime
+from functools import cache
+from math import ceil
+from types import TracebackType
+from typing import NamedTuple
+
+from qbull.app import App
+from qbull.client import Client, Placed
+from qbull.config import QueueSettings
+from qbull.core.durability import Durability
+from qbull.embedded import Embedded as Valkey
+from qbull.errors import QbullError
+from qbull.store import inspect, live, moved
+from qbull.store.partition import Partition, UniqueJob
+from qbull.store.store import Store
+from qbull.testing.record import Record
+from qbull.testing.stand_in import StandIn, close, close_elsewhere
+from qbull.worker.outage import Outage
+from qbull.worker.tick import Ticker
+
+_open: list[Embedded] = []
+
+
+class Embedded(Record):
+    """`async with qbull.testing.embedded(app) as server:`, or `with` in synchronous tests."""
+
+    def __init__(self, app: App) -> None:
+        super().__init__(app)
+        self.prefix = f"test-{secrets.token_hex(4)}"
+
+    async def __aenter__(self) -> Embedded:
+        return await asyncio.to_thread(self.__enter__)
+
+    async def __aexit__(self, *_: object) -> None:
+        await close(self.app)
+        self._leave()
+
+    def __enter__(self) -> Embedded:
+        self._stand_in = StandIn(
+            self.app,
+            url=_server(),
+            prefix=self.prefix,
+            durability=None,
+            make_client=lambda: _RecordingClient(self),
+        )
+        if not _open:
+            moved.make_movable()
+        _open.append(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.app.close_sync()
+        close_elsewhere(self.app)
+        self._leave()
+
+    async def now(self) -> datetime:
+        """The server's time."""
+        return datetime.fromtimestamp(await inspect.server_time(self._store.server), UTC)
+
+    async def drain(self) -> None:
+        """Run what waits and is due now, and what that enqueues. Delayed jobs and retries wait for `advance()`."""
+        async with self._worker():
+            await self._run_due()
+
+    async def advance(self, seconds: float) -> None:
+        """Let time pass on the server: delayed jobs, retries and the ticks of schedules run, each at its time."""
+        if seconds < 0:
+            raise QbullError(f"advance({seconds}): time goes forward only")
+        async with self._worker():
+            passed = 0
+            while passed < ceil(seconds):
+                wait = await self._run_due()
+                left = ceil(seconds) - passed
+                step = left if wait is None else min(max(ceil(wait), 1), left)
+                await moved.move(self._store, step * 1000)
+                passed += step
+            await self._run_due()
+
+    def now_sync(self) -> datetime:
+        """The same from synchronous code."""
+        return self.app.run_sync(self.now())
+
+    def drain_sync(self) -> None:
+        """The same from synchronous code."""
+        self.app.run_sync(self.drain())
+
+    def advance_sync(self, seconds: float) -> None:
+        """The same from synchronous code."""
+        self.app.run_sync(self.advance(seconds))
+
+    @property
+    def _store(self) -> Store:
+        return self.app.client().store
+
+    @asynccontextmanager
+    async def _worker(self) -> AsyncIterator[None]:
+        await self._store.open()
+        async with self.app.worker():
+            yield
+
+    async def _run_due(self) -> float | None:
+        """Until nothing more is due; gives the seconds until something is."""
+        quiet = 0
+        while True:
+            seen = [
+                await self._look(each)
+                for queue in self.app.queues.values()
+                for each in await self._all(queue.settings)
+            ]
+            if any(each.busy for each in seen):
+                quiet = 0
+            elif (quiet := quiet + 1) == 2:  # what one look has let go, the next one sees
+                return min((each.wait for each in seen if each.wait is not None), default=None)
+            await asyncio.sleep(0.005)
+
+    async def _all(self, settings: QueueSettings) -> list[Partition]:
+        return await self._store.partitions(settings)
+
+    async def _look(self, partition: Partition) -> _Seen:
+        settings = partition.settings
+        queue = self.app.queues[settings.name]
+        ticker = Ticker(self._store, partition, queue.tasks, Outage(), self.app.seals)
+        tick = await ticker.tick()
+        promoted = await partition.promote()
+        count = await inspect.count(partition)
+        still = await live.is_paused(self._store, settings.name)
+        busy = count.active if still else count.entries
+        waits = [wait for wait in (promoted.wait, tick) if wait is not None]
+        return _Seen(bool(promoted.moved or busy), min(waits, default=None))
+
+    def _leave(self) -> None:
+        self._stand_in.undo()
+        _open.remove(self)
+        if not _open:
+            moved.forget()
+            _wipe()
+
+
+class _Seen(NamedTuple):
+    busy: bool
+    wait: float | None
+
+
+class _RecordingClient(Client):
+    """Writes down what goes by."""
+
+    def __init__(self, record: Embedded) -> None:
+        super().__init__(record.app.url, record.prefix, record.app.results)
+        self._record = record
+        self._ending = self._close_with_its_loop()
+        with suppress(StopIteration):
+            self._ending.__anext__().send(None)
+
+    async def _close_with_its_loop(self) -> AsyncGenerator[None, None]:
+        """A test's event loop may end before the fixture does; each loop closes the generators that were begun in it."""
+        try:
+            yield
+        finally:
+            await self.close()
+
+    async def enqueue(
+        self, settings: QueueSettings, placed: Placed, durability: Durability | None = None
+    ) -> bool:
+        created = await super().enqueue(settings, placed, durability)
+        self._record.note(settings.name, placed, placed.job.id, created)
+        return created
+
+    async def enqueue_many(
+        self, settings: QueueSettings, jobs: Sequence[Placed], durability: Durability | None = None
+    ) -> list[bool]:
+        created = await super().enqueue_many(settings, jobs, durability)
+        for placed, new in zip(jobs, created, strict=True):
+            self._record.note(settings.name, placed, placed.job.id, new)
+        return created
+
+    async def enqueue_unique(
+        self,
+        settings: QueueSettings,
+        jobs: Sequence[tuple[Placed, UniqueJob]],
+        durability: Durability | None = None,
+    ) -> list[tuple[str, bool]]:
+        answers = await super().enqueue_unique(settings, jobs, durability)
+        for (placed, _), (id, new) in zip(jobs, answers, strict=True):
+            self._record.note(settings.name, placed, id, new)
+        return answers
+
+
+@cache
+def _valkey() -> Valkey:
+    directory = tempfile.mkdtemp(prefix="qbull-tests-")
+    valkey = Valkey.open(directory)
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    atexit.register(valkey.close)
+    return valkey
+
+
+def _server() -> str:
+    """The address of this process's test server, which is started where it is not yet up."""
+    valkey = _valkey()
+    valkey.ensure()
+    return f"unix://:{valkey.password}@{valkey.socket}?db=0"
+
+
+def _wipe() -> None:
+    """Nothing of a test is seen by the next one."""
+    _valkey()._ask("FLUSHALL")

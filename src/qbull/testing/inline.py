@@ -1,0 +1,287 @@
+"""Inline: tasks run where they are enqueued, in the same process and without a server.
+
+What is around a job is real: arguments are checked and travel as bytes, middleware, seals, `current_job()`, retries and
+cron rules are the worker's own. What a server and several workers add is not there: order, limits, pauses, crashes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from functools import partial
+from operator import itemgetter
+from typing import Any, TypeVar
+
+from qbull.app import App
+from qbull.client import Placed
+from qbull.core.codec import encode_result
+from qbull.core.job import body_of
+from qbull.core.outcome import AlreadyDone, Undeliverable
+from qbull.core.schedule import Schedule
+from qbull.core.task import TaskSpec
+from qbull.errors import PayloadError, QbullError, RetryAfter
+from qbull.store.partition import NewJob
+from qbull.store.tick import record_of
+from qbull.testing.inline_client import InlineClient
+from qbull.testing.kept import Kept, Notes
+from qbull.testing.record import Record
+from qbull.testing.stand_in import StandIn, close_elsewhere
+from qbull.worker.current import CurrentJob, Running, current_job, running
+
+A = TypeVar("A")
+
+_later: ContextVar[list[Kept] | None] = ContextVar("qbull_inline_later", default=None)
+
+
+class Inline(Record, AbstractContextManager["Inline"]):
+    """`with qbull.testing.inline(app) as jobs:` every task that is enqueued in the block runs at once.
+
+    What a task raises is raised by `enqueue`; with `propagate=False` the job fails or is retried instead, as it would
+    with a worker. With `run=False` jobs wait for `drain()`. Delayed ones wait for `advance()`.
+    """
+
+    def __init__(self, app: App, *, run: bool = True, propagate: bool = True) -> None:
+        super().__init__(app)
+        self.kept: dict[tuple[str, str], Kept] = {}
+        self.now_ms = int(time.time() * 1000)
+        self._windows: dict[tuple[str, str], tuple[str, int]] = {}
+        self._at_once = run
+        self._propagate = propagate
+
+    def __enter__(self) -> Inline:
+        client = InlineClient(self)
+        self._stand_in = StandIn(
+            self.app, make_client=lambda: client, run_sync=self._run_sync_of_app, worker=_NoWorker
+        )
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        close_elsewhere(self.app)
+        self._stand_in.undo()
+
+    def now(self) -> datetime:
+        """The time here: that of the block's beginning, and what `advance()` has added."""
+        return datetime.fromtimestamp(self.now_ms / 1000, UTC)
+
+    async def drain(self) -> None:
+        """Run what waits, and what that enqueues."""
+        for kept in self._waiting():
+            await self.run(kept)
+
+    def drain_sync(self) -> None:
+        """The same from synchronous code."""
+        for kept in self._waiting():
+            self.run_sync(kept)
+
+    async def advance(self, seconds: float) -> None:
+        """Let time pass: delayed jobs, retries and the ticks of schedules run, each at its time."""
+        for kept in self._passing(seconds):
+            await self.run(kept)
+
+    def advance_sync(self, seconds: float) -> None:
+        """The same from synchronous code."""
+        for kept in self._passing(seconds):
+            self.run_sync(kept)
+
+    # What the client asks for.
+
+    async def take(self, queue: str, placed: Placed) -> bool:
+        """A job arrives. Answers whether it is new."""
+        id = placed.job.id
+        created = (queue, id) not in self.kept
+        self.note(queue, placed, id, created)
+        if created:
+            await self.launch(self.keep(queue, placed.job))
+        return created
+
+    def keep(self, queue: str, job: NewJob) -> Kept:
+        self.kept[queue, job.id] = kept = Kept(queue, job.id, job.record, self.now_ms)
+        kept.wait(job.when, self.now_ms)
+        return kept
+
+    async def launch(self, kept: Kept) -> None:
+        """Run it now where it waits and nobody else will; synchronous code does that when its call is over."""
+        if kept.state != "waiting" or not self._at_once:
+            return
+        later = _later.get()
+        if later is not None:
+            later.append(kept)
+        else:
+            await self.run(kept)
+
+    def window(self, queue: str, name: str) -> Kept | None:
+        """The job that counts now, of those that ask for the same."""
+        id, until = self._windows.get((queue, name), ("", 0))
+        return self.kept.get((queue, id)) if self.now_ms < until else None
+
+    def open_window(self, queue: str, name: str, id: str, window_ms: int) -> None:
+        self._windows[queue, name] = id, self.now_ms + window_ms
+
+    # Running.
+
+    async def run(self, kept: Kept) -> None:
+        """One attempt, in this event loop; a plain function in a thread."""
+        result, error = b"null", None
+        try:
+            task, call = self._ready(kept)
+            with self._current(kept) as job:
+                if task.kind != "async":
+                    call = partial(asyncio.to_thread, call)
+                result = self._encoded(await self.app.middleware.run(job, call, None))
+        except AlreadyDone:
+            pass
+        except Exception as raised:
+            error = raised
+        self._settle(kept, result, error)
+
+    def run_sync(self, kept: Kept) -> None:
+        """One attempt in this thread, where no event loop runs; so a plain function is in the transaction of its caller."""
+        task = self._task(kept)
+        if task is not None and task.kind == "async":
+            _in_a_loop(self.run(kept))
+            return
+        result, error = b"null", None
+        try:
+            _, call = self._ready(kept)
+            with self._current(kept) as job:
+                result = self._encoded(self.app.middleware.run_sync(job, call, None, _in_a_loop))
+        except AlreadyDone:
+            pass
+        except Exception as raised:
+            error = raised
+        self._settle(kept, result, error)
+
+    def _task(self, kept: Kept) -> TaskSpec | None:
+        return self.app.queues[kept.queue].tasks.get(body_of(kept.record).task)
+
+    def _ready(self, kept: Kept) -> tuple[TaskSpec, Callable[[], Any]]:
+        """Its task, and the call of its function."""
+        kept.state = "active"
+        body, task = body_of(kept.record), self._task(kept)
+        if task is None:
+            raise Undeliverable(f'no task "{body.task}" is declared in queue "{kept.queue}"')
+        try:
+            opened = self.app.seals.open("payload", kept.queue, body.task, body.payload)
+            args, kwargs = task.signature.decode(opened)
+        except PayloadError as error:
+            raise Undeliverable(str(error)) from None
+        return task, partial(task.function, *args, **kwargs)
+
+    @contextmanager
+    def _current(self, kept: Kept) -> Iterator[CurrentJob]:
+        """While it is the job that `current_job()` gives."""
+        place, notes = f"5{self.now_ms}-0".encode(), Notes(kept, self.now_ms)
+        job = Running(
+            kept.queue, None, place, kept.id.encode(), kept.record, body_of(kept.record), notes=notes
+        )
+        token = running.set(job)
+        try:
+            yield current_job()
+        finally:
+            running.reset(token)
+
+    def _encoded(self, value: Any) -> bytes:
+        try:
+            return encode_result(value, self.app.payload_limit if self.app.results is None else 1 << 40)
+        except PayloadError as error:
+            raise Undeliverable(str(error)) from None
+
+    def _settle(self, kept: Kept, result: bytes, error: Exception | None) -> None:
+        """What becomes of it. Raises what the task raised, where that is asked for."""
+        task = self._task(kept)
+        retry = task.retry if task is not None else self.app.queues[kept.queue].settings.retry
+        self.app.middleware.tell(kept.settle(result, error, retry, self.now_ms))
+        if error is not None and self._propagate and not isinstance(error, RetryAfter):
+            raise error
+
+    def _waiting(self) -> Iterator[Kept]:
+        while waiting := [kept for kept in self.kept.values() if kept.state == "waiting"]:
+            yield waiting[0]
+
+    def _passing(self, seconds: float) -> Iterator[Kept]:
+        """The jobs to run until so many seconds have passed, each when the clock is at its time."""
+        if seconds < 0:
+            raise QbullError(f"advance({seconds}): time goes forward only")
+        until = self.now_ms + int(seconds * 1000)
+        yield from self._waiting() if self._at_once else ()
+        while True:
+            due: list[tuple[int, Callable[[], None]]] = [
+                (kept.due_ms, partial(self._promote, kept))
+                for kept in self.kept.values()
+                if kept.state == "delayed"
+            ]
+            due += [
+                (planned, partial(self._tick, schedule, planned))
+                for schedule in self.app.declared.values()
+                if (planned := schedule.after(self.now_ms)) is not None
+            ]
+            at, wake = min(due, key=itemgetter(0), default=(until + 1, None))
+            if wake is None or at > until:
+                break
+            self.now_ms = max(self.now_ms, at)
+            wake()
+            if self._at_once:
+                yield from self._waiting()
+        self.now_ms = until
+
+    def _promote(self, kept: Kept) -> None:
+        kept.promote(self.now_ms)
+
+    def _tick(self, schedule: Schedule, planned: int) -> None:
+        queue = self.app.queues[schedule.queue]
+        id = schedule.tick_id(planned)
+        if (queue.name, id) not in self.kept:
+            job = NewJob(id, 0, record_of(queue.settings, schedule, queue.seal))
+            self.note(queue.name, Placed(0, job), id, True)
+            self.keep(queue.name, job)
+
+    def _run_sync_of_app(self, coroutine: Coroutine[Any, Any, A]) -> A:
+        """What `app.run_sync` is in the block: jobs run when the call is over, in the thread that made it."""
+        if asyncio._get_running_loop() is not None:
+            coroutine.close()
+            raise QbullError(
+                "a synchronous call would block the running event loop; await the asynchronous one instead"
+            )
+        later: list[Kept] = []
+        token = _later.set(later)
+        try:
+            answer = _in_a_loop(coroutine)
+        finally:
+            _later.reset(token)
+        for kept in later:
+            self.run_sync(kept)
+        return answer
+
+
+class _NoWorker:
+    """What `app.worker()` gives in the block: jobs run without one."""
+
+    def __init__(self, *_: object, **__: object) -> None:
+        self.id = "inline"
+
+    async def start(self) -> None:
+        """Nothing to start."""
+
+    async def stop(self, grace: float = 0.0) -> None:
+        """Nothing to stop."""
+
+    async def drain(self) -> None:
+        """There is nothing left to run."""
+
+    async def __aenter__(self) -> _NoWorker:
+        return self
+
+    async def __aexit__(self, *_: object) -> None: ...
+
+
+def _in_a_loop(coroutine: Coroutine[Any, Any, A]) -> A:
+    """In an event loop of its own, which this thread does not have afterwards."""
+    loop = asyncio.new_event_loop()
+    try:
+        return loop.run_until_complete(coroutine)
+    finally:
+        loop.close()

@@ -1,0 +1,170 @@
+"""The client of an app whose tasks run inline: what queues and handles ask of a server is answered from memory."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+from qbull.client import Client, Placed
+from qbull.config import QueueSettings
+from qbull.core.durability import Durability
+from qbull.core.job import unseal
+from qbull.core.layout import Layout
+from qbull.errors import QbullError, ResultTimeout
+from qbull.store.inspect import Found
+from qbull.store.note import LogLine
+from qbull.store.partition import Again, Partition, UniqueJob
+from qbull.testing.kept import Kept
+
+if TYPE_CHECKING:
+    from qbull.testing.inline import Inline
+
+A = TypeVar("A")
+
+
+class InlineClient(Client):
+    """One for all event loops: nothing here belongs to one."""
+
+    def __init__(self, inline: Inline) -> None:
+        self._inline = inline
+        self._outbox = None
+        self.stored = inline.app.results
+        self.store: Any = _NoServer()
+        self.results: Any = _Results()
+
+    def known(
+        self, settings: QueueSettings, tasks: Collection[str], durability: Durability | None = None
+    ) -> Layout:
+        return Layout()
+
+    async def register(
+        self, settings: QueueSettings, tasks: Collection[str], durability: Durability | None = None
+    ) -> Layout:
+        return Layout()
+
+    async def layout(self, settings: QueueSettings) -> Layout:
+        return Layout()
+
+    async def partitions(self, settings: QueueSettings) -> list[Partition]:
+        raise _needs_a_server(f'looking at queue "{settings.name}"')
+
+    async def enqueue(
+        self, settings: QueueSettings, placed: Placed, durability: Durability | None = None
+    ) -> bool:
+        return await self._inline.take(settings.name, placed)
+
+    async def enqueue_many(
+        self, settings: QueueSettings, jobs: Sequence[Placed], durability: Durability | None = None
+    ) -> list[bool]:
+        return [await self._inline.take(settings.name, placed) for placed in jobs]
+
+    async def enqueue_unique(
+        self,
+        settings: QueueSettings,
+        jobs: Sequence[tuple[Placed, UniqueJob]],
+        durability: Durability | None = None,
+    ) -> list[tuple[str, bool]]:
+        return [await self._count_once(settings.name, placed, job) for placed, job in jobs]
+
+    async def _count_once(self, queue: str, placed: Placed, job: UniqueJob) -> tuple[str, bool]:
+        inline = self._inline
+        counts = inline.window(queue, job.name)
+        waits = counts is not None and counts.state in ("waiting", "delayed")
+        if counts is not None and (job.mode == "first" or waits):
+            inline.note(queue, placed, counts.id, False)
+            if job.mode != "first":
+                counts.record = job.record
+            if job.mode == "debounce":
+                counts.wait(job.window_ms, inline.now_ms)
+                inline.open_window(queue, job.name, counts.id, job.window_ms)
+            return counts.id, False
+        inline.open_window(queue, job.name, job.id, job.window_ms)
+        if job.mode == "debounce":
+            placed = placed._replace(job=placed.job._replace(when=job.window_ms))
+        return job.id, await inline.take(queue, placed)
+
+    async def find(self, settings: QueueSettings, id: str) -> tuple[Partition, Found] | None:
+        kept = self._inline.kept.get((settings.name, id))
+        return (_Shelf(self._inline, settings.name), kept.found()) if kept is not None else None  # type: ignore[return-value]
+
+    async def at_job(
+        self, settings: QueueSettings, id: str, verb: Callable[[Partition], Awaitable[str]]
+    ) -> str:
+        if (settings.name, id) not in self._inline.kept:
+            return "unknown"
+        return await verb(_Shelf(self._inline, settings.name))  # type: ignore[arg-type]
+
+    async def close(self) -> None:
+        """Nothing is open but, perhaps, the way into an outbox."""
+        if self._outbox is not None:
+            await self._outbox.close()
+
+
+class _Shelf:
+    """What handles do with the jobs of a queue."""
+
+    def __init__(self, inline: Inline, queue: str) -> None:
+        self._inline = inline
+        self._queue = queue
+
+    async def cancel(self, sealed: bytes, ids: Sequence[str]) -> list[str]:
+        words: list[str] = []
+        for kept in map(self._kept, ids):
+            if kept.state in ("waiting", "delayed"):
+                kept.finish("cancelled", unseal(sealed)[1], self._inline.now_ms)
+            words.append(kept.state)
+        return words
+
+    async def promote_one(self, token: str, id: str) -> str:
+        kept = self._kept(id)
+        if kept.state != "delayed":
+            return kept.state
+        kept.state = "waiting"
+        await self._inline.launch(kept)
+        return "promoted"
+
+    async def retry(self, token: str, jobs: Sequence[Again]) -> list[str]:
+        for job in jobs:
+            kept = self._kept(job.id)
+            kept.record, kept.ending, kept.state = job.record, None, "waiting"
+            await self._inline.launch(kept)
+        return ["retried"] * len(jobs)
+
+    async def remove(self, token: str, jobs: Sequence[tuple[str, bytes]]) -> list[str]:
+        for id, _ in jobs:
+            del self._inline.kept[self._queue, id]
+        return ["removed"] * len(jobs)
+
+    async def logs(self, id: str, last: int) -> list[LogLine]:
+        return self._kept(id).lines[-last:]
+
+    def _kept(self, id: str) -> Kept:
+        return self._inline.kept[self._queue, id]
+
+
+class _Results:
+    async def until(
+        self, id: str, look: Callable[[], Awaitable[tuple[Any, Found]]], timeout: float | None
+    ) -> Found:
+        _, found = await look()
+        if found.ending is None:
+            raise ResultTimeout(
+                f"job {id} is {found.state} and nothing runs it meanwhile; drain() or advance() first"
+            )
+        return found
+
+
+class _NoServer:
+    """Stands where the store would be."""
+
+    async def open(self) -> None: ...
+
+    async def patiently(self, call: Callable[[], Awaitable[A]]) -> A:
+        return await call()
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise _needs_a_server("this")
+
+
+def _needs_a_server(what: str) -> QbullError:
+    return QbullError(f"{what} needs a server, and jobs run inline here; use qbull.testing.embedded(app)")

@@ -1,0 +1,50 @@
+"""A stand-in: an app speaks to something else for the length of a test, and is afterwards as it was."""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from typing import Any
+
+from qbull.app import App
+from qbull.errors import QbullError
+
+_MISSING = object()
+
+
+class StandIn:
+    """Other values for attributes and methods of an app. Its connections are put aside, not closed."""
+
+    def __init__(self, app: App, **instead: Any) -> None:
+        if "_stand_in" in vars(app):
+            raise QbullError("this app is used by another test already; leave that block first")
+        instead |= {
+            "_stand_in": self,
+            "_clients": weakref.WeakKeyDictionary(),
+            "_last": None,
+            "_portal": None,
+        }
+        self._app = app
+        self._before = {name: vars(app).get(name, _MISSING) for name in instead}
+        vars(app).update(instead)
+
+    def undo(self) -> None:
+        for name, value in self._before.items():
+            if value is _MISSING:
+                del vars(self._app)[name]
+            else:
+                vars(self._app)[name] = value
+
+
+async def close(app: App) -> None:
+    """Close what the stand-in has opened, from asynchronous code."""
+    await app.close()
+    await asyncio.to_thread(app.close_sync)
+    close_elsewhere(app)
+
+
+def close_elsewhere(app: App) -> None:
+    """Close the connections of event loops that are not running now, as those of tests that have ended."""
+    for loop, client in list(app._clients.items()):
+        if not loop.is_closed() and not loop.is_running():
+            loop.run_until_complete(client.close())

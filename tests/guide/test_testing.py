@@ -1,0 +1,357 @@
+"""Testing: jobs in users' own tests, without a server or with a real one, and a clock that can be moved."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+import qbull
+from qbull import testing
+
+pytestmark = pytest.mark.timeout(60)
+
+
+class Shop:
+    """A program with tasks, as its code would have it: on a server that no test can reach."""
+
+    def __init__(self, *middleware: qbull.Middleware) -> None:
+        self.app = app = qbull.App("redis://127.0.0.1:1/0", middleware=middleware)
+        mail = app.queue("mail", retry=qbull.Retry(delays=(60,)))
+        self.mail = mail
+        self.sent: list[str] = []
+
+        @mail.task(id="welcome:{email}")
+        async def welcome(email: str) -> str:
+            self.sent.append(email)
+            await remind.options(delay=86_400, priority=9).enqueue(email=email)
+            return f"welcome, {email}"
+
+        @mail.task(key="{email}")
+        def remind(email: str) -> str:
+            self.sent.append(f"again {email}")
+            return threading.current_thread().name
+
+        @mail.task
+        async def flaky(fails: int) -> int:
+            attempt = qbull.current_job().attempt
+            if attempt <= fails:
+                raise OSError(f"attempt {attempt}")
+            return attempt
+
+        @mail.cron("0 9 * * *", name="morning")
+        async def morning() -> None:
+            self.sent.append("good morning")
+
+        self.welcome, self.remind, self.flaky, self.morning = welcome, remind, flaky, morning
+
+
+@pytest.fixture
+def shop() -> Shop:
+    return Shop()
+
+
+async def test_inline_runs_a_task_where_it_is_enqueued(shop: Shop) -> None:
+    with testing.inline(shop.app) as jobs:
+        job = await shop.welcome.enqueue(email="ada")
+        again = await shop.welcome.enqueue(email="ada")
+
+        assert shop.sent == ["ada"]
+        assert await job.result() == "welcome, ada"
+        assert (job.created, again.created) == (True, False)
+        call = jobs.assert_enqueued(shop.remind, email="ada")
+        assert (call.delay, call.priority, call.key) == (86_400, 9, "ada")
+        assert [call.task for call in jobs.enqueued()] == ["welcome", "remind", "welcome"]
+        info = await job.info()
+        assert info is not None
+        assert (info.state, info.result, info.payload) == ("completed", "welcome, ada", {"email": "ada"})
+
+
+async def test_what_was_not_enqueued_is_said_with_what_was(shop: Shop) -> None:
+    with testing.inline(shop.app, run=False) as jobs:
+        jobs.assert_not_enqueued()
+        with pytest.raises(AssertionError, match=r"not enqueued: mail: remind\(\); nothing was"):
+            jobs.assert_enqueued(shop.remind)
+
+        await shop.welcome.enqueue(email="ada")
+
+        with pytest.raises(
+            AssertionError,
+            match=r"not enqueued: welcome\(email='bob'\); what was: mail: welcome\(email='ada'\)",
+        ):
+            jobs.assert_enqueued("welcome", email="bob")
+        with pytest.raises(AssertionError, match=r"enqueued: mail: welcome\(email='ada'\)"):
+            jobs.assert_not_enqueued("mail/welcome")
+        jobs.assert_not_enqueued(shop.welcome, email="bob")
+        assert shop.sent == []
+
+        await jobs.drain()
+
+        assert shop.sent == ["ada"]
+
+
+async def test_an_error_is_raised_where_the_task_was_enqueued_or_retried_as_by_a_worker(shop: Shop) -> None:
+    with testing.inline(shop.app), pytest.raises(OSError, match="attempt 1"):
+        await shop.flaky.enqueue(fails=1)
+
+    with testing.inline(shop.app, propagate=False) as jobs:
+        job, dead = await shop.flaky.enqueue(fails=1), await shop.flaky.enqueue(fails=5)
+        assert await job.state() == "delayed"
+        with pytest.raises(qbull.ResultTimeout, match=r"is delayed .* advance\(\) first"):
+            await job.result(timeout=10)
+
+        await jobs.advance(60)
+
+        assert await job.result() == 2
+        with pytest.raises(qbull.JobFailed, match="attempt 2"):
+            await dead.result()
+        await dead.retry({"fails": 0})
+        assert await dead.result() == 1
+
+
+def test_synchronous_code_stays_in_its_thread(shop: Shop) -> None:
+    where = contextvars.ContextVar("where", default="nowhere")
+
+    @shop.mail.task
+    def look() -> list[str]:
+        inner = shop.remind.enqueue_sync(email="bob")
+        return [where.get(), threading.current_thread().name, shop.app.run_sync(inner.result())]
+
+    where.set("in the transaction of the test")
+    with testing.inline(shop.app) as jobs:
+        job = look.enqueue_sync()
+        shop.welcome.enqueue_sync(email="ada")
+        jobs.advance_sync(2 * 86_400)
+        answer = shop.app.run_sync(job.result())
+
+    name = threading.current_thread().name
+    assert answer == ["in the transaction of the test", name, name]
+    assert shop.sent.count("again ada") == 1
+    assert shop.sent.count("good morning") == 2
+
+
+class Tenant(qbull.Middleware):
+    def __init__(self) -> None:
+        self.states: list[str] = []
+
+    @contextmanager
+    def around_enqueue(self, call: qbull.Enqueueing) -> Iterator[None]:
+        call.headers["tenant"] = "t1"
+        yield
+
+    @contextmanager
+    def around_run(self, job: qbull.CurrentJob) -> Iterator[None]:
+        self.states.append(job.headers.get("tenant", "nobody"))
+        yield
+
+    def settled(self, run: qbull.Settled) -> None:
+        self.states.append(run.state)
+
+
+async def test_middleware_and_seals_are_real_inline() -> None:
+    tenant = Tenant()
+    shop = Shop(tenant, qbull.Encrypted([qbull.Encrypted.new_key()], require=True))
+
+    with testing.inline(shop.app) as jobs:
+        job = await shop.welcome.enqueue(email="ada")
+        thread = await shop.remind.enqueue(email="bob")
+
+        assert jobs.assert_enqueued(shop.welcome, email="ada").headers == {"tenant": "t1"}
+        assert await job.result() == "welcome, ada"
+        assert await thread.result() != threading.current_thread().name
+    assert tenant.states == ["t1", "completed", "t1", "completed"]
+
+
+async def test_windows_promoting_cancelling_logs_and_progress_inline(shop: Shop) -> None:
+    runs: list[int] = []
+
+    @shop.mail.task(unique=qbull.Unique(for_=10, mode="debounce", by=()))
+    async def index(n: int) -> None:
+        runs.append(n)
+        await qbull.current_job().progress(50)
+        await qbull.current_job().log(f"n is {n}")
+
+    with testing.inline(shop.app) as jobs:
+        first, second = await index.enqueue(1), await index.enqueue(2)
+        await jobs.advance(9)
+        third = await index.enqueue(3)
+        await jobs.advance(9)
+        assert runs == []
+        await jobs.advance(1)
+        assert runs == [3]
+        assert (first.created, second.created, third.created) == (True, False, False)
+        info = await first.info()
+        assert info is not None
+        assert info.progress == 50
+        assert [line.text for line in await first.logs()] == ["n is 3"]
+
+        late = await shop.remind.options(delay=10).enqueue(email="late")
+        never = await shop.remind.options(delay=10).enqueue(email="never")
+        gone = await shop.remind.options(delay=10).enqueue(email="gone")
+        await late.promote()
+        await never.cancel()
+        await gone.remove()
+        await jobs.advance(20)
+        assert shop.sent == ["again late"]
+        assert (await never.state(), await gone.state()) == ("cancelled", None)
+
+
+async def test_what_needs_a_server_says_so_inline(shop: Shop) -> None:
+    with testing.inline(shop.app):
+        for call in (shop.mail.stats(), shop.mail.search("failed"), shop.app.schedules.list()):
+            with pytest.raises(qbull.QbullError, match=r"needs a server.*; use qbull\.testing\.embedded"):
+                await call
+        async with shop.app.worker() as worker:
+            await worker.drain()
+        with pytest.raises(qbull.QbullError, match="used by another test already"):
+            testing.inline(shop.app).__enter__()
+
+
+async def test_embedded_is_a_real_server(shop: Shop) -> None:
+    async with testing.embedded(shop.app) as server:
+        job = await shop.welcome.enqueue(email="ada")
+        await server.drain()
+
+        assert await job.result(timeout=10) == "welcome, ada"
+        assert (await shop.mail.stats()).delayed == 1
+        assert server.assert_enqueued(shop.remind, email="ada").delay == 86_400
+        assert server.enqueued(shop.welcome)[0].id == job.id
+    async with testing.embedded(shop.app) as server:
+        server.assert_not_enqueued()
+        assert (await shop.mail.stats()).total == 0
+    assert shop.app.url == "redis://127.0.0.1:1/0"
+
+
+async def test_time_passes_on_the_server_and_everything_runs_at_its_time(shop: Shop) -> None:
+    @shop.mail.task(unique=qbull.Unique(for_=3600, by=()))
+    async def digest() -> str:
+        return "digest"
+
+    async with testing.embedded(shop.app) as server:
+        began = await server.now()
+        job, flaky = await shop.welcome.enqueue(email="ada"), await shop.flaky.enqueue(fails=1)
+        hourly = [await digest.enqueue(), await digest.enqueue()]
+        at = await shop.remind.options(at=datetime.now(UTC) + timedelta(days=2)).enqueue(email="at")
+
+        await server.advance(3600)
+        hourly.append(await digest.enqueue())
+        assert await flaky.result(timeout=10) == 2
+        assert shop.sent == ["ada"] + ["good morning"] * shop.sent.count("good morning")
+        await server.advance(2 * 86_400)
+
+        assert [job.created for job in hourly] == [True, False, True]
+        assert shop.sent.count("again ada") == shop.sent.count("again at") == 1
+        assert shop.sent.count("good morning") == 2
+        assert (await server.now()) - began >= timedelta(seconds=3600 + 2 * 86_400)
+        info = await at.info()
+        assert info is not None
+        assert info.finished_at is not None
+        assert info.finished_at - began >= timedelta(days=2)
+        assert await job.state() is None  # completed two days ago, and kept for one
+
+
+def test_embedded_in_synchronous_code(shop: Shop) -> None:
+    with testing.embedded(shop.app) as server:
+        shop.welcome.enqueue_sync(email="ada")
+        server.drain_sync()
+        server.advance_sync(86_400)
+
+        assert shop.sent.count("again ada") == 1
+        assert server.now_sync() > datetime.now(UTC) + timedelta(seconds=86_000)
+
+
+async def test_a_worker_of_ones_own_sees_the_moved_clock(shop: Shop) -> None:
+    async with testing.embedded(shop.app) as server:
+        job = await shop.flaky.options(delay=7200).enqueue(fails=0)
+        async with shop.app.worker():
+            await asyncio.sleep(0)
+            await server.advance(7200)
+            assert await job.result(timeout=10) == 1
+
+
+PROJECT = {
+    "shop.py": """
+        import qbull
+
+        app = qbull.App("redis://127.0.0.1:1/0")
+        mail = app.queue("mail")
+
+        @mail.task
+        def welcome(name: str) -> str:
+            return f"welcome, {name}"
+    """,
+    "test_shop.py": """
+        import pytest
+        from shop import app, welcome
+
+        def test_inline(qbull_inline):
+            welcome.enqueue_sync(name="ada")
+            qbull_inline.assert_enqueued("welcome", name="ada")
+
+        def test_server(qbull_server):
+            job = welcome.enqueue_sync(name="ada")
+            qbull_server.drain_sync()
+            assert app.run_sync(job.result(timeout=10)) == "welcome, ada"
+
+        async def test_server_async(qbull_server):
+            job = await welcome.enqueue(name="bob")
+            await qbull_server.drain()
+            assert await job.result(timeout=10) == "welcome, bob"
+            qbull_server.assert_enqueued(welcome, name="bob")
+
+        @pytest.fixture
+        def two(qbull_app):
+            return qbull_app
+
+        def test_the_app(two):
+            assert two is app
+    """,
+    "pytest.ini": """
+        [pytest]
+        qbull_app = shop:app
+        asyncio_mode = auto
+        filterwarnings = error
+    """,
+}
+
+
+LEAN = ("-p", "no:cacheprovider", "-p", "no:schemathesis", "-p", "no:hypothesispytest", "-p", "no:xdist")
+
+
+def run_pytest(directory: Path) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", *LEAN],
+        cwd=directory, capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    return done.stdout + done.stderr
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    for name, text in PROJECT.items():
+        (tmp_path / name).write_text(textwrap.dedent(text))
+    return tmp_path
+
+
+def test_the_plugin_has_fixtures_for_an_app_that_is_named_once(project: Path) -> None:
+    assert "4 passed" in run_pytest(project)
+
+
+def test_the_plugin_does_nothing_for_those_who_do_not_ask(project: Path) -> None:
+    (project / "test_shop.py").write_text(
+        "import sys\n\ndef test_nothing():\n    assert not any(name == 'redis' for name in sys.modules)\n"
+    )
+    assert "1 passed" in run_pytest(project)
+
+    (project / "pytest.ini").write_text("[pytest]\n")
+    (project / "test_shop.py").write_text("def test_asks(qbull_inline): ...\n")
+    assert 'give "module:app" in the settings of pytest, or a fixture qbull_app' in run_pytest(project)
