@@ -153,6 +153,7 @@ async def strays(store: Store) -> list[str]:
         "ahead",
         "held",
         "leaving",
+        "outgoing",
     )
     stray = []
     cursor = b"0"

@@ -32,6 +32,7 @@ from qbull.errors import (
     TakenOver,
     TooLarge,
 )
+from qbull.flows import Chain, Flow, Group, Step, chain, group
 from qbull.handle import Job
 from qbull.letters import FailureGroup, Page, Redriven
 from qbull.middleware import Enqueueing, Middleware, Settled
@@ -53,6 +54,7 @@ __all__ = [
     "Access",
     "App",
     "ArgumentsError",
+    "Chain",
     "Compressed",
     "ConfigError",
     "Conflict",
@@ -66,6 +68,8 @@ __all__ = [
     "Fail",
     "FailureGroup",
     "FileResults",
+    "Flow",
+    "Group",
     "Job",
     "JobCancelled",
     "JobFailed",
@@ -93,12 +97,15 @@ __all__ = [
     "ServerRefused",
     "Settled",
     "Signed",
+    "Step",
     "TakenOver",
     "Task",
     "TooLarge",
     "Unique",
     "asgi",
+    "chain",
     "current_job",
+    "group",
 ]
 
 

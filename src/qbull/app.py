@@ -172,6 +172,7 @@ class App:
                 self.tracing,
                 self.middleware,
                 self.seals,
+                self.durability,
             )
             for queue in served
         ]

@@ -25,6 +25,7 @@ from qbull.offload import ResultStore
 from qbull.store import inspect
 from qbull.store.batch import Batcher
 from qbull.store.confirm import Confirmed
+from qbull.store.flows import Flows
 from qbull.store.inspect import Found
 from qbull.store.layout import follow
 from qbull.store.partition import BATCH, Closed, Counting, NewJob, Partition, UniqueJob
@@ -68,6 +69,7 @@ class Client:
         self.store = Store(url, prefix)
         self.stored = stored
         self.results = Results(self.store)
+        self.flows = Flows(self.store)
         self._batchers: dict[tuple[str, int, Durability | None], Batcher[Placed, bool | None]] = {}
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._registered: dict[tuple[str, Durability | None], int] = {}

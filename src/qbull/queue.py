@@ -29,6 +29,7 @@ from qbull.core.schedule import Schedule
 from qbull.core.task import TaskSpec, kind_of
 from qbull.core.unique import Unique
 from qbull.errors import LONGEST, ArgumentsError, ConfigError, DeclarationError, NotConfirmed, QbullError
+from qbull.flows import Step
 from qbull.handle import Job
 from qbull.letters import Letters
 from qbull.middleware import Chain, Enqueueing
@@ -360,7 +361,7 @@ class Call(Generic[P, R]):
 
     async def _enqueue(self, arguments: Arguments) -> Job[R]:
         if self._app.seals.used:
-            arguments = self._sealed(arguments)
+            arguments = self.sealed(arguments)
         if arguments.name:
             return (await self._enqueue_unique([arguments]))[0]
         if self._options.in_outbox:
@@ -389,7 +390,7 @@ class Call(Generic[P, R]):
 
     async def _enqueue_many(self, made: list[Arguments]) -> list[Job[R]]:
         if self._app.seals.used:
-            made = [self._sealed(arguments) for arguments in made]
+            made = [self.sealed(arguments) for arguments in made]
         if made and made[0].name:
             return await self._enqueue_unique(made)
         if self._options.in_outbox:
@@ -443,13 +444,32 @@ class Call(Generic[P, R]):
 
     def _with(self, call: Enqueueing) -> Call[P, R]:
         """The same call with what middleware sends along."""
+        return Call(self._queue, self.spec, self.with_headers(call, self._options))
+
+    def with_headers(self, call: Enqueueing, options: Options) -> Options:
+        """These options with what middleware sends along."""
         for name, value in call.headers.items():
             if not isinstance(name, str) or not isinstance(value, str):
                 raise ArgumentsError(f"header {name!r}: {value!r}: names and values of headers are texts")
-        return Call(self._queue, self.spec, replace(self._options, headers=call.headers or None))
+        return replace(options, headers=call.headers or None)
 
-    def _sealed(self, arguments: Arguments) -> Arguments:
+    def sealed(self, arguments: Arguments) -> Arguments:
+        """As they lie on the server."""
+        if not self._app.seals.used:
+            return arguments
         return arguments._replace(payload=self._queue.seal(self.spec.name, arguments.payload))
+
+    def step(self, *args: P.args, **kwargs: P.kwargs) -> Step[R]:
+        """This call as a part of a flow: `qbull.chain(a.step(1), b.step(2))`. Checks the arguments, sends nothing."""
+        options = self._options
+        refused = ("transaction", "unique", "durability")
+        for name in refused:
+            if getattr(options, name) is not None:
+                raise ArgumentsError(
+                    f'task "{self.spec.name}": {name} is not for steps of a flow; leave it out'
+                )
+        arguments = self._arguments(args, kwargs)
+        return Step(self, self._queue, arguments, options)
 
     async def _enqueue_unique(self, calls: list[Arguments]) -> list[Job[R]]:
         unique, client, settings = self._options.unique, self._app.client(), self._queue.settings
@@ -476,7 +496,7 @@ class Call(Generic[P, R]):
 
     def _write_rows(self, calls: list[Arguments]) -> list[Job[R]]:
         if self._app.seals.used:
-            calls = [self._sealed(arguments) for arguments in calls]
+            calls = [self.sealed(arguments) for arguments in calls]
         return self._on_their_way(rows.write_sync(self._queue, self.spec.name, calls, self._options))
 
     def _on_their_way(self, ids: list[str]) -> list[Job[R]]:

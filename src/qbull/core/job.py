@@ -5,7 +5,8 @@ A record is a short header that the Lua scripts read, and a body that they never
     byte 1      layout version
     byte 2      priority, 1 to 10
     byte 3      the sum of: 1 where the job holds its lane although it is not in the ready stream; 2 where its end, 4 where
-                all that it goes through is reported for PostgreSQL
+                all that it goes through is reported for PostgreSQL; 8 where others of its flow wait for its end, 16 where
+                it waits for others (core/flow.py)
     byte 4      crashes: how many times a worker died while it ran
     byte 5-10   when it was enqueued, milliseconds on the server's clock, big-endian; 0 while it is in the entry
                 that it was enqueued with, whose id has that time
@@ -23,6 +24,8 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 import msgspec
+
+from qbull.core.flow import FAR_MS, Link
 
 State = Literal["waiting", "delayed", "active", "completed", "failed", "cancelled"]
 STATES: tuple[State, ...] = ("waiting", "active", "delayed", "completed", "failed", "cancelled")
@@ -79,6 +82,10 @@ class RareBody(Body, array_like=True):
     """Where it was enqueued, as W3C trace context: traceparent, and tracestate in a line of its own."""
     headers: dict[str, str] | None = None
     """What middleware has sent along."""
+    flow: str = ""
+    """The flow that it is a job of."""
+    tells: list[Link] = []
+    """Who waits for its end."""
 
 
 class Ending(msgspec.Struct, array_like=True, frozen=True):
@@ -177,7 +184,7 @@ def crashes_of(record: bytes) -> int:
 
 
 def holds_lane(record: bytes) -> bool:
-    return len(record) > _HEADER and record[2] == 1
+    return len(record) > _HEADER and record[2] & 1 == 1
 
 
 def created_ms_of(record: bytes) -> int:
@@ -258,6 +265,11 @@ class JobInfo:
     expires_at: datetime | None = None
     progress: float | None = None
     schedule: str | None = None
+
+
+def due(milliseconds: int | None) -> datetime | None:
+    """When a delayed job is due; None for one that waits for others, or is not delayed."""
+    return None if milliseconds is None or milliseconds >= FAR_MS else moment(milliseconds)
 
 
 def moment(milliseconds: int) -> datetime:

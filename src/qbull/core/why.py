@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, TypeAlias
 
+from qbull.core.flow import Told
 from qbull.core.job import RareBody, State, moment
 from qbull.core.rate import Rate
 
 Code: TypeAlias = Literal[
     "finished", "running", "stopping", "paused", "held", "no-worker", "unread", "no-task", "due", "retry", "put-off",
-    "behind", "halted", "rate", "limit", "busy", "line", "next",
+    "behind", "halted", "flow", "rate", "limit", "busy", "line", "next",
 ]  # fmt: skip
 
 MOST = 1000
@@ -66,6 +67,8 @@ class Facts:
     error: str | None = None
     finished_ms: int = 0
     due_ms: int = 0
+    awaits: tuple[Told, ...] = ()
+    """The jobs of its flow that it still waits for."""
     worker: str = ""
     since_ms: int = 0
     stopping: bool = False
@@ -146,6 +149,8 @@ def _of_the_job(facts: Facts) -> list[Reason]:
 
 
 def _later(facts: Facts) -> Reason:
+    if facts.awaits:
+        return _in_flow(facts.awaits)
     until, body = moment(facts.due_ms), facts.body
     if body.attempt > 1:
         error = f": {body.history[-1].error}" if body.history else ""
@@ -155,6 +160,14 @@ def _later(facts: Facts) -> Reason:
         text = f"{_key(facts)} has had its starts, {facts.lane_rate}; it waits until {_clock(until)}"
         return Reason("put-off", text, until=until)
     return Reason("due", f"it is delayed until {_clock(until)}", until=until)
+
+
+def _in_flow(awaits: tuple[Told, ...]) -> Reason:
+    first = awaits[0]
+    others = f" and {len(awaits) - 1} others of its flow" if len(awaits) > 1 else " of its flow"
+    has = f", which did not complete: {first.error}; retry it" if first.error else ""
+    text = f'it waits for job {first.id} ({first.task}) of queue "{first.queue}"{others}{has}'
+    return Reason("flow", text, job=first.id)
 
 
 def _behind(facts: Facts, front: Front) -> Reason:

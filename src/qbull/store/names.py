@@ -15,7 +15,8 @@ short names below to `base`; the names are spelled out there once more, in their
                           stream   finished records, up to 16 an entry, trimmed by count and by age
       kept                hash     how many jobs are in these; `lanes`: how many are behind others of their lane
       bands               set      the priority bands besides 5 and 0 that have been used
-      job:<id>            hash     what a job has besides its record: progress, a mark while it runs alone; gone with the job
+      job:<id>            hash     what a job has besides its record: progress, a mark while it runs alone, what it waits for in its
+                                   flow (lua/lib/flow.lua); gone with the job
       log:<id>            list     what its task has logged, the newest so many lines; gone with the job
       cancelling          hash     job id → place and ending, for jobs that a worker has and that are to stop; gone then
       extras              set      the jobs that have any of these three
@@ -28,6 +29,7 @@ short names below to `base`; the names are spelled out there once more, in their
       rate:<digest>       string   the starts of a lane within the last window of its rate; expires with it
       lease               hash     owner, epoch, since: who reads the partition alone; only with sharing "leased"
       reports             stream   what PostgreSQL is to be told of jobs that ask for it, up to a million entries; emptied by the keeper
+      outgoing            stream   what is to be brought to other partitions for flows; gone when it is there
       waiters             string   there while somebody waits for a result; expires after a minute
       mark                string   written with each enqueue whose replicas are waited for; expires after a minute
       leaving             zset     number → job id, for delayed jobs on their way to another partition; gone when they are there
@@ -65,6 +67,7 @@ short names below to `base`; the names are spelled out there once more, in their
       operations          zset     when it began in ms → its id, the last 200; expires after a week
     <prefix>:bell         channel  "<base>\\n" and "due" (something is due sooner than thought), "tick" (the same of a schedule),
                                    "bands" (a new one is in use), "cancel" (a job that a worker has is to stop),
+                                   "flow" (there is something in `outgoing`),
                                    "move" (something is to be brought to another partition, or let go here), "settings" or "layout" (of a
                                    queue, whose base it has; these were changed) or "room" (of a queue; a place is free, for the
                                    worker it names)

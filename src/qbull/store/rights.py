@@ -47,8 +47,8 @@ _SWITCHING = ("close", "relayout")
 _MOVING = (*_SWITCHING, *("depart", "land", "departed", "learn", "unhold", "clear", "tally", "raze"))
 _GREETING = ("client|setname", "client|setinfo", "info", "eval", "evalsha")
 _PRODUCER = Role(
-    verbs=("enqueue", "unique", "find", *_SWITCHING),
-    commands=("hmget", "hset", "sadd", "set", "subscribe", "ping"),
+    verbs=("enqueue", "unique", "plant", "find", *_SWITCHING),
+    commands=("hmget", "hset", "sadd", "set", "subscribe", "ping", "xdel"),
     names=("queues",),
     channels=("bell", "done"),
 )
@@ -57,12 +57,12 @@ _WORKER = Role(
         *("fetch", "note", "settle", "release", "promote", "reclaim", "lease", "unlease"),
         *("enroll", "beat", "bury", "roster", "live", "figures", "count"),
         *("declare", "plan", "plans", "tick", "begin", "grant", "hold", "vacate"),
-        *_MOVING,
+        *("plant", "join", "find", *_MOVING),
     ),
     commands=(
         *("hdel", "hget", "hgetall", "hkeys", "hlen", "hmget", "hscan", "hset", "sadd", "smembers", "sscan"),
         *("subscribe", "ping", "zrange"),
-        *("xadd", "xreadgroup", "xgroup|create", "xinfo|consumers"),
+        *("xadd", "xdel", "xrange", "xreadgroup", "xgroup|create", "xinfo|consumers"),
     ),
     names=("", "queues", "workers", "roster", "truce", "schedules"),
     channels=("bell", "done"),

@@ -25,6 +25,7 @@ class Tally:
     cancelled: int = 0
     schedules: int = 0
     reports: int = 0
+    outgoing: int = 0
     totals: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -35,7 +36,9 @@ class Tally:
     @property
     def worked_off(self) -> bool:
         """Nothing in it will ever run again, or keeps anything waiting."""
-        return not (self.entries or self.behind or self.delayed or self.lanes or self.schedules)
+        return not (
+            self.entries or self.behind or self.delayed or self.lanes or self.schedules or self.outgoing
+        )
 
     @property
     def halted(self) -> bool:

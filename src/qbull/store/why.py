@@ -6,10 +6,12 @@ from dataclasses import replace
 from datetime import timedelta
 
 from qbull.config import QueueSettings
+from qbull.core.flow import FAR_MS, Told
 from qbull.core.job import holds_lane, lane_of, moment
 from qbull.core.layout import place_of
 from qbull.core.why import MOST, Facts, Front, Why, explain
 from qbull.store import lane, live
+from qbull.store.flows import awaited
 from qbull.store.inspect import Found, count
 from qbull.store.names import GROUP, ready
 from qbull.store.partition import Partition
@@ -28,6 +30,8 @@ async def ask(store: Store, declared: QueueSettings, partition: Partition, found
         facts = await _of_the_delivery(partition, found, facts)
     elif found.state == "delayed":
         facts = replace(facts, due_ms=found.due_ms or 0, holds_lane=holds_lane(found.record))
+        if facts.due_ms >= FAR_MS:
+            facts = replace(facts, awaits=await _of_the_flow(partition, found))
     else:
         facts = await _of_the_line(partition, found, facts)
     return explain(found.id, facts)
@@ -77,6 +81,12 @@ async def _of_the_delivery(partition: Partition, found: Found, facts: Facts) -> 
         idle = pending[0][2] if pending else 0
     stopping = any(mark.id == found.id.encode() for mark in await partition.marks())
     return replace(facts, worker=found.worker or "?", since_ms=facts.now_ms - idle, stopping=stopping)
+
+
+async def _of_the_flow(partition: Partition, found: Found) -> tuple[Told, ...]:
+    """Those that it still waits for; first those that did not complete and may be retried."""
+    left = [(letter, told) for letter, told in await awaited(partition, found.id) if letter != "c"]
+    return tuple(told for _, told in sorted(left, key=lambda one: one[0] == "w"))
 
 
 async def _of_the_line(partition: Partition, found: Found, facts: Facts) -> Facts:

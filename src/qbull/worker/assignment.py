@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from qbull.config import QueueSettings
+from qbull.core.durability import Durability
 from qbull.core.schedule import Schedule
 from qbull.core.task import TaskSpec
 from qbull.middleware import Chain
@@ -25,3 +26,5 @@ class Assignment:
     tracing: Tracing | None = None
     middleware: Chain = field(default_factory=Chain)
     seals: Seals = field(default_factory=Seals)
+    durability: Durability | None = None
+    """How safe what is written to other partitions must be."""

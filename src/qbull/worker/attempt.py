@@ -15,6 +15,7 @@ from typing import Any
 from qbull.core.codec import PAYLOAD_LIMIT
 from qbull.core.envelope import is_sealed
 from qbull.core.figures import Figures
+from qbull.core.flow import WAITS
 from qbull.core.job import SUSPECT, Garbage, RareBody, body_of, crashes_of
 from qbull.core.outcome import Undeliverable
 from qbull.core.task import TaskSpec
@@ -24,6 +25,7 @@ from qbull.store.live import Live
 from qbull.store.partition import EXPIRY
 from qbull.store.store import Delivery
 from qbull.worker.assignment import Assignment
+from qbull.worker.awaited import Awaited
 from qbull.worker.begin import Begin
 from qbull.worker.board import Board
 from qbull.worker.call import Caller
@@ -51,6 +53,7 @@ class Attempts:
         gate: Gate,
         begin: Begin,
         notes: Notes,
+        awaited: Awaited,
         *,
         worker: str,
         isolation: Isolation,
@@ -64,6 +67,7 @@ class Attempts:
         self._gate = gate
         self._begin = begin
         self._notes = notes
+        self._awaited = awaited
         self._isolation = isolation
         self._board = board
         self._asks = False
@@ -143,6 +147,8 @@ class Attempts:
                 delivery.lane,
                 self._notes,
             )
+            if record[2] & WAITS:
+                job.awaited = await self._awaited(job)
             if crashes_of(record) < SUSPECT:
                 if self._isolation.closed:
                     await self._isolation.opened()

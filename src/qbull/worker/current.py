@@ -9,11 +9,13 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import datetime
 from math import inf
-from typing import Protocol
+from typing import Any, Protocol
 
+from qbull.core.codec import plain
+from qbull.core.flow import Told
 from qbull.core.ids import planned_in
 from qbull.core.job import RareBody, created_ms_of, moment
-from qbull.errors import ArgumentsError, NotFound, QbullError
+from qbull.errors import ArgumentsError, JobCancelled, JobFailed, NotFound, QbullError, ResultTimeout
 from qbull.store.partition import Partition
 
 
@@ -28,13 +30,14 @@ class Running:
     """Kept by the runner for each job; turned into a CurrentJob only when a task asks.
 
     `lane` is that of the train that it is in; `app` is said where it has no partition, in a process of its own.
-    `cancelled` says why it was cancelled, `stopped` that nobody waits for its outcome any more, `talks` that it has
+    `awaited` is what it has waited for, where it is a job of a flow. `cancelled` says why it was cancelled, `stopped` that nobody waits for its outcome any more, `talks` that it has
     said something of itself.
     """
 
     __slots__ = (
         *(
             "app",
+            "awaited",
             "begin_by",
             "body",
             "cancelled",
@@ -74,6 +77,7 @@ class Running:
         self.stopped = False
         self.talks = False
         self.begin_by = inf
+        self.awaited: list[tuple[str, Told]] = []
 
 
 running: ContextVar[Running | None] = ContextVar("qbull_running", default=None)
@@ -103,6 +107,14 @@ class CurrentJob:
     def cancelled(self) -> bool:
         """Is there no use in going on? A plain function cannot be interrupted, but it can ask."""
         return self._running.stopped
+
+    @property
+    def results(self) -> list[Any]:
+        """What the jobs have returned that it has waited for in its flow, in the order in which they were written there.
+
+        In place of what did not complete there is a JobFailed or a JobCancelled.
+        """
+        return [_result(letter, told) for letter, told in self._running.awaited]
 
     async def progress(self, value: float) -> None:
         """Say how far the job is, from 0 to 100. Does not wait: of many values in a short time the last is kept."""
@@ -137,6 +149,17 @@ class CurrentJob:
             return None  # nobody waits for it any more
         job.talks = True
         return job.notes.log(job, str(text))
+
+
+def _result(letter: str, told: Told) -> Any:
+    if letter == "c":
+        return plain(told.result or b"null")
+    what = f'queue "{told.queue}": job {told.id}'
+    if letter in "x-":
+        return JobCancelled(f"{what} was cancelled: {told.error}")
+    if letter == "w":
+        return ResultTimeout(f"{what} has not finished")
+    return JobFailed(f"{what} failed: {told.error}", error=told.error or "", stacktrace=told.stacktrace)
 
 
 def entry_ms(place: bytes) -> int:

@@ -22,9 +22,11 @@ from qbull.store.store import Delivery, Store
 from qbull.worker.actor import end, start
 from qbull.worker.assignment import Assignment
 from qbull.worker.attempt import Attempts
+from qbull.worker.awaited import Awaited
 from qbull.worker.begin import Begin
 from qbull.worker.board import Board
 from qbull.worker.cancel import Canceller
+from qbull.worker.courier import Courier
 from qbull.worker.fetch import LATE, Fetcher
 from qbull.worker.gate import Gate
 from qbull.worker.hand import Hand
@@ -82,6 +84,7 @@ class Line:
             self._gate,
             Begin(settings, outage),
             self._notes,
+            Awaited(assignment.results, assignment.seals, outage),
             worker=worker,
             isolation=isolation,
             board=board,
@@ -96,6 +99,7 @@ class Line:
             store, worker, self._hand, self._runner.free_slots, self._runner.arrived, self._gate, outage
         )
         self._mover = Mover(store, settings, outage)
+        self._courier = Courier(store, assignment.durability, outage)
         self._leases = Leases(store, settings, worker, sharing, self._serve, self._mover.follow, outage)
         self._canceller = Canceller(self._hand, self._attempts.cancel, outage)
         self._cancelling: list[asyncio.Task[None]] = []
@@ -124,6 +128,7 @@ class Line:
             self._steering.run,
             self._leases.run,
             self._mover.run,
+            self._courier.run,
             self._let_others_have_them,
             self._measure.run,
         )
@@ -184,6 +189,8 @@ class Line:
             self._leases.ring()
         if word in ("move", ""):
             self._mover.heard(base)
+        if word in ("flow", ""):
+            self._courier.heard(base)
         if word == "" or (word == "cancel" and any(base == each.base for each in self._partitions.values())):
             self._canceller.ring()
         concerned = [number for number in self._promoters if base in (self._partitions[number].base, "")]
@@ -196,6 +203,7 @@ class Line:
     async def _serve(self, numbers: list[int]) -> None:
         """These partitions are ours from now on."""
         self._share = numbers
+        self._courier.follow([self._partition(number) for number in numbers])
         await self._read()
         await self._changed()
 

@@ -26,6 +26,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from qbull.core.codec import PAYLOAD_LIMIT, Signature, encode_result
+from qbull.core.flow import Told
 from qbull.core.job import body_of
 from qbull.core.outcome import AlreadyDone, Reported, Undeliverable, describe
 from qbull.core.task import TaskSpec
@@ -62,6 +63,7 @@ class Request(msgspec.Struct):
     begin_by: float = inf
     payload: bytes | None = None
     """The arguments, where those in the record are sealed: a process has no keys."""
+    awaited: list[tuple[str, Told]] = []
 
 
 class Answer(msgspec.Struct):
@@ -94,6 +96,7 @@ class Pool:
                 job.partition.app if job.partition is not None else "",
                 job.begin_by,
                 payload,
+                job.awaited,
             )
             answer = await process.ask(request, partial(_take_down, job))
         except BaseException:
@@ -213,18 +216,18 @@ def _answer(request: Request, teller: Teller) -> Answer:
         args, kwargs = Signature(body.task, function).decode(
             body.payload if request.payload is None else request.payload
         )
-        running.set(
-            Running(
-                request.queue,
-                None,
-                request.place,
-                request.id,
-                request.record,
-                body,
-                notes=teller,
-                app=request.app,
-            )
+        job = Running(
+            request.queue,
+            None,
+            request.place,
+            request.id,
+            request.record,
+            body,
+            notes=teller,
+            app=request.app,
         )
+        job.awaited = request.awaited
+        running.set(job)
         if time.monotonic() > request.begin_by:  # the steady clock is one for all processes of a machine
             return Answer(word="late")
         value = function(*args, **kwargs)

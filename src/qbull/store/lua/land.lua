@@ -7,6 +7,14 @@
 --       besides, lines: how many arguments follow these: field, value … of what the job has besides, then lines of its log
 -- GIVES 1, or the mark of this partition where it is closed itself
 if is_closed() then return mark_of_partition() end
+
+-- There may be more of them than `unpack` takes.
+local function arguments(from, upto)
+  local list = {}
+  for i = from, upto do list[#list + 1] = ARGV[i] end
+  return list
+end
+
 local last = tonumber(redis.call('HGET', arrivals, source) or 0)
 local at, came = rest, false
 while at <= #ARGV do
@@ -20,8 +28,8 @@ while at <= #ARGV do
     put(id, 'd' .. record)
     if ends ~= '' then redis.call('ZADD', expiring, ends, id) end
     if at > besides then
-      in_chunks('HSET', base .. 'job:' .. id, {unpack(ARGV, besides, lines - 1)})
-      in_chunks('RPUSH', base .. 'log:' .. id, {unpack(ARGV, lines, at - 1)})
+      in_chunks('HSET', base .. 'job:' .. id, arguments(besides, lines - 1))
+      in_chunks('RPUSH', base .. 'log:' .. id, arguments(lines, at - 1))
       redis.call('SADD', extras, id)
     end
     came = true

@@ -2,7 +2,7 @@
 -- told to stop is cancelled.
 -- KEYS  base
 -- NAMES index lanes trains bands stats kept cancelling
--- USES  clock stamp record report index tell ready train lane delivery extras finish mark stats
+-- USES  clock stamp record report index tell flow ready train lane delivery extras finish mark stats
 -- FLAGS allow-oom
 -- ARGV  limit:int failed:int failed_ms:int  … place
 --       one may be named twice; entries leave at the end, so it would be found there once more

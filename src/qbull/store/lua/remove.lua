@@ -1,7 +1,7 @@
 -- remove: jobs go without a trace. What halted its lane lets it go on; what a worker has stays.
 -- KEYS  base
 -- NAMES index delayed lanes trains bands stats kept
--- USES  clock stamp record report index tell ready train lane extras delivery take once stats
+-- USES  clock stamp record report index tell flow ready train lane extras delivery take once stats
 -- FLAGS allow-oom
 -- ARGV  token limit:int  … id place
 --       place: where it was seen; empty: wherever it is
@@ -28,7 +28,12 @@ for i = rest, #ARGV, 2 do
     word = 'moving'
   else
     local record = take_waiting(id, now)
-    if record then report('-', id, record) else word = 'active' end
+    if record then
+      report('-', id, record)
+      tell_flow('-', id, record)
+    else
+      word = 'active'
+    end
   end
   if word == 'removed' then
     forget(id)
@@ -39,5 +44,6 @@ for i = rest, #ARGV, 2 do
 end
 write_taken()
 write_reports()
+write_onward()
 count_up({removed = removed})
 return answer(token, removed > 0, words)

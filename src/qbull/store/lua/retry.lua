@@ -1,8 +1,8 @@
 -- retry: jobs that failed or were cancelled go round again with a new record. One that halts its lane goes to the head
--- of it, any other to its end. One that is no longer where it was seen is left alone.
+-- of it, any other to its end. One that has ended because another of its flow has waits for that again. One that is no longer where it was seen is left alone.
 -- KEYS  base
 -- NAMES index delayed lanes trains bands stats kept
--- USES  clock stamp record report index tell ready train lane delivery take once stats
+-- USES  clock stamp record report index tell flow ready train lane delivery take once stats
 -- FLAGS allow-oom
 -- ARGV  token limit:int  … id place record
 -- GIVES a word for each: "retried", "moved" (it has finished once more since), or the state that it is in instead
@@ -12,6 +12,12 @@ if before then return before end
 local ids, words, retried = {}, {}, 0
 for i = rest, #ARGV, 3 do ids[#ids + 1] = ARGV[i] end
 look_up(ids)
+
+local function is_stopped(id, record)
+  return string.byte(record, 3) % 32 >= 16 and redis.call('HDEL', base .. 'job:' .. id, 'stopped') == 1
+    and tonumber(redis.call('HGET', base .. 'job:' .. id, 'left')) > 0
+end
+
 local has_extras = redis.call('EXISTS', base .. 'extras') == 1
 for i = rest, #ARGV, 3 do
   local id, place, record = ARGV[i], ARGV[i + 1], ARGV[i + 2]
@@ -24,7 +30,13 @@ for i = rest, #ARGV, 3 do
     if word == 'failed' or word == 'cancelled' then word = 'moved' end
   else
     take_finished(id, place)
-    if holds_lane(record) then add_ready(band_of(record), id, record) else admit(id, record) end
+    if is_stopped(id, record) then
+      wait_for_others(id, record)
+    elseif holds_lane(record) then
+      add_ready(band_of(record), id, record)
+    else
+      admit(id, record)
+    end
     if has_extras then redis.call('HDEL', base .. 'job:' .. id, 'progress') end
     report('w', id, record, 4)
     retried = retried + 1

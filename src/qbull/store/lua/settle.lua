@@ -1,7 +1,7 @@
 -- settle: write down what became of a batch of deliveries. One that is no longer the worker's is refused.
 -- KEYS  base
 -- NAMES index delayed lanes trains bands stats kept cancelling
--- USES  clock stamp record report index tell ready train lane delivery extras finish mark stats
+-- USES  clock stamp record report index tell flow ready train lane delivery extras finish mark stats
 -- FLAGS allow-oom
 -- ARGV  limit:int halt:int completed:int completed_ms:int failed:int failed_ms:int singles:int members:int  …
 --       singles (a number of arguments): band, how many, their entries, and for each id, sealed: jobs that are done
@@ -28,7 +28,10 @@ local function done(list, from, upto)
   else
     for i = from, upto, 2 do
       forget(list[i])
-      if (string.byte(list[i + 1], 3) or 0) > 1 then report_done(list[i], list[i + 1]) end
+      if (string.byte(list[i + 1], 3) or 0) > 1 then
+        report_done(list[i], list[i + 1])
+        tell_flow('c', list[i], list[i + 1])
+      end
       if has_extras then forget_extras(list[i]) end
     end
   end

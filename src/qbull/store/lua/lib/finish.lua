@@ -1,4 +1,4 @@
--- finish: the streams of finished jobs, kept by count and by age. Uses clock, record, report, index, extras.
+-- finish: the streams of finished jobs, kept by count and by age. Uses clock, record, report, index, flow, extras.
 -- An entry holds up to BUNDLE jobs that finished together: id and record for each, with the ending sealed behind the
 -- record (core/job.py); `kept` counts the jobs.
 -- Of a job that was removed the record stays behind in its bundle, and the index no longer says that it is there.
@@ -21,6 +21,7 @@ local function finish(stream, most, list, from, upto)
       finished_n = finished_n + 2
       if (string.byte(list[i + 1], 3) or 0) > 1 then
         if stream == 'completed' then report_done(list[i], list[i + 1]) else report(LETTER[stream], list[i], list[i + 1]) end
+        tell_flow(LETTER[stream], list[i], list[i + 1])
       end
     end
   end
@@ -32,6 +33,7 @@ local function write_finished()
   for stream, n in pairs(finished_counts) do redis.call('HINCRBY', kept, stream, n) end
   finished_places, finished_n, finished_counts = {}, 0, {}
   write_reports()
+  write_onward()
 end
 
 -- A dead letter that halts its lane is not dropped, or the lane would stand still for ever: it becomes the newest.

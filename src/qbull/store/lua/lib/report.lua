@@ -62,15 +62,15 @@ end
 
 -- `asked` is how much a record must ask for (core/job.py): REPORT_END, where nothing is said.
 local function report(letter, id, record, asked)
-  local flags = string.byte(record, 3)
-  if not flags or flags < (asked or 2) or not is_record(record) then return end
+  local flags = (string.byte(record, 3) or 0) % 8
+  if flags < (asked or 2) or not is_record(record) then return end
   told[told_n + 1], told[told_n + 2] = letter .. id, flags >= 4 and in_short(letter, record) or ''
   told_n = told_n + 2
 end
 
 -- The same of a job that is done and asks for something.
 local function report_done(id, sealed)
-  local flags = string.byte(sealed, 3)
+  local flags = string.byte(sealed, 3) % 8
   if flags >= 4 then
     local n = #done_ids + 1
     done_ids[n], done_endings[n] = id, ending_of(sealed)

@@ -1,0 +1,85 @@
+"""A flow: jobs that wait for other jobs, as they travel and as they lie in Redis.
+
+A job of a flow knows in its record whom it tells of its end (`Link`). One that waits has, beside its record, what it waits for
+(`Told`, one for each). A flow that is being enqueued is a `Plan`: the jobs that are still to be planted. What waits comes before
+what it waits for, so that nobody tells somebody who is not there yet.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+Mode: TypeAlias = Literal["stop", "continue", "rescue"]
+"""What a job does when one that it waits for does not complete: end too, run all the same; "rescue" runs only then."""
+
+TELLS, WAITS = 8, 16
+"""In the third byte of a record: others wait for its end; it waits for others."""
+FAR_MS = 253_402_300_799_000
+"""The due time of a job that waits for others, as in lua/lib/flow.lua: the end of the year 9999."""
+MOST_STEPS = 10_000
+MOST_BYTES = 8 << 20
+
+
+class Link(msgspec.Struct, array_like=True, frozen=True):
+    """Somebody who waits for a job: in which queue, by which id and key's digest it is found, and as which of those that it waits for.
+
+    `completed`: only that is told.
+    """
+
+    queue: str
+    id: str
+    together: bytes | None
+    position: int
+    completed: bool = False
+
+
+class Told(msgspec.Struct, array_like=True, frozen=True):
+    """What a job that waits knows of one of those that it waits for. `result` and what follows: once that has ended."""
+
+    queue: str
+    id: str
+    task: str
+    result: bytes | None = None
+    error: str | None = None
+    stacktrace: str | None = None
+    stored: str = ""
+
+
+class Seed(msgspec.Struct, array_like=True, frozen=True):
+    """A job that is to be planted. `given` says that its id was chosen by whoever enqueued it."""
+
+    queue: str
+    id: str
+    together: bytes | None
+    given: bool
+    when: int | str
+    record: bytes
+    mode: Mode = "stop"
+    awaits: list[Told] = []
+
+
+class Plan(msgspec.Struct, array_like=True, frozen=True):
+    """What is still to be planted of a flow, in this order."""
+
+    flow: str
+    seeds: list[Seed]
+
+    def after(self, many: int) -> Plan:
+        return Plan(self.flow, self.seeds[many:])
+
+    @property
+    def token(self) -> str:
+        """The same for everybody who plants the same next ones."""
+        return f"{self.flow}-{len(self.seeds)}"
+
+
+encode = msgspec.msgpack.Encoder().encode
+decode_told = msgspec.msgpack.Decoder(Told).decode
+decode_plan = msgspec.msgpack.Decoder(Plan).decode
+
+
+def marked(record: bytes, flags: int) -> bytes:
+    """The record with these marks of a flow."""
+    return record[:2] + bytes((record[2] | flags,)) + record[3:]

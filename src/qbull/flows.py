@@ -1,0 +1,324 @@
+"""Flows: `qbull.chain` and `qbull.group` of steps, and the handle of one that was enqueued.
+
+What is written there is laid out as jobs that wait for jobs, complete before anything is sent. Those that wait are planted before those that they wait
+for (store/flows.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
+
+from qbull.client import Placed
+from qbull.core.codec import plain
+from qbull.core.flow import MOST_BYTES, MOST_STEPS, TELLS, WAITS, Link, Mode, Plan, Seed, Told, encode, marked
+from qbull.core.ids import new_token
+from qbull.core.job import body_of, repack
+from qbull.core.layout import Layout
+from qbull.errors import ArgumentsError, Conflict, JobCancelled, JobFailed, NotConfirmed, NotFound, TooLarge
+from qbull.handle import Job
+from qbull.middleware import Enqueueing
+
+if TYPE_CHECKING:
+    from qbull.options import Arguments, Options
+    from qbull.queue import Call, Home, Queue
+
+R = TypeVar("R")
+OnFailed: TypeAlias = Literal["stop", "continue"]
+
+
+class Step(Generic[R]):
+    """One job of a flow: a task and its arguments, as `task.step(…)` gives it."""
+
+    def __init__(self, call: Call[Any, R], queue: Queue, arguments: Arguments, options: Options) -> None:
+        self.call = call
+        self.queue = queue
+        self.task = call.spec.name
+        self.arguments = arguments
+        self.options = options
+
+    def __repr__(self) -> str:
+        return f"<Step {self.queue.name}.{self.task}>"
+
+
+Part: TypeAlias = "Step[Any] | Chain[Any] | Group[Any]"
+
+
+class _Written(Generic[R]):
+    """A chain or a group. `parts` are as written, `last` is the job that it ends with, if that is one."""
+
+    parts: tuple[Part, ...]
+    on_failed: OnFailed
+    fallback: Part | None
+
+    async def enqueue(self) -> Flow[R]:
+        """Store all of it in one step, and answer when the server has it."""
+        return await _enqueue(self)
+
+    def enqueue_sync(self) -> Flow[R]:
+        """The same from synchronous code."""
+        layout = _Layout(self)
+        return layout.app.run_sync(_enqueue(self, layout))
+
+
+class Chain(_Written[R]):
+    """One after the other: made by `qbull.chain(…)`."""
+
+    def __init__(self, parts: tuple[Part, ...], on_failed: OnFailed, fallback: Part | None) -> None:
+        self.parts, self.on_failed, self.fallback = _checked("chain", parts, on_failed, fallback)
+
+
+class Group(_Written[R]):
+    """All at once, then one that waits for all: made by `qbull.group(…)`."""
+
+    def __init__(
+        self, parts: tuple[Part, ...], then: Part | None, on_failed: OnFailed, fallback: Part | None
+    ) -> None:
+        self.parts, self.on_failed, self.fallback = _checked("group", parts, on_failed, fallback)
+        self.then = _checked("group", (then,), on_failed, None)[0][0] if then is not None else None
+
+
+def chain(*parts: Part, on_failed: OnFailed = "stop", fallback: Part | None = None) -> Chain[Any]:
+    """Steps, one after the other: `await qbull.chain(a.step(1), b.step(2)).enqueue()`.
+
+    `on_failed` is what the next one does when one has failed for good, `fallback` is run when the end was not reached.
+    """
+    return Chain(parts, on_failed, fallback)
+
+
+def group(
+    *parts: Part, then: Part | None = None, on_failed: OnFailed = "stop", fallback: Part | None = None
+) -> Group[Any]:
+    """Steps, all at once; `then` waits for all of them. In a chain, the next part does."""
+    return Group(parts, then, on_failed, fallback)
+
+
+class Flow(Generic[R]):
+    """A flow that was enqueued. `jobs` are the handles of all its jobs as they were written, `last` the one that it ends with.
+
+    `created` is False where the id of that one was taken, and nothing was added.
+    """
+
+    def __init__(
+        self, id: str, jobs: Sequence[Job[Any]], last: Job[R], fallback: Job[R] | None, created: bool
+    ) -> None:
+        self.id = id
+        self.jobs = tuple(jobs)
+        self.last = last
+        self.created = created
+        self._fallback = fallback
+
+    def __repr__(self) -> str:
+        return f"<Flow {self.id} of {len(self.jobs)} jobs>"
+
+    async def result(self, timeout: float | None = None) -> R:
+        """Wait until the flow has ended and give what its last job returned, or the fallback in its place."""
+        try:
+            return await self.last.result(timeout)
+        except (JobFailed, JobCancelled):
+            if self._fallback is None:
+                raise
+            return await self._fallback.result(timeout)
+
+    async def cancel(self, reason: str = "cancelled") -> None:
+        """Cancel whatever of it has not ended, fallbacks too. A job that runs is told to stop."""
+        for job in (*((self._fallback,) if self._fallback else ()), self.last, *self.jobs):
+            try:
+                await job.cancel(reason)
+            except (Conflict, NotFound):  # it has ended
+                continue
+
+
+class _Node:
+    """A step on its way to being a job: what it waits for, and whom it tells."""
+
+    def __init__(self, step: Step[Any], awaits: list[_Exit], mode: Mode) -> None:
+        self.step = step
+        self.options = step.options
+        self.awaits = awaits
+        self.mode: Mode = mode
+        self.links: list[Link] = []
+        self.placed: Placed | None = None
+
+    @property
+    def job(self) -> Placed:
+        assert self.placed is not None
+        return self.placed
+
+
+_Exit: TypeAlias = "list[tuple[_Node, bool]]"
+"""What stands for the end of a part: a job; or a job if it completes, else its fallback."""
+
+
+class _Layout:
+    """All jobs of a flow in the order in which they are written: nothing comes before what it waits for."""
+
+    def __init__(self, written: _Written[Any]) -> None:
+        self.nodes: list[_Node] = []
+        exits = self._lay(written, [], "stop")
+        if len(exits) != 1:
+            raise ArgumentsError(
+                f"a flow ends with one job, this one with {len(exits)}; give its last group a then=…, or use enqueue_many"
+            )
+        self.last = exits[0][0][0]
+        self.fallback = exits[0][1][0] if len(exits[0]) > 1 else None
+        self.app: Home = self.last.step.queue.app
+        self._check()
+
+    def _lay(self, part: Part | _Written[Any], after: list[_Exit], mode: Mode) -> list[_Exit]:
+        if isinstance(part, Step):
+            self.nodes.append(_Node(part, after, mode))
+            if len(self.nodes) > MOST_STEPS:
+                raise ArgumentsError(
+                    f"a flow has at most {MOST_STEPS:,} jobs; let a task enqueue the next part"
+                )
+            return [[(self.nodes[-1], False)]]
+        if isinstance(part, Group):
+            exits = [out for inner in part.parts for out in self._lay(inner, after, mode)]
+            if part.then is not None:
+                exits = self._lay(part.then, exits, part.on_failed)
+        else:
+            exits = after
+            for n, inner in enumerate(part.parts):
+                exits = self._lay(inner, exits, part.on_failed if n else mode)
+        if part.fallback is None:
+            return exits
+        if len(exits) != 1:
+            raise ArgumentsError("fallback: it stands in for one job; give the group a then=…")
+        sources = [(node, False) for node, _ in exits[0]]
+        [instead] = self._lay(part.fallback, [sources[-1:]], "rescue")
+        return [[*((node, True) for node, _ in exits[0]), *instead]]
+
+    def _check(self) -> None:
+        if any(node.step.queue.app is not self.app for node in self.nodes):
+            raise ArgumentsError("a flow is one app's; its steps are of several apps")
+        if self.fallback is not None and not self.last.awaits and self.last.step.arguments.id is not None:
+            raise ArgumentsError("id and fallback: a flow of one job has one of them")
+
+    def plan(self, layouts: dict[str, Layout]) -> Plan:
+        """The jobs, complete before anything is sent, in the order in which they are to be planted."""
+        flow = new_token()
+        for node in self.nodes:
+            step = node.step
+            arguments = step.call.sealed(step.arguments)
+            node.placed = step.queue.place(layouts[step.queue.name], step.task, arguments, node.options)
+        for node in self.nodes:
+            for position, sources in enumerate(node.awaits):
+                for source, completed in sources:
+                    job = node.job
+                    source.links.append(
+                        Link(node.step.queue.name, job.job.id, job.together, position, completed)
+                    )
+        seeds = [_seed(flow, node) for node in self._planting()]
+        plan = Plan(flow, seeds)
+        if len(encode(plan)) > MOST_BYTES:
+            raise TooLarge(
+                f"a flow's arguments take at most {MOST_BYTES:,} bytes together; store the data elsewhere and pass references"
+            )
+        return plan
+
+    def _planting(self) -> Iterator[_Node]:
+        """Who waits comes before what it waits for; first of all the last one, whose id decides whether the flow is new."""
+        first = self.last if self.last.awaits else None
+        if first is not None:
+            yield first
+        for node in reversed(self.nodes):
+            if node is not first:
+                yield node
+
+
+async def _enqueue(written: _Written[Any], layout: _Layout | None = None) -> Flow[Any]:
+    layout = layout or _Layout(written)
+    if layout.app.tracing is None:
+        return await _within_hooks(layout)
+    last = layout.last.step
+    with layout.app.tracing.send(last.queue.name, last.task, len(layout.nodes)) as carried:
+        for node in layout.nodes:
+            node.options = replace(node.options, trace=carried)
+        return await _within_hooks(layout)
+
+
+async def _within_hooks(layout: _Layout) -> Flow[Any]:
+    """Middleware is asked once for each task of the flow."""
+    middleware = layout.app.middleware
+    if not middleware.around_enqueue:
+        return await _send(layout)
+    calls: dict[tuple[str, str], list[_Node]] = {}
+    for node in layout.nodes:
+        calls.setdefault((node.step.queue.name, node.step.task), []).append(node)
+    sent: Flow[Any] | None = None
+
+    async def enqueue(left: list[tuple[str, str]]) -> list[Job[Any]]:
+        nonlocal sent
+        if not left:
+            sent = await _send(layout)
+            return []
+        queue, task = left[0]
+        nodes = calls[queue, task]
+        call = Enqueueing(queue, task, [plain(node.step.arguments.payload) for node in nodes])
+
+        async def inner() -> list[Job[Any]]:
+            for node in nodes:
+                node.options = node.step.call.with_headers(call, node.options)
+            await enqueue(left[1:])
+            return [_handle(node, True) for node in nodes]
+
+        return await middleware.enqueue(call, inner)
+
+    await enqueue(list(calls))
+    assert sent is not None
+    return sent
+
+
+async def _send(layout: _Layout) -> Flow[Any]:
+    app, last = layout.app, layout.last
+    client = app.client()
+    layouts: dict[str, Layout] = {}
+    for queue in {node.step.queue for node in layout.nodes}:
+        layouts[queue.name] = await client.register(queue.settings, queue.tasks, app.durability)
+    plan = layout.plan(layouts)
+    confirmed = client.store.confirmed(app.durability) if app.durability is not None else None
+    try:
+        created = await client.store.patiently(partial(client.flows.begin, plan, confirmed))
+    except NotConfirmed as error:
+        raise error.of(last.step.queue.name, last.job.job.id) from None
+    jobs = {node: _handle(node, created) for node in layout.nodes}
+    fallback = jobs[layout.fallback] if layout.fallback is not None else None
+    return Flow(plan.flow, list(jobs.values()), jobs[last], fallback, created)
+
+
+def _handle(node: _Node, created: bool) -> Job[Any]:
+    return node.step.queue.handle(
+        node.job.job.id, created, node.step.call.spec.signature.decode_result, expected=created
+    )
+
+
+def _seed(flow: str, node: _Node) -> Seed:
+    job = node.job
+    body = body_of(job.job.record)
+    body.flow, body.tells = flow, node.links
+    flags = (TELLS if node.links else 0) | (WAITS if node.awaits else 0)
+    record = marked(repack(job.job.record, body), flags)
+    awaits = [_awaited(sources[0][0]) for sources in node.awaits]
+    return Seed(
+        node.step.queue.name, job.job.id, job.together, job.given, job.job.when, record, node.mode, awaits
+    )
+
+
+def _awaited(node: _Node) -> Told:
+    return Told(node.step.queue.name, node.job.job.id, node.step.task)
+
+
+def _checked(
+    what: str, parts: tuple[Any, ...], on_failed: OnFailed, fallback: Any
+) -> tuple[tuple[Part, ...], OnFailed, Part | None]:
+    if not parts:
+        raise ArgumentsError(f"{what}(): give it at least one step")
+    for part in (*parts, *(() if fallback is None else (fallback,))):
+        if not isinstance(part, Step | Chain | Group):
+            raise ArgumentsError(f"{what}: {part!r} is no step; give task.step(…), a chain or a group")
+    if on_failed not in ("stop", "continue"):
+        raise ArgumentsError(f'{what}: on_failed={on_failed!r}: use "stop" or "continue"')
+    return parts, on_failed, fallback

@@ -1,0 +1,71 @@
+"""Courier: bring what flows have to say to other partitions.
+
+For the partitions that a worker reads, also while their queue is paused. A bell rings when there is something; should it be lost, or whoever has
+planted a part of a flow be dead, each partition is looked at every few seconds all the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import suppress
+from functools import partial
+
+from qbull.core.durability import Durability
+from qbull.store.flows import Flows
+from qbull.store.partition import Partition
+from qbull.store.store import Store
+from qbull.worker.outage import Outage
+
+SAFETY = 10.0
+
+
+class Courier:
+    """For one queue."""
+
+    def __init__(self, store: Store, durability: Durability | None, outage: Outage) -> None:
+        self._flows = Flows(store, durability)
+        self._outage = outage
+        self._partitions: dict[str, Partition] = {}
+        self._due: set[str] = set()
+        self._looked = 0.0
+        self._bell = asyncio.Event()
+
+    def follow(self, partitions: list[Partition]) -> None:
+        """These are read from now on."""
+        new = {partition.base: partition for partition in partitions}
+        self._due |= new.keys() - self._partitions.keys()
+        self._partitions = new
+        if self._due:
+            self._bell.set()
+
+    def heard(self, base: str) -> None:
+        """There is something in a partition; perhaps in any, where none is named."""
+        due = {base} & self._partitions.keys() if base else set(self._partitions)
+        if due:
+            self._due |= due
+            self._bell.set()
+
+    async def run(self) -> None:
+        while True:
+            self._bell.clear()
+            due, self._due = self._due, set()
+            wait = self._until_safety()
+            for partition in [self._partitions[base] for base in due if base in self._partitions]:
+                again = await self._outage.survive(partial(self._flows.ship, partition))
+                if again is not None:
+                    self._due.add(partition.base)
+                    wait = min(wait, again)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(wait):
+                    await self._bell.wait()
+
+    def _until_safety(self) -> float:
+        """Seconds until all are looked at; less often where there are many of them."""
+        safety = SAFETY * max(len(self._partitions) / 4, 1)
+        left = self._looked + safety - time.monotonic()
+        if left <= 0:
+            self._looked = time.monotonic()
+            self._due |= self._partitions.keys()
+            return 0
+        return left

@@ -1,0 +1,348 @@
+"""Flows: jobs that wait for other jobs."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+import qbull
+from conftest import eventually
+
+ONCE = qbull.Retry(attempts=1, backoff="fixed", delay=0.01)
+
+
+class Studio:
+    """Two queues of several partitions, and what was run."""
+
+    def __init__(self, app: qbull.App, **settings: Any) -> None:
+        self.ran: list[str] = []
+        self.broken = {"break"}
+        self.begun = asyncio.Event()
+        self.media = app.queue("media", partitions=3, retry=ONCE, **settings)
+        self.mail = app.queue("mail", partitions=2, retry=ONCE)
+
+        @self.media.task
+        async def make(what: str) -> str:
+            self.ran.append(what)
+            if what in self.broken:
+                raise ValueError(f"no {what}")
+            return what
+
+        @self.mail.task
+        async def tell(what: str = "tell") -> Any:
+            self.ran.append(what)
+            return [
+                str(result) if isinstance(result, Exception) else result
+                for result in qbull.current_job().results
+            ]
+
+        @self.media.task
+        async def hang() -> None:
+            self.begun.set()
+            await asyncio.Event().wait()
+
+        self.make, self.tell, self.hang = make, tell, hang
+
+
+async def test_a_chain_runs_one_after_the_other(app: qbull.App) -> None:
+    studio = Studio(app)
+
+    flow = await qbull.chain(studio.make.step("a"), studio.make.step("b"), studio.tell.step()).enqueue()
+    async with app.worker():
+        result = await flow.result(timeout=10)
+
+    assert studio.ran == ["a", "b", "tell"]
+    assert result == ["b"]
+    assert [await job.state() for job in flow.jobs] == ["completed"] * 3
+
+
+async def test_a_group_is_run_at_once_and_then_what_waits_for_all_of_it(app: qbull.App) -> None:
+    studio = Studio(app)
+
+    flow = await qbull.group(
+        *(studio.make.step(f"part {n}") for n in range(20)), then=studio.tell.step()
+    ).enqueue()
+    async with app.worker():
+        result = await flow.result(timeout=10)
+
+    assert result == [f"part {n}" for n in range(20)]
+    assert sorted(studio.ran[:-1]) == sorted(result)
+    assert studio.ran[-1] == "tell"
+
+
+async def test_chains_and_groups_are_parts_of_each_other(app: qbull.App) -> None:
+    studio = Studio(app)
+    make, tell = studio.make, studio.tell
+
+    flow = await qbull.chain(
+        make.step("first"),
+        qbull.group(qbull.chain(make.step("left"), tell.step("left 2")), make.step("right")),
+        tell.step("last"),
+    ).enqueue()
+    async with app.worker():
+        result = await flow.result(timeout=10)
+
+    assert result == [["left"], "right"]
+    assert (studio.ran[0], studio.ran[-1]) == ("first", "last")
+    assert studio.ran.index("left") < studio.ran.index("left 2")
+
+
+async def test_results_are_there_for_plain_functions_and_after_a_failed_attempt(app: qbull.App) -> None:
+    studio = Studio(app)
+    seen: list[Any] = []
+
+    @studio.mail.task(retry=qbull.Retry(attempts=2, backoff="fixed", delay=0))
+    def add_up() -> int:
+        seen.append(qbull.current_job().results)
+        if len(seen) == 1:
+            raise ValueError("not yet")
+        return len(seen[-1])
+
+    flow = await qbull.group(studio.make.step("a"), studio.make.step("b"), then=add_up.step()).enqueue()
+    async with app.worker():
+        assert await flow.result(timeout=10) == 2
+
+    assert seen == [["a", "b"], ["a", "b"]]
+
+
+async def test_a_job_that_waits_says_what_for(app: qbull.App) -> None:
+    studio = Studio(app)
+
+    flow = await qbull.group(studio.make.step("a"), studio.make.step("b"), then=studio.tell.step()).enqueue()
+    why = await flow.last.why()
+    info = await flow.last.info()
+
+    assert info is not None
+    assert (info.state, info.due_at) == ("delayed", None)
+    assert why.reasons[-1].code == "flow"
+    assert why.reasons[-1].job == flow.jobs[0].id
+
+
+async def test_when_a_job_fails_those_that_wait_for_it_end_too(app: qbull.App) -> None:
+    studio = Studio(app)
+
+    flow = await qbull.chain(studio.make.step("break"), studio.make.step("b"), studio.tell.step()).enqueue()
+    async with app.worker():
+        with pytest.raises(
+            qbull.JobFailed, match=r"job \S+ \(make\) of queue \"media\" failed: ValueError: no break"
+        ):
+            await flow.result(timeout=10)
+
+    assert studio.ran == ["break"]
+    assert [await job.state() for job in flow.jobs] == ["failed"] * 3
+
+
+async def test_with_continue_the_next_one_runs_all_the_same(app: qbull.App) -> None:
+    studio = Studio(app)
+
+    flow = await qbull.group(
+        studio.make.step("a"), studio.make.step("break"), then=studio.tell.step(), on_failed="continue"
+    ).enqueue()
+    async with app.worker():
+        result = await flow.result(timeout=10)
+
+    assert result[0] == "a"
+    assert "failed: ValueError: no break" in result[1]
+
+
+async def test_a_fallback_stands_in_for_what_did_not_come_to_its_end(app: qbull.App) -> None:
+    studio = Studio(app)
+    make = studio.make
+
+    async with app.worker():
+        broken = await qbull.chain(
+            qbull.chain(make.step("break"), make.step("b"), fallback=make.step("instead")),
+            studio.tell.step("after"),
+        ).enqueue()
+        result = await broken.result(timeout=10)
+        whole = await qbull.chain(make.step("c"), make.step("d"), fallback=make.step("not needed")).enqueue()
+        other = await whole.result(timeout=10)
+
+        async def forgotten() -> bool:
+            return await whole.jobs[-1].state() is None
+
+        await eventually(forgotten)
+
+    assert (result, other) == (["instead"], "d")
+    assert studio.ran == ["break", "instead", "after", "c", "d"]
+
+
+async def test_the_result_of_a_flow_is_its_fallbacks_where_that_was_needed(app: qbull.App) -> None:
+    studio = Studio(app)
+
+    flow = await qbull.chain(studio.make.step("break"), fallback=studio.tell.step("instead")).enqueue()
+    async with app.worker():
+        [reason] = await flow.result(timeout=10)
+
+    assert "no break" in reason
+
+
+async def test_a_failed_job_that_is_retried_takes_its_flow_up_again(app: qbull.App) -> None:
+    studio = Studio(app)
+    flow = await qbull.chain(
+        qbull.group(studio.make.step("a"), studio.make.step("break")),
+        studio.tell.step("b"),
+        studio.tell.step("c"),
+    ).enqueue()
+    async with app.worker():
+        with pytest.raises(qbull.JobFailed):
+            await flow.result(timeout=10)
+
+        studio.broken.clear()
+        await flow.jobs[1].retry()
+
+        async def came_to_its_end() -> bool:
+            return await flow.last.state() == "completed"
+
+        await eventually(came_to_its_end)
+
+    assert sorted(studio.ran[:2]) == ["a", "break"]
+    assert studio.ran[2:] == ["break", "b", "c"]
+    assert await flow.result() == [["a", "break"]]
+
+
+async def test_redriving_all_dead_letters_does_no_harm(app: qbull.App) -> None:
+    studio = Studio(app)
+    flow = await qbull.chain(studio.make.step("break"), studio.tell.step()).enqueue()
+    async with app.worker():
+        with pytest.raises(qbull.JobFailed):
+            await flow.result(timeout=10)
+
+        await flow.last.retry()
+        waits = await flow.last.why()
+        studio.broken.clear()
+        await flow.jobs[0].retry()
+        result = await flow.result(timeout=10)
+
+    assert "did not complete" in str(waits)
+    assert result == ["break"]
+    assert studio.ran == ["break", "break", "tell"]
+
+
+async def test_cancelling_and_removing_are_ends_too(app: qbull.App) -> None:
+    studio = Studio(app)
+    make, tell = studio.make, studio.tell
+    cancelled = await qbull.chain(make.options(delay=3600).step("a"), tell.step()).enqueue()
+    removed = await qbull.chain(make.options(delay=3600).step("b"), tell.step()).enqueue()
+    async with app.worker():
+        await cancelled.jobs[0].cancel("no need")
+        await removed.jobs[0].remove()
+
+        with pytest.raises(qbull.JobCancelled, match="was cancelled: no need"):
+            await cancelled.result(timeout=10)
+        with pytest.raises(qbull.JobCancelled, match="was removed"):
+            await removed.result(timeout=10)
+
+    assert studio.ran == []
+
+
+async def test_cancelling_a_flow_cancels_all_that_has_not_ended(app: qbull.App) -> None:
+    studio = Studio(app)
+    flow = await qbull.chain(studio.make.step("a"), studio.hang.step(), studio.tell.step()).enqueue()
+    async with app.worker():
+        await studio.begun.wait()
+
+        await flow.cancel()
+
+        async def ended() -> bool:
+            return [await job.state() for job in flow.jobs] == ["completed", "cancelled", "cancelled"]
+
+        await eventually(ended)
+
+
+async def test_a_step_has_options_and_a_delay_counts_from_when_it_could_run(app: qbull.App) -> None:
+    studio = Studio(app, order="key")
+    flow = await qbull.chain(
+        studio.make.options(key="k", priority=1).step("a"),
+        studio.make.options(key="k", delay=3600).step("b"),
+    ).enqueue()
+    async with app.worker():
+        await flow.jobs[0].result(timeout=10)
+
+        async def has_a_time() -> Any:
+            info = await flow.last.info()
+            return info is not None and info.due_at
+
+        due = await eventually(has_a_time)
+        info = await flow.jobs[0].info()
+        assert info is not None and info.finished_at is not None
+        assert 3590 < (due - info.finished_at).total_seconds() < 3610
+
+        await flow.last.promote()
+        assert await flow.result(timeout=10) == "b"
+
+
+async def test_a_flow_whose_last_job_has_an_id_is_enqueued_once(app: qbull.App) -> None:
+    studio = Studio(app)
+
+    async def order() -> qbull.Flow[Any]:
+        return await qbull.chain(studio.make.step("a"), studio.tell.options(id="order 7").step()).enqueue()
+
+    first, second = await order(), await order()
+    async with app.worker():
+        await first.result(timeout=10)
+
+    assert (first.created, second.created) == (True, False)
+    assert studio.ran == ["a", "tell"]
+
+
+async def test_the_id_of_another_step_that_is_taken_counts_as_failed(app: qbull.App) -> None:
+    studio = Studio(app)
+    await studio.make.options(id="taken", delay=3600).enqueue("z")
+
+    flow = await qbull.chain(studio.make.options(id="taken").step("a"), studio.tell.step()).enqueue()
+    async with app.worker():
+        with pytest.raises(qbull.JobFailed, match="its id is taken by another job"):
+            await flow.result(timeout=10)
+
+
+async def test_a_flow_works_while_queues_keep_nothing(app: qbull.App) -> None:
+    ran: list[str] = []
+    quick = app.queue("quick", keep=qbull.Keep(completed=0))
+
+    @quick.task
+    async def make(what: str) -> str:
+        ran.append(what)
+        return what
+
+    @quick.task
+    async def tell() -> None:
+        ran.append("+".join(qbull.current_job().results))
+
+    await qbull.group(make.step("a"), make.step("b"), then=tell.step()).enqueue()
+    async with app.worker() as worker:
+        await worker.drain()
+
+    assert ran[-1] == "a+b"
+    assert (await quick.stats()).total == 0
+
+
+def test_a_flow_is_enqueued_from_synchronous_code(app: qbull.App) -> None:
+    studio = Studio(app)
+
+    flow = qbull.chain(studio.make.step("a"), studio.tell.step()).enqueue_sync()
+
+    assert (flow.created, len(flow.jobs)) == (True, 2)
+
+
+async def test_what_cannot_be_a_flow_is_refused_before_anything_is_sent(app: qbull.App) -> None:
+    studio = Studio(app)
+    make = studio.make
+    wrong = [
+        (lambda: qbull.chain(), "at least one step"),
+        (lambda: qbull.chain(make.enqueue), "is no step"),  # type: ignore[arg-type]
+        (
+            lambda: qbull.group(make.step("a"), make.step("b")).enqueue_sync(),
+            "ends with one job, this one with 2",
+        ),
+        (lambda: qbull.chain(make.step("a"), on_failed="go on"), 'use "stop" or "continue"'),  # type: ignore[arg-type]
+        (lambda: make.options(unique=qbull.Unique(for_=5)).step("a"), "unique is not for steps"),
+        (lambda: make.step(7), "what"),  # type: ignore[arg-type]
+    ]
+
+    for make_it, fact in wrong:
+        with pytest.raises(qbull.ArgumentsError, match=fact):
+            make_it()
+    assert (await studio.media.stats()).total == 0
