@@ -88,11 +88,13 @@ async def test_a_producer_enqueues_and_waits_for_results(node: Node) -> None:
             again = await shop.greet.options(priority=1, id="once").enqueue(name="Bob")
             later = await shop.charge.options(delay=0.1).enqueue(customer="c", cents=1)
             many = await shop.charge.enqueue_many([{"customer": "c", "cents": n} for n in range(50)])
+            flow = await qbull.chain(shop.greet.step("Eve"), shop.charge.step("c", 7)).enqueue()
 
             assert await plain.result(timeout=20) == "Ada"
             assert await urgent.result(timeout=20) == "Bob"
             assert [await job.result(timeout=20) for job in many] == list(range(50))
             assert await later.result(timeout=20) == 1
+            assert await flow.result(timeout=20) == 7
             assert not again.created
             assert await plain.state() == "completed"
 

@@ -1,0 +1,304 @@
+"""Flows in the store: planting, and telling those that wait. Each step may be done twice, by several, and by whoever comes after a death."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from desk import DONE, Desk
+
+from qbull.core.flow import FAR_MS, TELLS, WAITS, Link, Mode, Plan, Seed, Told, marked
+from qbull.core.ids import new_id
+from qbull.core.job import RareBody, pack
+from qbull.store import inspect
+from qbull.store.flows import End, Flows, awaited, join
+from qbull.store.layout import repartition
+from qbull.store.move import Moves
+from qbull.store.store import Store
+
+FLOW = "f10w"
+
+
+class Bench:
+    """A queue of two partitions whose jobs have their ids from these, and flows of it."""
+
+    def __init__(self, store: Store, desk: Desk) -> None:
+        self.store = store
+        self.settings = desk.settings
+        self.flows = Flows(store)
+
+    @classmethod
+    async def open(cls, store: Store, **settings: Any) -> Bench:
+        return cls(store, await Desk.open(store, partitions=2, **settings))
+
+    def desk(self, number: int) -> Desk:
+        desk = Desk(self.store, self.settings)
+        desk.partition = self.store.partition(self.settings, number)
+        return desk
+
+    def seed(
+        self,
+        id: str,
+        *,
+        tells: list[Link] | None = None,
+        awaits: list[Told] | None = None,
+        mode: Mode = "stop",
+    ) -> Seed:
+        body = RareBody("task", b"{}", flow=FLOW, tells=tells or [])
+        flags = (TELLS if tells else 0) | (WAITS if awaits else 0)
+        record = marked(pack(body, priority=5, lane=b""), flags)
+        return Seed("q", id, None, False, 0, record, mode, awaits or [])
+
+    def pair(self, mode: Mode = "stop") -> tuple[Plan, str, str]:
+        """One in partition 1 that waits for one in partition 0."""
+        child, parent = new_id(0), new_id(1)
+        seeds = [
+            self.seed(parent, awaits=[Told("q", child, "task")], mode=mode),
+            self.seed(child, tells=[Link("q", parent, None, 0)]),
+        ]
+        return Plan(FLOW, seeds), child, parent
+
+    async def notes(self, number: int) -> int:
+        name = self.store.partition(self.settings, number).base + "outgoing"
+        length: int = await self.store.server.call("XLEN", name)
+        return length
+
+    async def state(self, number: int, id: str) -> str | None:
+        return await self.desk(number).state(id)
+
+    async def ship(self) -> None:
+        for number in (0, 1):
+            await self.flows.ship(self.store.partition(self.settings, number))
+
+
+async def test_who_waits_is_planted_first_and_the_rest_is_noted_with_it(store: Store) -> None:
+    bench = await Bench.open(store)
+    plan, child, parent = bench.pair()
+
+    await bench.flows._plant_next(plan, store.server, first=True)  # and then its process dies
+
+    assert (await bench.state(1, parent), await bench.state(0, child)) == ("delayed", None)
+    assert await bench.notes(1) == 1
+    await bench.ship()
+    assert await bench.state(0, child) == "waiting"
+    assert (await bench.notes(0), await bench.notes(1)) == (0, 0)
+
+
+async def test_planting_twice_adds_nothing_even_when_the_job_has_been_forgotten(store: Store) -> None:
+    from qbull.config import Keep
+
+    bench = await Bench.open(store, keep=Keep(completed=0))
+    plan, _, parent = bench.pair()
+    assert await bench.flows.begin(plan, None)
+    await bench.desk(0).complete_together()
+    await bench.ship()
+
+    await bench.flows.plant(plan.after(1))  # by somebody who has read the note before
+
+    assert (await bench.desk(0).counts()).total == 0
+    assert await bench.state(1, parent) == "waiting"
+
+
+async def test_the_end_of_a_job_is_noted_with_it_and_told_once(store: Store) -> None:
+    bench = await Bench.open(store)
+    plan, child, parent = bench.pair()
+    await bench.flows.begin(plan, None)
+    await bench.desk(0).complete_together()
+    assert (await bench.notes(0), await bench.state(1, parent)) == (1, "delayed")
+
+    await bench.ship()
+    told = End(b"", Link("q", parent, None, 0), FLOW, "c", b"", DONE)
+    words = await join(bench.desk(1).partition, [told])
+
+    assert words == ["known"]
+    assert (await bench.notes(0), await bench.state(1, parent)) == (0, "waiting")
+    [(letter, facts)] = await awaited(bench.desk(1).partition, parent)
+    assert (letter, facts.id, facts.result) == ("c", child, b"1")
+
+
+@pytest.mark.parametrize(
+    ("word", "end"),
+    [("dead", "failed"), ("cancel", "cancelled"), ("remove", "cancelled"), ("expire", "cancelled")],
+)
+async def test_whatever_way_a_job_ends_those_that_wait_for_it_hear_of_it(
+    store: Store, word: str, end: str
+) -> None:
+    bench = await Bench.open(store)
+    plan, child, parent = bench.pair()
+    await bench.flows.begin(plan, None)
+    desk = bench.desk(0)
+
+    if word == "remove":
+        assert await desk.remove(child) == ["removed"]
+    elif word == "expire":
+        await store.server.call("ZADD", desk.partition.base + "expiring", 1, child)
+        await desk.partition.promote()
+    else:
+        [delivery] = await desk.fetch()
+        await desk.settle(delivery, 0, word)
+    await bench.ship()
+
+    assert await bench.state(1, parent) == end
+
+
+async def test_a_job_that_kills_its_workers_is_an_end_too(store: Store) -> None:
+    bench = await Bench.open(store)
+    plan, _, parent = bench.pair()
+    await bench.flows.begin(plan, None)
+    desk = bench.desk(0)
+
+    for n in range(3):
+        [delivery] = await desk.fetch(f"w{n}")
+        await desk.partition.reclaim(f"w{n}", DONE, [delivery.place])
+    await bench.ship()
+
+    assert await bench.state(1, parent) == "failed"
+
+
+async def test_one_that_is_stopped_goes_on_when_the_other_has_been_retried(store: Store) -> None:
+    bench = await Bench.open(store)
+    plan, child, parent = bench.pair()
+    await bench.flows.begin(plan, None)
+    await bench.desk(0).fail(child)
+    await bench.ship()
+    assert await bench.state(1, parent) == "failed"
+
+    await bench.desk(0).retry(child)
+    await bench.desk(0).complete_together()
+    await bench.ship()
+
+    assert await bench.state(1, parent) == "waiting"
+    assert (await bench.desk(1).counts()).failed == 0
+
+
+async def test_an_old_message_of_a_failure_does_no_lasting_harm(store: Store) -> None:
+    bench = await Bench.open(store)
+    plan, child, parent = bench.pair()
+    await bench.flows.begin(plan, None)
+    await bench.desk(0).fail(child)
+    await bench.ship()
+    await bench.desk(0).retry(child)
+    await bench.desk(1).retry(parent)
+    assert await bench.state(1, parent) == "delayed"
+
+    await join(bench.desk(1).partition, [End(b"", Link("q", parent, None, 0), FLOW, "f", b"", DONE)])
+    await bench.desk(0).complete_together()
+    await bench.ship()
+
+    assert await bench.state(1, parent) == "waiting"
+
+
+async def test_a_message_of_another_flow_is_not_heard(store: Store) -> None:
+    bench = await Bench.open(store)
+    plan, _, parent = bench.pair()
+    await bench.flows.begin(plan, None)
+
+    words = await join(
+        bench.desk(1).partition, [End(b"", Link("q", parent, None, 0), "other", "c", b"", DONE)]
+    )
+
+    assert (words, await bench.state(1, parent)) == (["known"], "delayed")
+
+
+async def test_what_nobody_waits_for_any_more_is_dropped(store: Store) -> None:
+    bench = await Bench.open(store)
+    plan, _, parent = bench.pair()
+    await bench.flows.begin(plan, None)
+    await bench.desk(1).remove(parent)
+
+    await bench.desk(0).complete_together()
+    await bench.ship()
+
+    assert await bench.notes(0) == 0
+
+
+async def test_one_that_waits_is_found_where_it_was_moved(store: Store) -> None:
+    bench = await Bench.open(store)
+    plan, child, parent = bench.pair()
+    await bench.flows.begin(plan, None)
+    moves = Moves(store, bench.settings)
+    await repartition(store, bench.settings, 3)
+    await moves.all_steps()
+
+    await bench.desk(0).complete_together()
+    assert await bench.state(1, parent) is None
+    await bench.ship()
+
+    layout = await store.layout(bench.settings)
+    home = store.partition(bench.settings, layout.home_of_id(parent))
+    found = await inspect.find(home, parent)
+    assert found is not None and found.state == "waiting"
+    assert [letter for letter, _ in await awaited(home, parent)] == ["c"]
+    assert child != parent
+
+
+async def test_one_that_is_being_moved_is_told_when_it_is_there(store: Store) -> None:
+    bench = await Bench.open(store)
+    plan, _, parent = bench.pair()
+    await bench.flows.begin(plan, None)
+    layout = await repartition(store, bench.settings, 3)
+    await store.server.script("depart", bench.desk(1).partition.base, 0, 100)
+    await bench.desk(0).complete_together()
+
+    again = await bench.flows.ship(bench.desk(0).partition)
+    assert again is not None
+    await Moves(store, bench.settings).all_steps()
+    assert await bench.flows.ship(bench.desk(0).partition) is None
+
+    home = store.partition(bench.settings, layout.home_of_id(parent))
+    found = await inspect.find(home, parent)
+    assert found is not None and found.state == "waiting"
+
+
+async def test_what_was_planted_before_a_repartitioning_is_not_planted_again_after_it(store: Store) -> None:
+    bench = await Bench.open(store)
+    plan, child, _ = bench.pair()
+    await bench.flows.begin(plan, None)
+    layout = await repartition(store, bench.settings, 3)
+
+    await Flows(store).plant(plan.after(1))
+
+    home = store.partition(bench.settings, layout.home_of_id(child))
+    assert await inspect.find(home, child) is None
+    assert await bench.state(0, child) == "waiting"
+
+
+async def test_a_flow_begun_in_a_closed_partition_goes_to_where_its_keys_are_now(store: Store) -> None:
+    bench = await Bench.open(store)
+    plan, child, parent = bench.pair()
+    await bench.flows._queue("q")  # it knows the old layout
+    layout = await repartition(store, bench.settings, 3)
+
+    assert await bench.flows.begin(plan, None)
+
+    for id, state in ((parent, "delayed"), (child, "waiting")):
+        found = await inspect.find(store.partition(bench.settings, layout.home_of_id(id)), id)
+        assert found is not None and found.state == state
+    await Moves(store, bench.settings).all_steps()
+
+
+async def test_a_group_of_thousands_is_one_call_for_each_some_hundred(store: Store) -> None:
+    bench = await Bench.open(store)
+    parent, children = new_id(1), [new_id(0) for _ in range(1200)]
+    seeds = [bench.seed(parent, awaits=[Told("q", id, "task") for id in children])]
+    seeds += [bench.seed(id, tells=[Link("q", parent, None, n)]) for n, id in enumerate(children)]
+    await bench.flows.begin(Plan(FLOW, seeds), None)
+
+    while (await bench.desk(0).counts()).waiting:
+        await bench.desk(0).complete_together()
+    while await bench.flows.ship(bench.desk(0).partition) is not None:
+        pass
+
+    assert await bench.state(1, parent) == "waiting"
+
+
+async def test_a_job_that_waits_is_due_at_the_end_of_time(store: Store) -> None:
+    bench = await Bench.open(store)
+    plan, _, parent = bench.pair()
+    await bench.flows.begin(plan, None)
+
+    found = await inspect.find(bench.desk(1).partition, parent)
+    promoted = await bench.desk(1).partition.promote()
+
+    assert found is not None and found.due_ms == FAR_MS
+    assert promoted.moved == 0
