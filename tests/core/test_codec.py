@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 import msgspec
 import pydantic
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from qbull.core.codec import Signature, encode_result, plain
@@ -410,6 +410,7 @@ def test_any_bytes_are_arguments_or_refused(noise: bytes) -> None:
         assert (len(positional), keywords) == (2, {})
 
 
+@example(b'"\x80"')
 @given(st.binary(max_size=60))
 def test_any_bytes_can_be_shown(noise: bytes) -> None:
     plain(noise)

@@ -89,7 +89,7 @@ class Signature:
             return self._decode(payload)
         except msgspec.ValidationError as error:
             raise ArgumentsError(f'task "{self.name}": {_readable(error)}') from None
-        except (msgspec.DecodeError, RecursionError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise ArgumentsError(f'task "{self.name}": its payload is not JSON: {error}') from None
         except Exception as error:  # a model's own validator may raise anything
             raise ArgumentsError(f'task "{self.name}": {_first_lines(error)}') from None
@@ -155,7 +155,7 @@ def plain(encoded: bytes) -> Any:
         encoded = visible
     try:
         return msgspec.json.decode(encoded)
-    except (msgspec.MsgspecError, RecursionError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return encoded.decode("utf-8", "replace")
 
 

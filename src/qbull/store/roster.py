@@ -50,7 +50,10 @@ def pack_member(member: Member) -> bytes:
 def member_of(packed: bytes) -> Member:
     try:
         return msgspec.json.decode(packed, type=Member)
-    except msgspec.MsgspecError:  # another version wrote it, or it has only beaten so far
+    except (
+        msgspec.MsgspecError,
+        UnicodeDecodeError,
+    ):  # another version wrote it, or it has only beaten so far
         return Member()
 
 

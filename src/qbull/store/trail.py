@@ -55,5 +55,5 @@ async def read(store: Store, limit: int, before: str | None = None) -> list[Foun
 def _entry(packed: bytes) -> Entry:
     try:
         return msgspec.json.decode(packed, type=Entry)
-    except msgspec.MsgspecError:  # another version wrote it
+    except (msgspec.MsgspecError, UnicodeDecodeError):  # another version wrote it
         return Entry("?", "?", "?", "?")

@@ -26,7 +26,7 @@ from qbull.worker.slot import Interrupted, Slot
 log = logging.getLogger("qbull.worker")
 
 TURN = 0.002
-"""Seconds after which a slot whose jobs never wait lets the event loop turn."""
+"""Seconds after which slots whose jobs never wait let the event loop turn: all of them together, not each."""
 
 
 class Runner:
@@ -60,7 +60,8 @@ class Runner:
         self._still = False
         self._surplus = 0  # slots that are to end
         self._braked = False  # one of the three
-        self._turned = 0.0
+        self._turning = 0  # slots that let it turn
+        self._turned = 0.0  # when this turn of the event loop began
         self._room: Callable[[], None] = lambda: None
         self._unfinished: Callable[[Delivery], None] = lambda delivery: None
 
@@ -99,6 +100,7 @@ class Runner:
         """There is something in the hand: wake as many slots as have work."""
         if self._still:
             return
+        self._turned = time.perf_counter()
         for _ in range(min(self._hand.waiting, len(self._idle))):
             self._wake()
 
@@ -193,6 +195,8 @@ class Runner:
             if delivery is None:
                 await self._wait()
                 continue
+            if self._idle and not self._woken and self._hand.waiting:
+                self._wake()  # it begins as soon as this one has to wait for something
             if time.monotonic() - delivery.asked > self._doubt and not await self._still_ours(delivery):
                 self._hand.drop(delivery)
                 delivery = None
@@ -204,11 +208,19 @@ class Runner:
                     self._open(slot, delivery if stopped_at is not None else None, stopped_at or 0)
                 return
             delivery, at = None, 0
-            now = time.monotonic()
-            if now - self._turned > TURN:
-                self._room()
-                await asyncio.sleep(0)
-                self._turned = time.monotonic()
+            if time.perf_counter() - self._turned > TURN:
+                await (self._wait() if self._turning else self._next_turn())
+
+    async def _next_turn(self) -> None:
+        """Let the event loop turn. One slot does so and goes on, the others rest meanwhile: otherwise each of them would run
+        a delivery in every turn, and what the server has answered would wait for all of these."""
+        self._turning += 1
+        self._room()
+        try:
+            await asyncio.sleep(0)
+        finally:
+            self._turning -= 1
+        self._turned = time.perf_counter()
 
     async def _still_ours(self, delivery: Delivery) -> bool:
         """It was asked for long ago: this process may have been stopped meanwhile, and others have taken over."""
@@ -227,7 +239,6 @@ class Runner:
         except asyncio.CancelledError:
             if not self._stopping:
                 raise
-        self._turned = time.monotonic()
 
     async def _run_delivery(self, slot: Slot, delivery: Delivery, at: int) -> int | None:
         """Run its jobs in order. Answers where it stopped because the slot was spoilt, None where it ended."""
@@ -239,8 +250,10 @@ class Runner:
             at += 2
             if ended or at > last:
                 return None
-            if self._settlers[delivery.partition.number].is_behind(began) and not await self._may_go_on(
-                slot, delivery, delivery.fields[at - 2]
+            now = time.perf_counter()
+            behind = self._settlers[delivery.partition.number].is_behind(began, now)
+            if (behind or now - self._turned > TURN) and not await self._may_go_on(
+                slot, delivery, delivery.fields[at - 2] if behind else None
             ):
                 return None
             if self._braked:  # the rest of a train is given back
@@ -250,10 +263,13 @@ class Runner:
             if self._is_spoilt(slot):
                 return at
 
-    async def _may_go_on(self, slot: Slot, delivery: Delivery, id: bytes) -> bool:
-        """Let the outcome be written down: should this process die, what ended before the next job began is not run again
-        after it."""
+    async def _may_go_on(self, slot: Slot, delivery: Delivery, id: bytes | None) -> bool:
+        """Let the event loop turn; or let the outcome of this job be written down: should this process die, what ended
+        before the next one began is not run again after it."""
         try:
+            if id is None:
+                await self._next_turn()
+                return True
             refused = await self._settlers[delivery.partition.number].written()
         except asyncio.CancelledError:
             if slot.absorb() is None:

@@ -91,9 +91,8 @@ class Settler:
         batch.ended.append(delivery)  # the rest of a train waits with it
         return True
 
-    def is_behind(self, began: float) -> bool:
+    def is_behind(self, began: float, now: float) -> bool:
         """Whether what was handed over last, of a job that began then, is to be written down before the next one begins."""
-        now = time.perf_counter()
         return now - began > QUICK or now - self._sent > BEHIND
 
     async def written(self) -> list[bytes]:
