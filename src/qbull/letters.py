@@ -29,7 +29,7 @@ from qbull.store.partition import Partition
 LOOK = 5_000
 """Jobs that one search looks at: a page may come back with fewer than asked for, and a cursor to go on with."""
 
-_CURSOR = re.compile(r"\d+-\d+/\d+|")
+_CURSOR = re.compile(r"\d{1,15}-\d{1,19}/\d{1,6}|")
 _ROAMING = re.compile(r"\d{1,5}:\d{1,20}:\d{1,6}")
 
 
@@ -159,6 +159,8 @@ async def _search_unfinished(
     if cursor is not None and not _ROAMING.fullmatch(cursor):
         raise _wrong_cursor(cursor)
     at, inner, skip = (cursor or "0:0:0").split(":")
+    if int(inner) >= 1 << 64:
+        raise _wrong_cursor(cursor or "")
     found: list[Found] = []
     looked, given = 0, int(skip)
     for n in range(int(at), len(partitions)):

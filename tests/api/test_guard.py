@@ -234,3 +234,32 @@ async def test_the_page_is_served_strictly_where_it_was_built(app: qbull.App, tm
 
 async def test_without_a_built_page_that_is_said(nobody: Person) -> None:
     assert "dashboard" in await nobody.refused(404, "GET", "/ui/")
+
+
+async def test_a_whole_number_may_be_written_with_a_point(app: qbull.App, admin: Person) -> None:
+    email = app.queue("email")
+
+    @email.task
+    async def send(weight: float) -> None: ...
+
+    body = {"task": "send", "payload": {"weight": 2.0}, "options": {"priority": 3.0, "id": "x"}}
+    await admin.post("/api/queues/email/jobs", body)
+    body["options"] = {"priority": 3.5}
+
+    assert (await admin.get("/api/queues/email/jobs/x"))["priority"] == 3
+    assert "priority" in await admin.refused(400, "POST", "/api/queues/email/jobs", body)
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["state=active&limit=null", "state=null", "limit=5&limit=6", "cursor=99999999999999999999999-0/1"],
+)
+async def test_a_query_that_is_not_right_is_refused(app: qbull.App, viewer: Person, query: str) -> None:
+    app.queue("email")
+
+    await viewer.refused(400, "GET", f"/api/queues/email/jobs?{query}")
+
+
+async def test_what_is_before_everything_is_nothing(viewer: Person) -> None:
+    assert (await viewer.get("/api/audit", before="0-0"))["entries"] == []
+    assert (await viewer.get("/api/audit", before="1-0"))["entries"] == []

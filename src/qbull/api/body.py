@@ -14,7 +14,10 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 DEEPEST = 64
 """Arrays and objects within each other."""
-LONGEST_QUERY = 8192
+LONGEST_QUERY = 60_000
+"""A cursor has some characters for each partition."""
+FREE = ("payload", "args")
+"""What is for a task: as it was sent."""
 
 _TOKENS = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]', re.DOTALL)
 
@@ -36,9 +39,27 @@ async def read_body(request: Request, shape: type[S], limit: int, *, optional: b
     try:
         return msgspec.json.decode(raw, type=shape)
     except msgspec.ValidationError as error:
+        if "got `float`" in str(error):
+            return _convert(_whole(msgspec.json.decode(raw)), shape)
         raise wrong_input("body", error) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Problem(400, f"the body is not JSON: {error}", errors=[Wrong("", str(error))]) from None
+
+
+def _convert(given: Any, shape: type[S]) -> S:
+    try:
+        return msgspec.convert(given, shape)
+    except msgspec.ValidationError as error:
+        raise wrong_input("body", error) from None
+
+
+def _whole(value: Any) -> Any:
+    """5.0 is a whole number in JSON, and some languages write it so."""
+    if isinstance(value, dict):
+        return {name: one if name in FREE else _whole(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_whole(one) for one in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 async def _read(request: Request, limit: int) -> bytes:
@@ -86,6 +107,11 @@ def read_query(request: Request, shape: type[S]) -> S:
             raise Problem(400, f"query: {name}: is there twice", errors=[Wrong(name, "is there twice")])
         given[name] = value
     try:
-        return msgspec.convert(given, shape, strict=False)
+        query = msgspec.convert(given, shape, strict=False)
     except msgspec.ValidationError as error:
         raise wrong_input("query", error) from None
+    for field in msgspec.structs.fields(shape):
+        if field.encode_name in given and getattr(query, field.name) is None:
+            why = "leave it away where nothing is meant"
+            raise Problem(400, f"query: {field.encode_name}: {why}", errors=[Wrong(field.encode_name, why)])
+    return query

@@ -79,6 +79,8 @@ class Endpoint:
     """Written down together with others of its kind: it comes many times a second."""
     media: str = "application/json"
     body_optional: bool = False
+    rule: Mapping[str, Any] = field(default_factory=dict)
+    """What the shape of its body cannot say, as JSON Schema."""
 
     @property
     def tag(self) -> str:

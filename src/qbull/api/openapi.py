@@ -75,7 +75,7 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
     if endpoint.body is not Nothing:
         made["requestBody"] = {
             "required": not endpoint.body_optional,
-            "content": {"application/json": {"schema": _ref(endpoint.body)}},
+            "content": {"application/json": {"schema": {**_ref(endpoint.body), **endpoint.rule}}},
         }
     return made
 

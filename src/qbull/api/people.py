@@ -140,6 +140,7 @@ ENDPOINTS = [
         summary="Log in with the password or a token; the session is in a cookie",
         handler=log_in,
         body=wire.Login,
+        rule=wire.ONE_PROOF,
         answer=wire.Done,
         problems=(401, 403, 421, 429),
         audit="log in",

@@ -237,6 +237,7 @@ ENDPOINTS = [
         summary="Change settings for all workers, until they are reset",
         handler=change_settings,
         body=wire.NewSettings,
+        rule={"minProperties": 1},
         answer=wire.Settings,
         problems=(404,),
         audit="change settings",

@@ -17,8 +17,8 @@ from qbull.errors import ConfigError
 
 T = TypeVar("T")
 
-GRACE = 3
-"""Seconds that requests under way have to end after SIGTERM. Streams are told at once."""
+GRACE = 2
+"""Seconds that requests under way have to end after SIGTERM, so that all is over within three. Streams are told at once."""
 
 
 class Server(uvicorn.Server):

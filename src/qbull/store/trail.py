@@ -47,6 +47,8 @@ async def write(store: Store, entries: list[Entry]) -> None:
 
 async def read(store: Store, limit: int, before: str | None = None) -> list[Found]:
     """The newest first; `before` is the id of the last one that was seen."""
+    if before is not None and not before.strip("0-"):
+        return []  # nothing can be before the first id
     upto = "+" if before is None else f"({before}"
     rows = await store.server.call("XREVRANGE", store.names.trail, upto, "-", "COUNT", limit)
     return [Found(id.decode(), int(id.partition(b"-")[0]), _entry(fields[1])) for id, fields in rows]

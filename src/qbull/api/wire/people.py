@@ -16,6 +16,13 @@ class Login(Shape, kw_only=True):
     token: Annotated[str, Meta(max_length=500)] | None = None
 
 
+ONE_PROOF = {
+    "oneOf": [
+        {"required": [name], "properties": {name: {"type": "string"}}} for name in ("password", "token")
+    ]
+}
+
+
 class Me(Said, kw_only=True):
     """Who is calling, and what that may be shown and done."""
 
