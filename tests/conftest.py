@@ -79,6 +79,11 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         "QBULL_REDACT",
         "QBULL_PUBLIC_METRICS",
         "QBULL_DURABILITY",
+        "SLACK_WEBHOOK_URL",
+        "QBULL_ALERT_URLS",
+        "QBULL_ALERT_SECRET",
+        "QBULL_ALERT_ALLOW",
+        "QBULL_PUBLIC_URL",
     ):
         monkeypatch.delenv(name, raising=False)
 
@@ -154,6 +159,8 @@ async def strays(store: Store) -> list[str]:
         "held",
         "leaving",
         "outgoing",
+        "losses",
+        "alerts",
     )
     stray = []
     cursor = b"0"

@@ -5,6 +5,7 @@ import typing as _typing
 from qbull.access import Access
 from qbull.app import App
 from qbull.config import Keep, Lane
+from qbull.core.alerting import Alert, Alerts
 from qbull.core.job import JobInfo
 from qbull.core.rate import Rate
 from qbull.core.retry import Retry
@@ -52,6 +53,8 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Access",
+    "Alert",
+    "Alerts",
     "App",
     "ArgumentsError",
     "Chain",

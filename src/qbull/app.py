@@ -25,6 +25,7 @@ from qbull.config import (
     check_prefix,
     read_environment,
 )
+from qbull.core.alerting import Alert, Alerts
 from qbull.core.codec import PAYLOAD_LIMIT
 from qbull.core.durability import Durability
 from qbull.core.rate import Rate
@@ -62,6 +63,7 @@ class App:
     `results` is where results go that are too large for the server; without it such a job fails. With `trace` there are
     OpenTelemetry spans for enqueues and runs.
     `middleware` is around every enqueue and run, the first outermost.
+    `alerts` says where alerts go, where the environment does not.
     """
 
     def __init__(
@@ -75,6 +77,7 @@ class App:
         results: ResultStore | None = None,
         trace: bool | None = None,
         middleware: Sequence[Middleware] = (),
+        alerts: Alerts | None = None,
     ) -> None:
         self.environment = read_environment()
         self.url = url or self.environment.url or EMBEDDED
@@ -86,6 +89,7 @@ class App:
         self.tracing: Tracing | None = Tracing() if traced else None
         self.middleware = Chain(middleware)
         self.seals = Seals(middleware)
+        self.alerts = self.environment.alerts if alerts is None else alerts
         self.queues: dict[str, Queue] = {}
         self.declared: dict[str, Schedule] = {}
         self.schedules = Schedules(self)
@@ -115,9 +119,11 @@ class App:
         timeout: float | None = None,
         keep: Keep = DEFAULT_KEEP,
         on_failed: OnFailed = "continue",
+        alert: bool | Alert = False,
         track: bool = False,
     ) -> Queue:
-        """Declare a queue. All durations are seconds. With `track` every job has its row in PostgreSQL."""
+        """Declare a queue. All durations are seconds. With `alert` people are told of jobs that fail for good and the
+        like; with `track` every job has its row in PostgreSQL."""
         if name in self.queues:
             raise ConfigError(f'queue "{name}": declared twice; keep one declaration and import it')
         if partitions is None:
@@ -135,6 +141,7 @@ class App:
             max_active,
             rate,
             track,
+            (Alert() if alert else None) if isinstance(alert, bool) else alert,
         )
         self.queues[name] = queue = Queue(self, settings)
         return queue
@@ -178,7 +185,19 @@ class App:
         ]
 
     def beside(self) -> list[Callable[[], Awaitable[None]]]:
-        """What runs beside the workers of this app: where it has a database, the relay, and the keeper of its tables."""
+        """What runs beside the workers of this app: where it has a database, the relay, and the keeper of its tables; where
+        alerts have somewhere to go, who looks for problems and says so."""
+        return [*self._beside_database(), *self.alerting()]
+
+    def alerting(self) -> list[Callable[[], Awaitable[None]]]:
+        """Who looks for problems and tells people; nobody, where no place is named to tell them."""
+        if not self.alerts.destinations:
+            return []
+        from qbull.alerts.duty import Alerting
+
+        return [Alerting(self.make_store, self.prefix, self.alerts).run]
+
+    def _beside_database(self) -> list[Callable[[], Awaitable[None]]]:
         if self.database is None:
             return []
         if find_spec("psycopg") is None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from qbull.config import QueueSettings
 from qbull.core.durability import Durability
-from qbull.core.layout import Generation, Layout, added
+from qbull.core.layout import Generation, Layout
 from qbull.errors import ConfigError, NotConfirmed, QbullError, ServerAway
 from qbull.offload import ResultStore
 from qbull.store import inspect
@@ -95,10 +95,7 @@ class Client:
 
     def totals(self, settings: QueueSettings, counted: dict[str, int]) -> dict[str, int]:
         """What was counted in the partitions that are there, and in those that are gone."""
-        layout = self._layouts[settings.name]
-        for gone in (layout.past, *(older.totals for older in layout.older if older.state == "gone")):
-            counted = added(counted, gone)
-        return counted
+        return self._layouts[settings.name].in_all(counted)
 
     def known(
         self, settings: QueueSettings, tasks: Collection[str], durability: Durability | None = None

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from qbull.access import Access
+from qbull.core.alerting import Alert, Alerts
 from qbull.core.cron import zone_of
 from qbull.core.durability import PROFILES, Durability
 from qbull.core.job import REPORT_ALL
@@ -87,9 +88,11 @@ class QueueSettings:
     max_active: int | None = None
     rate: Rate | None = None
     track: bool = False
+    alert: Alert | None = None
 
     def __post_init__(self) -> None:
         check_name("queue", self.name)
+        check_alert(self.alert, f'queue "{self.name}"')
         self._at_least_one("partitions", self.partitions)
         if self.partitions > SPAN:
             self._refuse(f"partitions={self.partitions}: give at most {SPAN:,}")
@@ -181,6 +184,7 @@ class Environment:
     log_level: str = "INFO"
     access: Access = field(default_factory=Access)
     trace: bool = False
+    alerts: Alerts = field(default_factory=Alerts)
 
 
 def read_environment(environ: Mapping[str, str] | None = None) -> Environment:
@@ -198,6 +202,7 @@ def read_environment(environ: Mapping[str, str] | None = None) -> Environment:
         log_level=_choice(env, "QBULL_LOG_LEVEL", "INFO", "DEBUG", "WARNING", "ERROR"),
         access=_access(env),
         trace=_choice(env, "QBULL_TRACE", "no", "yes") == "yes",
+        alerts=_alerts(env),
     )
 
 
@@ -209,6 +214,13 @@ def valkey_server(environ: Mapping[str, str] | None = None) -> str | None:
 def check_rate(value: object, of: str) -> None:
     if value is not None and not isinstance(value, Rate):
         raise ConfigError(f"{of}: rate={value!r}: give a rate, for example qbull.Rate(100, per=60)")
+
+
+def check_alert(value: object, of: str) -> None:
+    if value is not None and not isinstance(value, Alert):
+        raise ConfigError(
+            f"{of}: alert={value!r}: use True, False or for example qbull.Alert(stale_after=60)"
+        )
 
 
 def check_name(what: str, name: str) -> str:
@@ -261,6 +273,31 @@ def _access(env: Mapping[str, str]) -> Access:
         )
     except ConfigError as error:
         raise ConfigError(f"in the environment: {error}") from None
+
+
+def _alerts(env: Mapping[str, str]) -> Alerts:
+    try:
+        return Alerts(
+            slack=env.get("SLACK_WEBHOOK_URL"),
+            urls=_list(env, "QBULL_ALERT_URLS"),
+            secret=env.get("QBULL_ALERT_SECRET"),
+            link=env.get("QBULL_PUBLIC_URL"),
+            allow=_list(env, "QBULL_ALERT_ALLOW"),
+        )
+    except ConfigError as error:
+        text = str(error).removeprefix("Alerts: ")
+        for name, variable in _ALERT_NAMES.items():
+            text = f"{variable}{text.removeprefix(name)}" if text.startswith(name) else text
+        raise ConfigError(text) from None
+
+
+_ALERT_NAMES = {
+    "slack": "SLACK_WEBHOOK_URL",
+    "urls": "QBULL_ALERT_URLS",
+    "secret": "QBULL_ALERT_SECRET",
+    "link": "QBULL_PUBLIC_URL",
+    "allow": "QBULL_ALERT_ALLOW",
+}
 
 
 def _list(env: Mapping[str, str], name: str) -> tuple[str, ...]:

@@ -112,6 +112,12 @@ class Layout(msgspec.Struct, frozen=True):
         """No change is under way."""
         return self.coming is None and not self.draining
 
+    def in_all(self, counted: dict[str, int]) -> dict[str, int]:
+        """What was counted in the partitions that are there, and in those that are gone."""
+        for gone in (self.past, *(older.totals for older in self.older if older.state == "gone")):
+            counted = added(counted, gone)
+        return counted
+
     def generation_with(self, number: int) -> Generation:
         """The one that a partition belongs to."""
         return next(generation for generation in self.generations if number in generation.numbers)

@@ -30,6 +30,8 @@ short names below to `base`; the names are spelled out there once more, in their
       lease               hash     owner, epoch, since: who reads the partition alone; only with sharing "leased"
       reports             stream   what PostgreSQL is to be told of jobs that ask for it, up to a million entries; emptied by the keeper
       outgoing            stream   what is to be brought to other partitions for flows; gone when it is there
+      alerts              hash     of qbull's own queue "qbull.alerts": what is known of problems and was said of them
+                                   (core/problems.py), whose turn it is to look
       waiters             string   there while somebody waits for a result; expires after a minute
       mark                string   written with each enqueue whose replicas are waited for; expires after a minute
       leaving             zset     number → job id, for delayed jobs on their way to another partition; gone when they are there
@@ -43,6 +45,7 @@ short names below to `base`; the names are spelled out there once more, in their
       versions            hash     version of the code's schedules → first and last seen; expires after two hours
       live                hash     setting → when, by whom and what an operator has changed it to; stays until reset
       changes             list     the last 100 of these changes
+      failing             hash     minute and task → attempts that failed; task → the newest; expires after a quarter of an hour
       hold                string   why nothing begins for now; expires when it may
       mark                string   the same, for the settings
       places              hash     worker → places of max_active in use, since when it waits in line; gone with the worker
@@ -55,6 +58,7 @@ short names below to `base`; the names are spelled out there once more, in their
       workers             zset     worker → the server time at which it counts as dead
       roster              hash     worker → what it is and what it reads; gone with the worker
       schedules           hash     schedule → its queue and partition; gone with the schedule
+      losses              hash     how many workers were lost, and which was the last
       truce               string   there while no worker is called dead, after the server was away; expires
       tokens              hash     token's id → its digest, role and what else is known of it (store/tokens.py); until revoked
       tokens:used         hash     token's id → when it was used last; gone with the token
@@ -116,6 +120,10 @@ class Names:
     @property
     def schedules(self) -> str:
         return self.app + "schedules"
+
+    @property
+    def losses(self) -> str:
+        return self.app + "losses"
 
     @property
     def tokens(self) -> str:

@@ -58,13 +58,14 @@ _WORKER = Role(
         *("enroll", "beat", "bury", "roster", "live", "figures", "count"),
         *("declare", "plan", "plans", "tick", "begin", "grant", "hold", "vacate"),
         *("plant", "join", "find", *_MOVING),
+        *("failing", "watch", "raise", "minutes"),
     ),
     commands=(
         *("hdel", "hget", "hgetall", "hkeys", "hlen", "hmget", "hscan", "hset", "sadd", "smembers", "sscan"),
         *("subscribe", "ping", "zrange"),
-        *("xadd", "xdel", "xrange", "xreadgroup", "xgroup|create", "xinfo|consumers"),
+        *("xadd", "xdel", "xrange", "xreadgroup", "xrevrange", "xgroup|create", "xinfo|consumers"),
     ),
-    names=("", "queues", "workers", "roster", "truce", "schedules"),
+    names=("", "queues", "workers", "roster", "losses", "truce", "schedules"),
     channels=("bell", "done"),
 )
 _RELAY = Role(

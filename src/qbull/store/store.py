@@ -254,9 +254,12 @@ class Store:
         """A worker says what it is and what it reads."""
         await self.server.script("enroll", self.names.app, worker, int(ttl * 1000), pack_member(member))
 
-    async def bury(self, worker: str, *, certain: bool = False) -> bool:
-        """Forget a worker whose deliveries were taken back; unless it has come back to life, or is certainly gone."""
-        return bool(await self.server.script("bury", self.names.app, worker, int(certain)))
+    async def bury(self, worker: str, *, certain: bool = False, lost: bool = False) -> bool:
+        """Forget a worker whose deliveries were taken back; unless it has come back to life, or is certainly gone.
+
+        `lost` is said of one that did not end on purpose.
+        """
+        return bool(await self.server.script("bury", self.names.app, worker, int(certain), int(lost)))
 
     async def workers(self) -> dict[str, Member]:
         """The live workers, and what they have said of themselves."""

@@ -95,6 +95,10 @@ class Attempts:
         self._unfinished = unfinished
         self._conclude.hold = hold
 
+    def count_failures(self, failing: Callable[[str, str, str], None]) -> None:
+        """Somebody wants to know of each attempt that fails."""
+        self._conclude.failing = failing
+
     def follow(self, live: Live) -> None:
         """What is in force: how often a job is tried, what is to be asked before."""
         self._conclude.retry = live.settings.retry if "retry" in live.changed else None

@@ -66,7 +66,7 @@ class Beat:
             return  # should the server have been away, this one is only the first to be heard
         for worker in silent:
             taken = await self.reclaim(worker)
-            await self._store.bury(worker)
+            await self._store.bury(worker, lost=True)
             log.warning("worker %s has fallen silent; %d of its deliveries were taken back", worker, taken)
         if time.monotonic() - self._swept >= max(SWEEP, self._min_idle):
             self._swept = time.monotonic()

@@ -44,6 +44,8 @@ class Conclude:
         self.hold: Callable[[float, str], None] = lambda seconds, why: None
         """Called where a task asks for a rest of its whole queue."""
         self.figures = Figures()
+        self.failing: Callable[[str, str, str], None] | None = None
+        """Told of each attempt that failed: its task, its job and why; where somebody counts them."""
 
     def done(
         self, delivery: Delivery, record: bytes, body: Body, result: bytes | Stored, began: float
@@ -82,6 +84,8 @@ class Conclude:
         who = (self._settings.name, id.decode("utf-8", "replace"), body.task)
         if isinstance(error, RetryAfter) and error.queue and error.delay > 0:
             self.hold(error.delay, f"job {who[1]} ({body.task}): {outcome.error}")
+        if self.failing is not None and not isinstance(error, RetryAfter):
+            self.failing(body.task if task is not None else "?", who[1], outcome.error)
         if isinstance(outcome, Delay):
             log.info(
                 'queue "%s": job %s (%s) failed and runs again in %.3g s: %s',

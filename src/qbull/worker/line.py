@@ -27,6 +27,7 @@ from qbull.worker.begin import Begin
 from qbull.worker.board import Board
 from qbull.worker.cancel import Canceller
 from qbull.worker.courier import Courier
+from qbull.worker.failing import Failing
 from qbull.worker.fetch import LATE, Fetcher
 from qbull.worker.gate import Gate
 from qbull.worker.hand import Hand
@@ -98,6 +99,7 @@ class Line:
         self._fetcher = Fetcher(
             store, worker, self._hand, self._runner.free_slots, self._runner.arrived, self._gate, outage
         )
+        self._failing = Failing(store, settings.name, outage) if settings.alert is not None else None
         self._mover = Mover(store, settings, outage)
         self._courier = Courier(store, assignment.durability, outage)
         self._leases = Leases(store, settings, worker, sharing, self._serve, self._mover.follow, outage)
@@ -135,6 +137,9 @@ class Line:
         self._actors = [start(duty) for duty in duties]
         if self.settings.track:
             self._actors.append(start(Reporter(self._attempts.running, self._worker, self._outage).run))
+        if self._failing is not None:
+            self._attempts.count_failures(self._failing.failed)
+            self._actors.append(start(self._failing.run))
 
     async def stop(self, grace: float) -> None:
         await end([*self._actors, *self._chores, *(task for _, task in self._promoters.values())])
@@ -146,6 +151,8 @@ class Line:
         await end(self._cancelling)
         await self._notes.close()
         await self.flush()
+        if self._failing is not None:
+            await self._failing.close()
         await leaving
         await end(list(self._chores))
         await self._give_back_all()

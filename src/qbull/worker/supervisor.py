@@ -103,7 +103,7 @@ class Supervisor:
                 log.warning(
                     "worker %s ended with %s", child.id, f"signal {-code}" if code < 0 else f"code {code}"
                 )
-            await self._clean_up(child)
+            await self._clean_up(child, lost=code != 0 and not self._stop.is_set())
             quick_deaths = 0 if time.monotonic() - child.started >= STEADY else quick_deaths + 1
             if quick_deaths > 1 and not self._stop.is_set():
                 wait = min(0.25 * 2 ** (quick_deaths - 2), LONGEST_WAIT)
@@ -144,12 +144,12 @@ class Supervisor:
                 _send(child.process, signal.SIGKILL)
         return await ending
 
-    async def _clean_up(self, child: Child) -> None:
+    async def _clean_up(self, child: Child, *, lost: bool) -> None:
         """Take back what a dead process held; only the jobs that were running are suspected."""
         running = child.board.running()
         taken = await self._outage.survive(lambda: self._beat.reclaim(child.id, running))
         del self._children[child.id]
-        await self._outage.survive(lambda: self._store.bury(child.id, certain=True))
+        await self._outage.survive(lambda: self._store.bury(child.id, certain=True, lost=lost))
         child.board.close()
         os.close(child.life)
         if taken:

@@ -28,7 +28,7 @@ local function choose(plan, catch_up, overlap, due, late_ms)
   return 1, due, 0, nil
 end
 
-local answers, total = {}, 0
+local answers, total, all_missed = {}, 0, 0
 local at = rest
 while at <= #ARGV do
   local name, rev, catch_up, overlap = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
@@ -73,7 +73,7 @@ while at <= #ARGV do
     if skipped > 0 then redis.call('HINCRBY', state, 'skipped', skipped) end
     if missed > 0 then redis.call('HINCRBY', state, 'missed', missed) end
     redis.call('ZADD', schedules, due_ms == '' and 'inf' or due_ms, name)
-    total = total + fired
+    total, all_missed = total + fired, all_missed + missed
   else
     missed = 0
   end
@@ -84,5 +84,5 @@ end
 write_reports()
 write_index()
 write_lanes()
-count_up({enqueued = total})
+count_up({enqueued = total, missed = all_missed})
 return answers

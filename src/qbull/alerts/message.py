@@ -1,0 +1,155 @@
+"""A message in words: as blocks for Slack, as JSON for webhooks, as text for all else. Nothing that a job says can steer them."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from qbull.core.job import moment
+from qbull.core.problems import Message, Said, subject_of, text_of
+from qbull.observe.log import one_line
+
+MARKS = {"firing": ":red_circle:", "still": ":large_orange_circle:", "resolved": ":large_green_circle:"}
+HEADER = 150
+"""Characters that Slack takes in a header."""
+
+
+class Voice(NamedTuple):
+    """Who speaks: the app's prefix, and where people find its page."""
+
+    app: str
+    link: str | None = None
+
+    def link_of(self, said: Said) -> str | None:
+        """To the job, where there is one; else to its queue."""
+        problem = said.problem
+        if self.link is None or not problem.queue:
+            return None
+        job = f"/jobs/{quote(problem.job, safe='')}" if problem.job else ""
+        return f"{self.link.rstrip('/')}/ui/queues/{quote(problem.queue, safe='')}{job}"
+
+
+def title_of(message: Message, voice: Voice) -> str:
+    first, others = message.said[0], len(message.said) - 1 + message.more
+    state = "resolved: " if first.status == "resolved" else ""
+    more = f", and {others} more" if others else ""
+    return f"{state}{subject_of(first.problem)}: {text_of(first)}{more} [{voice.app}]"
+
+
+def to_json(message: Message, voice: Voice) -> dict[str, Any]:
+    return {
+        "app": voice.app,
+        "at": _iso(message.at_ms),
+        "text": title_of(message, voice),
+        "problems": [_problem(said, voice) for said in message.said],
+        "more": message.more,
+    }
+
+
+def to_slack(message: Message, voice: Voice) -> dict[str, Any]:
+    title = title_of(message, voice)
+    blocks: list[dict[str, Any]] = [
+        {"type": "header", "text": {"type": "plain_text", "text": _short(title, HEADER), "emoji": False}}
+    ]
+    for said in message.said:
+        blocks += _blocks(said, voice)
+    about = f"qbull, app {_escape(voice.app)}, {_iso(message.at_ms)}"
+    if message.more:
+        about += f"; {message.more} more problems are not shown"
+    blocks.append({"type": "context", "elements": [{"type": "mrkdwn", "text": about}]})
+    return {"text": _escape(title), "blocks": blocks}
+
+
+def to_text(message: Message, voice: Voice) -> str:
+    parts = []
+    for said in message.said:
+        problem = said.problem
+        lines = [f"{said.status.upper()} {subject_of(problem)}: {text_of(said)}, since {_iso(said.since_ms)}"]
+        lines += [
+            f"  {name}: {one_line(value)}"
+            for name, value in (("task", problem.task), ("job", problem.job), ("reason", problem.reason))
+            if value
+        ]
+        lines += [f"  {hint}" for hint in (voice.link_of(said) or _command(said),) if hint]
+        parts.append("\n".join(lines))
+    if message.more:
+        parts.append(f"{message.more} more problems are not shown")
+    return "\n\n".join(parts)
+
+
+def _problem(said: Said, voice: Voice) -> dict[str, Any]:
+    problem = said.problem
+    fields = {
+        "queue": problem.queue,
+        "task": problem.task,
+        "job": problem.job,
+        "schedule": problem.schedule,
+        "reason": problem.reason,
+        "link": voice.link_of(said) or "",
+    }
+    return {
+        "status": said.status,
+        "kind": problem.kind,
+        "text": text_of(said),
+        "count": problem.count,
+        "since": _iso(said.since_ms),
+        **{name: value for name, value in fields.items() if value},
+    }
+
+
+def _blocks(said: Said, voice: Voice) -> list[dict[str, Any]]:
+    problem = said.problem
+    head = f"{MARKS[said.status]} *{_escape(subject_of(problem))}*: {_escape(text_of(said))}"
+    section: dict[str, Any] = {"type": "section", "text": {"type": "mrkdwn", "text": head}}
+    named = (
+        ("Queue", problem.queue),
+        ("Task", problem.task),
+        ("Job", problem.job),
+        ("Schedule", problem.schedule),
+        ("Since", _iso(said.since_ms)),
+    )
+    section["fields"] = [
+        {"type": "mrkdwn", "text": f"*{name}*\n{_escape(_short(value, 500))}"}
+        for name, value in named
+        if value
+    ]
+    blocks = [section]
+    if problem.reason and said.status != "resolved":
+        quoted = _escape(problem.reason).replace("`", "'")
+        blocks.append({"type": "section", "text": {"type": "mrkdwn", "text": f"```{quoted}```"}})
+    link, command = voice.link_of(said), _command(said)
+    if link is not None:
+        what = "Open the job" if problem.job else "Open the queue"
+        blocks.append({"type": "section", "text": {"type": "mrkdwn", "text": f"<{_escape(link)}|{what}>"}})
+    elif command:
+        blocks.append({"type": "context", "elements": [{"type": "mrkdwn", "text": f"`{_escape(command)}`"}]})
+    return [*blocks, {"type": "divider"}]
+
+
+def _command(said: Said) -> str:
+    """What to type where there is no page to link to."""
+    problem = said.problem
+    match problem.kind:
+        case "failed" | "repeated" if problem.job:
+            return f"qbull job {problem.queue} {one_line(problem.job)}".replace("`", "'")
+        case "stale":
+            return f"qbull stats {problem.queue}"
+        case "missed" | "overdue":
+            return "qbull schedules"
+        case "lost":
+            return "qbull workers"
+        case _:
+            return f"qbull jobs {problem.queue} --state failed"
+
+
+def _escape(text: str) -> str:
+    """As Slack asks: what is left means nothing to it, so no job can call a whole channel."""
+    return one_line(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _short(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def _iso(ms: int) -> str:
+    return moment(ms).isoformat(timespec="milliseconds").replace("+00:00", "Z")

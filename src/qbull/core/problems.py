@@ -1,0 +1,235 @@
+"""Problems: what is wrong, what was said of it, and what is to be said now. Pure; the server's time is given.
+
+Whoever watches reads the state, makes readings, computes here what follows, and writes that if nobody has changed
+the state meanwhile (store/lua/raise.lua). So any number may watch, and each thing is said once.
+
+A reading is a total that only rises (jobs that failed for good), or a level: something is so now, or it is not (a queue is
+stale). A total that rises opens a problem, and so does a level; it is over when the total has rested, or the level is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from qbull.core.rate import Rate
+
+Kind = Literal["failed", "repeated", "stale", "missed", "overdue", "lost"]
+Status = Literal["firing", "still", "resolved"]
+
+LONGEST_MS = 3_600_000
+"""The same problem is said again after an hour at the latest, while it goes on."""
+MOST = 500
+"""Problems that are known at a time. What does not fit is seen again when there is room."""
+SHOWN = 10
+"""Problems in one message."""
+FORGOTTEN_MS = 86_400_000
+"""One that nobody could look at for so long is not waited for."""
+REASON = 300
+"""Characters of a reason."""
+
+
+class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Something that is wrong. `count` is how many of them, `task`, `job` and `reason` are of the newest."""
+
+    kind: Kind
+    queue: str = ""
+    task: str = ""
+    job: str = ""
+    reason: str = ""
+    count: int = 1
+    schedule: str = ""
+
+    @property
+    def name(self) -> str:
+        """The same problem has the same name, whatever its newest job is."""
+        which = {"overdue": self.schedule, "repeated": self.task}.get(self.kind, "")
+        return f"{self.kind} {self.queue} {which}".rstrip()
+
+
+class Total(NamedTuple):
+    """`value` only rises; it counts from `first` where nothing was known before. `rested`: all of it was dealt with."""
+
+    problem: Problem
+    value: int
+    first: int
+    rested: bool = False
+
+
+class Level(NamedTuple):
+    """A problem, and whether it is there now."""
+
+    problem: Problem
+    there: bool
+
+
+class Open(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A problem that is known. `told_ms` is when it was said last, 0: never; `times` how often; `told` with which count."""
+
+    problem: Problem
+    since_ms: int
+    seen_ms: int
+    rose_ms: int
+    told_ms: int = 0
+    times: int = 0
+    told: int = 0
+    over: bool = False
+
+
+class State(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is known: the totals that were seen, the open problems, when messages were sent."""
+
+    totals: dict[str, int] = {}
+    open: dict[str, Open] = {}
+    sent: list[int] = []
+
+
+class Said(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One problem in a message."""
+
+    status: Status
+    problem: Problem
+    since_ms: int
+
+
+class Message(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What people are told. `more` is how many problems are not in it for want of room."""
+
+    at_ms: int
+    said: list[Said]
+    more: int = 0
+
+
+class Policy(NamedTuple):
+    """How often something is said."""
+
+    every_ms: int
+    rate: Rate
+
+
+def follow(
+    state: State, readings: Iterable[Total | Level], now_ms: int, policy: Policy
+) -> tuple[State, Message | None]:
+    """The state after these readings, and what is to be said."""
+    totals, known = dict(state.totals), dict(state.open)
+    for reading in readings:
+        if isinstance(reading, Total):
+            _rise(totals, known, reading, now_ms, policy)
+        else:
+            _set(known, reading, now_ms)
+    known = {name: one for name, one in known.items() if now_ms - one.seen_ms < FORGOTTEN_MS}
+    sent = [at for at in state.sent if now_ms - policy.rate.per * 1000 < at <= now_ms]
+    due = [name for name, one in known.items() if _is_due(one, now_ms, policy)]
+    message = None
+    if due and len(sent) < policy.rate.count:
+        message = _message([known[name] for name in due], now_ms)
+        sent.append(now_ms)
+        for name in due:
+            known[name] = _told(known[name], now_ms)
+    known = {name: one for name, one in known.items() if not (one.over and one.told_ms == now_ms)}
+    return State(totals, known, sent), message
+
+
+def _rise(
+    totals: dict[str, int], known: dict[str, Open], reading: Total, now_ms: int, policy: Policy
+) -> None:
+    problem, name = reading.problem, reading.problem.name
+    before = totals.get(name, reading.first)
+    rise = (
+        reading.value - before if before <= reading.value else reading.value
+    )  # less: the server has lost its data
+    there = known.get(name)
+    if rise > 0 and there is None and len(known) >= MOST:
+        return
+    totals[name] = reading.value
+    if rise > 0:
+        count = rise + (there.problem.count if there is not None else 0)
+        told = msgspec.structs.replace(problem, count=count)
+        if there is None:
+            known[name] = Open(told, now_ms, now_ms, now_ms)
+        else:
+            known[name] = msgspec.structs.replace(
+                there, problem=told, seen_ms=now_ms, rose_ms=now_ms, over=False
+            )
+    elif there is not None:
+        over = reading.rested or now_ms - there.rose_ms >= policy.every_ms
+        known[name] = msgspec.structs.replace(there, seen_ms=now_ms, over=there.over or over)
+
+
+def _set(known: dict[str, Open], reading: Level, now_ms: int) -> None:
+    name = reading.problem.name
+    there = known.get(name)
+    if reading.there and there is None:
+        if len(known) < MOST:
+            known[name] = Open(reading.problem, now_ms, now_ms, now_ms)
+    elif reading.there and there is not None:
+        known[name] = msgspec.structs.replace(
+            there, problem=reading.problem, seen_ms=now_ms, rose_ms=now_ms, over=False
+        )
+    elif there is not None and there.told_ms:
+        known[name] = msgspec.structs.replace(there, seen_ms=now_ms, over=True)
+    elif there is not None:
+        del known[name]  # it was over before anybody was told
+
+
+def _is_due(one: Open, now_ms: int, policy: Policy) -> bool:
+    if one.over or not one.told_ms:
+        return True
+    goes_on = one.problem.count > one.told or one.problem.kind in ("stale", "overdue", "repeated")
+    wait = min(policy.every_ms * 2 ** min(one.times - 1, 20), max(LONGEST_MS, policy.every_ms))
+    return goes_on and not 0 <= now_ms - one.told_ms < wait
+
+
+def _told(one: Open, now_ms: int) -> Open:
+    return msgspec.structs.replace(one, told_ms=now_ms, times=one.times + 1, told=one.problem.count)
+
+
+def _message(due: Sequence[Open], now_ms: int) -> Message:
+    """What is new comes first, what is over last."""
+    said = [Said(_status(one), one.problem, one.since_ms) for one in due]
+    order: dict[Status, int] = {"firing": 0, "still": 1, "resolved": 2}
+    said.sort(key=lambda each: (order[each.status], -each.problem.count))
+    return Message(now_ms, said[:SHOWN], max(len(said) - SHOWN, 0))
+
+
+def _status(one: Open) -> Status:
+    if not one.told_ms:
+        return "firing"  # also where it is over by now: nobody was told
+    return "resolved" if one.over else "still"
+
+
+_TEXTS: dict[Kind, tuple[str, str]] = {
+    "failed": ("{n} {jobs} failed for good", "no more jobs failed for good; {n} did"),
+    "repeated": ("{n} attempts failed within five minutes", "its attempts no longer fail"),
+    "stale": ("its oldest job has waited for {n} s", "its jobs are begun again"),
+    "missed": ("{n} {ticks} missed", "no more ticks were missed; {n} were"),
+    "overdue": ("nobody has fired it for {n} s", "it is fired again"),
+    "lost": ("{n} {workers} lost", "no more workers were lost; {n} were"),
+}
+
+
+def text_of(said: Said) -> str:
+    """What is wrong, or no longer, in a few words."""
+    n, over = said.problem.count, said.status == "resolved"
+    one = n == 1
+    return _TEXTS[said.problem.kind][over].format(
+        n=f"{n:,}",
+        jobs="job" if one else "jobs",
+        ticks="tick was" if one else "ticks were",
+        workers="worker was" if one else "workers were",
+    )
+
+
+def subject_of(problem: Problem) -> str:
+    """Whose problem it is, for people."""
+    match problem.kind:
+        case "missed" | "overdue":
+            return f'schedule "{problem.schedule}"' if problem.schedule else f'queue "{problem.queue}"'
+        case "repeated":
+            return f'task "{problem.task}" of queue "{problem.queue}"'
+        case "lost":
+            return "workers"
+        case _:
+            return f'queue "{problem.queue}"'
