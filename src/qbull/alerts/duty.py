@@ -60,7 +60,7 @@ class Alerting:
                 mine = await self._outage.survive(watch.look)
                 await asyncio.sleep(LOOK if mine else TURN / 2)
         finally:
-            await asyncio.shield(worker.stop(grace=5.0))
+            await asyncio.shield(worker.stop(grace=1.0))
             await store.close()
 
     async def _send(self, to: str, message: dict[str, Any]) -> None:

@@ -115,7 +115,7 @@ def _blocks(said: Said, voice: Voice) -> list[dict[str, Any]]:
     ]
     blocks = [section]
     if problem.reason and said.status != "resolved":
-        quoted = _escape(problem.reason).replace("`", "'")
+        quoted = _escape(problem.reason)
         blocks.append({"type": "section", "text": {"type": "mrkdwn", "text": f"```{quoted}```"}})
     link, command = voice.link_of(said), _command(said)
     if link is not None:
@@ -131,7 +131,7 @@ def _command(said: Said) -> str:
     problem = said.problem
     match problem.kind:
         case "failed" | "repeated" if problem.job:
-            return f"qbull job {problem.queue} {one_line(problem.job)}".replace("`", "'")
+            return f"qbull job {problem.queue} {one_line(problem.job)}"
         case "stale":
             return f"qbull stats {problem.queue}"
         case "missed" | "overdue":
@@ -144,7 +144,8 @@ def _command(said: Said) -> str:
 
 def _escape(text: str) -> str:
     """As Slack asks: what is left means nothing to it, so no job can call a whole channel."""
-    return one_line(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    text = one_line(text).replace("`", "'")
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def _short(text: str, most: int) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from qbull.cli.check_alerts import check_alerts
 from qbull.cli.check_queues import check_queue, check_workers
 from qbull.cli.check_schedules import check_schedules
 from qbull.cli.check_server import check_server
@@ -62,6 +63,8 @@ async def _examine(target: Target) -> AsyncIterator[Finding]:
         async for finding in check_queue(target.store, name, _say):
             yield finding
     async for finding in check_schedules(target.app.schedules, target.store):
+        yield finding
+    async for finding in check_alerts(target.app.alerts, target.store):
         yield finding
 
 

@@ -41,6 +41,7 @@ COMMANDS = {
     "failures": "qbull.cli.letters:failures",
     "redrive": "qbull.cli.letters:redrive",
     "clean": "qbull.cli.letters:clean",
+    "alerts": "qbull.cli.alerts:alerts",
     "serve": "qbull.cli.serve:serve",
     "token": "qbull.cli.token:token",
     "relay": "qbull.cli.relay:relay",

@@ -15,6 +15,7 @@ from qbull.cli.loading import load_app
 from qbull.cli.target import Target
 from qbull.errors import ConfigError
 from qbull.observe.log import set_up
+from qbull.worker.actor import end, start
 
 SHORT = 12
 """Characters below which a password or token can be guessed."""
@@ -87,7 +88,11 @@ def serve(
     async def main() -> None:
         async with app:
             await app.client().store.patiently(app.client().store.open)
-            await server.serve(api, host, port, proxies=proxies, ready=ready)
+            duties = [start(duty) for duty in app.alerting()]
+            try:
+                await server.serve(api, host, port, proxies=proxies, ready=ready)
+            finally:
+                await end(duties)
 
     server.run(main)
 

@@ -91,6 +91,7 @@ class Alerts:
 
     @cached_property
     def destinations(self) -> tuple[Destination, ...]:
+        """All of them."""
         named = [] if self.slack is None else [Destination("slack", self.slack)]
         return (*named, *(_destination(url) for url in self.urls))
 

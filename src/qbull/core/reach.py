@@ -34,9 +34,12 @@ def why_not(address: str, allowed: Sequence[Network] = (), *, host_allowed: bool
         return "is where a cloud keeps secrets, which is never allowed"
     if host_allowed or any(_within(one, allowed) for one in meant):
         return None
-    if any(not one.is_global or one.is_multicast or one.is_reserved for one in meant):
-        return "is an internal address"
-    return None
+    return "is an internal address" if any(_is_internal(one) for one in meant) else None
+
+
+def _is_internal(address: Address) -> bool:
+    site_local = isinstance(address, ipaddress.IPv6Address) and address.is_site_local
+    return not address.is_global or address.is_multicast or address.is_reserved or site_local
 
 
 def _meant(address: Address) -> list[Address]:

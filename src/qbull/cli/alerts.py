@@ -1,0 +1,116 @@
+"""`qbull alerts`: where alerts go, what is wrong now, and whether a message arrives."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import click
+import msgspec
+
+from qbull.alerts.post import NotSent
+from qbull.alerts.send import send
+from qbull.cli.schedules import Listing
+from qbull.cli.show import ago, print_json, print_table, short
+from qbull.cli.target import Target, as_json, on_target
+from qbull.core.ids import new_id
+from qbull.core.job import moment
+from qbull.core.problems import Message, Open, Problem, Said, subject_of, text_of
+from qbull.errors import ConfigError
+from qbull.store.alerts import known
+
+COLUMNS = ("since", "what", "said", "*reason")
+
+
+@click.group(cls=Listing)
+def alerts() -> None:
+    """Show where alerts go and what is wrong now; send a test.
+
+    \b
+    Example:
+      qbull alerts
+      qbull alerts test
+    """
+
+
+@alerts.command("list")
+@on_target
+@as_json
+def list_alerts(target: Target, as_json: bool) -> None:
+    """Show where alerts go and what is wrong now.
+
+    \b
+    Example:
+      qbull alerts --json | jq '.problems[].kind'
+
+    With --json: {"to": [{"kind", "host"}], "problems": [{"kind", "queue", "text", "count", "since", "said"}]}.
+    """
+
+    async def main() -> list[Open]:
+        await target.store.open()
+        return list((await known(target.store)).open.values())
+
+    found = target.run(main)
+    places = target.app.alerts.destinations
+    if as_json:
+        to = [{"kind": place.kind, "host": place.host} for place in places]
+        print_json({"to": to, "problems": [_wire(one) for one in found]})
+        return
+    named = ", ".join(f"{place.kind} ({place.host})" for place in places)
+    click.echo(
+        f"alerts go to {named}" if places else "alerts go nowhere; set SLACK_WEBHOOK_URL or QBULL_ALERT_URLS"
+    )
+    if not found:
+        click.echo("nothing is wrong, as far as is known")
+        return
+    rows = [
+        (
+            ago(moment(one.since_ms)),
+            f"{subject_of(one.problem)}: {_text(one)}",
+            f"{one.times} times" if one.times else "not yet",
+            short(one.problem.reason),
+        )
+        for one in found
+    ]
+    print_table(COLUMNS, rows)
+
+
+@alerts.command("test")
+@on_target
+@click.pass_context
+def send_test(ctx: click.Context, target: Target) -> None:
+    """Send a message to each place, and say what came of it.
+
+    \b
+    Example:
+      SLACK_WEBHOOK_URL=https://hooks.slack.com/services/… qbull alerts test
+    """
+    settings, app = target.app.alerts, target.app.prefix
+    if not settings.destinations:
+        raise ConfigError("alerts go nowhere; set SLACK_WEBHOOK_URL or QBULL_ALERT_URLS")
+    now = int(time.time() * 1000)
+    problem = Problem("failed", "test", "test", reason="this is a test; nothing has failed")
+    message = Message(now, [Said("firing", problem, now)])
+
+    async def main() -> bool:
+        arrived = True
+        for place in settings.destinations:
+            try:
+                await send(new_id(0), message, place, settings, app)
+                click.echo(f"{place.kind} ({place.host}): sent")
+            except NotSent as error:
+                arrived = False
+                click.echo(f"{place.kind} ({place.host}): not sent: {error}")
+        return arrived
+
+    ctx.exit(0 if target.run(main) else 1)
+
+
+def _text(one: Open) -> str:
+    return text_of(Said("resolved" if one.over else "firing", one.problem, one.since_ms))
+
+
+def _wire(one: Open) -> dict[str, Any]:
+    fields = msgspec.to_builtins(one.problem)
+    since = moment(one.since_ms).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return {**fields, "text": _text(one), "count": one.problem.count, "since": since, "said": one.times}
