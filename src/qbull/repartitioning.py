@@ -9,6 +9,7 @@ from qbull.client import Client
 from qbull.config import QueueSettings
 from qbull.core.layout import SPAN
 from qbull.errors import ConfigError
+from qbull.store.alerts import QUEUE as ALERTS
 from qbull.store.layout import repartition
 from qbull.store.tally import Repartitioning, what_is_left
 
@@ -27,6 +28,8 @@ class Repartitions(ABC):
             raise ConfigError(
                 f'queue "{self.settings.name}": partitions={partitions!r}: give a whole number from 1 to {SPAN:,}'
             )
+        if self.settings.name == ALERTS.name:
+            raise ConfigError(f'queue "{ALERTS.name}": it is qbull\'s own and has one partition')
         client = self._client()
         await client.layout(self.settings)
         await client.store.patiently(partial(repartition, client.store, self.settings, partitions))

@@ -39,9 +39,7 @@ async def test_a_test_message_is_sent_and_what_came_of_it_is_said(shell: Shell, 
     assert nowhere == "alerts go nowhere; set SLACK_WEBHOOK_URL or QBULL_ALERT_URLS"
 
 
-async def test_where_alerts_go_and_what_is_wrong_is_shown(
-    app: qbull.App, shell: Shell, store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_where_alerts_go_and_what_is_wrong_is_shown(app: qbull.App, shell: Shell, store: Store) -> None:
     app.queue("email", alert=True)
     async with app.worker():
         pass

@@ -18,13 +18,14 @@ from qbull.core.rate import Rate
 from qbull.core.route import digest
 from qbull.core.rule import Rule
 from qbull.errors import ConfigError, ServerRefused
+from qbull.store import alerts as board
 from qbull.store import inspect, live, permits, rights
 from qbull.store.connect import open_server
 from qbull.store.declare import Declared
 from qbull.store.inspect import Found
 from qbull.store.layout import repartition
 from qbull.store.move import Moves
-from qbull.store.partition import Partition
+from qbull.store.partition import NewJob, Partition
 from qbull.store.results import Results
 from qbull.store.rights import ROLES, Place, acl, acl_at_sentinels, commands_of
 from qbull.store.roster import Member
@@ -168,7 +169,8 @@ async def work(store: Store) -> None:
     await live.hold(store, "q", 1.0, "later")
     await desk.partition.unlease("w1")
     await tick(store, desk)
-    await store.bury("w1", certain=True)
+    await watch(store, desk)
+    await store.bury("w1", certain=True, lost=True)
     await move(store, desk)
 
 
@@ -210,6 +212,18 @@ async def tick(store: Store, desk: Desk) -> None:
     await eventually(fired)
     for name, place in (await schedules.everywhere()).items():
         await schedules.take_away(name, place, "code")
+
+
+async def watch(store: Store, desk: Desk) -> None:
+    await board.note_failures(store, "q", {"task": board.Failures(1, "a", "no")})
+    seen = await board.watch(store, "w1", 10)
+    assert seen is not None
+    assert await board.failures(store, "q", seen.now_ms)
+    assert await board.counts(store, desk.settings)
+    assert await board.lately(store, desk.settings)
+    assert await board.newest_failed(store, desk.settings)
+    assert await board.losses(store) == (0, "")
+    assert await board.write(store, seen, seen.state, [NewJob("m", "0 60000", desk.job("m").record)])
 
 
 async def read(store: Store) -> None:
