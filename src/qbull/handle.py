@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from qbull.client import Client
 from qbull.config import QueueSettings
@@ -52,6 +52,22 @@ PROMOTE_INSTEAD = {
 REMOVE_INSTEAD = {"active": "is with a worker; cancel() it first"}
 
 
+class Clients(Protocol):
+    def client(self) -> Client: ...
+
+
+class Jobs(Protocol):
+    """What a job needs of its queue."""
+
+    @property
+    def app(self) -> Clients: ...
+    @property
+    def settings(self) -> QueueSettings: ...
+    def attempts_of(self, task: str) -> int: ...
+    def edited(self, body: Body, payload: Mapping[str, Any]) -> bytes: ...
+    def open_result(self, task: str, result: bytes) -> bytes: ...
+
+
 class Job(Generic[R]):
     """`created` is False where a job with this id was there already, and nothing was added.
 
@@ -60,33 +76,25 @@ class Job(Generic[R]):
 
     def __init__(
         self,
-        client: Callable[[], Client],
-        settings: QueueSettings,
+        queue: Jobs,
         id: str,
+        decode: Callable[[bytes], Any] = plain,
         *,
         created: bool = False,
         expected: bool = False,
-        attempts: Callable[[str], int],
-        edit: Callable[[Body, Mapping[str, Any]], bytes],
-        decode: Callable[[bytes], Any] = plain,
-        unsealed: Callable[[str, bytes], bytes] = lambda task, result: result,
     ) -> None:
         self.id = id
         self.created = created
-        self._expected = expected
-        self._client = client
-        self._settings = settings
-        self._attempts = attempts
+        self._queue = queue
         self._decode = decode
-        self._edit = edit
-        self._unsealed = unsealed
+        self._expected = expected
 
     def __repr__(self) -> str:
-        return f"<Job {self.id} in {self._settings.name}>"
+        return f"<Job {self.id} in {self._queue.settings.name}>"
 
     @property
     def queue(self) -> str:
-        return self._settings.name
+        return self._queue.settings.name
 
     async def state(self) -> State | None:
         """Where the job is in its life; None for an unknown job."""
@@ -98,35 +106,35 @@ class Job(Generic[R]):
         found = await self._find()
         if found is None:
             return None
-        return found.info(self._settings.name, self._attempts(found.body().task))
+        return found.info(self._queue.settings.name, self._queue.attempts_of(found.body().task))
 
     async def why(self) -> Why:
         """Why it is not running: in words, and as reasons that programs can tell apart."""
-        client = self._client()
-        there = await client.find(self._settings, self.id)
+        client = self._queue.app.client()
+        there = await client.find(self._queue.settings, self.id)
         if there is None:
             return Why(self.id, self.queue, None)
-        return await client.store.patiently(partial(why.ask, client.store, self._settings, *there))
+        return await client.store.patiently(partial(why.ask, client.store, self._queue.settings, *there))
 
     async def logs(self, last: int = LOG_LINES) -> list[LogLine]:
         """What its task has logged, in order: the newest lines, 1,000 at most."""
         if not isinstance(last, int) or not 1 <= last <= LOG_LINES:
             raise ArgumentsError(f"last={last!r}: give a whole number from 1 to {LOG_LINES:,}")
-        client = self._client()
-        there = await client.find(self._settings, self.id)
+        client = self._queue.app.client()
+        there = await client.find(self._queue.settings, self.id)
         if there is None:
             raise self._unknown()
         return await client.store.patiently(partial(there[0].logs, self.id, last))
 
     async def result(self, timeout: float | None = None) -> R:
         """Wait until the job has finished and give what its task returned, as annotated there."""
-        client = self._client()
+        client = self._queue.app.client()
         began = time.monotonic()
         await self._arrived(client, timeout)
         left = None if timeout is None else max(timeout - (time.monotonic() - began), 0)
 
         async def look() -> tuple[Partition, Found]:
-            found = await client.find(self._settings, self.id)
+            found = await client.find(self._queue.settings, self.id)
             if found is None:
                 raise NotFound(
                     f'queue "{self.queue}": job {self.id} has finished, but the queue does not keep it'
@@ -141,7 +149,7 @@ class Job(Generic[R]):
     async def _arrived(self, client: Client, timeout: float | None) -> tuple[Partition, Found]:
         """The job in its partition. One that is expected may take a moment to be there."""
         deadline = None if timeout is None else time.monotonic() + timeout
-        while (there := await client.find(self._settings, self.id)) is None:
+        while (there := await client.find(self._queue.settings, self.id)) is None:
             if not self._expected:
                 raise self._unknown()
             if deadline is not None and time.monotonic() > deadline:
@@ -167,12 +175,12 @@ class Job(Generic[R]):
             )
         encoded = await self._stored(ending.stored) if ending.stored else ending.result
         if encoded and is_sealed(encoded):
-            encoded = self._unsealed(found.body().task, encoded)
+            encoded = self._queue.open_result(found.body().task, encoded)
         value: R = self._decode(encoded or b"null")
         return value
 
     async def _stored(self, reference: str) -> bytes:
-        stored = self._client().stored
+        stored = self._queue.app.client().stored
         if stored is None:
             raise ConfigError(
                 f'queue "{self.queue}": the result of job {self.id} is kept elsewhere, as "{reference}"; '
@@ -191,7 +199,7 @@ class Job(Generic[R]):
         async def cancel(partition: Partition) -> str:
             return (await partition.cancel(sealed, [self.id]))[0]
 
-        word = await self._client().at_job(self._settings, self.id, cancel)
+        word = await self._queue.app.client().at_job(self._queue.settings, self.id, cancel)
         if word == "cancelled":
             return "cancelled"
         if word == "cancelling":
@@ -206,14 +214,14 @@ class Job(Generic[R]):
         """
         token = new_token()
         while True:
-            there = await self._client().find(self._settings, self.id)
+            there = await self._queue.app.client().find(self._queue.settings, self.id)
             if there is None:
                 raise self._unknown()
             partition, found = there
             if found.state not in ("failed", "cancelled"):
                 raise self._conflict(found.state, RETRY_INSTEAD)
             job = Again(self.id, found.place, self._again(found, payload))
-            [word] = await self._client().store.patiently(partial(partition.retry, token, [job]))
+            [word] = await self._queue.app.client().store.patiently(partial(partition.retry, token, [job]))
             if word == "retried":
                 return "waiting"
             if word != "moved":  # moved: it was retried meanwhile, and has failed once more
@@ -238,13 +246,15 @@ class Job(Generic[R]):
     async def _do(
         self, verb: Callable[[Partition], Awaitable[str]], done: str, instead: Mapping[str, str]
     ) -> None:
-        word = await self._client().at_job(self._settings, self.id, verb)
+        word = await self._queue.app.client().at_job(self._queue.settings, self.id, verb)
         if word != done:
             raise self._conflict(word, instead)
 
     def _again(self, found: Found, payload: Mapping[str, Any] | None) -> bytes:
         try:
-            return found.again(None if payload is None else self._edit(body_of(found.record), payload))
+            return found.again(
+                None if payload is None else self._queue.edited(body_of(found.record), payload)
+            )
         except Garbage as error:
             raise Conflict(
                 f'queue "{self.queue}": job {self.id} cannot be run: {error}; remove() it', state=found.state
@@ -262,5 +272,5 @@ class Job(Generic[R]):
         )
 
     async def _find(self) -> Found | None:
-        found = await self._client().find(self._settings, self.id)
+        found = await self._queue.app.client().find(self._queue.settings, self.id)
         return found[1] if found is not None else None

@@ -187,17 +187,7 @@ class Queue(Controls, Letters, Repartitions):
         expected: bool = False,
     ) -> Job[Any]:
         """The same for an id that is known to be one."""
-        return Job(
-            self.app.client,
-            self.settings,
-            id,
-            created=created,
-            expected=expected,
-            attempts=self.attempts_of,
-            edit=self.edited,
-            decode=decode,
-            unsealed=self.open_result,
-        )
+        return Job(self, id, decode, created=created, expected=expected)
 
     def edited(self, body: Body, payload: Mapping[str, Any]) -> bytes:
         """Other arguments for a job, checked where the code of its task is here. They must not give it another key."""
@@ -308,7 +298,7 @@ class Queue(Controls, Letters, Repartitions):
             number = layout.home(bytes.fromhex(name)[:8])
         elif (
             id is not None
-        ):  # no lane asks for its key: the id alone decides, so it is taken for the whole queue
+        ):  # no lane asks for its key: the id alone decides, it is taken for the whole queue
             number = layout.home_of_id(id)
         else:
             number = layout.any_home(next(self._spread))

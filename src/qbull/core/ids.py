@@ -24,9 +24,12 @@ os.register_at_fork(after_in_child=_source.seed)
 _MADE_HERE = re.compile(r"[0-9a-f]{12}7([0-9a-f]{3})[89ab][0-9a-f]{15}")
 
 
+_VERSION_7 = 7 << 76 | 1 << 63
+
+
 def new_id(partition: int) -> str:
-    noise = _random(62) | 1 << 63
-    return f"{time.time_ns() // 1_000_000:012x}7{partition & 0xFFF:03x}{noise:016x}"
+    now_ms = time.time_ns() // 1_000_000
+    return f"{now_ms << 80 | (partition & 0xFFF) << 64 | _random(62) | _VERSION_7:032x}"
 
 
 def new_token() -> str:
