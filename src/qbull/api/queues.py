@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import asdict
 from typing import Any
 
 import msgspec
@@ -142,10 +143,23 @@ async def queue_minutes(call: Call[wire.MinutesQuery, Nothing]) -> wire.Minutes:
     return wire.Minutes(timestamp=now(), queue=queue.name, minutes=shaped(rows, list[wire.Minute]))
 
 
-async def queue_partitions(call: Call[Nothing, Nothing]) -> wire.Partitions:
+async def queue_partitions(call: Call[Nothing, Any]) -> wire.Partitions:
     queue, store = await call.site.queue(call.path["queue"]), call.site.store
     found = await store.patiently(lambda: survey(store, queue.settings))
-    return shaped({"timestamp": now(), **plain.survey(found)}, wire.Partitions)
+    left = await queue.repartitioning()
+    made = {
+        "timestamp": now(),
+        **plain.survey(found),
+        "repartitioning": None if left is None else asdict(left),
+    }
+    return shaped(msgspec.to_builtins(made), wire.Partitions)
+
+
+async def repartition(call: Call[Nothing, wire.NewPartitions]) -> wire.Partitions:
+    queue = await call.site.queue(call.path["queue"])
+    call.notes["partitions"] = call.body.partitions
+    await queue.repartition(call.body.partitions)
+    return await queue_partitions(call)
 
 
 async def queue_key(call: Call[wire.KeyQuery, Nothing]) -> wire.Key:
@@ -271,6 +285,17 @@ ENDPOINTS = [
         handler=queue_partitions,
         answer=wire.Partitions,
         problems=(404,),
+    ),
+    Endpoint(
+        method="PUT",
+        path=f"{ONE}/partitions",
+        role="admin",
+        summary="Change the number of partitions while the queue is used; it is in force at once",
+        handler=repartition,
+        body=wire.NewPartitions,
+        answer=wire.Partitions,
+        problems=(404,),
+        audit="repartition",
     ),
     Endpoint(
         method="GET",

@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from qbull.access import Access
 from qbull.api.audit import Audit
@@ -16,12 +16,16 @@ from qbull.api.endpoint import Reply
 from qbull.api.live import Live
 from qbull.api.running import Running
 from qbull.api.veil import Veil
+from qbull.api.waits import Waits
 from qbull.app import App
 from qbull.config import check_name
 from qbull.errors import ConfigError, NotFound
 from qbull.queue import Queue
 from qbull.store.store import Store
 from qbull.wire import moment
+
+if TYPE_CHECKING:
+    from qbull.api.wire.overview import Overview
 
 T = TypeVar("T")
 
@@ -45,6 +49,8 @@ class Site:
         self.health: Fresh[Reply] = Fresh(lambda: _health(self), HEALTH_AGE)
         self.metrics: Fresh[str] = Fresh(lambda: _metrics(self), HEALTH_AGE)
         self.answered: Counter[tuple[str, int]] = Counter()
+        self.overviews: dict[int, Fresh[Overview]] = {}
+        self.waits = Waits()
         self.ending = asyncio.Event()
         self._strangers: dict[str, tuple[float, Queue]] = {}
 

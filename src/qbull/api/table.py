@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
-from qbull.api import events, fleet, health, jobs, metrics, openapi, operations, people, queues, schedules
+from qbull.api import (
+    events,
+    fleet,
+    health,
+    jobs,
+    metrics,
+    openapi,
+    operations,
+    overview,
+    people,
+    queues,
+    schedules,
+)
 from qbull.api.endpoint import Endpoint
 
 TABLE: list[Endpoint] = [
     *health.ENDPOINTS,
+    *overview.ENDPOINTS,
     *queues.ENDPOINTS,
     *jobs.ENDPOINTS,
     *operations.ENDPOINTS,

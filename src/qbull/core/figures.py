@@ -94,3 +94,21 @@ def read(named: Mapping[str, int]) -> tuple[dict[str, Histogram], Histogram]:
         elif kind == "w":
             waits[int(at)] = n
     return {task: Histogram(counted) for task, counted in sorted(durations.items())}, Histogram(waits)
+
+
+def waits_in(named: Mapping[str, int]) -> dict[int, int]:
+    """How many jobs waited how long, by the length of their wait in bits of microseconds."""
+    return {at: n for name, n in named.items() if name.startswith("w:") and (at := int(name[2:])) != SUM}
+
+
+def quantile(counted: Mapping[int, int], part: float) -> float | None:
+    """The wait that `part` of all were not above, in milliseconds, as evenly spread over its bucket; None where none was counted."""
+    left = part * sum(counted.values())
+    if not left:
+        return None
+    for at in sorted(counted):
+        if counted[at] >= left:
+            low = 0 if at == 0 else 1 << (at - 1)
+            return (low + ((1 << at) - low) * left / counted[at]) / 1000
+        left -= counted[at]
+    return (1 << max(counted)) / 1000

@@ -8,6 +8,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from qbull.api.wire.jobs import Job
 from qbull.api.wire.shape import Moment, Said, Seconds, Shape
+from qbull.core.layout import SPAN
 
 
 class Stats(Shape, kw_only=True):
@@ -220,10 +221,29 @@ class Misfit(Shape, kw_only=True):
     workers: list[str]
 
 
+class NewPartitions(Shape, kw_only=True):
+    """How many partitions the queue shall have. Nothing is lost, the jobs of a key keep their order."""
+
+    partitions: Annotated[int, Meta(ge=1, le=SPAN)]
+
+
+class Repartitioning(Shape, kw_only=True):
+    """What a change of the number of partitions has left to do: `jobs` in old partitions, `keys` whose later jobs wait for those, `halted` ones
+    of them that wait for a person. `before` are the numbers that the queue had.
+    """
+
+    partitions: int
+    before: list[int]
+    jobs: int
+    keys: int
+    halted: int
+
+
 class Partitions(Said, kw_only=True):
-    """Who reads which partition, what waits there, and which keys it waits for."""
+    """Who reads which partition, what waits there, and which keys it waits for. `repartitioning` is null where no change is under way."""
 
     queue: str
+    repartitioning: Repartitioning | None
     partitions: list[Partition]
     long_lanes: list[LongLane]
     halted_lanes: list[HaltedLane]

@@ -1,0 +1,59 @@
+// Ask: what a view shows of the API. The last answer stays while the next one comes, so that nothing jumps.
+import { useCallback, useEffect, useRef, useState } from "preact/hooks";
+import { get, Problem } from "./api";
+import { changes, link } from "./live";
+
+export interface Answer<T> {
+  data: T | undefined;
+  error: Problem | null;
+  /** The answer on show belongs to an earlier question, or there is none yet. */
+  waiting: boolean;
+  again: () => Promise<void>;
+}
+
+const kept = new Map<string, unknown>();
+
+export function forgetAll(): void {
+  kept.clear();
+}
+
+/** `every`: ask again after so many milliseconds where something has happened, or the stream is away. */
+export function useAsk<T>(path: string | null, { every = 0, always = false } = {}): Answer<T> {
+  const [state, set] = useState<{ path: string | null; data: T | undefined; error: Problem | null }>({
+    path: null,
+    data: undefined,
+    error: null,
+  });
+  const current = useRef(path);
+  current.current = path;
+  const seen = useRef(-1);
+
+  const again = useCallback(async () => {
+    if (path === null) return;
+    seen.current = changes.peek();
+    try {
+      const data = await get<T>(path);
+      kept.set(path, data);
+      if (kept.size > 100) kept.delete(kept.keys().next().value as string);
+      if (current.current === path) set({ path, data, error: null });
+    } catch (error) {
+      const problem = error instanceof Problem ? error : new Problem(0, String(error));
+      if (current.current === path) set((before) => ({ path, data: before.path === path ? before.data : undefined, error: problem }));
+    }
+  }, [path]);
+
+  useEffect(() => {
+    void again();
+    if (!every) return;
+    const timer = setInterval(() => {
+      if (document.hidden || link.peek() === "paused") return;
+      if (always || link.peek() !== "live" || changes.peek() !== seen.current) void again();
+    }, every);
+    return () => clearInterval(timer);
+  }, [again, every, always]);
+
+  if (path !== null && state.path !== path && kept.has(path)) {
+    return { data: kept.get(path) as T, error: null, waiting: true, again };
+  }
+  return { data: state.data, error: state.path === path ? state.error : null, waiting: path !== null && state.path !== path, again };
+}

@@ -1,0 +1,37 @@
+// The page: who uses it decides between the door and the house.
+import { render } from "preact";
+import { useEffect } from "preact/hooks";
+import "./style/tokens.css";
+import "./style/frame.css";
+import "./style/parts.css";
+import "./style/pages.css";
+import { start } from "./live";
+import { Questions } from "./parts/dialog";
+import { Toasts } from "./parts/toast";
+import { Frame } from "./frame";
+import { Login } from "./pages/login";
+import { look, me } from "./session";
+import { Loading } from "./parts/blank";
+import { speakAsBefore } from "./words";
+
+function Page() {
+  const someone = me.value;
+  useEffect(() => {
+    if (someone) void start();
+  }, [someone]);
+  return (
+    <>
+      {someone === undefined ? <Loading /> : someone === null ? <Login /> : <Frame me={someone} />}
+      <Questions />
+      <Toasts />
+    </>
+  );
+}
+
+async function begin(): Promise<void> {
+  await Promise.all([speakAsBefore(), look().catch(() => (me.value = null))]);
+  const place = document.getElementById("page");
+  if (place) render(<Page />, place);
+}
+
+void begin();

@@ -1,0 +1,222 @@
+// Tokens and audit: who may use the API, and who has done what.
+import { useState } from "preact/hooks";
+import { get, post, remove } from "../api";
+import { useAsk } from "../ask";
+import { moment } from "../format";
+import { Ago, Button, Card, Copy, Head, Tag } from "../parts/basics";
+import { Empty, Shown } from "../parts/blank";
+import { confirm, Dialog, FormDialog } from "../parts/dialog";
+import { Field, Select } from "../parts/field";
+import { say } from "../parts/toast";
+import { admin } from "../session";
+import { t } from "../words";
+import type { AuditEntry, AuditPage, CreatedToken, Done, Tokens } from "../wire";
+
+export function AccessView() {
+  return (
+    <>
+      <Head title={t("Tokens and audit")}>
+        {admin.value && (
+          <Button
+            icon="leave"
+            onClick={() =>
+              confirm({
+                title: t("End all sessions?"),
+                text: t("Everybody who is logged in to this page must log in again, you too."),
+                action: t("End all sessions"),
+                danger: true,
+                submit: async () => say((await remove<Done>("api/sessions")).message),
+              })
+            }
+          >
+            {t("End all sessions")}
+          </Button>
+        )}
+      </Head>
+      {admin.value && <TokensCard />}
+      <AuditCard />
+    </>
+  );
+}
+
+function TokensCard() {
+  const asked = useAsk<Tokens>("api/tokens", { every: 10_000, always: true });
+  const [making, setMaking] = useState(false);
+  const [made, setMade] = useState<CreatedToken | null>(null);
+  return (
+    <Card title={t("Tokens")} aside={<Button small kind="primary" icon="plus" onClick={() => setMaking(true)}>{t("New token")}</Button>} flush>
+      <Shown answer={asked} rows={3}>
+        {(told) =>
+          told.tokens.length === 0 ? (
+            <Empty icon="access" title={t("No tokens were made")}>{t("Programs use a token to call the API; each should have its own.")}</Empty>
+          ) : (
+            <div class="scroll">
+              <table>
+                <thead>
+                  <tr>
+                    <th class="grow">{t("Name")}</th>
+                    <th>{t("Role")}</th>
+                    <th>{t("Made by")}</th>
+                    <th class="num">{t("Made")}</th>
+                    <th class="num">{t("Last used")}</th>
+                    <th class="num">{t("Expires")}</th>
+                    <th><span class="unseen">{t("Actions")}</span></th>
+                  </tr>
+                </thead>
+                <tbody>
+                  {told.tokens.map((one) => (
+                    <tr key={one.id} data-row tabIndex={-1}>
+                      <td class="grow strong">{one.name}</td>
+                      <td><Tag tone={one.role === "admin" ? "accent" : "plain"}>{t(one.role)}</Tag></td>
+                      <td>{one.createdBy}</td>
+                      <td class="num"><Ago at={one.createdAt} /></td>
+                      <td class="num">{one.lastUsedAt ? <Ago at={one.lastUsedAt} /> : <span class="faint">{t("never")}</span>}</td>
+                      <td class="num">{one.expiresAt ? <Ago at={one.expiresAt} /> : <span class="faint">{t("never")}</span>}</td>
+                      <td class="actions">
+                        <Button
+                          small
+                          icon="trash"
+                          onClick={() =>
+                            confirm({
+                              title: t("Revoke the token {name}?", { name: one.name }),
+                              text: t("Programs that use it are refused from now on."),
+                              action: t("Revoke"),
+                              danger: true,
+                              submit: async () => {
+                                await remove(`api/tokens/${encodeURIComponent(one.id)}`);
+                                await asked.again();
+                              },
+                            })
+                          }
+                        >
+                          {t("Revoke")}
+                        </Button>
+                      </td>
+                    </tr>
+                  ))}
+                </tbody>
+              </table>
+            </div>
+          )
+        }
+      </Shown>
+      {making && <NewToken onClose={() => setMaking(false)} then={async (token) => { setMade(token); await asked.again(); }} />}
+      {made && <ShowToken made={made} onClose={() => setMade(null)} />}
+    </Card>
+  );
+}
+
+function NewToken({ onClose, then }: { onClose: () => void; then: (made: CreatedToken) => Promise<void> }) {
+  const [name, setName] = useState("");
+  const [role, setRole] = useState("viewer");
+  const [days, setDays] = useState("");
+  return (
+    <FormDialog
+      title={t("New token")}
+      action={t("Make it")}
+      onClose={onClose}
+      disabled={!name}
+      submit={async () => then(await post<CreatedToken>("api/tokens", { name, role, ...(days ? { expiresIn: Number(days) * 86_400 } : {}) }))}
+    >
+      <Field label={t("Name")} value={name} onInput={setName} required autofocus wide placeholder="ci" hint={t("The audit shows it.")} />
+      <div class="fields">
+        <Select
+          label={t("Role")}
+          value={role}
+          onInput={setRole}
+          options={[
+            ["viewer", t("viewer: may look")],
+            ["admin", t("admin: may act")],
+          ]}
+        />
+        <Field label={t("Good for so many days")} type="number" value={days} onInput={setDays} placeholder={t("for ever")} />
+      </div>
+    </FormDialog>
+  );
+}
+
+function ShowToken({ made, onClose }: { made: CreatedToken; onClose: () => void }) {
+  return (
+    <Dialog title={t("Token {name}", { name: made.details.name })} onClose={onClose}>
+      <p class="dialog-text">{t("Copy it now: it is shown here and never again.")}</p>
+      <div class="token-shown">
+        <code>{made.token}</code>
+        <Copy text={made.token} label={t("Copy the token")} />
+      </div>
+      <div class="dialog-foot">
+        <Button kind="primary" onClick={onClose}>{t("I have it")}</Button>
+      </div>
+    </Dialog>
+  );
+}
+
+function AuditCard() {
+  const asked = useAsk<AuditPage>("api/audit?limit=50", { every: 5000, always: true });
+  const [older, setOlder] = useState<{ entries: AuditEntry[]; next: string | null } | null>(null);
+  const more = async (next: string) => {
+    const told = await get<AuditPage>(`api/audit?limit=50&before=${next}`);
+    setOlder((before) => ({ entries: [...(before?.entries ?? []), ...told.entries], next: told.next }));
+  };
+  return (
+    <Card title={t("Audit")} note={t("Who did what, the newest first. Calls that were refused are here too.")} flush>
+      <Shown answer={asked} rows={6}>
+        {(told) => {
+          const last = told.entries[told.entries.length - 1];
+          const before = older?.entries.filter((one) => !last || one.id < last.id) ?? [];
+          const all = [...told.entries, ...before];
+          const next = older ? older.next : told.next;
+          if (!all.length) return <Empty icon="access" title={t("Nothing was done yet")} />;
+          return (
+            <>
+              <div class="scroll">
+                <table>
+                  <thead>
+                    <tr>
+                      <th>{t("Who")}</th>
+                      <th>{t("What")}</th>
+                      <th class="grow">{t("On what")}</th>
+                      <th>{t("Answer")}</th>
+                      <th>{t("From address")}</th>
+                      <th class="num">{t("When")}</th>
+                    </tr>
+                  </thead>
+                  <tbody>
+                    {all.map((one) => (
+                      <tr key={one.id} data-row tabIndex={-1}>
+                        <td>
+                          <span class="strong">{one.who}</span> <small class="faint">{one.how}</small>
+                        </td>
+                        <td class="nowrap">
+                          {one.action} {one.count > 1 && <Tag>× {one.count}</Tag>}
+                        </td>
+                        <td class="grow">
+                          <span class="cut">
+                            <span class="mono">{one.target}</span> <small class="faint">{details(one)}</small>
+                          </span>
+                        </td>
+                        <td><Tag tone={one.status < 300 ? "good" : "bad"}>{one.status}</Tag></td>
+                        <td class="mono faint nowrap">{one.address}</td>
+                        <td class="num" title={moment(one.at)}><Ago at={one.at} /></td>
+                      </tr>
+                    ))}
+                  </tbody>
+                </table>
+              </div>
+              {next && (
+                <div class="list-foot">
+                  <Button onClick={() => more(next)}>{t("Show more")}</Button>
+                </div>
+              )}
+            </>
+          );
+        }}
+      </Shown>
+    </Card>
+  );
+}
+
+function details(one: AuditEntry): string {
+  return Object.entries(one.detail)
+    .map(([name, value]) => `${name}=${typeof value === "string" ? value : JSON.stringify(value)}`)
+    .join(" ");
+}

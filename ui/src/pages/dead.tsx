@@ -1,0 +1,148 @@
+// Dead letters: jobs that failed for good, in groups by what failed; redrive a group when its cause is gone.
+import { useState } from "preact/hooks";
+import { at } from "../api";
+import { useAsk } from "../ask";
+import { count } from "../format";
+import { changes, queues } from "../live";
+import { Ago, Button, Card, Head, Tag } from "../parts/basics";
+import { Empty, Loading, Shown } from "../parts/blank";
+import { confirm, FormDialog } from "../parts/dialog";
+import { Field } from "../parts/field";
+import { operate } from "../parts/operations";
+import { say } from "../parts/toast";
+import { place, to } from "../route";
+import { admin } from "../session";
+import { t } from "../words";
+import type { FailureGroup, Failures } from "../wire";
+
+export function Dead() {
+  const now = queues.value;
+  const only = place.value.query.get("queue");
+  if (!now) return <Loading rows={8} />;
+  const failing = Object.values(now)
+    .filter((one) => one.failed > 0 && (!only || one.name === only))
+    .sort((a, b) => b.failed - a.failed);
+  const all = failing.reduce((sum, one) => sum + one.failed, 0);
+  return (
+    <>
+      <Head
+        title={t("Dead letters")}
+        under={all ? t("{n} job failed for good|{n} jobs failed for good", { n: all }) : undefined}
+      >
+        {only && <a class="button" href={to.dead()}>{t("All queues")}</a>}
+      </Head>
+      {failing.length === 0 ? (
+        <Card>
+          <Empty icon="done" title={t("There are no dead letters")}>{t("Jobs come here when all their attempts have failed.")}</Empty>
+        </Card>
+      ) : (
+        failing.map((one) => <QueueLetters key={one.name} queue={one.name} total={one.failed} />)
+      )}
+    </>
+  );
+}
+
+interface Wanted {
+  group: FailureGroup | null;
+}
+
+function QueueLetters({ queue, total }: { queue: string; total: number }) {
+  const asked = useAsk<Failures>(at.queue(queue, "/failures"), { every: 4000 });
+  const [redriving, setRedriving] = useState<Wanted | null>(null);
+  const counted = asked.data?.groups.reduce((sum, one) => sum + one.count, 0) ?? 0;
+  return (
+    <Card
+      title={
+        <>
+          <a href={to.queue(queue)}>{queue}</a> <Tag tone="bad">{count(total)}</Tag>
+        </>
+      }
+      aside={admin.value && <Button small icon="retry" onClick={() => setRedriving({ group: null })}>{t("Redrive all")}</Button>}
+      flush
+    >
+      <Shown answer={asked} rows={3}>
+        {(told) => (
+          <>
+            <div class="scroll">
+              <table>
+                <thead>
+                  <tr>
+                    <th class="num">{t("Jobs")}</th>
+                    <th class="grow">{t("Error")}</th>
+                    <th>{t("Tasks")}</th>
+                    <th class="num">{t("First")}</th>
+                    <th class="num">{t("Last")}</th>
+                    {admin.value && <th><span class="unseen">{t("Actions")}</span></th>}
+                  </tr>
+                </thead>
+                <tbody>
+                  {told.groups.map((one) => (
+                    <tr key={one.fingerprint} data-row tabIndex={-1}>
+                      <td class="num strong">{count(one.count)}</td>
+                      <td class="grow">
+                        <a class="cut error-text" href={to.jobs(queue, "failed", { fingerprint: one.fingerprint })} title={one.error}>{one.error}</a>
+                      </td>
+                      <td class="nowrap">{one.tasks.map((task) => <Tag key={task}>{task}</Tag>)}</td>
+                      <td class="num"><Ago at={one.firstAt} /></td>
+                      <td class="num"><a href={to.job(queue, one.lastId)} title={t("The newest of them")}><Ago at={one.lastAt} /></a></td>
+                      {admin.value && (
+                        <td class="actions">
+                          <Button small icon="retry" onClick={() => setRedriving({ group: one })}>{t("Redrive")}</Button>
+                          <Button small kind="ghost" icon="trash" label={t("Remove this group")} onClick={() => forget(queue, one)} />
+                        </td>
+                      )}
+                    </tr>
+                  ))}
+                </tbody>
+              </table>
+            </div>
+            {counted < total && <p class="list-foot faint">{t("grouped are the newest {n} of {all}", { n: count(counted), all: count(total) })}</p>}
+          </>
+        )}
+      </Shown>
+      {redriving && <Redrive queue={queue} total={total} group={redriving.group} onClose={() => setRedriving(null)} />}
+    </Card>
+  );
+}
+
+function forget(queue: string, group: FailureGroup): void {
+  confirm({
+    title: t("Remove {n} dead letter?|Remove {n} dead letters?", { n: group.count }),
+    text: group.error,
+    action: t("Remove"),
+    danger: true,
+    submit: async () => {
+      void operate(queue, { action: "remove", state: "failed", fingerprint: group.fingerprint }).then((ended) => {
+        changes.value++;
+        say(ended.error ?? t("{n} job was removed|{n} jobs were removed", { n: ended.done }), { bad: ended.error !== null });
+      });
+    },
+  });
+}
+
+function Redrive({ queue, total, group, onClose }: { queue: string; total: number; group: FailureGroup | null; onClose: () => void }) {
+  const [rate, setRate] = useState("");
+  const [limit, setLimit] = useState("");
+  const n = group?.count ?? total;
+  return (
+    <FormDialog
+      title={t("Redrive {n} job of {queue}?|Redrive {n} jobs of {queue}?", { n, queue })}
+      action={t("Redrive")}
+      onClose={onClose}
+      submit={async () => {
+        const body = { action: "redrive", fingerprint: group?.fingerprint, rate: rate ? Number(rate) : undefined, limit: limit ? Number(limit) : undefined };
+        void operate(queue, body).then((ended) => {
+          changes.value++;
+          say(ended.error ?? t("{n} job goes round again|{n} jobs go round again", { n: ended.done }), { bad: ended.error !== null });
+        });
+      }}
+    >
+      {group && <p class="error-line">{group.error}</p>}
+      <p class="dialog-text">{t("They go round again with all their attempts, the oldest first, and with the same arguments.")}</p>
+      <div class="fields">
+        <Field label={t("How many a second at most")} type="number" value={rate} onInput={setRate} placeholder={t("no limit")} />
+        <Field label={t("How many in all at most")} type="number" value={limit} onInput={setLimit} placeholder={t("all")} />
+      </div>
+    </FormDialog>
+  );
+}

@@ -1,0 +1,207 @@
+// Keys: the line behind one key, its head, and what to do where the head has failed; without a key, the longest and the halted lines.
+import { useState } from "preact/hooks";
+import { at, post, remove } from "../api";
+import { useAsk } from "../ask";
+import { count } from "../format";
+import { queues } from "../live";
+import { Ago, Button, Card, Head, StateBadge, Tag } from "../parts/basics";
+import { Empty, Shown } from "../parts/blank";
+import { confirm } from "../parts/dialog";
+import { Field, Select } from "../parts/field";
+import { Icon } from "../parts/icon";
+import { doing } from "../parts/toast";
+import { go, place, to } from "../route";
+import { admin } from "../session";
+import { t } from "../words";
+import type { Key, Partitions } from "../wire";
+import { JobTable } from "./jobs-table";
+
+export function Keys() {
+  const said = place.value.query;
+  const queue = said.get("queue") ?? "";
+  const key = said.get("key") ?? "";
+  return (
+    <>
+      <Head title={t("Keys")} under={t("Jobs with the same key run in order: each waits for the one before it.")} />
+      <Ask key={queue + key} queue={queue} keyNow={key} />
+      {queue && key ? <Line queue={queue} keyName={key} /> : <Lines />}
+    </>
+  );
+}
+
+function Ask({ queue, keyNow }: { queue: string; keyNow: string }) {
+  const names = Object.keys(queues.value ?? {}).sort();
+  const [in_, setIn] = useState(queue);
+  const [text, setText] = useState(keyNow);
+  const where = in_ || names[0] || "";
+  return (
+    <Card>
+      <form
+        class="fields key-form"
+        data-filter
+        onSubmit={(event) => {
+          event.preventDefault();
+          go(to.keys(where, text.trim()));
+        }}
+      >
+        <Select label={t("Queue")} value={where} onInput={setIn} options={(names.includes(where) || !where ? names : [where, ...names]).map((one) => [one, one])} />
+        <Field label={t("Key")} value={text} onInput={setText} placeholder="account-17" mono required />
+        <div class="filter-go">
+          <button type="submit" class="button primary">{t("Show the line")}</button>
+        </div>
+      </form>
+    </Card>
+  );
+}
+
+function Line({ queue, keyName }: { queue: string; keyName: string }) {
+  const asked = useAsk<Key>(at.key(queue, keyName), { every: 2000 });
+  return (
+    <Shown answer={asked} rows={6}>
+      {(told) => (
+        <>
+          <Card
+            title={
+              <>
+                <span class="mono">{told.key}</span> {told.halted && <Tag tone="bad">{t("halted")}</Tag>}
+              </>
+            }
+            aside={
+              <span class="faint">
+                {queue} · {t("partition {n}", { n: told.partition })}
+              </span>
+            }
+          >
+            {told.halted && told.holder && <Halted told={told} queue={queue} then={asked.again} />}
+            {told.holder ? (
+              <div class="holder">
+                <span class="holder-label">{t("At the head")}</span>
+                <StateBadge state={told.holder.state} />
+                <a class="strong" href={to.job(queue, told.holder.id)}>{told.holder.task}</a>
+                <span class="mono faint cut">{told.holder.id}</span>
+                <span class="push faint">
+                  <Ago at={told.holder.startedAt ?? told.holder.createdAt} />
+                </span>
+              </div>
+            ) : (
+              <p class="faint">{t("Nothing holds this line: the next job of this key begins at once.")}</p>
+            )}
+          </Card>
+          <Card title={t("Behind it")} aside={<span class="faint">{t("{n} waiting", { n: told.waiting })}</span>} flush>
+            {told.jobs.length ? <JobTable jobs={told.jobs} state="waiting" /> : <Empty title={t("Nobody waits in this line")} />}
+          </Card>
+        </>
+      )}
+    </Shown>
+  );
+}
+
+function Halted({ told, queue, then }: { told: Key; queue: string; then: () => Promise<void> }) {
+  const head = told.holder;
+  if (!head) return null;
+  return (
+    <div class="notice bad">
+      <Icon name="dead" />
+      <div class="grow">
+        <b>{t("This line stands still: its head failed for good.")}</b>
+        {head.error && <p class="error-text">{head.error}</p>}
+        {admin.value && (
+          <div class="notice-actions">
+            <Button
+              small
+              kind="primary"
+              icon="retry"
+              onClick={async () => {
+                if (await doing(() => post(at.job(queue, head.id, "/retry")), t("It goes round again"))) await then();
+              }}
+            >
+              {t("Retry the head")}
+            </Button>
+            <Button
+              small
+              kind="danger"
+              icon="trash"
+              onClick={() =>
+                confirm({
+                  title: t("Skip the head of this line?"),
+                  text: t("The failed job is removed and the next one begins. This cannot be undone."),
+                  action: t("Skip it"),
+                  danger: true,
+                  submit: async () => {
+                    await remove(at.job(queue, head.id));
+                    await then();
+                  },
+                })
+              }
+            >
+              {t("Skip it")}
+            </Button>
+          </div>
+        )}
+      </div>
+    </div>
+  );
+}
+
+function Lines() {
+  const names = Object.keys(queues.value ?? {}).sort();
+  const [found, setFound] = useState<Record<string, number>>({});
+  const none = names.length > 0 && names.every((name) => found[name] === 0);
+  return (
+    <>
+      {names.map((name) => (
+        <QueueLines key={name} queue={name} told={(n) => setFound((before) => (before[name] === n ? before : { ...before, [name]: n }))} />
+      ))}
+      {none && (
+        <Card>
+          <Empty icon="keys" title={t("No job waits behind another one")}>{t("Lines appear here while jobs of one key wait for each other.")}</Empty>
+        </Card>
+      )}
+    </>
+  );
+}
+
+function QueueLines({ queue, told }: { queue: string; told: (n: number) => void }) {
+  const asked = useAsk<Partitions>(at.queue(queue, "/partitions"), { every: 3000 });
+  if (!asked.data) return null;
+  const { haltedLanes, longLanes } = asked.data;
+  told(haltedLanes.length + longLanes.length);
+  if (!haltedLanes.length && !longLanes.length) return null;
+  return (
+    <Card title={queue} flush>
+      <div class="scroll">
+        <table>
+          <thead>
+            <tr>
+              <th class="grow">{t("Key")}</th>
+              <th>{t("State")}</th>
+              <th class="num">{t("waiting")}</th>
+              <th class="num">{t("Partition")}</th>
+              <th class="num">{t("Since")}</th>
+            </tr>
+          </thead>
+          <tbody>
+            {haltedLanes.map((one) => (
+              <tr key={`h${one.partition}${one.key}`} data-row tabIndex={-1}>
+                <td class="grow">{one.key === null ? <a href={to.job(queue, one.jobId)}>{t("the whole partition")}</a> : <a class="mono" href={to.keys(queue, one.key)}>{one.key}</a>}</td>
+                <td><Tag tone="bad">{t("halted")}</Tag></td>
+                <td class="num">{count(one.waiting)}</td>
+                <td class="num">{one.partition}</td>
+                <td class="num"><Ago at={one.since} /></td>
+              </tr>
+            ))}
+            {longLanes.map((one) => (
+              <tr key={`l${one.partition}${one.key}`} data-row tabIndex={-1}>
+                <td class="grow">{one.key === null ? t("the whole partition") : <a class="mono" href={to.keys(queue, one.key)}>{one.key}</a>}</td>
+                <td><Tag>{t("in line")}</Tag></td>
+                <td class="num">{count(one.waiting)}</td>
+                <td class="num">{one.partition}</td>
+                <td class="num"><Ago at={one.oldestWaitingAt} /></td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </Card>
+  );
+}

@@ -1,0 +1,79 @@
+// The system: the servers that keep the jobs, how they keep them, and whether that is safe.
+import { useAsk } from "../ask";
+import { bytes, count, duration, rate } from "../format";
+import { Bar, Card, Figure, Head, Tag } from "../parts/basics";
+import { Shown } from "../parts/blank";
+import { Icon } from "../parts/icon";
+import { t } from "../words";
+import type { Server, System as Told } from "../wire";
+
+export function System() {
+  const asked = useAsk<Told>("api/system", { every: 3000, always: true });
+  return (
+    <>
+      <Head title={t("System")} />
+      <Shown answer={asked} rows={8}>
+        {(told) => (
+          <>
+            <div class="figures">
+              <Figure label={t("Topology")} value={told.topology} note={t("{n} primary|{n} primaries", { n: told.servers.length })} />
+              <Figure label={t("Durability")} value={told.durability ?? t("by the server")} note={durability(told.durability)} />
+              <Figure label={t("Clock difference")} value={duration(Math.abs(told.clockSkewMs))} note={Math.abs(told.clockSkewMs) > 1000 ? t("more than it should be") : t("harmless: the server's clock decides")} tone={Math.abs(told.clockSkewMs) > 1000 ? "warn" : ""} />
+              <Figure label={t("Version of qbull")} value={told.version} note={`Python ${told.python}`} />
+              <Figure label={t("Prefix")} value={told.app} note={t("what the names of this app begin with")} />
+            </div>
+            {told.servers.map((one) => (
+              <ServerCard key={one.address} one={one} />
+            ))}
+          </>
+        )}
+      </Shown>
+    </>
+  );
+}
+
+function durability(profile: string | null): string {
+  return profile === null ? t("as safe as the server's settings make it") : t("when an enqueue was answered");
+}
+
+function ServerCard({ one }: { one: Server }) {
+  const warnings = [
+    ...(one.eviction !== "noeviction" && one.maxMemory ? [t("The server removes names when its memory is full ({policy}): jobs can be lost. Set maxmemory-policy noeviction.", { policy: one.eviction })] : []),
+    ...(one.appendOnly ? [] : [t("The append-only file is off: jobs of the last minutes are lost in a crash. Set appendonly yes.")]),
+    ...(one.lastSaveOk ? [] : [t("The last write to disk has failed: see the log of the server.")]),
+  ];
+  return (
+    <Card
+      title={
+        <>
+          {one.product} {one.version}
+        </>
+      }
+      aside={<span class="mono faint">{one.address}</span>}
+    >
+      {warnings.map((text) => (
+        <div class="notice warn" key={text}>
+          <Icon name="dead" />
+          <div>{text}</div>
+        </div>
+      ))}
+      <div class="server">
+        <div class="server-memory">
+          <div class="server-line">
+            <b>{bytes(one.usedMemory)}</b>
+            <span class="faint">{one.maxMemory ? t("of {size}", { size: bytes(one.maxMemory) }) : t("no limit is set")}</span>
+          </div>
+          <Bar value={one.usedMemory} of={one.maxMemory || one.usedMemory * 4} label={t("Memory")} tone={one.maxMemory && one.usedMemory / one.maxMemory > 0.8 ? "bad" : ""} />
+        </div>
+        <dl class="facts two">
+          <div><dt>{t("Up for")}</dt><dd>{duration(one.uptimeSeconds * 1000)}</dd></div>
+          <div><dt>{t("Commands")}</dt><dd>{rate(one.commandsPerSecond)} / s</dd></div>
+          <div><dt>{t("Connections")}</dt><dd>{count(one.connectedClients)}</dd></div>
+          <div><dt>{t("Replicas")}</dt><dd>{count(one.replicas)}</dd></div>
+          <div><dt>{t("Append-only file")}</dt><dd>{one.appendOnly ? <Tag tone="good">{t("on")}</Tag> : <Tag tone="warn">{t("off")}</Tag>} {one.appendOnly && one.fsync && <span class="faint">fsync {one.fsync}</span>}</dd></div>
+          <div><dt>{t("When memory is full")}</dt><dd>{one.eviction === "noeviction" ? <Tag tone="good">noeviction</Tag> : <Tag tone="warn">{one.eviction}</Tag>}</dd></div>
+        </dl>
+      </div>
+    </Card>
+  );
+}

@@ -1,0 +1,83 @@
+// Operations: work on many jobs that the server does, and how far it is. They go on when the page is closed.
+import { signal } from "@preact/signals";
+import { useEffect } from "preact/hooks";
+import { get, post } from "../api";
+import { count } from "../format";
+import { changes } from "../live";
+import { admin } from "../session";
+import { t, type Text } from "../words";
+import type { OneOperation, Operation, Started } from "../wire";
+import { Bar, Button } from "./basics";
+import { Icon } from "./icon";
+import { doing } from "./toast";
+
+const EVERY = 600;
+const shown = signal<Operation[]>([]);
+const waiting = new Map<string, (operation: Operation) => void>();
+
+/** Begin one and show it; gives how it ended. */
+export async function operate(queue: string, body: Record<string, unknown>): Promise<Operation> {
+  const started = await post<Started>(`api/queues/${encodeURIComponent(queue)}/operations`, body);
+  const { operation } = await get<OneOperation>(`api/operations/${started.operationId}`);
+  shown.value = [...shown.value, operation];
+  return new Promise((then) => waiting.set(operation.id, then));
+}
+
+async function follow(): Promise<void> {
+  for (const one of shown.value.filter((each) => each.state === "running" || waiting.has(each.id))) {
+    const told = await get<OneOperation>(`api/operations/${one.id}`).catch(() => null);
+    if (!told) continue;
+    shown.value = shown.value.map((each) => (each.id === one.id ? told.operation : each));
+    if (told.operation.state !== "running") {
+      waiting.get(one.id)?.(told.operation);
+      waiting.delete(one.id);
+      changes.value++;
+      setTimeout(() => close(one.id), told.operation.state === "done" ? 6000 : 20_000);
+    }
+  }
+}
+
+function close(id: string): void {
+  shown.value = shown.value.filter((one) => one.id !== id);
+}
+
+export function Operations() {
+  const any = shown.value.length > 0;
+  useEffect(() => {
+    if (!any) return;
+    void follow();
+    const timer = setInterval(() => void follow(), EVERY);
+    return () => clearInterval(timer);
+  }, [any]);
+  if (!any) return null;
+  return (
+    <section class="operations" aria-label={t("Work on many jobs")} role="status">
+      {shown.value.map((one) => (
+        <div class="operation" key={one.id}>
+          <div class="operation-head">
+            <b>{t(one.action as Text)}</b>
+            <span class="faint">{one.queue}</span>
+            <span class="push">{t("{n} job|{n} jobs", { n: one.done })}</span>
+            {one.state === "running" ? (
+              admin.value && <Button kind="ghost" small icon="stop" label={t("Stop")} onClick={() => doing(() => post(`api/operations/${one.id}/stop`), t("It was told to stop"))} />
+            ) : (
+              <Button kind="ghost" small icon="close" label={t("Close")} onClick={() => close(one.id)} />
+            )}
+          </div>
+          <Bar value={one.state === "done" ? 1 : one.lookedAt} of={one.state === "done" ? 1 : (one.total ?? 0)} label={t(one.action as Text)} tone={one.state === "failed" ? "bad" : "good"} />
+          <small class="faint">
+            {one.state === "done" ? (
+              <>
+                <Icon name="check" size={12} /> {t("done")}
+              </>
+            ) : one.error ? (
+              one.error
+            ) : (
+              t("looked at {n} of {all}", { n: count(one.lookedAt), all: one.total === null ? "?" : count(one.total) })
+            )}
+          </small>
+        </div>
+      ))}
+    </section>
+  );
+}

@@ -1,0 +1,114 @@
+// The palette: type a few letters, press Enter. Views, queues, jobs by their id, and what can be done.
+import { useMemo, useRef, useState } from "preact/hooks";
+import { at, get, post } from "../api";
+import { queues } from "../live";
+import { go, to } from "../route";
+import { admin, logOut } from "../session";
+import { nextTheme } from "../theme";
+import { entries } from "../views";
+import { language, speak, t } from "../words";
+import type { Job } from "../wire";
+import { Dialog } from "./dialog";
+import { Icon, type IconName } from "./icon";
+import { doing } from "./toast";
+
+interface Item {
+  text: string;
+  note?: string;
+  icon: IconName;
+  act: () => unknown;
+}
+
+export function Palette({ onClose }: { onClose: () => void }) {
+  const [typed, setTyped] = useState("");
+  const [chosen, setChosen] = useState(0);
+  const list = useRef<HTMLUListElement>(null);
+  const all = useMemo(everything, [queues.value, language.value]);
+  const words = typed.toLowerCase().split(/\s+/).filter(Boolean);
+  const found = all.filter((one) => words.every((word) => `${one.text} ${one.note ?? ""}`.toLowerCase().includes(word))).slice(0, 12);
+  if (typed.trim().length >= 3) {
+    found.push({ text: t('Find the job "{id}"', { id: typed.trim() }), note: t("in all queues"), icon: "search", act: () => findJob(typed.trim()) });
+  }
+  const at = Math.min(chosen, found.length - 1);
+  const act = (item: Item | undefined) => {
+    if (!item) return;
+    onClose();
+    void item.act();
+  };
+  const press = (event: KeyboardEvent) => {
+    if (event.key === "ArrowDown" || event.key === "ArrowUp") {
+      event.preventDefault();
+      const next = (at + (event.key === "ArrowDown" ? 1 : -1) + found.length) % Math.max(found.length, 1);
+      setChosen(next);
+      list.current?.children[next]?.scrollIntoView({ block: "nearest" });
+    } else if (event.key === "Enter") {
+      event.preventDefault();
+      act(found[at]);
+    }
+  };
+  return (
+    <Dialog title={t("Find or do …")} onClose={onClose}>
+      <div class="palette">
+        <input
+          type="text"
+          role="combobox"
+          aria-expanded="true"
+          aria-controls="palette-list"
+          aria-activedescendant={found.length ? `palette-${at}` : undefined}
+          aria-label={t("Find or do …")}
+          placeholder={t("A view, a queue, the id of a job …")}
+          autofocus
+          autocomplete="off"
+          spellcheck={false}
+          value={typed}
+          onInput={(event) => {
+            setTyped(event.currentTarget.value);
+            setChosen(0);
+          }}
+          onKeyDown={press}
+        />
+        <ul id="palette-list" role="listbox" aria-label={t("Found")} ref={list}>
+          {found.map((one, n) => (
+            <li key={one.text + one.note} id={`palette-${n}`} role="option" aria-selected={n === at} onMouseMove={() => setChosen(n)} onClick={() => act(one)}>
+              <Icon name={one.icon} />
+              <span>{one.text}</span>
+              {one.note && <small>{one.note}</small>}
+            </li>
+          ))}
+          {!found.length && <li class="faint" role="option" aria-selected="false">{t("Nothing fits")}</li>}
+        </ul>
+      </div>
+    </Dialog>
+  );
+}
+
+function everything(): Item[] {
+  const items: Item[] = entries.map((one) => ({ text: t(one.text), note: t("view"), icon: one.icon, act: () => go(one.href()) }));
+  for (const [name, stats] of Object.entries(queues.value ?? {})) {
+    items.push({ text: name, note: t("queue"), icon: "queues", act: () => go(to.queue(name)) });
+    items.push({ text: name, note: t("failed jobs"), icon: "failed", act: () => go(to.jobs(name, "failed")) });
+    if (admin.value) {
+      const verb = stats.isPaused ? "resume" : "pause";
+      items.push({
+        text: stats.isPaused ? t("Resume {queue}", { queue: name }) : t("Pause {queue}", { queue: name }),
+        note: t("action"),
+        icon: stats.isPaused ? "play" : "pause",
+        act: () => doing(() => post(at.queue(name, `/${verb}`)), stats.isPaused ? t("{queue} goes on", { queue: name }) : t("{queue} is paused", { queue: name })),
+      });
+    }
+  }
+  items.push({ text: t("Change between light and dark"), note: t("action"), icon: "moon", act: nextTheme });
+  items.push({ text: language.value === "en" ? "Español" : "English", note: t("language"), icon: "edit", act: () => speak(language.value === "en" ? "es" : "en") });
+  items.push({ text: t("Log out"), note: t("action"), icon: "leave", act: logOut });
+  return items;
+}
+
+/** The first queue that has a job with this id. */
+async function findJob(id: string): Promise<void> {
+  await doing(async () => {
+    const names = Object.keys(queues.value ?? {});
+    const found = await Promise.any(names.map((name) => get<Job>(at.job(name, id)))).catch(() => null);
+    if (!found) throw new Error(t('No queue has a job "{id}"', { id }));
+    go(to.job(found.queue, found.id));
+  }, t("Found"));
+}

@@ -1,0 +1,659 @@
+// Written by ui/wire.py from the API's shapes: change those, not this.
+
+export interface Accepted {
+  success?: boolean;
+  jobId: string;
+  status: "active" | "cancelled" | "cancelling" | "completed" | "delayed" | "failed" | "removed" | "waiting";
+  timestamp: string;
+  created?: boolean | null;
+}
+
+export interface Again {
+  payload?: Record<string, unknown> | null;
+}
+
+export interface Alive {
+  status: "away" | "ok";
+  message: string;
+}
+
+export interface AllStats {
+  success?: boolean;
+  timestamp: string;
+  queues: Record<string, Stats>;
+}
+
+export interface Attempt {
+  attempt: number;
+  at: string | null;
+  durationMs: number;
+  error: string | null;
+  worker: string;
+}
+
+export interface AuditEntry {
+  id: string;
+  at: string;
+  who: string;
+  role: string;
+  how: string;
+  action: string;
+  target: string;
+  status: number;
+  detail: Record<string, unknown>;
+  address: string;
+  count: number;
+}
+
+export interface AuditPage {
+  success?: boolean;
+  timestamp: string;
+  entries: AuditEntry[];
+  next: string | null;
+}
+
+export interface Cancelling {
+  reason?: string;
+}
+
+export interface ChangedSetting {
+  value: unknown;
+  by: string;
+  at: string;
+}
+
+export interface Clean {
+  gracePeriod?: number;
+  limit?: number | null;
+}
+
+export interface CreatedToken {
+  success?: boolean;
+  timestamp: string;
+  token: string;
+  details: Token;
+}
+
+export interface Done {
+  success?: boolean;
+  message: string;
+  timestamp: string;
+}
+
+export interface Failing {
+  queue: string;
+  group: FailureGroup;
+}
+
+export interface FailureGroup {
+  fingerprint: string;
+  error: string;
+  count: number;
+  tasks: string[];
+  firstAt: string;
+  lastAt: string;
+  lastId: string;
+}
+
+export interface Failures {
+  success?: boolean;
+  timestamp: string;
+  queue: string;
+  groups: FailureGroup[];
+}
+
+export interface HaltedLane {
+  partition: number;
+  key: string | null;
+  waiting: number;
+  jobId: string;
+  since: string | null;
+}
+
+export interface Health {
+  status: "healthy" | "unhealthy";
+  message: string;
+  details: Record<string, Stats>;
+  timestamp: string;
+}
+
+export interface History {
+  success?: boolean;
+  timestamp: string;
+  queue: string;
+  jobId: string;
+  attempts: Attempt[];
+  worker: string | null;
+  crashes: number;
+}
+
+export interface Job {
+  id: string;
+  queue: string;
+  task: string;
+  state: "active" | "cancelled" | "completed" | "delayed" | "failed" | "waiting";
+  key: string | null;
+  priority: number;
+  payload: unknown;
+  result: unknown;
+  error: string | null;
+  stacktrace: string | null;
+  failedReason: string | null;
+  attempt: number;
+  maxAttempts: number | null;
+  progress: number | null;
+  createdAt: string | null;
+  dueAt: string | null;
+  startedAt: string | null;
+  finishedAt: string | null;
+  durationMs: number | null;
+  partition: number;
+  schedule: string | null;
+}
+
+export interface JobOptions {
+  delay?: number | null;
+  at?: string | null;
+  priority?: number | null;
+  key?: string | null;
+  id?: string | null;
+  timeout?: number | null;
+  durability?: "durable" | "fast" | "replicated" | "strict" | null;
+}
+
+export interface Jobs {
+  success?: boolean;
+  timestamp: string;
+  queue: string;
+  state: "active" | "cancelled" | "completed" | "delayed" | "failed" | "waiting";
+  jobs: Job[];
+  next?: string | null;
+}
+
+export interface Key {
+  success?: boolean;
+  timestamp: string;
+  queue: string;
+  key: string;
+  partition: number;
+  holder: Job | null;
+  halted: boolean;
+  waiting: number;
+  jobs: Job[];
+}
+
+export interface LastRun {
+  jobId: string;
+  plannedAt: string | null;
+  firedAt: string | null;
+  state: "active" | "cancelled" | "completed" | "delayed" | "failed" | "waiting" | null;
+  error: string | null;
+}
+
+export interface Lease {
+  owner: string;
+  epoch: number;
+  since: string | null;
+}
+
+export interface LogLine {
+  at: string;
+  attempt: number;
+  text: string;
+}
+
+export interface Login {
+  password?: string | null;
+  token?: string | null;
+}
+
+export interface Logs {
+  success?: boolean;
+  timestamp: string;
+  queue: string;
+  jobId: string;
+  logs: LogLine[];
+}
+
+export interface LongLane {
+  partition: number;
+  key: string | null;
+  waiting: number;
+  oldestWaitingAt: string | null;
+}
+
+export interface Matching {
+  success?: boolean;
+  timestamp: string;
+  queue: string;
+  state: "active" | "cancelled" | "completed" | "delayed" | "failed" | "waiting";
+  count: number;
+  exact: boolean;
+  lookedAt: number;
+}
+
+export interface Me {
+  success?: boolean;
+  timestamp: string;
+  name: string;
+  role: "admin" | "viewer";
+  how: "basic" | "session" | "token";
+  seesPayloads: boolean;
+  app: string;
+  version: string;
+}
+
+export interface Minute {
+  at: string;
+  enqueued: number;
+  completed: number;
+  failed: number;
+  retried: number;
+  cancelled: number;
+}
+
+export interface Minutes {
+  success?: boolean;
+  timestamp: string;
+  queue: string;
+  minutes: Minute[];
+}
+
+export interface Misfit {
+  kind: string;
+  serious: boolean;
+  fact: string;
+  next: string;
+  partitions: number[];
+  workers: string[];
+}
+
+export interface NewJob {
+  task: string;
+  payload?: Record<string, unknown>;
+  options?: JobOptions;
+}
+
+export interface NewOperation {
+  task?: string | null;
+  key?: string | null;
+  errorContains?: string | null;
+  fingerprint?: string | null;
+  payload?: string | null;
+  after?: string | null;
+  before?: string | null;
+  action: "cancel" | "clean" | "promote" | "redrive" | "remove" | "retry";
+  state?: "active" | "cancelled" | "completed" | "delayed" | "failed" | "waiting" | null;
+  olderThan?: number;
+  limit?: number | null;
+  rate?: number | null;
+}
+
+export interface NewPartitions {
+  partitions: number;
+}
+
+export interface NewSchedule {
+  task: string;
+  cron?: string | null;
+  every?: number | null;
+  tz?: string | null;
+  args?: Record<string, unknown>;
+  catchUp?: "all" | "one" | "skip";
+  overlap?: "allow" | "skip" | null;
+  catchUpLimit?: number;
+  jitter?: number;
+  start?: string | null;
+  end?: string | null;
+}
+
+export interface NewSettings {
+  concurrency?: number;
+  maxActive?: number | null;
+  rate?: Rate | null;
+  retry?: Retry;
+}
+
+export interface NewToken {
+  name: string;
+  role: "admin" | "viewer";
+  expiresIn?: number | null;
+}
+
+export interface OneOperation {
+  success?: boolean;
+  timestamp: string;
+  operation: Operation;
+}
+
+export interface OneSchedule {
+  success?: boolean;
+  timestamp: string;
+  schedule: Schedule;
+}
+
+export interface Operation {
+  id: string;
+  action: string;
+  queue: string;
+  filter: Record<string, unknown>;
+  by: string;
+  state: "done" | "failed" | "running" | "stopped";
+  done: number;
+  lookedAt: number;
+  total: number | null;
+  startedAt: string;
+  updatedAt: string;
+  error: string | null;
+}
+
+export interface Operations {
+  success?: boolean;
+  timestamp: string;
+  operations: Operation[];
+}
+
+export interface Overview {
+  success?: boolean;
+  timestamp: string;
+  minutes: Minute[];
+  failing: Failing[];
+}
+
+export interface Partition {
+  partition: number;
+  draining: boolean;
+  readers: Reader[];
+  lease: Lease | null;
+  waiting: number;
+  inLanes: number;
+  active: number;
+  delayed: number;
+  failed: number;
+  oldestWaitingAt: string | null;
+}
+
+export interface Partitions {
+  success?: boolean;
+  timestamp: string;
+  queue: string;
+  repartitioning: Repartitioning | null;
+  partitions: Partition[];
+  longLanes: LongLane[];
+  haltedLanes: HaltedLane[];
+  misfits: Misfit[];
+}
+
+export interface Preview {
+  success?: boolean;
+  timestamp: string;
+  name: string;
+  tz: string;
+  next: string[];
+  local: string[];
+}
+
+export interface ProblemBody {
+  type: string;
+  title: string;
+  status: number;
+  detail: string;
+  success?: boolean;
+  errors?: Wrong[];
+}
+
+export interface Queue {
+  success?: boolean;
+  timestamp: string;
+  name: string;
+  stats: Stats;
+  partitions: number;
+  order: "key" | "partition" | null;
+  onFailed: "continue" | "halt";
+  lane: Record<string, unknown> | null;
+  timeout: number | null;
+  keep: Record<string, unknown>;
+  workers: number;
+  slots: number;
+  tasks: Task[];
+  declaredHere: boolean;
+}
+
+export interface QueueStats {
+  name: string;
+  waiting: number;
+  active: number;
+  completed: number;
+  failed: number;
+  delayed: number;
+  paused: number;
+  total: number;
+  cancelled: number;
+  isPaused: boolean;
+  oldestWaitingAt: string | null;
+  success?: boolean;
+  timestamp: string;
+}
+
+export interface Ran {
+  success?: boolean;
+  message: string;
+  jobId: string;
+  timestamp: string;
+}
+
+export interface Rate {
+  count: number;
+  per?: number;
+}
+
+export interface Reader {
+  worker: string;
+  host: string;
+  sharing: string;
+  since: string | null;
+}
+
+export interface Reason {
+  code: string;
+  text: string;
+  jobId: string | null;
+  at: string | null;
+}
+
+export interface Redrive {
+  limit?: number | null;
+  task?: string | null;
+  errorContains?: string | null;
+  fingerprint?: string | null;
+  rate?: number | null;
+}
+
+export interface Repartitioning {
+  partitions: number;
+  before: number[];
+  jobs: number;
+  keys: number;
+  halted: number;
+}
+
+export interface Retry {
+  delays?: number[] | null;
+  attempts?: number | null;
+  backoff?: "exponential" | "fixed" | null;
+  delay?: number | null;
+  maxDelay?: number | null;
+  jitter?: number | null;
+}
+
+export interface Running {
+  success?: boolean;
+  timestamp: string;
+  jobs: RunningJob[];
+  more: boolean;
+}
+
+export interface RunningJob {
+  queue: string;
+  id: string;
+  task: string;
+  key: string | null;
+  partition: number;
+  worker: string;
+}
+
+export interface Schedule {
+  name: string;
+  queue: string;
+  task: string;
+  cron: string | null;
+  every: number | null;
+  tz: string;
+  args: unknown;
+  key: string | null;
+  catchUp: "all" | "one" | "skip";
+  catchUpLimit: number;
+  overlap: "allow" | "skip";
+  jitter: number;
+  start: string | null;
+  end: string | null;
+  source: "code" | "run time";
+  paused: boolean;
+  next: string[];
+  lastRun: LastRun | null;
+  fired: number;
+  skipped: number;
+  missed: number;
+  problem: string | null;
+}
+
+export interface Schedules {
+  success?: boolean;
+  timestamp: string;
+  schedules: Schedule[];
+}
+
+export interface Server {
+  address: string;
+  product: string;
+  version: string;
+  uptimeSeconds: number;
+  usedMemory: number;
+  maxMemory: number;
+  eviction: string;
+  appendOnly: boolean;
+  fsync: string | null;
+  replicas: number;
+  connectedClients: number;
+  commandsPerSecond: number;
+  lastSaveOk: boolean;
+}
+
+export interface Serving {
+  concurrency: number;
+  partitions: number[];
+  sharing: string;
+  leaving: boolean;
+}
+
+export interface SettingChange {
+  at: string;
+  by: string;
+  setting: string;
+  before: unknown;
+  after: unknown;
+}
+
+export interface Settings {
+  success?: boolean;
+  timestamp: string;
+  queue: string;
+  paused: boolean;
+  settings: Record<string, unknown>;
+  changed: Record<string, ChangedSetting>;
+  history: SettingChange[];
+}
+
+export interface Started {
+  success?: boolean;
+  timestamp: string;
+  operationId: string;
+  state: "done" | "failed" | "running" | "stopped";
+  message: string;
+  count: number;
+}
+
+export interface Stats {
+  name: string;
+  waiting: number;
+  active: number;
+  completed: number;
+  failed: number;
+  delayed: number;
+  paused: number;
+  total: number;
+  cancelled: number;
+  isPaused: boolean;
+  oldestWaitingAt: string | null;
+}
+
+export interface System {
+  success?: boolean;
+  timestamp: string;
+  app: string;
+  version: string;
+  python: string;
+  topology: string;
+  durability: string | null;
+  servers: Server[];
+  clockSkewMs: number;
+}
+
+export interface Task {
+  name: string;
+  arguments: Record<string, unknown> | null;
+}
+
+export interface Token {
+  id: string;
+  name: string;
+  role: "admin" | "viewer";
+  createdAt: string;
+  createdBy: string;
+  expiresAt: string | null;
+  lastUsedAt: string | null;
+}
+
+export interface Tokens {
+  success?: boolean;
+  timestamp: string;
+  tokens: Token[];
+}
+
+export interface Why {
+  success?: boolean;
+  timestamp: string;
+  queue: string;
+  jobId: string;
+  state: "active" | "cancelled" | "completed" | "delayed" | "failed" | "waiting";
+  reasons: Reason[];
+}
+
+export interface Worker {
+  id: string;
+  host: string;
+  pid: number;
+  pod: string;
+  queues: Record<string, Serving>;
+}
+
+export interface Workers {
+  success?: boolean;
+  timestamp: string;
+  workers: Worker[];
+}
+
+export interface Wrong {
+  field: string;
+  reason: string;
+}

@@ -1,0 +1,32 @@
+// Words: the page speaks English; other languages are a table from the English text, loaded where they are wanted.
+// A text that is missing from the tables is an error of the build.
+import { signal } from "@preact/signals";
+import type { spanish } from "./words/es";
+
+export type Text = keyof typeof spanish;
+export type Language = "en" | "es";
+
+let table: Record<string, string> = {};
+export const language = signal<Language>("en");
+
+export async function speak(wanted: Language): Promise<void> {
+  table = wanted === "es" ? (await import("./words/es")).spanish : {};
+  language.value = wanted;
+  document.documentElement.lang = wanted;
+  localStorage.setItem("qbull.language", wanted);
+}
+
+export function speakAsBefore(): Promise<void> {
+  const kept = localStorage.getItem("qbull.language") ?? navigator.language.slice(0, 2);
+  return speak(kept === "es" ? "es" : "en");
+}
+
+/** `{n}` and others are filled in; of "one|many" the form is chosen that fits `n`. */
+export function t(text: Text, values: Record<string, string | number> = {}): string {
+  const said = language.value === "en" ? text : (table[text] ?? text);
+  const forms = said.split("|");
+  const form = forms.length > 1 ? (Number(values.n) === 1 ? forms[0] : forms[1]) : said;
+  return (form ?? said).replace(/\{(\w+)\}/g, (_, name: string) =>
+    typeof values[name] === "number" ? new Intl.NumberFormat(language.value).format(values[name] as number) : String(values[name] ?? ""),
+  );
+}
