@@ -3,6 +3,9 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+PAGE   := src/qbull/ui/.built
+NODE   := ui/node_modules/.package-lock.json
+BROWSER := $(VENV)/.browser
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate
 ARGS   ?=
 PEERS  ?=
@@ -13,7 +16,7 @@ PEERS  ?=
 help: ## show what there is
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
 
-setup: $(STAMP)
+setup: $(STAMP) $(PAGE)
 
 $(STAMP): pyproject.toml requirements/dev.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "qbull needs Python 3.11 or newer; set PYTHON=/path/to/python3.11" >&2; exit 1; }
@@ -22,18 +25,28 @@ $(STAMP): pyproject.toml requirements/dev.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $(STAMP)
 
-run: $(STAMP) ## run the demo; ARGS="--once" ends by itself with a summary
+$(PAGE): $(STAMP) hatch_build.py $(shell find ui -path ui/node_modules -prune -o -type f -print)
+	@$(PYTHON) hatch_build.py
+
+$(BROWSER): $(STAMP) tests/ui/get_browser.sh
+	@sh tests/ui/get_browser.sh $(BIN) && touch $(BROWSER)
+
+$(NODE): ui/package-lock.json
+	@command -v npm >/dev/null || { echo "npm was not found: the dashboard's types are not checked" >&2; exit 0; }; cd ui && npm ci --no-audit --no-fund --loglevel=error
+
+run: $(STAMP) $(PAGE) ## run the demo; ARGS="--once" ends by itself with a summary
 	$(BIN)/qbull demo $(ARGS)
 
-test: $(STAMP) ## run the tests; ARGS="-k name" picks some
+test: $(STAMP) $(PAGE) $(BROWSER) ## run the tests; ARGS="-k name" picks some
 	$(BIN)/python -m pytest -n 4 --dist loadgroup $(ARGS)
 
-check: $(STAMP) ## lint, types, layers
+check: $(STAMP) $(NODE) ## lint, types, layers
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/mypy --config-file pyproject.toml tests/guide/typing_contract.py
 	$(BIN)/lint-imports
+	@test ! -x ui/node_modules/.bin/tsc || { echo tsc; ui/node_modules/.bin/tsc --noEmit -p ui; }
 
 format: $(STAMP) ## rewrite the code in the house style
 	$(BIN)/ruff check --fix .
@@ -53,4 +66,4 @@ lock: ## renew the lock files from pyproject.toml
 	$(COMPILE) requirements/build.in -o requirements/build.txt
 
 clean: ## remove what the other targets made
-	rm -rf $(VENV) .qbull bench/out.json build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .qbull bench/out.json build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis ui/node_modules src/qbull/ui

@@ -25,6 +25,13 @@ function compressed(): Plugin {
 export default defineConfig({
   base: "./",
   plugins: [compressed()],
-  build: { outDir: out, emptyOutDir: true, target: "es2022", modulePreload: { polyfill: false }, assetsInlineLimit: 0 },
+  build: {
+    outDir: out,
+    emptyOutDir: true,
+    target: "es2022",
+    cssTarget: ["chrome123", "firefox121", "safari17.5"], // those that know light-dark()
+    modulePreload: { polyfill: false },
+    assetsInlineLimit: 0,
+  },
   server: { proxy: { "/api": "http://127.0.0.1:3050" } },
 });

@@ -232,8 +232,13 @@ async def test_the_page_is_served_strictly_where_it_was_built(app: qbull.App, tm
             assert (await person.client.get(path)).status_code == 404
 
 
-async def test_without_a_built_page_that_is_said(nobody: Person) -> None:
-    assert "dashboard" in await nobody.refused(404, "GET", "/ui/")
+async def test_without_a_built_page_that_is_said(web: Web, nobody: Person, tmp_path: Path) -> None:
+    web.api._page = Page(tmp_path)
+
+    assert "no dashboard" in await nobody.refused(404, "GET", "/ui/")
+    seen = await nobody.client.get("/ui/", headers={"accept": "text/html"})
+    assert (seen.status_code, seen.headers["content-type"]) == (404, "text/plain; charset=utf-8")
+    assert "no dashboard" in seen.text
 
 
 async def test_a_whole_number_may_be_written_with_a_point(app: qbull.App, admin: Person) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbull.core.figures import STARTED, SUM, Figures, Histogram, read
+from qbull.core.figures import STARTED, SUM, Figures, Histogram, quantile, read, waits_in
 
 READY_MS = 1_700_000_000_000
 
@@ -60,3 +60,22 @@ def test_names_of_tasks_may_have_anything_in_them() -> None:
     durations, _ = read({"d:7:a:b": 3, f"d:{SUM}:a:b": 99, "d:x:y": 1, "nonsense": 1, "d:400:t": 1})
 
     assert {task: (one.count, one.sum) for task, one in durations.items()} == {"a:b": (3, 99 / 1e6)}
+
+
+@given(st.lists(st.integers(0, 10**9), min_size=1, max_size=50), st.sampled_from((0.5, 0.95, 1.0)))
+def test_a_quantile_is_in_the_bucket_of_the_wait_it_means(waits: list[int], part: float) -> None:
+    counted: dict[int, int] = {}
+    for us in waits:
+        counted[us.bit_length()] = counted.get(us.bit_length(), 0) + 1
+
+    found = quantile(counted, part)
+
+    rank = max(-(-len(waits) * part // 1), 1)
+    meant = sorted(waits)[int(rank) - 1]
+    assert found is not None and found <= (1 << meant.bit_length()) / 1000
+    assert found >= (0 if meant == 0 else (1 << (meant.bit_length() - 1)) / 1000)
+
+
+def test_waits_are_read_by_their_length() -> None:
+    assert waits_in({"w:3": 2, "w:64": 900, "d:3:send": 1, "s:jobs": 4}) == {3: 2}
+    assert quantile({}, 0.5) is None

@@ -1,6 +1,6 @@
 // How numbers, times and sizes are said, in the language of the page.
 import { signal } from "@preact/signals";
-import { language } from "./words";
+import { locale } from "./words";
 
 /** Goes on once a second, for times that are said as "12 s ago". */
 export const clock = signal(Date.now());
@@ -9,16 +9,16 @@ setInterval(() => {
 }, 1000);
 
 export function count(n: number): string {
-  return new Intl.NumberFormat(language.value).format(n);
+  return new Intl.NumberFormat(locale.value).format(n);
 }
 
 export function short(n: number): string {
   if (Math.abs(n) < 10_000) return count(n);
-  return new Intl.NumberFormat(language.value, { notation: "compact", maximumFractionDigits: 1 }).format(n);
+  return new Intl.NumberFormat(locale.value, { notation: "compact", maximumFractionDigits: 1 }).format(n);
 }
 
 export function rate(n: number): string {
-  return new Intl.NumberFormat(language.value, { maximumFractionDigits: n < 10 ? 1 : 0 }).format(n);
+  return new Intl.NumberFormat(locale.value, { maximumFractionDigits: n < 10 ? 1 : 0 }).format(n);
 }
 
 /** Milliseconds, in the two largest units that matter. */
@@ -26,7 +26,7 @@ export function duration(ms: number): string {
   if (ms < 1) return `${ms > 0 ? "< 1" : "0"} ms`;
   if (ms < 1000) return `${Math.round(ms)} ms`;
   const s = ms / 1000;
-  if (s < 10) return `${new Intl.NumberFormat(language.value, { maximumFractionDigits: 1 }).format(s)} s`;
+  if (s < 10) return `${new Intl.NumberFormat(locale.value, { maximumFractionDigits: 1 }).format(s)} s`;
   if (s < 60) return `${Math.round(s)} s`;
   const units: [number, string][] = [
     [86_400, "d"],
@@ -49,7 +49,7 @@ export function duration(ms: number): string {
 
 export function ago(iso: string, now: number): string {
   const ms = now - Date.parse(iso);
-  const form = new Intl.RelativeTimeFormat(language.value, { numeric: "always", style: "short" });
+  const form = new Intl.RelativeTimeFormat(locale.value, { numeric: "always", style: "short" });
   const s = Math.round(Math.abs(ms) / 1000);
   const sign = ms >= 0 ? -1 : 1;
   if (s < 60) return form.format(sign * s, "second");
@@ -59,28 +59,29 @@ export function ago(iso: string, now: number): string {
 }
 
 export function moment(iso: string, zone?: string): string {
-  return new Intl.DateTimeFormat(language.value, {
+  return new Intl.DateTimeFormat(locale.value, {
     dateStyle: "medium",
     timeStyle: "medium",
+    hourCycle: "h23",
     timeZone: zone,
   }).format(new Date(iso));
 }
 
 /** Day and time of day, for lists. */
 export function shortMoment(iso: string, zone?: string): string {
-  return new Intl.DateTimeFormat(language.value, {
+  return new Intl.DateTimeFormat(locale.value, {
     weekday: "short",
     day: "numeric",
     month: "short",
     hour: "2-digit",
     minute: "2-digit",
-    hour12: false,
+    hourCycle: "h23",
     timeZone: zone,
   }).format(new Date(iso));
 }
 
 export function timeOfDay(iso: string | number): string {
-  return new Intl.DateTimeFormat(language.value, { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false }).format(
+  return new Intl.DateTimeFormat(locale.value, { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" }).format(
     new Date(iso),
   );
 }
@@ -92,7 +93,7 @@ export function bytes(n: number): string {
     n /= 1000;
     at++;
   }
-  return `${new Intl.NumberFormat(language.value, { maximumFractionDigits: n < 10 && at ? 1 : 0 }).format(n)} ${units[at]}`;
+  return `${new Intl.NumberFormat(locale.value, { maximumFractionDigits: n < 10 && at ? 1 : 0 }).format(n)} ${units[at]}`;
 }
 
 export const zoneHere = Intl.DateTimeFormat().resolvedOptions().timeZone;

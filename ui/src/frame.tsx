@@ -56,6 +56,7 @@ export function Frame({ me }: { me: Me }) {
           ))}
         </nav>
         <div class="side-foot">
+          <LiveSwitch />
           <div class="who">
             <span class="face" aria-hidden="true">{me.name.slice(0, 1).toUpperCase()}</span>
             <span class="who-words">

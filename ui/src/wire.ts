@@ -158,6 +158,7 @@ export interface JobOptions {
   key?: string | null;
   id?: string | null;
   timeout?: number | null;
+  expires?: number | string | null;
   durability?: "durable" | "fast" | "replicated" | "strict" | null;
 }
 
@@ -357,6 +358,7 @@ export interface Overview {
   success?: boolean;
   timestamp: string;
   minutes: Minute[];
+  wait: Waiting;
   failing: Failing[];
 }
 
@@ -628,6 +630,11 @@ export interface Tokens {
   success?: boolean;
   timestamp: string;
   tokens: Token[];
+}
+
+export interface Waiting {
+  p50Ms: number | null;
+  p95Ms: number | null;
 }
 
 export interface Why {

@@ -1,6 +1,6 @@
 // Words: the page speaks English; other languages are a table from the English text, loaded where they are wanted.
 // A text that is missing from the tables is an error of the build.
-import { signal } from "@preact/signals";
+import { computed, signal } from "@preact/signals";
 import type { spanish } from "./words/es";
 
 export type Text = keyof typeof spanish;
@@ -8,6 +8,8 @@ export type Language = "en" | "es";
 
 let table: Record<string, string> = {};
 export const language = signal<Language>("en");
+/** The language as it is written where the browser is: en-GB, es-AR. */
+export const locale = computed(() => navigator.languages.find((one) => one.startsWith(language.value)) ?? language.value);
 
 export async function speak(wanted: Language): Promise<void> {
   table = wanted === "es" ? (await import("./words/es")).spanish : {};
@@ -27,6 +29,6 @@ export function t(text: Text, values: Record<string, string | number> = {}): str
   const forms = said.split("|");
   const form = forms.length > 1 ? (Number(values.n) === 1 ? forms[0] : forms[1]) : said;
   return (form ?? said).replace(/\{(\w+)\}/g, (_, name: string) =>
-    typeof values[name] === "number" ? new Intl.NumberFormat(language.value).format(values[name] as number) : String(values[name] ?? ""),
+    typeof values[name] === "number" ? new Intl.NumberFormat(locale.value).format(values[name] as number) : String(values[name] ?? ""),
   );
 }

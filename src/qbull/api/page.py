@@ -16,8 +16,8 @@ from starlette.responses import RedirectResponse, Response
 from qbull.api.problems import Problem
 
 POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; connect-src 'self'; "
-    "manifest-src 'self'; base-uri 'self'; form-action 'self'; frame-ancestors 'none'"
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "base-uri 'self'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 )
 KINDS = {
     "css": "text/css",
@@ -35,6 +35,11 @@ HASHED = re.compile(r".+[.-][A-Za-z0-9_-]{8,}\.[a-z0-9]+")
 BASE = b'<base href="/ui/"'
 """What the page says of its own address; where the API is mounted elsewhere, that address."""
 
+ABSENT = (
+    "this installation has no dashboard: it was built without Node.js; "
+    'install qbull from a wheel, or Node.js 20.19 and run "make setup". The API is there: /api/openapi.json'
+)
+
 _PART = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 
 
@@ -48,7 +53,9 @@ class Page:
         if request.method not in ("GET", "HEAD") or not (path in ("", "/", "/ui") or path.startswith("/ui/")):
             raise Problem(404, f'there is no "{path[:200]}" here; /api/openapi.json lists what there is')
         if not self._there:
-            raise Problem(404, "this installation has no dashboard; the API is there: /api/openapi.json")
+            if "text/html" in request.headers.get("accept", ""):
+                return Response(ABSENT, 404, media_type="text/plain")
+            raise Problem(404, ABSENT)
         if not path.startswith("/ui/"):
             return RedirectResponse(f"{root}/ui/", 307)
         parts = path.removeprefix("/ui/").split("/")
@@ -56,7 +63,8 @@ class Page:
         if file is not None:
             kind = KINDS.get(parts[-1].rpartition(".")[2], "application/octet-stream")
             kept = "public, max-age=31536000, immutable" if HASHED.fullmatch(parts[-1]) else "no-cache"
-            return _answer(file.read_bytes(), kind, kept)
+            packed = self._file([*parts[:-1], f"{parts[-1]}.gz"]) if _takes_gzip(request) else None
+            return _answer((packed or file).read_bytes(), kind, kept, packed=packed is not None)
         if "." in parts[-1]:
             raise Problem(404, f'the dashboard has no file "{path[:200]}"')
         index = self._folder.joinpath("index.html").read_bytes()
@@ -70,7 +78,12 @@ class Page:
         return file if file.is_file() and parts != ["index.html"] else None
 
 
-def _answer(content: bytes, kind: str, kept: str) -> Response:
-    return Response(
-        content, headers={"cache-control": kept, "content-security-policy": POLICY}, media_type=kind
-    )
+def _takes_gzip(request: Request) -> bool:
+    return "gzip" in request.headers.get("accept-encoding", "")
+
+
+def _answer(content: bytes, kind: str, kept: str, *, packed: bool = False) -> Response:
+    headers = {"cache-control": kept, "content-security-policy": POLICY, "vary": "accept-encoding"}
+    if packed:
+        headers["content-encoding"] = "gzip"
+    return Response(content, headers=headers, media_type=kind)

@@ -90,7 +90,7 @@ function Figures({ now, told, workers }: { now: LiveStats[]; told: Told | undefi
       <Figure label={t("Completed now")} value={rate(sum((one) => one.perSecond?.completed ?? 0))} unit="/ s" note={t("{n} in the last hour", { n: done })} />
       <Figure label={t("Waiting")} value={short(sum((one) => one.waiting))} note={t("{n} later", { n: sum((one) => one.delayed) })} href={to.queues()} />
       <Figure label={t("Running")} value={count(sum((one) => one.active))} note={slots === undefined ? "" : t("of {n} slots", { n: slots })} href={to.workers()} />
-      <Figure label={t("Waiting time")} value={told?.wait.p50Ms == null ? "–" : duration(told.wait.p50Ms)} note={told?.wait.p95Ms == null ? t("no job has run lately") : t("median; 95 of 100 below {time}", { time: duration(told.wait.p95Ms) })} />
+      <Figure label={t("Waiting time")} value={told?.wait.p50Ms == null ? "–" : duration(told.wait.p50Ms)} note={told?.wait.p95Ms == null ? t("no job has run lately") : t("median · p95 {time}", { time: duration(told.wait.p95Ms) })} />
       <Figure label={t("Oldest waiting")} value={oldest ? duration(age) : "–"} note={oldest ? oldest.name : t("nothing waits")} tone={age > 60_000 ? "warn" : ""} href={oldest && to.jobs(oldest.name, "waiting")} />
       <Figure label={t("Failed in an hour")} value={count(failed)} note={t("{share} of all that ended", { share: `${rate(share * 100)} %` })} tone={failed ? "bad" : ""} href={to.dead()} />
       <Figure label={t("Workers")} value={processes === undefined ? "–" : count(processes)} note={processes === 0 ? t("nobody works") : t("process|processes", { n: processes ?? 0 })} tone={processes === 0 ? "bad" : ""} href={to.workers()} />
@@ -166,7 +166,7 @@ function Feed() {
             <li key={one.queue + one.id}>
               <StateBadge state={one.state} />
               <a class="row-main one-line" href={to.job(one.queue, one.id)}>
-                <span class="cut">
+                <span class="nowrap">
                   {one.queue}/{one.task}
                 </span>
                 <small class="faint mono cut">{one.id}</small>

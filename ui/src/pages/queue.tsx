@@ -56,7 +56,9 @@ export function QueueView() {
               state === "waiting"
                 ? now.oldestWaitingAt
                   ? t("the oldest for {time}", { time: duration(age) })
-                  : t("nothing waits")
+                  : now.waiting
+                    ? t("all behind others")
+                    : t("nothing waits")
                 : state === "active"
                   ? t("of {n} slots", { n: queue.slots })
                   : state === "completed"

@@ -73,7 +73,7 @@ function QueueCard({ one }: { one: LiveStats }) {
           </div>
         ))}
       </dl>
-      <p class="queue-card-foot faint">{one.oldestWaitingAt ? t("the oldest waits for {time}", { time: duration(age) }) : t("nothing waits")}</p>
+      <p class="queue-card-foot faint">{one.oldestWaitingAt ? t("the oldest waits for {time}", { time: duration(age) }) : one.waiting ? t("all behind others") : t("nothing waits")}</p>
     </article>
   );
 }

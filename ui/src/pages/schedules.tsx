@@ -68,7 +68,9 @@ function ScheduleCard({ one, edit, then }: { one: Schedule; edit: () => void; th
           <div>
             <dt>{t("Task")}</dt>
             <dd>
-              <a href={to.queue(one.queue)}>{one.queue}</a>/{one.task}
+              <span>
+                <a href={to.queue(one.queue)}>{one.queue}</a>/{one.task}
+              </span>
             </dd>
           </div>
           <div>
@@ -90,9 +92,11 @@ function ScheduleCard({ one, edit, then }: { one: Schedule; edit: () => void; th
           <div>
             <dt>{t("Ticks")}</dt>
             <dd>
-              {t("{n} fired", { n: count(one.fired) })}
-              {one.skipped > 0 && ` · ${t("{n} skipped", { n: count(one.skipped) })}`}
-              {one.missed > 0 && <span class="bad-text"> · {t("{n} missed", { n: count(one.missed) })}</span>}
+              <span>
+                {t("{n} fired", { n: count(one.fired) })}
+                {one.skipped > 0 && ` · ${t("{n} skipped", { n: count(one.skipped) })}`}
+                {one.missed > 0 && <span class="bad-text"> · {t("{n} missed", { n: count(one.missed) })}</span>}
+              </span>
             </dd>
           </div>
           <div>

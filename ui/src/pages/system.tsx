@@ -1,11 +1,12 @@
 // The system: the servers that keep the jobs, how they keep them, and whether that is safe.
 import { useAsk } from "../ask";
 import { bytes, count, duration, rate } from "../format";
-import { Bar, Card, Figure, Head, Tag } from "../parts/basics";
-import { Shown } from "../parts/blank";
+import { Ago, Bar, Card, Figure, Head, Tag } from "../parts/basics";
+import { Empty, Shown } from "../parts/blank";
 import { Icon } from "../parts/icon";
-import { t } from "../words";
-import type { Server, System as Told } from "../wire";
+import { to } from "../route";
+import { t, type Text } from "../words";
+import type { Operations, Server, System as Told } from "../wire";
 
 export function System() {
   const asked = useAsk<Told>("api/system", { every: 3000, always: true });
@@ -16,19 +17,64 @@ export function System() {
         {(told) => (
           <>
             <div class="figures">
-              <Figure label={t("Topology")} value={told.topology} note={t("{n} primary|{n} primaries", { n: told.servers.length })} />
+              <Figure label={t("Topology")} value={told.topology === "one" ? t("single server") : told.topology} note={t("{n} primary|{n} primaries", { n: told.servers.length })} />
               <Figure label={t("Durability")} value={told.durability ?? t("by the server")} note={durability(told.durability)} />
-              <Figure label={t("Clock difference")} value={duration(Math.abs(told.clockSkewMs))} note={Math.abs(told.clockSkewMs) > 1000 ? t("more than it should be") : t("harmless: the server's clock decides")} tone={Math.abs(told.clockSkewMs) > 1000 ? "warn" : ""} />
+              <Figure label={t("Clock difference")} value={duration(Math.abs(told.clockSkewMs))} note={Math.abs(told.clockSkewMs) > 1000 ? t("more than it should be") : t("the server's clock decides")} tone={Math.abs(told.clockSkewMs) > 1000 ? "warn" : ""} />
               <Figure label={t("Version of qbull")} value={told.version} note={`Python ${told.python}`} />
-              <Figure label={t("Prefix")} value={told.app} note={t("what the names of this app begin with")} />
+              <Figure label={t("Prefix")} value={told.app} note={t("what names begin with")} />
             </div>
             {told.servers.map((one) => (
               <ServerCard key={one.address} one={one} />
             ))}
+            <OperationsCard />
           </>
         )}
       </Shown>
     </>
+  );
+}
+
+function OperationsCard() {
+  const asked = useAsk<Operations>("api/operations", { every: 3000, always: true });
+  return (
+    <Card title={t("Last work on many jobs")} flush>
+      <Shown answer={asked} rows={3}>
+        {(told) =>
+          told.operations.length === 0 ? (
+            <Empty icon="jobs" title={t("Nothing was done to many jobs lately")} />
+          ) : (
+            <div class="scroll">
+              <table>
+                <thead>
+                  <tr>
+                    <th>{t("What")}</th>
+                    <th>{t("Queue")}</th>
+                    <th class="grow">{t("Filter")}</th>
+                    <th class="num">{t("Jobs")}</th>
+                    <th>{t("State")}</th>
+                    <th>{t("By")}</th>
+                    <th class="num">{t("When")}</th>
+                  </tr>
+                </thead>
+                <tbody>
+                  {told.operations.slice(0, 15).map((one) => (
+                    <tr key={one.id} data-row tabIndex={-1}>
+                      <td class="strong">{t(one.action as Text)}</td>
+                      <td><a href={to.queue(one.queue)}>{one.queue}</a></td>
+                      <td class="grow"><span class="cut mono faint">{Object.entries(one.filter).map(([name, value]) => `${name}=${String(value)}`).join(" ")}</span></td>
+                      <td class="num">{count(one.done)}</td>
+                      <td><Tag tone={one.state === "done" ? "good" : one.state === "running" ? "accent" : "bad"}>{t(one.state)}</Tag></td>
+                      <td>{one.by}</td>
+                      <td class="num"><Ago at={one.startedAt} /></td>
+                    </tr>
+                  ))}
+                </tbody>
+              </table>
+            </div>
+          )
+        }
+      </Shown>
+    </Card>
   );
 }
 

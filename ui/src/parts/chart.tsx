@@ -3,7 +3,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import uPlot from "uplot";
 import { count, rate } from "../format";
 import { dark } from "../theme";
-import { language } from "../words";
+import { locale } from "../words";
 
 export interface Series {
   name: string;
@@ -50,7 +50,7 @@ export function Chart({ times, series, label, height = 220 }: ChartProps) {
       {
         width: inside.clientWidth || 600,
         height,
-        padding: [10, 6, 0, 0],
+        padding: [10, 18, 0, 0],
         legend: { show: false },
         cursor: { y: false, points: { size: 7 } },
         hooks: { setCursor: [(one) => setUnder(one.cursor.idx ?? null)] },
@@ -64,7 +64,7 @@ export function Chart({ times, series, label, height = 220 }: ChartProps) {
             size: 26,
             values: (_, splits) =>
               splits.map((at) =>
-                new Intl.DateTimeFormat(language.peek(), { hour: "2-digit", minute: "2-digit", hour12: false }).format(new Date(at * 1000)),
+                new Intl.DateTimeFormat(locale.peek(), { hour: "2-digit", minute: "2-digit", hourCycle: "h23" }).format(new Date(at * 1000)),
               ),
           },
           { stroke: quiet, font, grid, ticks: { show: false }, size: 44, values: (_, splits) => splits.map((n) => rate(n)) },
@@ -92,7 +92,7 @@ export function Chart({ times, series, label, height = 220 }: ChartProps) {
       made.destroy();
       plot.current = null;
     };
-  }, [names, height, dark.value, language.value]);
+  }, [names, height, dark.value, locale.value]);
 
   useEffect(() => {
     plot.current?.setData([times, ...series.map((one) => one.values)]);
@@ -113,7 +113,7 @@ export function Chart({ times, series, label, height = 220 }: ChartProps) {
         <span class="faint">
           {at === null
             ? ""
-            : new Intl.DateTimeFormat(language.value, { hour: "2-digit", minute: "2-digit", hour12: false }).format(new Date((times[at] ?? 0) * 1000))}
+            : new Intl.DateTimeFormat(locale.value, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" }).format(new Date((times[at] ?? 0) * 1000))}
         </span>
       </figcaption>
       <div ref={box} class="chart-box" role="img" aria-label={`${label}. ${sums}`} />

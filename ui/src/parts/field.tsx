@@ -28,13 +28,13 @@ export function Field({ label, hint, wide, value, onInput, type = "text", placeh
       <label for={id}>{label}</label>
       <input
         id={id}
-        type={type}
+        step={type === "number" ? "any" : undefined}
+        {...({ type, list: list && `${id}-list` } as { type: "text"; list?: string })}
         value={value}
         placeholder={placeholder}
         required={required}
         disabled={disabled}
         class={mono ? "mono" : ""}
-        list={list && `${id}-list`}
         autofocus={autofocus}
         autocomplete={autocomplete}
         spellcheck={false}

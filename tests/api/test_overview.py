@@ -1,0 +1,81 @@
+"""The overview, and changing the number of partitions: what the dashboard asks for besides the rest of the API."""
+
+from __future__ import annotations
+
+import pytest
+from web import Person, Web, make_admin, make_viewer, open_web  # noqa: F401 - fixtures
+
+import qbull
+from conftest import eventually
+from qbull.api import waits
+from qbull.api.waits import Waits
+
+
+async def test_the_overview_sums_up_all_queues(app: qbull.App, viewer: Person) -> None:
+    mail, pay = app.queue("mail", retry=qbull.Retry(attempts=1)), app.queue("pay", partitions=3)
+
+    @mail.task
+    async def send(to: str) -> None:
+        if "@" not in to:
+            raise ValueError(f"{to} is no address")
+
+    @pay.task
+    async def charge(n: int) -> int:
+        return n
+
+    await send.enqueue_many([{"to": "a@b.c"}, {"to": "nowhere"}, {"to": "nowhere"}])
+    await charge.enqueue_many([{"n": n} for n in range(5)])
+    async with app.worker() as worker:
+        await worker.drain()
+
+        async def counted() -> bool:
+            told = await viewer.get("/api/overview", minutes=60)
+            return told["wait"]["p50Ms"] is not None
+
+        await eventually(counted)
+    told = await viewer.get("/api/overview", minutes=60)
+
+    assert len(told["minutes"]) == 60
+    assert sum(minute["completed"] for minute in told["minutes"]) == 6
+    assert sum(minute["failed"] for minute in told["minutes"]) == 2
+    [failing] = told["failing"]
+    assert (failing["queue"], failing["group"]["count"]) == ("mail", 2)
+    assert 0 <= told["wait"]["p50Ms"] <= told["wait"]["p95Ms"]
+
+
+async def test_an_empty_server_has_an_overview_too(web: Web, viewer: Person) -> None:
+    told = await viewer.get("/api/overview")
+
+    assert told["failing"] == [] and told["wait"] == {"p50Ms": None, "p95Ms": None}
+
+
+def test_waits_are_those_of_the_last_minutes(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    monkeypatch.setattr(waits.time, "monotonic", lambda: now)
+    seen = Waits()
+
+    assert seen.lately({10: 4}) == {10: 4}
+    now += waits.ENOUGH
+    assert seen.lately({10: 5, 12: 2}) == {10: 1, 12: 2}
+    now += waits.LATELY
+    assert seen.lately({10: 9, 12: 2}) == {10: 4, 12: 0}
+    assert seen.lately({10: 1}) == {10: 1}, "the server was emptied"
+
+
+async def test_the_number_of_partitions_is_changed_while_jobs_wait(app: qbull.App, admin: Person) -> None:
+    queue = app.queue("mail", partitions=2)
+
+    @queue.task
+    async def send(n: int) -> int:
+        return n
+
+    await send.enqueue_many([{"n": n} for n in range(20)])
+    told = await admin.put("/api/queues/mail/partitions", {"partitions": 5})
+
+    moving = told["repartitioning"]
+    assert (moving["partitions"], moving["before"], moving["jobs"]) == (5, [2], 20)
+    async with app.worker() as worker:
+        await worker.drain()
+    after = await admin.get("/api/queues/mail/partitions")
+    assert after["repartitioning"] is None and len(after["partitions"]) == 5
+    assert "partitions" in await admin.refused(400, "PUT", "/api/queues/mail/partitions", {"partitions": 0})

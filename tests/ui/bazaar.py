@@ -1,0 +1,113 @@
+"""The app that the dashboard's tests look at: a shop with mail, payments in order, reports and maintenance. Arguments decide what becomes of a job."""
+
+from __future__ import annotations
+
+import asyncio
+
+import qbull
+
+app = qbull.App()
+
+email = app.queue(
+    "email",
+    partitions=4,
+    concurrency=20,
+    retry=qbull.Retry(delays=(0.2, 0.5)),
+    keep=qbull.Keep(completed=5_000, failed=5_000),
+)
+payments = app.queue(
+    "payments",
+    partitions=8,
+    order="key",
+    on_failed="halt",
+    concurrency=10,
+    retry=qbull.Retry(delays=(0.1,)),
+    keep=qbull.Keep(completed=5_000, failed=5_000),
+)
+reports = app.queue(
+    "reports", partitions=1, concurrency=4, retry=qbull.Retry(attempts=1), keep=qbull.Keep(completed=1_000)
+)
+slack = app.queue(
+    "slack", partitions=1, concurrency=10, retry=qbull.Retry(attempts=3, backoff="fixed", delay=2)
+)
+maintenance = app.queue("maintenance", partitions=1, concurrency=1)
+
+
+@email.task(name="verify")
+async def verify(user_id: str, address: str, first_name: str = "", fail: str | None = None) -> dict[str, str]:
+    await asyncio.sleep(0.03)
+    if fail is not None:
+        raise ConnectionError(fail)
+    return {"sent_to": address, "message_id": f"<{user_id}@mail.example.com>"}
+
+
+@email.task(name="welcome")
+async def welcome(user_id: str, address: str, refusals: int = 0) -> dict[str, str]:
+    await asyncio.sleep(0.02)
+    if qbull.current_job().attempt <= refusals:
+        raise ConnectionError("421 4.3.2 the mail server is busy, try again later")
+    return {"sent_to": address}
+
+
+@email.task(name="newsletter")
+async def newsletter(user_id: str, address: str, issue: int) -> str:
+    if "@" not in address:
+        raise qbull.Fail(f"550 {address!r} is not an address")
+    await asyncio.sleep(0.01)
+    return "sent"
+
+
+@payments.task(name="charge", key="{account}")
+async def charge(
+    account: str, amount: float, currency: str = "EUR", refused: bool = False, seconds: float = 0.02
+) -> str:
+    await asyncio.sleep(seconds)
+    if refused:
+        raise TimeoutError("the bank did not answer within 10 s")
+    return f"{amount:.2f} {currency} charged to {account}"
+
+
+@reports.task(name="monthly-statement")
+async def monthly_statement(
+    customer: str, month: str, rows: int = 100, seconds: float = 1.0
+) -> dict[str, object]:
+    """Reports its progress and logs."""
+    job = qbull.current_job()
+    await job.log(f"collecting the bookings of {customer} for {month}")
+    for part in range(1, 11):
+        await asyncio.sleep(seconds / 10)
+        await job.progress(part * 10)
+        if part % 3 == 0:
+            await job.log(f"{rows * part // 10} of {rows} rows rendered")
+    await job.log("uploaded to the archive")
+    return {"file": f"{customer}-{month}.pdf", "pages": rows // 40 + 1, "bytes": rows * 731}
+
+
+@reports.task(name="export")
+async def export(customer: str, format: str = "csv") -> None:
+    await asyncio.sleep(0.05)
+    raise OSError(28, "No space left on device", f"/var/exports/{customer}.{format}")
+
+
+@slack.task(name="alert")
+async def alert(channel: str, text: str) -> str:
+    await asyncio.sleep(0.05)
+    return "ok"
+
+
+@maintenance.cron("0 * * * *", tz="America/Argentina/Cordoba", name="clean-verification-tokens")
+async def clean_verification_tokens() -> int:
+    await asyncio.sleep(0.2)
+    return 37
+
+
+@maintenance.cron("0 9 * * 1-5", tz="America/Argentina/Cordoba", name="daily-report")
+async def daily_report() -> str:
+    await asyncio.sleep(0.3)
+    return "sent to 12 people"
+
+
+@maintenance.cron(every=60, name="sync-exchange-rates")
+async def sync_exchange_rates() -> dict[str, float]:
+    await asyncio.sleep(0.15)
+    return {"EUR/USD": 1.0842, "EUR/ARS": 1412.5}
