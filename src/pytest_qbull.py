@@ -25,13 +25,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture
 def qbull_app(pytestconfig: pytest.Config) -> qbull.App:
     """The project's app. Write a fixture of this name in your conftest.py to say it in code."""
-    named: str = pytestconfig.getini("qbull_app")
+    return app_named(pytestconfig.getini("qbull_app"), str(pytestconfig.rootpath))
+
+
+def app_named(named: str, root: str) -> qbull.App:
+    """The app "module:app"; modules in the root of the project are found too."""
     module, _, name = named.partition(":")
     if not module or not name:
         raise pytest.UsageError(
             f'qbull_app = "{named}": give "module:app" in the settings of pytest, or a fixture qbull_app'
         )
-    root = str(pytestconfig.rootpath)
     if root not in sys.path:
         sys.path.insert(0, root)
     import qbull

@@ -8,8 +8,14 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack, ExitStack
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    AsyncExitStack,
+    ExitStack,
+    contextmanager,
+)
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
@@ -74,6 +80,10 @@ class Middleware:
         """A context manager around each run of a task, in the worker. What it raises is what the run raised."""
         raise NotImplementedError
 
+    def around_call(self, job: CurrentJob) -> AbstractContextManager[Any]:
+        """A synchronous context manager within `around_run`, in the thread in which the function runs: for what belongs to a thread."""
+        raise NotImplementedError
+
     def settled(self, run: Settled) -> None:
         """A plain function, told what became of each run. It must not wait: the worker does until it returns."""
         raise NotImplementedError
@@ -87,8 +97,9 @@ class Chain:
             raise ConfigError(f"middleware={middleware!r}: give a list of qbull.Middleware")
         self.around_enqueue = _written(middleware, "around_enqueue")
         self.around_run = _written(middleware, "around_run")
+        self.around_call = _written(middleware, "around_call")
         self.settled = _written(middleware, "settled")
-        for hook in (*self.around_enqueue, *self.around_run):
+        for hook in (*self.around_enqueue, *self.around_run, *self.around_call):
             if inspect.isgeneratorfunction(hook) or inspect.isasyncgenfunction(hook):
                 raise ConfigError(f"{_name(hook)}: decorate it with @contextmanager or @asynccontextmanager")
         for hook in self.settled:
@@ -148,6 +159,35 @@ class Chain:
                 _enter_sync(stack, hook, hook(job), run)
             return call()
         return swallowed  # type: ignore[unreachable]
+
+    @contextmanager
+    def calling(self, job: CurrentJob) -> Iterator[None]:
+        """Around the function itself."""
+        with ExitStack() as stack:
+            for hook in self.around_call:
+                around = hook(job)
+                if not hasattr(around, "__enter__"):
+                    raise ConfigError(f"{_name(hook)}: must be synchronous; decorate it with @contextmanager")
+                stack.enter_context(around)
+            yield
+
+    def call(self, job: CurrentJob, function: Callable[..., A], /, *args: Any, **kwargs: Any) -> A | None:
+        """A plain function within them."""
+        if not self.around_call:
+            return function(*args, **kwargs)
+        with self.calling(job):
+            return function(*args, **kwargs)
+        return None  # type: ignore[unreachable]
+
+    async def acall(
+        self, job: CurrentJob, function: Callable[..., Awaitable[A]], /, *args: Any, **kwargs: Any
+    ) -> A | None:
+        """The same of a coroutine."""
+        if not self.around_call:
+            return await function(*args, **kwargs)
+        with self.calling(job):
+            return await function(*args, **kwargs)
+        return None  # type: ignore[unreachable]
 
     def tell(self, run: Settled) -> None:
         for hook in self.settled:

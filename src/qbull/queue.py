@@ -418,6 +418,10 @@ class Call(Generic[P, R]):
         with tracing.send(self._queue.name, self.spec.name, many) as carried:
             yield Call(self._queue, self.spec, replace(self._options, trace=carried))
 
+    def check(self, *args: P.args, **kwargs: P.kwargs) -> None:
+        """Raise what `enqueue` would raise for these arguments, without enqueueing anything."""
+        self._arguments(args, kwargs)
+
     async def _within_hooks(self, made: list[Arguments]) -> list[Job[R]]:
         call = self._enqueueing(made)
 

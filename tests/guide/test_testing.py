@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+import pytest_qbull
 import qbull
 from qbull import testing
 
@@ -346,12 +347,19 @@ def test_the_plugin_has_fixtures_for_an_app_that_is_named_once(project: Path) ->
     assert "4 passed" in run_pytest(project)
 
 
-def test_the_plugin_does_nothing_for_those_who_do_not_ask(project: Path) -> None:
-    (project / "test_shop.py").write_text(
-        "import sys\n\ndef test_nothing():\n    assert not any(name == 'redis' for name in sys.modules)\n"
-    )
-    assert "1 passed" in run_pytest(project)
+def test_the_plugin_imports_nothing_for_those_who_do_not_ask() -> None:
+    look = "import sys, pytest_qbull; print([name for name in sys.modules if name.startswith(('qbull', 'redis'))])"
 
-    (project / "pytest.ini").write_text("[pytest]\n")
-    (project / "test_shop.py").write_text("def test_asks(qbull_inline): ...\n")
-    assert 'give "module:app" in the settings of pytest, or a fixture qbull_app' in run_pytest(project)
+    said = subprocess.run(
+        [sys.executable, "-c", look], capture_output=True, text=True, check=True, timeout=60
+    )
+
+    assert said.stdout == "[]\n"
+
+
+@pytest.mark.parametrize(
+    ("named", "line"), [("", 'give "module:app"'), ("json:loads", "loads is no qbull.App of json")]
+)
+def test_the_plugin_says_what_is_wrong_with_its_setting(named: str, line: str) -> None:
+    with pytest.raises(pytest.UsageError, match=line):
+        pytest_qbull.app_named(named, sys.path[0])

@@ -127,11 +127,13 @@ class Inline(Record, AbstractContextManager["Inline"]):
         """One attempt, in this event loop; a plain function in a thread."""
         result, error = b"null", None
         try:
-            task, call = self._ready(kept)
+            task, function = self._ready(kept)
+            hooks = self.app.middleware
             with self._current(kept) as job:
+                call = partial(hooks.acall, job, function)
                 if task.kind != "async":
-                    call = partial(asyncio.to_thread, call)
-                result = self._encoded(await self.app.middleware.run(job, call, None))
+                    call = partial(asyncio.to_thread, partial(hooks.call, job, function))
+                result = self._encoded(await hooks.run(job, call, None))
         except AlreadyDone:
             pass
         except Exception as raised:
@@ -146,8 +148,9 @@ class Inline(Record, AbstractContextManager["Inline"]):
             return
         result, error = b"null", None
         try:
-            _, call = self._ready(kept)
+            _, function = self._ready(kept)
             with self._current(kept) as job:
+                call = partial(self.app.middleware.call, job, function)
                 result = self._encoded(self.app.middleware.run_sync(job, call, None, _in_a_loop))
         except AlreadyDone:
             pass

@@ -6,6 +6,7 @@ import asyncio
 import contextvars
 import sys
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
@@ -37,6 +38,7 @@ class Caller:
         self._middleware = middleware
         self._seals = seals
         self._sealing = seals.used
+        self._hooked = bool(middleware.around_call)
         self._limit = payload_limit if results is None else sys.maxsize
         self._name = f"qbull-{queue}"
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix=self._name)
@@ -63,7 +65,8 @@ class Caller:
     async def _result(self, task: TaskSpec, args: list[Any], kwargs: dict[str, Any], job: Running) -> bytes:
         try:
             if task.kind == "async":
-                value = await task.function(*args, **kwargs)
+                function = task.function if not self._hooked else self._within_call_hooks(task)
+                value = await function(*args, **kwargs)
             elif task.kind == "thread":
                 value = await self._in_thread(task, args, kwargs, job.begin_by)
             else:
@@ -81,6 +84,10 @@ class Caller:
         except PayloadError as error:
             raise Undeliverable(str(error)) from None
 
+    def _within_call_hooks(self, task: TaskSpec) -> Callable[..., Any]:
+        call = self._middleware.acall if task.kind == "async" else self._middleware.call
+        return partial(call, current_job(), task.function)
+
     def _opened(self, job: Running) -> bytes | None:
         """The arguments for a process, which has no keys."""
         payload = job.body.payload
@@ -92,12 +99,13 @@ class Caller:
         self, task: TaskSpec, args: list[Any], kwargs: dict[str, Any], begin_by: float
     ) -> Any:
         context = contextvars.copy_context()
+        function = task.function if not self._hooked else self._within_call_hooks(task)
 
         def call() -> Any:
             if time.monotonic() > begin_by:
                 raise Late
             try:
-                return context.run(task.function, *args, **kwargs)
+                return context.run(function, *args, **kwargs)
             except StopIteration as error:  # no future can carry it
                 raise RuntimeError("the task raised StopIteration") from error
 

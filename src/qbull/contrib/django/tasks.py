@@ -1,0 +1,294 @@
+"""A backend for Django's tasks (django.tasks, or django_tasks before Django 6): each task is a task of qbull under its own name.
+
+    TASKS = {
+        "default": {
+            "BACKEND": "qbull.contrib.django.tasks.QbullBackend",
+            "QUEUES": ["default", "mail"],
+            "OPTIONS": {"url": "redis://localhost:6379/0", "transaction": "on_commit"},
+        }
+    }
+
+Options: `app` ("module:app", one of your own) or what makes one (`url`, `prefix`, `database`, `durability`); `transaction`, which is
+None (enqueue at once), "on_commit", or "outbox" (a row in the same transaction; PostgreSQL).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from functools import partial
+from importlib import import_module
+from inspect import iscoroutinefunction
+from math import ceil
+from traceback import format_exception
+from typing import Any
+
+from django.db import connection, transaction
+from django.utils import timezone
+from django.utils.module_loading import import_string
+
+from qbull.app import App
+from qbull.contrib.django import DjangoConnections
+from qbull.core.job import JobInfo
+from qbull.core.retry import Retry
+from qbull.errors import ConfigError, NotFound
+from qbull.queue import Call, Queue, Task
+from qbull.worker.current import CurrentJob, current_job
+
+try:
+    from django import tasks as framework
+    from django.tasks import base, exceptions, signals
+    from django.tasks.backends.base import BaseTaskBackend
+except ImportError:
+    import django_tasks as framework
+    from django_tasks import base, exceptions, signals
+    from django_tasks.backends.base import BaseTaskBackend
+
+ONCE = Retry(attempts=1)
+OWN = ("url", "prefix", "database", "durability")
+
+
+class QbullBackend(BaseTaskBackend):  # type: ignore[misc]
+    """Serves `QUEUES` on the queues of one app. Those that the app does not declare are made, without retries, as Django's tasks have none."""
+
+    supports_defer = True
+    supports_async_task = True
+    supports_get_result = True
+    supports_priority = True
+
+    def __init__(self, alias: str, params: dict[str, Any]) -> None:
+        super().__init__(alias, params)
+        options = dict(params.get("OPTIONS", {}))
+        self.transaction = options.pop("transaction", None)
+        if self.transaction not in (None, "on_commit", "outbox"):
+            raise ConfigError(
+                f'TASKS["{alias}"]: transaction={self.transaction!r}: use None, "on_commit" or "outbox"'
+            )
+        self.app = _app_of(alias, options)
+        self._queues: dict[str, Queue] = {}
+        for name in sorted(self.queues):
+            self._queues[name] = self.app.queues.get(name) or self.app.queue(name, retry=ONCE)
+
+    def validate_task(self, task: Any) -> None:
+        """Every task is declared through here, so this is where qbull learns of it: on all queues, which it can be sent to."""
+        super().validate_task(task)
+        for queue in self._queues.values():
+            if task.module_path not in queue.tasks:
+                run = _arun if iscoroutinefunction(task.func) else _run
+                queue.task(name=task.module_path)(_function_of(run, type(self)))
+
+    def enqueue(self, task: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """The result says READY; its id is known before the job is there."""
+        call, result = self._call(task, args, kwargs)
+        arguments = {"args": list(result.args), "kwargs": result.kwargs}
+        call.check(**arguments)
+        if self.transaction == "on_commit":
+            transaction.on_commit(partial(call.enqueue_sync, **arguments))
+        else:
+            call.enqueue_sync(**arguments)
+        signals.task_enqueued.send(type(self), task_result=result)
+        return result
+
+    async def aenqueue(self, task: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Without a thread, where no transaction is to be waited for: those are of threads."""
+        if self.transaction is not None:
+            return await super().aenqueue(task, args, kwargs)
+        call, result = self._call(task, args, kwargs)
+        await call.enqueue(args=list(result.args), kwargs=result.kwargs)
+        await signals.task_enqueued.asend(type(self), task_result=result)
+        return result
+
+    def get_result(self, result_id: str) -> Any:
+        """From any process, as long as the queue keeps the job."""
+        return self.app.run_sync(self.aget_result(result_id))
+
+    async def aget_result(self, result_id: str) -> Any:
+        """The same from asynchronous code."""
+        queue, _, id = result_id.partition(":")
+        info = await self._queues[queue].job(id).info() if queue in self._queues and id else None
+        if info is None:
+            raise exceptions.TaskResultDoesNotExist(result_id)
+        return self.result_of(info)
+
+    def result_of(self, info: JobInfo) -> Any:
+        """What is known of a job, in Django's words."""
+        declared = import_string(info.task)
+        result = self._result(
+            declared.using(queue_name=info.queue), info.id, info.payload["args"], info.payload["kwargs"], info.created_at
+        )  # fmt: skip
+        workers = [attempt.worker for attempt in info.history] + ([info.worker] if info.worker else [])
+        facts: dict[str, Any] = {
+            "status": _status(info),
+            "started_at": info.started_at,
+            "last_attempted_at": info.started_at,
+            "finished_at": info.finished_at,
+            "worker_ids": workers,
+        }
+        if info.state == "completed":
+            facts["_return_value"] = info.result
+        if info.state in ("failed", "cancelled"):
+            facts["errors"] = [
+                base.TaskError(
+                    exception_class_path=_class_of(info), traceback=info.stacktrace or info.error or ""
+                )
+            ]
+        for name, value in facts.items():
+            object.__setattr__(result, name, value)
+        return result
+
+    def _call(self, task: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Call[..., Any], Any]:
+        self.validate_task(task)
+        queue = self._queues[task.queue_name]
+        id = queue.new_id()
+        run_after = task.run_after
+        if run_after is not None and timezone.is_naive(run_after):
+            run_after = timezone.make_aware(run_after)
+        call = Task[..., Any](queue, queue.tasks[task.module_path]).options(
+            id=id,
+            priority=_priority(task.priority),
+            at=run_after,
+            transaction=connection if self.transaction == "outbox" else None,
+        )
+        return call, self._result(task, id, args, kwargs, timezone.now())
+
+    def _result(
+        self, task: Any, id: str, args: Sequence[Any], kwargs: Mapping[str, Any], enqueued_at: datetime
+    ) -> Any:
+        return base.TaskResult(
+            task=task,
+            id=f"{task.queue_name}:{id}",
+            status=base.TaskResultStatus.READY,
+            enqueued_at=enqueued_at,
+            started_at=None,
+            finished_at=None,
+            last_attempted_at=None,
+            args=list(args),
+            kwargs=dict(kwargs),
+            backend=self.alias,
+            errors=[],
+            worker_ids=[],
+        )
+
+
+def the_backend() -> QbullBackend:
+    """The one of `TASKS` that is qbull's."""
+    found = [each for each in framework.task_backends.all() if isinstance(each, QbullBackend)]
+    if len(found) != 1:
+        raise ConfigError(
+            f"TASKS has {len(found)} backends of qbull; a worker serves one: "
+            'give it one, or an app of your own with "qbull worker module:app"'
+        )
+    return found[0]
+
+
+def _function_of(run: Any, backend: type) -> Any:
+    """The function that qbull calls for every task of Django's."""
+    if iscoroutinefunction(run):
+
+        async def acall(args: list[Any], kwargs: dict[str, Any]) -> Any:
+            return await run(backend, args, kwargs)
+
+        return acall
+
+    def call(args: list[Any], kwargs: dict[str, Any]) -> Any:
+        return run(backend, args, kwargs)
+
+    return call
+
+
+def _run(backend: type, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    task, result, context = _begun(current_job(), args, kwargs)
+    signals.task_started.send(backend, task_result=result)
+    try:
+        value = task.func(*context, *args, **kwargs)
+    except BaseException as error:
+        signals.task_finished.send(backend, task_result=_ended(result, error))
+        raise
+    signals.task_finished.send(backend, task_result=_ended(result))
+    return value
+
+
+async def _arun(backend: type, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    task, result, context = _begun(current_job(), args, kwargs)
+    await signals.task_started.asend(backend, task_result=result)
+    try:
+        value = await task.func(*context, *args, **kwargs)
+    except BaseException as error:
+        await signals.task_finished.asend(backend, task_result=_ended(result, error))
+        raise
+    await signals.task_finished.asend(backend, task_result=_ended(result))
+    return value
+
+
+def _begun(job: CurrentJob, args: list[Any], kwargs: dict[str, Any]) -> tuple[Any, Any, tuple[Any, ...]]:
+    """The task of Django's that runs, its result so far, and its context where it takes one."""
+    task = import_string(job.task).using(queue_name=job.queue)
+    result = task.get_backend()._result(task, job.id, args, kwargs, job.enqueued_at)
+    now = timezone.now()
+    for name, value in (
+        ("status", base.TaskResultStatus.RUNNING),
+        ("started_at", now),
+        ("last_attempted_at", now),
+        ("worker_ids", ["qbull"] * job.attempt),
+    ):
+        object.__setattr__(result, name, value)
+    return task, result, (base.TaskContext(task_result=result),) if task.takes_context else ()
+
+
+def _ended(result: Any, error: BaseException | None = None) -> Any:
+    """The same result at the end of a run, as receivers of signals see it."""
+    status = base.TaskResultStatus.SUCCESSFUL
+    if error is not None:
+        status = base.TaskResultStatus.FAILED
+        path = f"{type(error).__module__}.{type(error).__qualname__}"
+        result.errors.append(
+            base.TaskError(exception_class_path=path, traceback="".join(format_exception(error)))
+        )
+    object.__setattr__(result, "status", status)
+    object.__setattr__(result, "finished_at", timezone.now())
+    return result
+
+
+def _app_of(alias: str, options: dict[str, Any]) -> App:
+    named = options.pop("app", None)
+    strange = [name for name in options if named is not None or name not in OWN]
+    if strange:
+        raise ConfigError(
+            f'TASKS["{alias}"]: OPTIONS has {", ".join(strange)}; it may have transaction, '
+            f"and either app or {', '.join(OWN)}"
+        )
+    if named is None:
+        return App(**options, middleware=[DjangoConnections()])
+    module, _, name = named.partition(":")
+    app = getattr(import_module(module), name, None) if name else None
+    if not isinstance(app, App):
+        raise NotFound(f'TASKS["{alias}"]: app="{named}": is no qbull.App; give "module:app"')
+    return app
+
+
+def _status(info: JobInfo) -> Any:
+    status = base.TaskResultStatus
+    match info.state:
+        case "completed":
+            return status.SUCCESSFUL
+        case "failed" | "cancelled":
+            return status.FAILED
+        case "active":
+            return status.RUNNING
+        case _:
+            return status.READY
+
+
+def _priority(priority: int) -> int:
+    """Django's 100 (first) to -100 (last) as qbull's 1 to 10; 0 is 5."""
+    return 5 - ceil(priority * 4 / 100) if priority > 0 else 5 + ceil(-priority * 5 / 100)
+
+
+def _class_of(info: JobInfo) -> str:
+    """What was raised, from the last line of the traceback that begins with a name."""
+    for line in reversed((info.stacktrace or "").splitlines()):
+        if found := re.match(r"([A-Za-z_][\w.]*)(:|$)", line):
+            path = found.group(1)
+            return path if "." in path else f"builtins.{path}"
+    return "qbull.JobCancelled" if info.state == "cancelled" else "builtins.Exception"

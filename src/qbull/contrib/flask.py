@@ -1,0 +1,68 @@
+"""Flask: tasks run in the context of a Flask application, and the app is at hand in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
+
+import flask
+
+from qbull.app import App
+from qbull.errors import ConfigError
+from qbull.middleware import Middleware
+from qbull.worker.current import CurrentJob
+
+NAME = "qbull"
+
+
+class FlaskContext(Middleware):
+    """`qbull.App(middleware=[FlaskContext("shop:create_app")])`: each task runs in an application context of its own.
+
+    Takes a Flask application, a function that makes one, or where to find either; it is made when the first job runs.
+    """
+
+    def __init__(self, application: flask.Flask | Callable[[], flask.Flask] | str) -> None:
+        self._given = application
+        self._application: flask.Flask | None = None
+
+    @contextmanager
+    def around_call(self, job: CurrentJob) -> Iterator[None]:
+        """In the thread of the task, because what an application opens there must be closed there."""
+        if flask.has_app_context():  # a test that runs tasks inline is in one
+            yield
+            return
+        if self._application is None:
+            self._application = self._made()
+        with self._application.app_context():
+            yield
+
+    def _made(self) -> flask.Flask:
+        found = _imported(self._given) if isinstance(self._given, str) else self._given
+        made = found if isinstance(found, flask.Flask) or not callable(found) else found()
+        if not isinstance(made, flask.Flask):
+            raise ConfigError(f"FlaskContext({self._given!r}): gives {made!r}, no Flask application")
+        return made
+
+
+def init_app(application: flask.Flask, app: App) -> None:
+    """Let code in the context of the application find its app: `qbull_app()`."""
+    application.extensions[NAME] = app
+
+
+def qbull_app() -> App:
+    """The app of the current Flask application."""
+    app = flask.current_app.extensions.get(NAME)
+    if not isinstance(app, App):
+        raise ConfigError("no qbull app belongs to this Flask application; call init_app(application, app)")
+    return app
+
+
+def _imported(where: str) -> object:
+    module, _, name = where.partition(":")
+    found = getattr(import_module(module), name, None) if name else None
+    if found is None:
+        raise ConfigError(
+            f'FlaskContext("{where}"): not found; give "module:application" or "module:factory"'
+        )
+    return found

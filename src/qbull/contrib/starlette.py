@@ -1,0 +1,43 @@
+"""Starlette and FastAPI: an app is opened and closed with the web application, and handed to whoever handles a request."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from typing import Any
+
+from starlette.requests import HTTPConnection
+
+from qbull.app import App
+from qbull.errors import ConfigError
+
+Lifespan = Callable[[Any], AbstractAsyncContextManager[Mapping[str, Any] | None]]
+
+STATE = "qbull"
+
+
+def lifespan(app: App, *, worker: bool = False, inner: Lifespan | None = None) -> Lifespan:
+    """`FastAPI(lifespan=lifespan(app))`: the connections of `app` are closed with the web application.
+
+    With `worker=True` its jobs run in the same process: for small sites and for development. `inner` is a lifespan of your own,
+    which runs within this one.
+    """
+
+    @asynccontextmanager
+    async def span(web: Any) -> AsyncIterator[Mapping[str, Any]]:
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(app)
+            if worker:
+                await stack.enter_async_context(app.worker())
+            state = await stack.enter_async_context(inner(web)) if inner is not None else None
+            yield {**(state or {}), STATE: app}
+
+    return span
+
+
+def qbull_app(connection: HTTPConnection) -> App:
+    """The app of the running web application: `Annotated[qbull.App, Depends(qbull_app)]` in FastAPI, `qbull_app(request)` in Starlette."""
+    app = getattr(connection.state, STATE, None)
+    if not isinstance(app, App):
+        raise ConfigError("no qbull app belongs to this web application; give it lifespan=lifespan(app)")
+    return app

@@ -1,0 +1,158 @@
+"""Django: tasks of Django's own, and jobs that are enqueued when a transaction is committed.
+
+Everything runs in processes of its own, because settings of Django are there once in a process.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from qbull.store.store import Store
+
+SHOP = Path(__file__).parents[2] / "examples" / "django_shop"
+pytestmark = pytest.mark.timeout(90)
+
+
+def run(*arguments: str, **environment: str) -> str:
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=SHOP,
+        env={**os.environ, "DJANGO_SETTINGS_MODULE": "shop.settings", "PYTHONPATH": str(SHOP), **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout + done.stderr
+
+
+def test_a_project_tests_its_jobs_inline_and_on_a_real_server() -> None:
+    said = run("manage.py", "test", SHOP_DB=":memory:")
+
+    assert "Ran 8 tests" in said
+    assert "OK" in said
+
+
+ENQUEUE = """
+    import django
+    django.setup()
+    from django.core.management import call_command
+    from django.db import transaction
+    from shop.models import Order
+    from shop.tasks import send_receipt
+
+    call_command("migrate", verbosity=0)
+    with transaction.atomic():
+        order = Order.objects.create(email="ada@example.org")
+        result = send_receipt.enqueue(order.id)
+    print(result.id)
+"""
+LOOK = """
+    import sys, time, django
+    django.setup()
+    from shop.models import Order
+    from shop.tasks import send_receipt
+
+    result = send_receipt.get_result(sys.argv[1])
+    while not result.is_finished:
+        time.sleep(0.02)
+        result.refresh()
+    print(result.status, result.return_value, Order.objects.get().status, len(result.worker_ids))
+"""
+
+
+async def test_a_worker_in_a_process_of_its_own_runs_tasks_of_django(
+    server_url: str, store: Store, tmp_path: Path
+) -> None:
+    shared = {"QBULL_URL": server_url, "QBULL_PREFIX": "test", "SHOP_DB": str(tmp_path / "db")}
+    id = run("-c", textwrap.dedent(ENQUEUE), **shared).strip()
+    worker = subprocess.Popen(
+        [sys.executable, "-m", "qbull.cli.main", "worker", "qbull.contrib.django.worker:app"],
+        cwd=SHOP,
+        env={**os.environ, "DJANGO_SETTINGS_MODULE": "shop.settings", **shared},
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        said = run("-c", textwrap.dedent(LOOK), id, **shared)
+    finally:
+        worker.terminate()
+        worker.wait(30)
+
+    assert said.strip() == "SUCCESSFUL receipt for ada@example.org receipt sent 1"
+
+
+OUTBOX = """
+    import sys
+    from urllib.parse import urlsplit
+
+    import django
+    from django.conf import settings
+
+    url = urlsplit(sys.argv[1])
+    settings.configure(
+        USE_TZ=True,
+        INSTALLED_APPS=["django_tasks"],
+        DATABASES={"default": {
+            "ENGINE": "django.db.backends.postgresql", "NAME": url.path[1:], "USER": url.username,
+            "PASSWORD": url.password or "", "HOST": url.hostname, "PORT": url.port,
+        }},
+        TASKS={"default": {
+            "BACKEND": "qbull.contrib.django.tasks.QbullBackend",
+            "OPTIONS": {"url": "redis://127.0.0.1:1/0", "transaction": "outbox", "database": sys.argv[1]},
+        }},
+    )
+    django.setup()
+    from django.db import connection, transaction
+    from outbox_tasks import add
+
+    with transaction.atomic():
+        add.enqueue(1, 2)
+    try:
+        with transaction.atomic():
+            add.enqueue(3, 4)
+            raise LookupError
+    except LookupError:
+        pass
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT task, payload::text FROM qbull_outbox")
+        print(cursor.fetchall())
+"""
+
+
+def test_a_task_can_be_a_row_of_the_outbox(database: str, tmp_path: Path) -> None:
+    (tmp_path / "outbox_tasks.py").write_text(
+        "from django_tasks import task\n\n@task\ndef add(a, b):\n    return a + b\n"
+    )
+    said = run("-c", textwrap.dedent(OUTBOX), database, PYTHONPATH=str(tmp_path))
+
+    assert said.replace(" ", "").strip() == """[('outbox_tasks.add','{"args":[1,2],"kwargs":{}}')]"""
+
+
+def test_wrong_settings_are_said_in_one_line() -> None:
+    said = run("-c", textwrap.dedent(WRONG)).splitlines()
+
+    assert [line.partition(": ")[2] for line in said] == [
+        'transaction=\'later\': use None, "on_commit" or "outbox"',
+        'app="json:loads": is no qbull.App; give "module:app"',
+        "OPTIONS has url; it may have transaction, and either app or url, prefix, database, durability",
+    ]
+
+
+WRONG = """
+    from django.conf import settings
+    settings.configure()
+    from qbull.contrib.django.tasks import QbullBackend
+
+    for options in ({"transaction": "later"}, {"app": "json:loads"}, {"app": "a:b", "url": "x"}):
+        try:
+            QbullBackend("default", {"OPTIONS": options})
+        except Exception as error:
+            print(error)
+"""
