@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import psycopg
 import pytest
 
@@ -51,11 +52,19 @@ async def test_arguments_and_results_are_encrypted_on_the_server(server_url: str
             answer = await job.result(timeout=10)
         finished = await on_the_server(store)
         info = await job.info()
+        api = qbull.asgi(app, qbull.Access(admin_token="a-token-that-is-long-enough-to-be-one"))
+        async with httpx.AsyncClient(
+            transport=httpx.ASGITransport(api), base_url="http://localhost"
+        ) as client:
+            client.headers["authorization"] = "Bearer a-token-that-is-long-enough-to-be-one"
+            shown = (await client.get(f"/api/queues/billing/jobs/{job.id}")).json()
+        await api.close()
 
     assert answer == {"charged": SECRET}
     assert SECRET.encode() not in waiting + finished
     assert info is not None
     assert list(info.payload) == list(info.result) == ["encrypted"]
+    assert (shown["payload"], shown["result"]) == (info.payload, info.result)
 
 
 async def test_all_three_work_together_and_a_large_payload_gets_small(server_url: str, store: Store) -> None:
