@@ -9,9 +9,10 @@ BROWSER := $(VENV)/.browser
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate
 ARGS   ?=
 PEERS  ?=
+SECONDS ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check format bench chaos lock clean
+.PHONY: help setup run test check format bench chaos proofs lock clean
 
 help: ## show what there is
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -57,6 +58,11 @@ bench: $(STAMP) ## measure against the hand-written floor; PEERS="streaq …" ad
 
 chaos: $(STAMP) ## workers and servers die under load, in every kind of sharing on every topology; ARGS="--seconds 20"
 	PYTHONPATH=tests:tests/worker $(BIN)/python tests/chaos/storm.py $(ARGS)
+	$(MAKE) proofs
+
+proofs: $(STAMP) ## the PostgreSQL bridge: everybody is killed or restarted for SECONDS=60 each, then its figures
+	QBULL_CHAOS_SECONDS=$(SECONDS) $(BIN)/python -m pytest -s tests/postgres -k "killed or restarted_in or emptied_in or database_are_restarted"
+	PYTHONPATH=tests:tests/postgres $(BIN)/python tests/postgres/figures.py
 
 lock: ## renew the lock files from pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

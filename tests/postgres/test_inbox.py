@@ -16,6 +16,7 @@ import sqlalchemy
 from psycopg import AsyncConnection
 from psycopg.rows import dict_row
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
+from site_of_django import open_site
 from sqlalchemy.ext.asyncio import async_sessionmaker, create_async_engine
 from sqlalchemy.orm import sessionmaker
 
@@ -292,6 +293,27 @@ def test_sqlalchemy_synchronous(bank: psycopg.Connection, database: str) -> None
     engine.dispose()
 
     assert effects(bank) == 2
+
+
+def test_django(bank: psycopg.Connection, database: str) -> None:
+    open_site(database)
+    from django.db import connection
+
+    for fence in (1, 2):
+        with (
+            run_of("j1", fence),
+            contextlib.suppress(AlreadyDone),
+            qbull.postgres.once(connection) as same,
+            same.cursor() as cursor,
+        ):
+            cursor.execute(EFFECT)
+    with run_of("j2", 1), pytest.raises(ValueError), qbull.postgres.once(connection) as same:
+        with same.cursor() as cursor:
+            cursor.execute(EFFECT)
+        raise ValueError("rolled back with its mark")
+    connection.close()
+
+    assert effects(bank) == 1
 
 
 def test_psycopg_with_rows_of_another_kind(bank: psycopg.Connection, database: str) -> None:

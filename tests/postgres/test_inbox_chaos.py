@@ -34,6 +34,7 @@ class Bank:
         self.crowd, self.database = crowd, database
         self.asked = 0
         self.moved = 0
+        self.redriven = 0
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
@@ -48,10 +49,15 @@ class Bank:
             await asyncio.wait(working)
 
     async def finish(self) -> None:
-        """What was being asked for when the asking ended is asked for again; one more worker, that nobody hits, does it all."""
+        """What was being asked for when the asking ended is asked for again; one more worker, that nobody hits, does it all.
+
+        A job whose worker was killed three times while it ran is a dead letter by design: somebody redrives it.
+        """
         await bank.transfer.enqueue_many([bank.random_transfer(self.asked + n) for n in range(50)])
         self.asked += 50
         async with bank.app.worker() as worker:
+            await worker.drain()
+            self.redriven = await bank.transfers.redrive()
             await worker.drain()
         await bank.pool.close()
 
@@ -145,4 +151,6 @@ async def test_each_transfer_happens_once_while_server_and_database_are_restarte
 
 def report(bank_: Bank, totals: dict[str, int]) -> None:
     crowd = bank_.crowd
-    print(f"{crowd.kills} kills, {crowd.freezes} freezes, {bank_.asked} transfers asked for, totals {totals}")
+    print(
+        f"{crowd.kills} kills, {crowd.freezes} freezes, {bank_.asked} transfers asked for, {bank_.redriven} redriven, totals {totals}"
+    )

@@ -19,6 +19,7 @@ from conftest import eventually
 from database import Postgres
 from qbull.store.store import Store
 from qbull.worker.actor import end, start
+from topology import COMMON, Node, wait_for
 
 SECONDS = float(os.environ.get("QBULL_CHAOS_SECONDS", "6"))
 PRODUCERS = 3
@@ -29,13 +30,17 @@ RELAY = [sys.executable, "-m", "qbull.cli.main", "relay", "--app", "ledger:app"]
 async def gather_crowd(
     store: Store, server_url: str, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Crowd:
-    monkeypatch.setattr(ledger.app, "url", server_url)
+    return make_crowd(server_url, database, tmp_path / "log", monkeypatch)
+
+
+def make_crowd(url: str, database: str, log: Path, monkeypatch: pytest.MonkeyPatch) -> Crowd:
+    monkeypatch.setattr(ledger.app, "url", url)
     ledger.seen.clear()
     with psycopg.connect(database) as connection:
         connection.execute(ledger.CREATE)
     producers = [[sys.executable, HERE / "ledger.py", f"p{n}"] for n in range(PRODUCERS)]
-    environment = {"LEDGER_URL": server_url, "QBULL_DATABASE_URL": database}
-    return Crowd([*producers, RELAY, RELAY], environment, tmp_path / "log", ledger.progress)
+    environment = {"LEDGER_URL": url, "QBULL_DATABASE_URL": database}
+    return Crowd([*producers, RELAY, RELAY], environment, log, ledger.progress)
 
 
 @pytest.mark.timeout(120 + SECONDS * 2)
@@ -49,9 +54,7 @@ async def test_jobs_are_the_committed_rows_whoever_is_killed(crowd: Crowd, datab
     await ledger.app.close()
 
     expected = committed(database)
-    print(
-        f"{crowd.kills} kills, {stats.totals['enqueued']} jobs, {sum(map(len, expected.values()))} committed"
-    )
+    report(crowd, stats.totals, expected)
     assert ledger.seen == expected, crowd.log.read_text()[-2000:]
     assert stats.totals["enqueued"] == stats.totals["completed"] == sum(map(len, expected.values()))
 
@@ -73,8 +76,43 @@ async def test_the_database_may_be_restarted_in_the_middle(
     await ledger.app.close()
 
     expected = committed(database)
+    report(crowd, stats.totals, expected)
     assert ledger.seen == expected, crowd.log.read_text()[-2000:]
     assert stats.totals["enqueued"] == sum(map(len, expected.values()))
+
+
+@pytest.mark.timeout(120 + SECONDS * 2)
+async def test_the_server_may_be_restarted_in_the_middle(
+    database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = Node(tmp_path / "node", COMMON.replace("appendonly no", "appendonly yes\nappendfsync always"))
+    node.start()
+    wait_for(node.answers)
+    crowd = make_crowd(f"redis://:{node.password}@{node.place}/0", database, tmp_path / "log", monkeypatch)
+
+    async with ledger.app.worker() as worker:
+        async with crowd:
+            for kills in (3, 6):
+                await crowd.suffer(SECONDS / 3, kills)
+                node.kill()
+                node.start()
+                wait_for(node.answers)
+            await crowd.suffer(SECONDS / 3, kills=9)
+        await ship_the_rest(database)
+        await worker.drain()
+        stats = await ledger.work.stats()
+    await ledger.app.close()
+    node.kill()
+
+    expected = committed(database)
+    report(crowd, stats.totals, expected)
+    assert ledger.seen == expected, crowd.log.read_text()[-2000:]
+    assert stats.totals["enqueued"] == sum(map(len, expected.values()))
+
+
+def report(crowd: Crowd, totals: dict[str, int], expected: dict[str, list[int]]) -> None:
+    rows = sum(map(len, expected.values()))
+    print(f"{crowd.kills} kills, {totals['enqueued']} jobs, {rows} committed rows")
 
 
 async def ship_the_rest(database: str) -> None:

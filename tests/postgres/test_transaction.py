@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import asyncpg
-import django.conf
 import psycopg
 import pytest
 import sqlalchemy
 from psycopg import AsyncConnection
+from site_of_django import open_site
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
@@ -95,20 +95,7 @@ def test_sqlalchemy_synchronous(task: Task, database: str) -> None:
 
 
 def test_django(task: Task, database: str) -> None:
-    parts = sqlalchemy.make_url(database)
-    django.conf.settings.configure(
-        DATABASES={
-            "default": {
-                "ENGINE": "django.db.backends.postgresql",
-                "NAME": parts.database,
-                "USER": parts.username,
-                "PASSWORD": parts.password,
-                "HOST": parts.host,
-                "PORT": parts.port,
-            }
-        }
-    )
-    django.setup()
+    open_site(database)
     from django.db import connection, transaction
 
     with transaction.atomic():

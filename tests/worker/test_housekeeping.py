@@ -6,6 +6,7 @@ import pytest
 
 import qbull
 from conftest import eventually
+from qbull.store import tokens
 from qbull.store.roster import Member
 from qbull.store.store import Store
 
@@ -55,6 +56,18 @@ async def test_schedules_of_a_queue_that_nobody_serves_any_more_can_be_removed(
 
     left = [name async for name in _names(store) if b"schedule" in name]
     assert [name for name in left if await store.server.call("TTL", name) == -1] == []
+
+
+async def test_tokens_that_expired_long_ago_go_when_another_is_made(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, _ = await tokens.create(store, "old", "viewer", by="me", lasts=0.001)
+    kept, _ = await tokens.create(store, "kept", "viewer", by="me")
+    assert {token.id for token in await tokens.everyone(store)} == {old.id, kept.id}
+    monkeypatch.setattr(tokens, "FORGOTTEN", -1)  # a month later
+    new, _ = await tokens.create(store, "new", "viewer", by="me")
+
+    assert {token.id for token in await tokens.everyone(store)} == {kept.id, new.id}
 
 
 async def _fired(app: qbull.App) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from typing import Any, NamedTuple
-from urllib.parse import quote
+from urllib.parse import urlencode
 
 from qbull.core.job import moment
 from qbull.core.problems import Message, Said, subject_of, text_of
@@ -21,12 +21,20 @@ class Voice(NamedTuple):
     link: str | None = None
 
     def link_of(self, said: Said) -> str | None:
-        """To the job, where there is one; else to its queue."""
+        """To the page about it: the job, where there is one, else its queue, the schedules or the workers."""
         problem = said.problem
-        if self.link is None or not problem.queue:
+        if self.link is None:
             return None
-        job = f"/jobs/{quote(problem.job, safe='')}" if problem.job else ""
-        return f"{self.link.rstrip('/')}/ui/queues/{quote(problem.queue, safe='')}{job}"
+        match problem.kind:
+            case "lost":
+                page = "workers"
+            case "missed" | "overdue":
+                page = "schedules"
+            case _ if problem.job:
+                page = f"job?{urlencode({'queue': problem.queue, 'id': problem.job})}"
+            case _:
+                page = f"queue?{urlencode({'name': problem.queue})}"
+        return f"{self.link.rstrip('/')}/ui/{page}"
 
 
 def title_of(message: Message, voice: Voice) -> str:
@@ -119,7 +127,7 @@ def _blocks(said: Said, voice: Voice) -> list[dict[str, Any]]:
         blocks.append({"type": "section", "text": {"type": "mrkdwn", "text": f"```{quoted}```"}})
     link, command = voice.link_of(said), _command(said)
     if link is not None:
-        what = "Open the job" if problem.job else "Open the queue"
+        what = "Open the job" if problem.job else "Open the page"
         blocks.append({"type": "section", "text": {"type": "mrkdwn", "text": f"<{_escape(link)}|{what}>"}})
     elif command:
         blocks.append({"type": "context", "elements": [{"type": "mrkdwn", "text": f"`{_escape(command)}`"}]})

@@ -19,6 +19,8 @@ from qbull.store.store import Store
 
 MOST = 1000
 """Tokens of an app at most."""
+FORGOTTEN = 30 * 86_400
+"""Seconds for which one that has expired is still shown."""
 MARK = "qb_"
 
 _ID = 10
@@ -60,6 +62,7 @@ async def create(
     now = int(await server_time(store.server) * 1000)
     expires = None if lasts is None else now + int(lasts * 1000)
     token = Token(id, name, role, digest_of(text), now, by, expires)
+    await _sweep(store, now)
     if await store.server.call("HLEN", store.names.tokens) >= MOST:
         raise Conflict(f"there are {MOST:,} tokens already; revoke some")
     await store.server.call("HSET", store.names.tokens, id, msgspec.json.encode(token))
@@ -94,6 +97,14 @@ async def revoke(store: Store, id: str) -> None:
     await store.server.call("HDEL", store.names.tokens_used, id)
     if not gone:
         raise NotFound(f'no token "{id}"; "qbull token list" shows what there is')
+
+
+async def _sweep(store: Store, now_ms: int) -> None:
+    """Whoever makes a token removes those that expired long ago."""
+    for token in await everyone(store):
+        if token.expires_ms is not None and token.expires_ms < now_ms - FORGOTTEN * 1000:
+            await store.server.call("HDEL", store.names.tokens, token.id)
+            await store.server.call("HDEL", store.names.tokens_used, token.id)
 
 
 async def used(store: Store, id: str) -> None:
