@@ -21,7 +21,7 @@ from qbull.store.store import Store
 from qbull.worker.actor import end, start
 from topology import COMMON, Node, wait_for
 
-SECONDS = float(os.environ.get("QBULL_CHAOS_SECONDS", "6"))
+SECONDS = float(os.environ.get("QBULL_CHAOS_SECONDS", "3"))
 PRODUCERS = 3
 RELAY = [sys.executable, "-m", "qbull.cli.main", "relay", "--app", "ledger:app"]
 
