@@ -13,7 +13,21 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
 
 from qbull.client import Placed
 from qbull.core.codec import plain
-from qbull.core.flow import MOST_BYTES, MOST_STEPS, TELLS, WAITS, Link, Mode, Plan, Seed, Told, encode, marked
+from qbull.core.flow import (
+    MOST_BYTES,
+    MOST_STEPS,
+    NOT_COMPLETED,
+    NOT_NEEDED,
+    TELLS,
+    WAITS,
+    Link,
+    Mode,
+    Plan,
+    Seed,
+    Told,
+    encode,
+    marked,
+)
 from qbull.core.ids import new_token
 from qbull.core.job import body_of, repack
 from qbull.core.layout import Layout
@@ -102,29 +116,30 @@ class Flow(Generic[R]):
     """
 
     def __init__(
-        self, id: str, jobs: Sequence[Job[Any]], last: Job[R], fallback: Job[R] | None, created: bool
+        self, id: str, jobs: Sequence[Job[Any]], last: Job[R], fallbacks: Sequence[Job[R]], created: bool
     ) -> None:
         self.id = id
         self.jobs = tuple(jobs)
         self.last = last
         self.created = created
-        self._fallback = fallback
+        self._fallbacks = tuple(fallbacks)
 
     def __repr__(self) -> str:
         return f"<Flow {self.id} of {len(self.jobs)} jobs>"
 
     async def result(self, timeout: float | None = None) -> R:
         """Wait until the flow has ended and give what its last job returned, or the fallback in its place."""
-        try:
-            return await self.last.result(timeout)
-        except (JobFailed, JobCancelled):
-            if self._fallback is None:
-                raise
-            return await self._fallback.result(timeout)
+        job = self.last
+        for instead in self._fallbacks:
+            try:
+                return await job.result(timeout)
+            except (JobFailed, JobCancelled):
+                job = instead
+        return await job.result(timeout)
 
     async def cancel(self, reason: str = "cancelled") -> None:
         """Cancel whatever of it has not ended, fallbacks too. A job that runs is told to stop."""
-        for job in (*((self._fallback,) if self._fallback else ()), self.last, *self.jobs):
+        for job in (*self._fallbacks, self.last, *self.jobs):
             try:
                 await job.cancel(reason)
             except (Conflict, NotFound):  # it has ended
@@ -148,8 +163,8 @@ class _Node:
         return self.placed
 
 
-_Exit: TypeAlias = "list[tuple[_Node, bool]]"
-"""What stands for the end of a part: a job; or a job if it completes, else its fallback."""
+_Exit: TypeAlias = "list[tuple[_Node, str]]"
+"""What stands for the end of a part: a job; or a job if it completes, else its fallback if that is needed. With the ends that are not told."""
 
 
 class _Layout:
@@ -163,7 +178,7 @@ class _Layout:
                 f"a flow ends with one job, this one with {len(exits)}; give its last group a then=…, or use enqueue_many"
             )
         self.last = exits[0][0][0]
-        self.fallback = exits[0][1][0] if len(exits[0]) > 1 else None
+        self.fallbacks = [node for node, _ in exits[0][1:]]
         self.app: Home = self.last.step.queue.app
         self._check()
 
@@ -174,7 +189,7 @@ class _Layout:
                 raise ArgumentsError(
                     f"a flow has at most {MOST_STEPS:,} jobs; let a task enqueue the next part"
                 )
-            return [[(self.nodes[-1], False)]]
+            return [[(self.nodes[-1], "")]]
         if isinstance(part, Group):
             exits = [out for inner in part.parts for out in self._lay(inner, after, mode)]
             if part.then is not None:
@@ -187,14 +202,16 @@ class _Layout:
             return exits
         if len(exits) != 1:
             raise ArgumentsError("fallback: it stands in for one job; give the group a then=…")
-        sources = [(node, False) for node, _ in exits[0]]
-        [instead] = self._lay(part.fallback, [sources[-1:]], "rescue")
-        return [[*((node, True) for node, _ in exits[0]), *instead]]
+        instead = self._lay(part.fallback, exits, "rescue")
+        if len(instead) != 1:
+            raise ArgumentsError("fallback: it ends with one job; give its group a then=…")
+        ended = [(node, NOT_COMPLETED) for node, _ in exits[0]]
+        return [[*ended, *((node, unless + NOT_NEEDED) for node, unless in instead[0])]]
 
     def _check(self) -> None:
         if any(node.step.queue.app is not self.app for node in self.nodes):
             raise ArgumentsError("a flow is one app's; its steps are of several apps")
-        if self.fallback is not None and not self.last.awaits and self.last.step.arguments.id is not None:
+        if self.fallbacks and not self.last.awaits and self.last.step.arguments.id is not None:
             raise ArgumentsError("id and fallback: a flow of one job has one of them")
 
     def plan(self, layouts: dict[str, Layout]) -> Plan:
@@ -206,10 +223,10 @@ class _Layout:
             node.placed = step.queue.place(layouts[step.queue.name], step.task, arguments, node.options)
         for node in self.nodes:
             for position, sources in enumerate(node.awaits):
-                for source, completed in sources:
+                for source, unless in sources:
                     job = node.job
                     source.links.append(
-                        Link(node.step.queue.name, job.job.id, job.together, position, completed)
+                        Link(node.step.queue.name, job.job.id, job.together, position, unless)
                     )
         seeds = [_seed(flow, node) for node in self._planting()]
         plan = Plan(flow, seeds)
@@ -285,8 +302,9 @@ async def _send(layout: _Layout) -> Flow[Any]:
     except NotConfirmed as error:
         raise error.of(last.step.queue.name, last.job.job.id) from None
     jobs = {node: _handle(node, created) for node in layout.nodes}
-    fallback = jobs[layout.fallback] if layout.fallback is not None else None
-    return Flow(plan.flow, list(jobs.values()), jobs[last], fallback, created)
+    return Flow(
+        plan.flow, list(jobs.values()), jobs[last], [jobs[node] for node in layout.fallbacks], created
+    )
 
 
 def _handle(node: _Node, created: bool) -> Job[Any]:

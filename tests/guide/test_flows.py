@@ -346,3 +346,22 @@ async def test_what_cannot_be_a_flow_is_refused_before_anything_is_sent(app: qbu
         with pytest.raises(qbull.ArgumentsError, match=fact):
             make_it()
     assert (await studio.media.stats()).total == 0
+
+
+async def test_a_fallback_may_be_a_chain_or_have_a_fallback_itself(app: qbull.App) -> None:
+    studio = Studio(app)
+    make = studio.make
+    instead = qbull.chain(make.step("break"), make.step("never"), fallback=make.step("last resort"))
+
+    needed = await qbull.chain(make.step("break"), fallback=instead).enqueue()
+    spared = await qbull.chain(make.step("a"), fallback=instead).enqueue()
+    async with app.worker():
+        results = [await needed.result(timeout=10), await spared.result(timeout=10)]
+
+        async def forgotten() -> bool:
+            return [await job.state() for job in spared.jobs] == ["completed", None, None, None]
+
+        await eventually(forgotten)
+
+    assert results == ["last resort", "a"]
+    assert sorted(studio.ran) == ["a", "break", "break", "last resort"]

@@ -16,6 +16,9 @@ Mode: TypeAlias = Literal["stop", "continue", "rescue"]
 
 TELLS, WAITS = 8, 16
 """In the third byte of a record: others wait for its end; it waits for others."""
+NOT_NEEDED = "u"
+NOT_COMPLETED = "fx-tu"
+"""Letters of ends."""
 FAR_MS = 253_402_300_799_000
 """The due time of a job that waits for others, as in lua/lib/flow.lua: the end of the year 9999."""
 MOST_STEPS = 10_000
@@ -25,14 +28,14 @@ MOST_BYTES = 8 << 20
 class Link(msgspec.Struct, array_like=True, frozen=True):
     """Somebody who waits for a job: in which queue, by which id and key's digest it is found, and as which of those that it waits for.
 
-    `completed`: only that is told.
+    `unless`: the letters of ends (lua/lib/flow.lua) that it is not told, because somebody else stands in for the job then.
     """
 
     queue: str
     id: str
     together: bytes | None
     position: int
-    completed: bool = False
+    unless: str = ""
 
 
 class Told(msgspec.Struct, array_like=True, frozen=True):

@@ -44,6 +44,7 @@ WORDS = {
     "x": "was cancelled",
     "-": "was removed",
     "t": "has not begun: its id is taken by another job",
+    "u": "was not needed",
 }
 
 
@@ -311,7 +312,5 @@ def _ends(entry: bytes, queue: str, name: str, value: bytes) -> list[End]:
         )
     )
     return [
-        End(entry, link, body.flow, letter, told, end)
-        for link in body.tells
-        if letter == "c" or not link.completed
+        End(entry, link, body.flow, letter, told, end) for link in body.tells if letter not in link.unless
     ]

@@ -45,16 +45,18 @@ local function join(id, place, flow, position, letter, told, ending)
   redis.call('HSET', job, 'child:' .. position, letter .. told)
   local left = counts_as_done and not was_done and redis.call('HINCRBY', job, 'left', -1)
   local waits = kind == 'd' and redis.call('ZSCORE', delayed, id) == FAR
-  if mode == 'rescue' then
+  if waits and (letter == 'u' or (mode == 'rescue' and letter == 'c')) then -- it is not needed
+    tell_flow('u', id, take_waiting(id, place))
+    forget(id)
+    forget_extras(id)
+    ended[id] = true
+    changed = true
+  elseif letter == 'u' then
+    return 'joined'
+  elseif mode == 'rescue' then
     if not waits then return 'joined' end
-    local record = take_waiting(id, place)
-    if letter == 'c' then -- it is not needed
-      forget(id)
-      forget_extras(id)
-    else
-      redis.call('HSET', job, 'left', 0)
-      let_go(id, record, known[4])
-    end
+    redis.call('HSET', job, 'left', 0)
+    let_go(id, take_waiting(id, place), known[4])
     changed = true
   elseif left == 0 and waits then
     let_go(id, take_waiting(id, place), known[4])
