@@ -1,0 +1,100 @@
+"""An example as a reader plays it: its commands are those of its page, started from its directory."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+class Example:
+    def __init__(self, name: str, environment: dict[str, str], log: Path) -> None:
+        self.directory = EXAMPLES / name
+        self.page = (self.directory / "README.md").read_text()
+        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        self.environment = {**os.environ, "PATH": path, "QBULL_PREFIX": "test", **environment}
+        self.log = log
+        self.started: list[subprocess.Popen[bytes]] = []
+
+    def run(self, line: str, within: float = 110) -> str:
+        """A command of the page, to its end; gives what it printed."""
+        self._must_be_said(line)
+        done = subprocess.run(
+            ["sh", "-c", line],
+            cwd=self.directory, env=self.environment, capture_output=True, text=True, timeout=within, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def start(self, line: str) -> subprocess.Popen[bytes]:
+        """A command of the page that goes on until it is stopped."""
+        self._must_be_said(line)
+        with self.log.open("ab") as log:
+            process = subprocess.Popen(
+                ["sh", "-c", f"exec env {line}"],
+                cwd=self.directory, env=self.environment, stdout=log, stderr=log, start_new_session=True,
+            )  # fmt: skip
+        self.started.append(process)
+        return process
+
+    def close(self) -> None:
+        """Ask all to stop; whoever does not is killed with all it has started."""
+        for process in self.started:
+            process.terminate()
+        for process in self.started:
+            try:
+                process.wait(40)
+            finally:
+                _kill_group(process)
+
+    def _must_be_said(self, line: str) -> None:
+        said = [written.partition("  #")[0].strip() for written in self.page.splitlines()]
+        assert line in said, f"the page of {self.directory.name} does not have the command: {line}"
+
+
+def ask(url: str, method: str = "GET", body: Any = None, token: str = "") -> tuple[int, Any]:
+    """An answer over HTTP: its status, and its JSON or text."""
+    request = urllib.request.Request(url, method=method)
+    if token:
+        request.add_header("Authorization", f"Bearer {token}")
+    if isinstance(body, bytes):
+        request.data = body
+    elif body is not None:
+        request.data = json.dumps(body).encode()
+        request.add_header("Content-Type", "application/json")
+    try:
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return answer.status, _read(answer.read())
+    except urllib.error.HTTPError as error:
+        return error.code, _read(error.read())
+
+
+async def answers(url: str) -> bool:
+    """Whether somebody listens there."""
+    try:
+        return ask(url)[0] < 500
+    except OSError:
+        return False
+
+
+def _read(body: bytes) -> Any:
+    try:
+        return json.loads(body)
+    except ValueError:
+        return body.decode("utf-8", "replace")
+
+
+def _kill_group(process: subprocess.Popen[bytes]) -> None:
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+    process.wait()
