@@ -232,6 +232,22 @@ async def test_embedded_is_a_real_server(shop: Shop) -> None:
     assert shop.app.url == "redis://127.0.0.1:1/0"
 
 
+async def test_a_flow_is_run_to_its_end_and_needs_a_server(shop: Shop) -> None:
+    @shop.mail.task
+    def add(n: int) -> int:
+        return n + sum(qbull.current_job().results)
+
+    flow = qbull.chain(add.step(1), qbull.group(add.step(2), add.step(3)), add.step(4))
+    async with testing.embedded(shop.app) as server:
+        begun = await flow.enqueue()
+        await server.drain()
+
+        assert await begun.result(timeout=1) == (1 + 2) + (1 + 3) + 4
+        assert sorted(call.arguments["n"] for call in server.enqueued(add)) == [1, 2, 3, 4]
+    with testing.inline(shop.app), pytest.raises(qbull.QbullError, match="a flow needs a server"):
+        await flow.enqueue()
+
+
 async def test_time_passes_on_the_server_and_everything_runs_at_its_time(shop: Shop) -> None:
     @shop.mail.task(unique=qbull.Unique(for_=3600, by=()))
     async def digest() -> str:

@@ -22,10 +22,13 @@ from qbull.app import App
 from qbull.client import Client, Placed
 from qbull.config import QueueSettings
 from qbull.core.durability import Durability
+from qbull.core.flow import Plan
 from qbull.embedded import Embedded as Valkey
 from qbull.errors import QbullError
 from qbull.store import inspect, live, moved
-from qbull.store.partition import Partition, UniqueJob
+from qbull.store.confirm import Confirmed
+from qbull.store.flows import Flows
+from qbull.store.partition import NewJob, Partition, UniqueJob
 from qbull.store.store import Store
 from qbull.testing.record import Record
 from qbull.testing.stand_in import StandIn, close, close_elsewhere
@@ -137,6 +140,7 @@ class Embedded(Record):
         queue = self.app.queues[settings.name]
         ticker = Ticker(self._store, partition, queue.tasks, Outage(), self.app.seals)
         tick = await ticker.tick()
+        await self.app.client().flows.ship(partition)
         promoted = await partition.promote()
         count = await inspect.count(partition)
         still = await live.is_paused(self._store, settings.name)
@@ -163,6 +167,7 @@ class _RecordingClient(Client):
     def __init__(self, record: Embedded) -> None:
         super().__init__(record.app.url, record.prefix, record.app.results)
         self._record = record
+        self.flows = _RecordingFlows(self.store, record)
         self._ending = self._close_with_its_loop()
         with suppress(StopIteration):
             self._ending.__anext__().send(None)
@@ -199,6 +204,20 @@ class _RecordingClient(Client):
         for (placed, _), (id, new) in zip(jobs, answers, strict=True):
             self._record.note(settings.name, placed, id, new)
         return answers
+
+
+class _RecordingFlows(Flows):
+    def __init__(self, store: Store, record: Embedded) -> None:
+        super().__init__(store)
+        self._record = record
+
+    async def begin(self, plan: Plan, confirmed: Confirmed | None) -> bool:
+        created = await super().begin(plan, confirmed)
+        for seed in plan.seeds:
+            self._record.note(
+                seed.queue, Placed(0, NewJob(seed.id, seed.when, seed.record)), seed.id, created
+            )
+        return created
 
 
 @cache

@@ -29,7 +29,8 @@ class InlineClient(Client):
         self._inline = inline
         self._outbox = None
         self.stored = inline.app.results
-        self.store: Any = _NoServer()
+        self.store: Any = _NoServer("this")
+        self.flows: Any = _NoServer("a flow")
         self.results: Any = _Results()
 
     def known(
@@ -157,13 +158,16 @@ class _Results:
 class _NoServer:
     """Stands where the store would be."""
 
+    def __init__(self, what: str) -> None:
+        self._what = what
+
     async def open(self) -> None: ...
 
     async def patiently(self, call: Callable[[], Awaitable[A]]) -> A:
         return await call()
 
     def __getattr__(self, name: str) -> NoReturn:
-        raise _needs_a_server("this")
+        raise _needs_a_server(self._what)
 
 
 def _needs_a_server(what: str) -> QbullError:
