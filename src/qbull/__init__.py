@@ -43,6 +43,7 @@ from qbull.schedules import ScheduleInfo
 from qbull.seals import Compressed, Encrypted, Signed
 from qbull.store.note import LogLine
 from qbull.store.tally import Repartitioning
+from qbull.worker.chunk import current_jobs
 from qbull.worker.current import CurrentJob, current_job
 
 if _typing.TYPE_CHECKING:
@@ -108,6 +109,7 @@ __all__ = [
     "asgi",
     "chain",
     "current_job",
+    "current_jobs",
     "group",
 ]
 

@@ -14,6 +14,7 @@ from typing import Any, Generic, Literal, ParamSpec, Protocol, TypeVar, Unpack, 
 import msgspec
 
 from qbull import rows
+from qbull.chunks import WAIT, make_chunk
 from qbull.client import Client, Placed
 from qbull.config import Environment, QueueSettings, check_name
 from qbull.controls import Controls
@@ -44,6 +45,7 @@ from qbull.store.partition import NewJob, Partition, UniqueJob
 P = ParamSpec("P")
 R = TypeVar("R")
 A = TypeVar("A")
+T = TypeVar("T")
 
 
 class Home(Protocol):
@@ -97,6 +99,21 @@ class Queue(Controls, Letters, Repartitions):
         expires: float | None = None,
         cpu: bool = False,
     ) -> Declare: ...
+    @overload
+    def task(
+        self,
+        /,
+        *,
+        chunk: int,
+        wait: float = WAIT,
+        name: str | None = None,
+        id: str | Callable[..., str] | None = None,
+        key: str | Callable[..., str] | None = None,
+        retry: Retry | None = None,
+        timeout: float | None = None,
+        unique: Unique | None = None,
+        expires: float | None = None,
+    ) -> DeclareChunk: ...
     def task(
         self,
         function: Callable[..., Any] | None = None,
@@ -110,15 +127,25 @@ class Queue(Controls, Letters, Repartitions):
         unique: Unique | None = None,
         expires: float | None = None,
         cpu: bool = False,
+        chunk: int | None = None,
+        wait: float = WAIT,
     ) -> Any:
         """Register a function as a task: `@queue.task`, or `@queue.task(name=…, id=…, key=…, retry=…, timeout=…, cpu=…)`.
 
         `id` and `key` are templates over the arguments ("email:verify:{user_id}") or functions of them. `unique` says which
-        of several calls count, `expires` in how many seconds a job of it must begin.
+        of several calls count, `expires` in how many seconds a job of it must begin. With `chunk` the function takes a list, of
+        up to so many jobs.
         """
 
-        def declare(function: Callable[..., Any]) -> AsyncTask[..., Any] | PlainTask[..., Any]:
+        def declare(function: Callable[..., Any]) -> Task[..., Any]:
             named = name or str(getattr(function, "__name__", ""))
+            if chunk is not None:
+                together, one = make_chunk(self.settings, named, function, chunk, wait)
+                if cpu:
+                    raise DeclarationError(f'task "{named}": chunk and cpu: give one of them')
+                spec = self._specify(one, named, id, key, retry, timeout, unique, expires, cpu)
+                self.tasks[named] = spec = replace(spec, function=together, kind="async")
+                return ChunkTask(self, spec)
             spec = self._specify(function, named, id, key, retry, timeout, unique, expires, cpu)
             return AsyncTask(self, spec) if spec.kind == "async" else PlainTask(self, spec)
 
@@ -585,6 +612,26 @@ class PlainTask(Task[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         result: R = self.spec.function(*args, **kwargs)
         return result
+
+
+class ChunkTask(Task[[T], R]):
+    """A function of a list, whose items are enqueued one by one."""
+
+    def __call__(self, items: list[T]) -> Any:
+        return self.spec.function.function(items)  # type: ignore[attr-defined]
+
+
+class DeclareChunk(Protocol):
+    """What `@queue.task(chunk=…)` gives: it takes a function of a list."""
+
+    @overload
+    def __call__(self, function: Callable[[list[T]], Coroutine[Any, Any, None]], /) -> ChunkTask[T, None]: ...
+    @overload
+    def __call__(self, function: Callable[[list[T]], Coroutine[Any, Any, list[R]]], /) -> ChunkTask[T, R]: ...
+    @overload
+    def __call__(self, function: Callable[[list[T]], list[R]], /) -> ChunkTask[T, R]: ...
+    @overload
+    def __call__(self, function: Callable[[list[T]], None], /) -> ChunkTask[T, None]: ...
 
 
 class Declare(Protocol):

@@ -1,0 +1,138 @@
+"""Chunk: jobs of a task that takes many at once, put together where they run.
+
+Each job has a slot of its own and goes the way of every job. Its task is `Chunk`, which gathers what has begun and calls the user's function once for
+all of them. So limits, timeouts, cancelling and settling are each job's own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from asyncio import AbstractEventLoop, Future, Task
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from qbull.core.outcome import AlreadyDone
+from qbull.worker.current import CurrentJob, Running, current_job, running
+
+_together: ContextVar[list[Running]] = ContextVar("qbull_running_together")
+
+
+class Gathering:
+    """Jobs that are to be done together. `left` are those that somebody still waits for."""
+
+    def __init__(self) -> None:
+        self.items: list[Any] = []
+        self.jobs: list[Running | None] = []
+        self.outcomes: list[Future[Any]] = []
+        self.full = asyncio.Event()
+        self.task: Task[None] | None = None
+
+
+class Chunk:
+    """Takes one item and gives its result, which comes from a call of `function` with up to `most` of them."""
+
+    def __init__(self, name: str, function: Callable[..., Any], most: int, wait: float) -> None:
+        self.name = name
+        self.function = function
+        self.most = most
+        self.wait = wait
+        self._open: WeakKeyDictionary[AbstractEventLoop, Gathering] = WeakKeyDictionary()
+
+    async def __call__(self, item: Any) -> Any:
+        gathering, outcome = self._join(item)
+        try:
+            return await outcome
+        except asyncio.CancelledError:
+            self._leave(gathering, outcome)
+            raise
+
+    def _join(self, item: Any) -> tuple[Gathering, Future[Any]]:
+        loop = asyncio.get_running_loop()
+        gathering = self._open.get(loop)
+        if gathering is None:
+            gathering = self._open[loop] = Gathering()
+            gathering.task = loop.create_task(self._run(loop, gathering))
+        outcome: Future[Any] = loop.create_future()
+        gathering.items.append(item)
+        gathering.jobs.append(running.get())
+        gathering.outcomes.append(outcome)
+        if len(gathering.items) >= self.most:
+            del self._open[loop]
+            gathering.full.set()
+        return gathering, outcome
+
+    def _leave(self, gathering: Gathering, outcome: Future[Any]) -> None:
+        """It was cancelled: it is not begun, or nobody wants its result. Where nobody wants any, the call is cancelled too."""
+        outcome.cancel()
+        if gathering.task is not None and all(each.cancelled() for each in gathering.outcomes):
+            gathering.task.cancel()
+            loop = asyncio.get_running_loop()
+            if self._open.get(loop) is gathering:
+                del self._open[loop]
+
+    async def _run(self, loop: AbstractEventLoop, gathering: Gathering) -> None:
+        try:
+            async with asyncio.timeout(self.wait):
+                await gathering.full.wait()
+        except TimeoutError:
+            if self._open.get(loop) is gathering:
+                del self._open[loop]
+        wanted = [n for n, outcome in enumerate(gathering.outcomes) if not outcome.cancelled()]
+        outcomes = [gathering.outcomes[n] for n in wanted]
+        running.set(None)
+        _together.set([job for n in wanted if (job := gathering.jobs[n]) is not None])
+        try:
+            results = self._checked(await self._call([gathering.items[n] for n in wanted]), len(wanted))
+        except AlreadyDone:
+            results = [None] * len(wanted)
+        except (Exception, asyncio.CancelledError) as error:
+            results = [error] * len(wanted)
+        except BaseException as error:  # sys.exit() in a task ends the task, not the worker
+            results = [RuntimeError(f"the task raised {error!r}")] * len(wanted)
+        for outcome, result in zip(outcomes, results, strict=True):
+            if outcome.done():
+                continue
+            if isinstance(result, asyncio.CancelledError):
+                outcome.set_exception(RuntimeError(f"something it waited for was cancelled: {result}"))
+            elif isinstance(result, Exception):
+                outcome.set_exception(result)
+            else:
+                outcome.set_result(result)
+
+    async def _call(self, items: list[Any]) -> Any:
+        if inspect.iscoroutinefunction(self.function):
+            return await self.function(items)
+        return await asyncio.to_thread(self._in_thread, items)
+
+    def _in_thread(self, items: list[Any]) -> Any:
+        try:
+            return self.function(items)
+        except StopIteration as error:  # no future can carry it
+            raise RuntimeError("the task raised StopIteration") from error
+
+    def _checked(self, results: Any, many: int) -> list[Any]:
+        if results is None:
+            return [None] * many
+        if not isinstance(results, list | tuple) or len(results) != many:
+            raise TypeError(
+                f'task "{self.name}": returned {type(results).__name__} for {many} jobs; '
+                "return None, or a list with one result for each"
+            )
+        return list(results)
+
+
+def current_jobs() -> list[CurrentJob]:
+    """The jobs whose task is running now: those of a chunk in the order of its list, else the one."""
+    if running.get() is not None:
+        return [current_job()]
+    jobs = []
+    for job in _together.get([]):
+        token = running.set(job)
+        try:
+            jobs.append(current_job())
+        finally:
+            running.reset(token)
+    return jobs or [current_job()]
