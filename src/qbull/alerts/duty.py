@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -29,7 +30,7 @@ from qbull.worker.worker import Worker
 log = logging.getLogger("qbull.alerts")
 
 LOOK = 2.0
-"""Seconds between two looks."""
+"""Seconds between two looks; more where they take long, so that looking is a tenth of one's time at most."""
 
 
 class Alerting:
@@ -57,8 +58,10 @@ class Alerting:
             await worker.start()
             watch = Watch(store, self._alerts, worker.id)
             while True:
+                began = time.monotonic()
                 mine = await self._outage.survive(watch.look)
-                await asyncio.sleep(LOOK if mine else TURN / 2)
+                took = time.monotonic() - began
+                await asyncio.sleep(max(LOOK, 10 * took) if mine else TURN / 2)
         finally:
             await asyncio.shield(worker.stop(grace=1.0))
             await store.close()

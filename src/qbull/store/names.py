@@ -122,6 +122,10 @@ class Names:
         return self.app + "schedules"
 
     @property
+    def roster(self) -> str:
+        return self.app + "roster"
+
+    @property
     def losses(self) -> str:
         return self.app + "losses"
 

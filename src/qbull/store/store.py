@@ -266,6 +266,11 @@ class Store:
         flat = await self.server.script("roster", self.names.app)
         return {id.decode(): member_of(what) for id, what in zip(flat[::2], flat[1::2], strict=True)}
 
+    async def member(self, worker: str) -> Member:
+        """What a worker has said of itself, also where it has fallen silent."""
+        said = await self.server.call("HGET", self.names.roster, worker)
+        return member_of(said or b"")
+
     async def remembered(self) -> set[str]:
         """The workers of which it is known whether they live."""
         return {name.decode() for name in await self.server.call("ZRANGE", self.names.workers, 0, -1)}

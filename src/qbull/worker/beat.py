@@ -16,6 +16,7 @@ from contextlib import suppress
 
 from qbull.config import QueueSettings
 from qbull.core.job import CRASH_LIMIT, Ending, seal
+from qbull.errors import NotFound, ServerAway, ServerError
 from qbull.store import permits
 from qbull.store.store import Store
 from qbull.worker.actor import end, start
@@ -65,7 +66,7 @@ class Beat:
         if time.monotonic() - self._came < self._min_idle / 6:
             return  # should the server have been away, this one is only the first to be heard
         for worker in silent:
-            taken = await self.reclaim(worker)
+            taken = await self.reclaim(worker) + await self._reclaim_elsewhere(worker)
             await self._store.bury(worker, lost=True)
             log.warning("worker %s has fallen silent; %d of its deliveries were taken back", worker, taken)
         if time.monotonic() - self._swept >= max(SWEEP, self._min_idle):
@@ -74,20 +75,35 @@ class Beat:
 
     async def reclaim(self, worker: str, running: Sequence[tuple[str, int, bytes]] | None = None) -> int:
         """Take back all that a dead worker held; `running` is what it was doing, where somebody saw it."""
+        return sum([await self._take_back(worker, settings, running) for settings in self._queues])
+
+    async def _reclaim_elsewhere(self, worker: str) -> int:
+        """The same in queues that the silent worker served and this one does not: whoever buries it is the only one to know."""
         taken = 0
-        for settings in self._queues:
-            for partition in await self._store.partitions(settings):
-                started = None if running is None else [place for queue, number, place in running if (queue, number) == (settings.name, partition.number)]  # fmt: skip
-                more = True
-                while more:
-                    answer = await partition.reclaim(worker, _crashed(worker), started, self._min_idle / 2)
-                    taken += answer.deliveries
-                    more = answer.more
-                    if answer.dead:
-                        log.error(
-                            'queue "%s": %d jobs failed for good: %s', settings.name, answer.dead, CRASHED
-                        )
-            await permits.vacate(self._store, settings.name, [worker])
+        own = {settings.name for settings in self._queues}
+        for name in sorted((await self._store.member(worker)).queues.keys() - own):
+            try:
+                taken += await self._take_back(worker, await self._store.settings(name))
+            except ServerAway:
+                raise
+            except (NotFound, ServerError):  # no rights for that queue: those who serve it sweep
+                continue
+        return taken
+
+    async def _take_back(
+        self, worker: str, settings: QueueSettings, running: Sequence[tuple[str, int, bytes]] | None = None
+    ) -> int:
+        taken = 0
+        for partition in await self._store.partitions(settings):
+            started = None if running is None else [place for queue, number, place in running if (queue, number) == (settings.name, partition.number)]  # fmt: skip
+            more = True
+            while more:
+                answer = await partition.reclaim(worker, _crashed(worker), started, self._min_idle / 2)
+                taken += answer.deliveries
+                more = answer.more
+                if answer.dead:
+                    log.error('queue "%s": %d jobs failed for good: %s', settings.name, answer.dead, CRASHED)
+        await permits.vacate(self._store, settings.name, [worker])
         return taken
 
     async def _sweep(self, own: set[str]) -> None:
