@@ -24,7 +24,7 @@ from qbull.queue import Home, Queue
 from qbull.rows import payload_of
 
 KNOWN_FOR = 30.0
-"""Seconds after which a queue's settings are looked at again, and made known again to a server that has lost them."""
+"""Seconds after which a queue's settings are looked at again."""
 
 _options = msgspec.json.Decoder(Options).decode
 
@@ -71,12 +71,14 @@ class Shipping:
             shipped.resting[name] = error
 
     async def _queue(self, name: str) -> tuple[Queue, Layout]:
-        if name in self._queues:
-            queue, layout, until = self._queues[name]
-            if time.monotonic() < until:
-                return queue, layout
         store = self._app.client().store
         await store.open()
+        if name in self._queues:
+            queue, layout, until = self._queues[name]
+            # Who reads reports finds queues in the registry. Were one shipped to that is not there, its jobs would end
+            # without anybody knowing, and be shipped again.
+            if time.monotonic() < until and await store.knows(name):
+                return queue, layout
         queue = self._app.queues.get(name) or await self._registered(name)
         layout = await store.register(queue.settings, sorted(queue.tasks))
         self._queues[name] = queue, layout, time.monotonic() + KNOWN_FOR

@@ -146,6 +146,30 @@ async def test_durable_rows_are_committed_together_and_wait_for_the_database(
     assert len(found) == 100
 
 
+async def test_what_was_lost_is_shipped_once_more_and_not_again(
+    app: qbull.App, store: Store, shop: AsyncConnection
+) -> None:
+    """Jobs that are not kept leave no trace but a report: it must be read although the server has forgotten the queue."""
+    queue = app.queue("orders", keep=qbull.Keep(completed=0))
+    runs: dict[int, int] = {}
+    gate = asyncio.Event()
+
+    @queue.task
+    async def charge(number: int) -> None:
+        await gate.wait()
+        runs[number] = runs.get(number, 0) + 1
+
+    await charge.options(durability="outbox").enqueue_many([{"number": n} for n in range(100)])
+    async with app.worker():
+        await eventually(lambda: all_are_shipped(shop))
+        await store.server.call("FLUSHALL")
+        gate.set()
+        await eventually(lambda: nothing_is_open(shop))
+
+    assert set(runs) == set(range(100))
+    assert max(runs.values()) <= 2
+
+
 @pytest.mark.timeout(120 + SECONDS * 3)
 async def test_nothing_is_lost_when_redis_is_emptied_in_the_middle(
     app: qbull.App, store: Store, shop: AsyncConnection, database: str

@@ -165,6 +165,11 @@ class Store:
             raise NotFound(f'queue "{queue}": not on this server; it has: {others}')
         return known[0]
 
+    async def knows(self, queue: str) -> bool:
+        """Is it still registered?"""
+        (declared,) = await self.server.call("HMGET", self.names.settings(queue), "declared")
+        return declared is not None
+
     async def tasks(self, queue: str) -> list[str]:
         fields = await self.server.call("HKEYS", self.names.settings(queue))
         return sorted(field.decode().removeprefix("task:") for field in fields if field.startswith(b"task:"))
