@@ -88,7 +88,7 @@ class App:
         traced = self.environment.trace if trace is None else trace
         self.tracing: Tracing | None = Tracing() if traced else None
         self.middleware = Chain(middleware)
-        self.seals = Seals(middleware)
+        self.seals = Seals(self.middleware.all)
         self.alerts = self.environment.alerts if alerts is None else alerts
         self.queues: dict[str, Queue] = {}
         self.declared: dict[str, Schedule] = {}

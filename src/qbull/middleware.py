@@ -93,8 +93,11 @@ class Chain:
     """The middleware of one app, sorted by what each of them has."""
 
     def __init__(self, middleware: Sequence[Middleware] = ()) -> None:
-        if isinstance(middleware, Middleware) or not all(isinstance(each, Middleware) for each in middleware):
+        if isinstance(middleware, Middleware):
             raise ConfigError(f"middleware={middleware!r}: give a list of qbull.Middleware")
+        self.all = middleware = tuple(middleware)
+        if not all(isinstance(each, Middleware) for each in middleware):
+            raise ConfigError(f"middleware={list(middleware)!r}: give a list of qbull.Middleware")
         self.around_enqueue = _written(middleware, "around_enqueue")
         self.around_run = _written(middleware, "around_run")
         self.around_call = _written(middleware, "around_call")

@@ -209,6 +209,20 @@ async def test_the_outbox_is_encrypted_and_a_relay_needs_no_key(
     assert answer == {"charged": SECRET}
 
 
+async def test_a_large_result_is_encrypted_where_it_is_kept(
+    server_url: str, store: Store, tmp_path: Path
+) -> None:
+    results = qbull.FileResults(tmp_path, over=10)
+    async with app_with(server_url, qbull.Encrypted([NEW]), results=results) as app:
+        job = await charging(app).enqueue(card=SECRET)
+        async with app.worker():
+            answer = await job.result(timeout=10)
+
+    [kept] = [path.read_bytes() for path in tmp_path.rglob("billing-*")]
+    assert answer == {"charged": SECRET}
+    assert SECRET.encode() not in kept
+
+
 @pytest.fixture
 async def numbers(server_url: str, store: Store, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Any]:
     monkeypatch.chdir(Path(__file__).parent)

@@ -289,6 +289,8 @@ async def test_wrong_middleware_is_said_at_once(server_url: str, store: Store) -
         qbull.App(server_url, middleware=[Slow()])
     with pytest.raises(qbull.ConfigError, match=r"give a list of qbull\.Middleware"):
         qbull.App(server_url, middleware=[print])  # type: ignore[list-item]
+    with pytest.raises(qbull.ConfigError, match=r"give a list of qbull\.Middleware"):
+        qbull.App(server_url, middleware=Empty())  # type: ignore[arg-type]
     async with app_with(server_url, Empty()) as app:
 
         @app.queue("mail").task
