@@ -371,12 +371,14 @@ class Call(Generic[P, R]):
         if self._app.tracing is not None and self._options.trace is None:
             with self._traced(self._app.tracing) as traced:
                 return await traced.enqueue(*args, **kwargs)
-        arguments = self._arguments(args, kwargs)
-        if self._app.middleware.around_enqueue:
-            return (await self._within_hooks([arguments]))[0]
-        return await self._enqueue(arguments)
+        if self._app.middleware.around_enqueue and self._options.headers is None:
+            call = self._enqueueing([self._arguments(args, kwargs)])
 
-    async def _enqueue(self, arguments: Arguments) -> Job[R]:
+            async def enqueue() -> list[Job[R]]:
+                return [await self._with(call).enqueue(*args, **kwargs)]
+
+            return (await self._app.middleware.enqueue(call, enqueue))[0]
+        arguments = self._arguments(args, kwargs)
         if self._app.seals.used:
             arguments = self.sealed(arguments)
         if arguments.name:
@@ -400,12 +402,12 @@ class Call(Generic[P, R]):
             calls = list(calls)
             with self._traced(self._app.tracing, len(calls)) as traced:
                 return await traced.enqueue_many(calls)
+        if self._app.middleware.around_enqueue and self._options.headers is None:
+            calls = list(calls)
+            if calls:
+                call = self._enqueueing(self._all_arguments(calls))
+                return await self._app.middleware.enqueue(call, lambda: self._with(call).enqueue_many(calls))
         made = self._all_arguments(calls)
-        if self._app.middleware.around_enqueue and made:
-            return await self._within_hooks(made)
-        return await self._enqueue_many(made)
-
-    async def _enqueue_many(self, made: list[Arguments]) -> list[Job[R]]:
         if self._app.seals.used:
             made = [self.sealed(arguments) for arguments in made]
         if made and made[0].name:
@@ -449,22 +451,11 @@ class Call(Generic[P, R]):
         """Raise what `enqueue` would raise for these arguments, without enqueueing anything."""
         self._arguments(args, kwargs)
 
-    async def _within_hooks(self, made: list[Arguments]) -> list[Job[R]]:
-        call = self._enqueueing(made)
-
-        async def enqueue() -> list[Job[R]]:
-            with_headers = self._with(call)
-            if len(made) == 1:  # it may leave together with others
-                return [await with_headers._enqueue(made[0])]
-            return await with_headers._enqueue_many(made)
-
-        return await self._app.middleware.enqueue(call, enqueue)
-
     def _enqueueing(self, made: list[Arguments]) -> Enqueueing:
         return Enqueueing(self._queue.name, self.spec.name, [plain(each.payload) for each in made])
 
     def _with(self, call: Enqueueing) -> Call[P, R]:
-        """The same call with what middleware sends along."""
+        """The same call with what middleware sends along: headers, perhaps none, by which it is known to be within the hooks."""
         return Call(self._queue, self.spec, self.with_headers(call, self._options))
 
     def with_headers(self, call: Enqueueing, options: Options) -> Options:
@@ -472,7 +463,7 @@ class Call(Generic[P, R]):
         for name, value in call.headers.items():
             if not isinstance(name, str) or not isinstance(value, str):
                 raise ArgumentsError(f"header {name!r}: {value!r}: names and values of headers are texts")
-        return replace(options, headers=call.headers or None)
+        return replace(options, headers=call.headers)
 
     def sealed(self, arguments: Arguments) -> Arguments:
         """As they lie on the server."""

@@ -113,6 +113,7 @@ async def test_many_are_one_enqueue_and_headers_stay_through_a_retry(
                 raise OSError("no line")
             return qbull.current_job().headers["log"]
 
+        assert await send.enqueue_many([]) == []
         jobs = await send.enqueue_many([{"n": 1}, {"n": 2}])
         async with app.worker():
             answers = [await job.result(timeout=10) for job in jobs]
