@@ -12,10 +12,10 @@ PEERS  ?=
 SECONDS ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check format bench chaos proofs lock clean
+.PHONY: help setup run test check format bench chaos proofs saboteurs lock clean
 
 help: ## show what there is
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
 
 setup: $(STAMP) $(PAGE)
 
@@ -63,6 +63,9 @@ chaos: $(STAMP) ## workers and servers die under load, in every kind of sharing 
 proofs: $(STAMP) ## the PostgreSQL bridge: everybody is killed or restarted for SECONDS=60 each, then its figures
 	QBULL_CHAOS_SECONDS=$(SECONDS) $(BIN)/python -m pytest -s tests/postgres -k "killed or restarted_in or emptied_in or database_are_restarted"
 	PYTHONPATH=tests:tests/postgres $(BIN)/python tests/postgres/figures.py
+
+saboteurs: $(STAMP) ## break the code in every way of a catalogue and see that the tests catch it; ARGS="train lane"
+	$(BIN)/python tests/saboteurs/run.py $(ARGS)
 
 lock: ## renew the lock files from pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

@@ -6,7 +6,6 @@ import pytest
 from web import Person, make_admin, make_nobody, make_viewer, open_web  # noqa: F401 - some are fixtures
 
 import qbull
-from qbull.api.auth import RANK
 from qbull.api.endpoint import Nothing
 from qbull.api.routes import Routes
 from qbull.api.table import TABLE
@@ -14,6 +13,7 @@ from qbull.api.table import TABLE
 METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS")
 PATHS = sorted({endpoint.path for endpoint in TABLE})
 PEOPLE = ("open", "viewer", "admin")
+MAY = {"open": {"open"}, "viewer": {"open", "viewer"}, "admin": {"open", "viewer", "admin"}}
 
 
 def real(path: str) -> str:
@@ -62,7 +62,7 @@ async def test_each_role_gets_what_the_table_says(
 
         if endpoint is None:
             assert status == 405, (role, method)
-        elif RANK[role] >= RANK[endpoint.role]:  # type: ignore[index]
+        elif endpoint.role in MAY[role]:
             assert status not in (401, 403, 405, 421, 500), (role, method, status)
             assert status != 503 or 503 in endpoint.answers, (role, method)
         else:

@@ -93,3 +93,11 @@ async def test_scripts_are_loaded_again_when_the_server_forgot_them(store: Store
     await desk.enqueue("b")
 
     assert (await desk.counts()).waiting == 2
+
+
+async def test_however_many_wait_none_falls_out(store: Store) -> None:
+    desk = await Desk.open(store)
+    for some in range(5):
+        await desk.enqueue(*(f"{some}-{n}" for n in range(200)))
+
+    assert len(await desk.fetch(count=2000)) == 1000

@@ -28,11 +28,40 @@ async def test_a_zombie_cannot_settle(store: Store) -> None:
     await desk.partition.reclaim("zombie", b"", [])
     (new,) = await desk.fetch("other")
 
-    taken = await desk.settle(old, 0, "dead")
+    taken = [await desk.settle(old, 0, word) for word in ("done", "dead", "delay")]
 
-    assert not taken
+    assert taken == [False] * 3
+    assert await desk.state("a") == "active"
     assert new.entry > old.entry, "the fence must rise"
     assert await desk.settle(new, 0, "done")
+
+
+async def test_a_zombie_cannot_settle_a_train(store: Store) -> None:
+    desk = await Desk.open(store, order="key")
+    await desk.enqueue("a0", "a1", "a2", key="a")
+    (first,) = await desk.fetch()
+    await desk.finish(first)
+    (old,) = await desk.fetch("zombie")
+    await desk.partition.reclaim("zombie", b"", [])
+    (new,) = await desk.fetch("other")
+
+    taken = [await desk.settle(old, at, word) for at, word in ((0, "done"), (0, "dead"), (1, "done"))]
+
+    assert taken == [False] * 3
+    assert [await desk.state(id) for id in ("a1", "a2")] == ["active", "waiting"]
+    await desk.finish(new)
+
+
+async def test_a_lane_is_empty_when_all_of_it_is_done(store: Store) -> None:
+    desk = await Desk.open(store, order="key")
+    await desk.enqueue("a0", "a1", "a2", key="a")
+    for _ in range(2):
+        (delivery,) = await desk.fetch()
+        await desk.finish(delivery)
+
+    await desk.enqueue("b0", key="a")
+
+    assert [ids_of(delivery) for delivery in await desk.fetch()] == [["b0"]]
 
 
 async def test_what_waits_in_a_lane_leaves_as_a_train(store: Store) -> None:
