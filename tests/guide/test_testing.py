@@ -206,6 +206,24 @@ async def test_windows_promoting_cancelling_logs_and_progress_inline(shop: Shop)
         assert (await never.state(), await gone.state()) == ("cancelled", None)
 
 
+async def test_a_chunk_has_one_job_inline_and_as_many_as_there_are_on_a_server(shop: Shop) -> None:
+    sizes: list[int] = []
+
+    @shop.app.queue("clicks", concurrency=10).task(chunk=10, wait=30)
+    def store(rows: list[int]) -> list[int]:
+        sizes.append(len(rows))
+        return [row * 2 for row in rows]
+
+    with testing.inline(shop.app):
+        jobs = await store.enqueue_many([{"item": 1}, {"item": 2}])
+        assert [await job.result() for job in jobs] == [2, 4]
+    async with testing.embedded(shop.app) as server:
+        await store.enqueue_many([{"item": n} for n in range(10)])
+        await server.drain()
+
+    assert sizes == [1, 1, 10]
+
+
 async def test_what_needs_a_server_says_so_inline(shop: Shop) -> None:
     with testing.inline(shop.app):
         for call in (shop.mail.stats(), shop.mail.search("failed"), shop.app.schedules.list()):
