@@ -33,6 +33,7 @@ from qbull.errors import (
     TakenOver,
     TooLarge,
 )
+from qbull.events import Event
 from qbull.flows import Chain, Flow, Group, Step, chain, group
 from qbull.handle import Job
 from qbull.letters import FailureGroup, Page, Redriven
@@ -69,6 +70,7 @@ __all__ = [
     "EmbeddedError",
     "Encrypted",
     "Enqueueing",
+    "Event",
     "Fail",
     "FailureGroup",
     "FileResults",

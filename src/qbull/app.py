@@ -7,8 +7,9 @@ import ctypes
 import logging
 import os
 import weakref
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
 from dataclasses import replace
+from datetime import datetime
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -32,6 +33,7 @@ from qbull.core.rate import Rate
 from qbull.core.retry import Retry
 from qbull.core.schedule import Schedule
 from qbull.errors import ConfigError, NotFound
+from qbull.events import Event, follow
 from qbull.handle import Job
 from qbull.middleware import Chain, Middleware
 from qbull.observe.trace import Tracing
@@ -160,6 +162,10 @@ class App:
             payload_limit=self.payload_limit,
             beside=self.beside(),
         )
+
+    def events(self, after: str | datetime | None = None) -> AsyncGenerator[Event, None]:
+        """What becomes of the jobs of all queues of this app, as `queue.events()` says it of one."""
+        return follow(self.client(), [queue.settings for queue in self.queues.values()], after)
 
     def assignments(
         self, queues: Sequence[str] | None = None, concurrency: int | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -30,6 +30,7 @@ from qbull.core.schedule import Schedule
 from qbull.core.task import TaskSpec, kind_of
 from qbull.core.unique import Unique
 from qbull.errors import LONGEST, ArgumentsError, ConfigError, DeclarationError, NotConfirmed, QbullError
+from qbull.events import Event, follow
 from qbull.flows import Step
 from qbull.handle import Job
 from qbull.letters import Letters
@@ -176,6 +177,10 @@ class Queue(Controls, Letters, Repartitions):
             return task
 
         return declare
+
+    def events(self, after: str | datetime | None = None) -> AsyncGenerator[Event, None]:
+        """What becomes of jobs: `async for event in queue.events()`. From now on, or after the place of an event or a moment."""
+        return follow(self.app.client(), [self.settings], after)
 
     async def stats(self) -> Counts:
         """How many jobs are in which state, over all partitions."""

@@ -41,17 +41,18 @@ class Cursor:
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """`cut` says that more have finished than were told of."""
+    """`cut` says that more have finished than were told of; `reached_ms` that what came before has been, where the oldest were asked for."""
 
     now_ms: int
     finished: list[Finished]
     cut: bool
+    reached_ms: int
 
 
-async def news(partition: Partition, cursor: Cursor) -> News:
-    """What is new; the cursor is moved behind it."""
+async def news(partition: Partition, cursor: Cursor, *, oldest_first: bool = False) -> News:
+    """What is new, the newest of it, or the oldest where the rest is asked for too; the cursor is moved behind it."""
     now_ms, cut, *flat = await partition.server.script(
-        "news", partition.base, MOST, BYTES, *(cursor.after[state] for state in STATES)
+        "news", partition.base, MOST, BYTES, int(oldest_first), *(cursor.after[state] for state in STATES)
     )
     found = []
     for at in range(0, len(flat), 5):
@@ -61,4 +62,6 @@ async def news(partition: Partition, cursor: Cursor) -> News:
         error = unseal(ending)[1].error if ending else None
         at_ms = int(entry.partition(b"-")[0])
         found.append(Finished(id.decode("utf-8", "replace"), kind, task_in(head), error, at_ms))
-    return News(now_ms, sorted(found, key=lambda one: one.at_ms), bool(cut))
+    left = [state for n, state in enumerate(STATES) if cut >> n & 1]
+    reached = min([now_ms, *(int(cursor.after[state].partition("-")[0]) for state in left)])
+    return News(now_ms, sorted(found, key=lambda one: one.at_ms), bool(cut), reached)

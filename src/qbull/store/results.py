@@ -7,6 +7,7 @@ waits; without it, nothing is published.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -21,12 +22,39 @@ MARK = 60
 """Seconds for which a mark holds. Whoever still waits after half of it sets it again, and looks."""
 
 
+class Ends:
+    """Somebody who wants to know that something has ended in any of some partitions."""
+
+    def __init__(self, expect: Callable[[Partition], Awaitable[None]]) -> None:
+        self.bases: dict[str, float] = {}
+        self._expect = expect
+        self._told = asyncio.Event()
+
+    async def expect(self, partition: Partition) -> None:
+        """From now on, and as long as this is said again."""
+        now = time.monotonic()
+        if now - self.bases.get(partition.base, -MARK) >= MARK / 2:
+            await self._expect(partition)
+            self.bases[partition.base] = now
+
+    def tell(self, base: str) -> None:
+        if not base or base in self.bases:
+            self._told.set()
+
+    def clear(self) -> None:
+        self._told.clear()
+
+    async def wait(self) -> None:
+        await self._told.wait()
+
+
 class Results:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._waiting: dict[tuple[str, str], set[asyncio.Event]] = defaultdict(set)
         self._listening: asyncio.Task[None] | None = None
         self._up = asyncio.Event()
+        self._ends: set[Ends] = set()
 
     async def until(
         self, id: str, look: Callable[[], Awaitable[tuple[Partition, Found]]], timeout: float | None
@@ -59,6 +87,20 @@ class Results:
             if not self._waiting[name]:
                 del self._waiting[name]
 
+    @contextmanager
+    def ends(self) -> Iterator[Ends]:
+        """Be told that something has ended, until the block ends."""
+
+        async def expect(partition: Partition) -> None:
+            await self._store.patiently(partial(self._expect, partition))
+
+        ends = Ends(expect)
+        self._ends.add(ends)
+        try:
+            yield ends
+        finally:
+            self._ends.discard(ends)
+
     async def close(self) -> None:
         if self._listening is not None:
             self._listening.cancel()
@@ -89,6 +131,8 @@ class Results:
                         self._up.set()
                         self._wake(list(self._waiting))
                     self._wake([(base, id) for id in ids])
+                    for ends in self._ends:
+                        ends.tell(base)
             except ServerError:
                 await asyncio.sleep(0.2)
 

@@ -18,7 +18,7 @@ for i = rest, #ARGV do running[ARGV[i]] = true end
 local streams = {'0', '5'}
 for _, band in ipairs(redis.call('SMEMBERS', bands)) do streams[#streams + 1] = band end
 
-local taken, dead, freed, more = 0, 0, {}, 0
+local taken, dead, freed, more, ended = 0, 0, {}, 0, {}
 for _, band in ipairs(streams) do
   local stream = base .. 'ready:' .. band
   local pending = redis.pcall('XPENDING', stream, 'workers', '-', '+', most - taken, consumer)
@@ -48,6 +48,7 @@ for _, band in ipairs(streams) do
         end
         if crashes >= crash_limit then
           dead = dead + 1
+          ended[#ended + 1] = id
           lane = lane_of(record)
           if lane then record = holding(record, halt == 1) end
           forget(id) -- until finish says where it is
@@ -90,5 +91,6 @@ if dead > 0 then
   count_up({failed = dead, crashed = dead})
   trim('failed', failed, failed_ms, 1000)
 end
-if stopped[1] and redis.call('EXISTS', base .. 'waiters') == 1 then tell('done', table.concat(stopped, '\n')) end
+for _, id in ipairs(stopped) do ended[#ended + 1] = id end
+if ended[1] and redis.call('EXISTS', base .. 'waiters') == 1 then tell('done', table.concat(ended, '\n')) end
 return {taken, dead, more}

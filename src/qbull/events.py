@@ -1,0 +1,113 @@
+"""Events: what becomes of jobs, for whoever iterates over them. Read from where finished jobs lie, a page at a time, when the next is asked for.
+
+Each event has a place: a moment up to which everything was told before it. Coming back with it misses nothing, and hears some twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+
+from qbull.client import Client
+from qbull.config import QueueSettings
+from qbull.core.job import State, moment
+from qbull.errors import ArgumentsError
+from qbull.store.news import Cursor, Finished, news
+from qbull.store.partition import Partition
+from qbull.store.results import Ends
+
+LOOK = 5.0
+"""Seconds between two looks at all partitions, should a message have been lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A job has ended. `place` is for coming back: `events(after=event.place)`."""
+
+    queue: str
+    id: str
+    task: str
+    state: State
+    error: str | None
+    at: datetime
+    place: str
+
+
+async def follow(
+    client: Client, queues: Sequence[QueueSettings], after: str | datetime | None
+) -> AsyncGenerator[Event, None]:
+    """The events of these queues from a place or a moment on; from now on, where none is given."""
+    reader = _Reader(client, queues, _moment_of(after))
+    with client.results.ends() as ends:
+        await client.store.patiently(client.store.open)
+        while True:
+            looked = time.monotonic()
+            ends.clear()
+            while True:
+                found, more = await reader.look(ends)
+                for event in found:
+                    yield event
+                if not more:
+                    break
+            with suppress(TimeoutError):
+                async with asyncio.timeout(looked + LOOK - time.monotonic()):
+                    await ends.wait()
+
+
+class _Reader:
+    def __init__(self, client: Client, queues: Sequence[QueueSettings], since_ms: int | None) -> None:
+        self._client = client
+        self._queues = queues
+        self._low = since_ms
+        self._cursors: dict[str, Cursor] = {}
+
+    async def look(self, ends: Ends) -> tuple[list[Event], bool]:
+        """The next of each partition, the oldest first; and whether there are more. All before the last look has been told."""
+        low, lowest = self._low, None
+        found: list[tuple[str, Finished]] = []
+        more = False
+        for settings in self._queues:
+            for partition in await self._client.partitions(settings):
+                await ends.expect(partition)
+                if partition.base not in self._cursors:
+                    self._cursors[partition.base] = await self._begin(partition, low)
+                cursor = self._cursors[partition.base]
+                read = partial(news, partition, cursor, oldest_first=True)
+                said = await self._client.store.patiently(read)
+                found += [(settings.name, one) for one in said.finished]
+                more = more or said.cut
+                lowest = said.reached_ms if lowest is None else min(lowest, said.reached_ms)
+        self._low = max(lowest or 0, low or 0)
+        place = str(low if low is not None else self._low)
+        found.sort(key=lambda one: one[1].at_ms)
+        return [_event(queue, one, place) for queue, one in found], more
+
+    async def _begin(self, partition: Partition, low: int | None) -> Cursor:
+        """A partition that comes up later, for example by repartitioning, is read from what was told last."""
+        if low is None:
+            far = Cursor.since(1 << 52)
+            low = (await self._client.store.patiently(partial(news, partition, far))).now_ms
+        return Cursor.since(low)
+
+
+def _event(queue: str, one: Finished, place: str) -> Event:
+    return Event(queue, one.id, one.task, one.state, one.error, moment(one.at_ms), place)
+
+
+def _moment_of(after: str | datetime | None) -> int | None:
+    if after is None:
+        return None
+    if isinstance(after, datetime):
+        if after.utcoffset() is None:
+            raise ArgumentsError(
+                f"after={after.isoformat()}: has no time zone; use an aware datetime, for example datetime.now(UTC)"
+            )
+        return int(after.timestamp() * 1000)
+    if not isinstance(after, str) or not after.isdecimal():
+        raise ArgumentsError(f"after={after!r}: give the place of an event, or a moment")
+    return int(after)
