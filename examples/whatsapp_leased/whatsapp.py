@@ -8,7 +8,7 @@ import config
 
 import qbull
 
-CHATS = Path(os.environ.get("WHATSAPP_CHATS", "chats"))
+CHATS = Path("chats")
 """A file for each phone number. Here messages end up; a real system calls WhatsApp's API instead."""
 
 app = qbull.App()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import qbull
 
-CHATS = Path(os.environ.get("WHATSAPP_CHATS", "chats"))
+CHATS = Path("chats")
 """A file for each phone number. Here messages end up; a real system calls WhatsApp's API instead."""
 
 SECONDS = float(os.environ.get("WHATSAPP_SECONDS", "0.01"))

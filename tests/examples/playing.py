@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,16 +14,27 @@ from pathlib import Path
 from typing import Any
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+_LEFT = shutil.ignore_patterns(".qbull", "__pycache__", "chats", "*.db", "uploads")
 
 
 class Example:
-    def __init__(self, name: str, environment: dict[str, str], log: Path) -> None:
-        self.directory = EXAMPLES / name
+    """A copy of the example, so that what it writes stays there."""
+
+    def __init__(self, name: str, where: Path, url: str, **environment: str) -> None:
+        self.directory = where / name
+        shutil.copytree(EXAMPLES / name, self.directory, ignore=_LEFT)
         self.page = (self.directory / "README.md").read_text()
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-        self.environment = {**os.environ, "PATH": path, "QBULL_PREFIX": "test", **environment}
-        self.log = log
+        told = {"PATH": path, "QBULL_URL": url, "QBULL_PREFIX": "test"}
+        self.environment = {**os.environ, **told, **environment}
+        self.log = where / "log"
         self.started: list[subprocess.Popen[bytes]] = []
+
+    def configure(self, **settings: object) -> None:
+        """Change lines of its .env as a reader would."""
+        file = self.directory / ".env"
+        lines = [line for line in file.read_text().splitlines() if line.partition("=")[0] not in settings]
+        file.write_text("\n".join([*lines, *(f"{name}='{value}'" for name, value in settings.items()), ""]))
 
     def run(self, line: str, within: float = 110) -> str:
         """A command of the page, to its end; gives what it printed."""

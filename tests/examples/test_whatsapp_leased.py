@@ -14,13 +14,9 @@ from qbull.store.store import Store
 
 @pytest.fixture(name="example")
 def prepare(store: Store, server_url: str, tmp_path: Path) -> Iterator[Example]:
-    settings = {
-        "QBULL_URL": server_url,
-        "WHATSAPP_CHATS": str(tmp_path / "chats"),
-        "WHATSAPP_SECONDS": "0.01",
-        "MIN_IDLE_TIME_MS": "1000",
-    }
-    example = Example("whatsapp_leased", settings, tmp_path / "log")
+    example = Example(
+        "whatsapp_leased", tmp_path, server_url, WHATSAPP_SECONDS="0.01", MIN_IDLE_TIME_MS="1000"
+    )
     yield example
     example.close()
 
@@ -46,4 +42,4 @@ def test_one_pod_of_the_page_sends_a_message(example: Example) -> None:
     message = '{"phone": "+5493515550100", "text": "hola"}'
     example.run(f"qbull enqueue WHATSAPP send '{message}' -A whatsapp:app --wait 60")
 
-    assert (Path(example.environment["WHATSAPP_CHATS"]) / "+5493515550100.txt").read_text() == "hola\n"
+    assert (example.directory / "chats" / "+5493515550100.txt").read_text() == "hola\n"

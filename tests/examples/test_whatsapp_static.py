@@ -14,8 +14,7 @@ from qbull.store.store import Store
 
 @pytest.fixture(name="example")
 def prepare(store: Store, server_url: str, tmp_path: Path) -> Iterator[Example]:
-    settings = {"QBULL_URL": server_url, "WHATSAPP_CHATS": str(tmp_path / "chats")}
-    example = Example("whatsapp_static", settings, tmp_path / "log")
+    example = Example("whatsapp_static", tmp_path, server_url)
     yield example
     example.close()
 
@@ -46,7 +45,7 @@ def test_a_pod_by_hand_is_named_as_in_a_stateful_set(example: Example) -> None:
     said = example.run(
         f"TOTAL_PARTITIONS=4 qbull enqueue WHATSAPP send '{message}' -A whatsapp:app --wait 60"
     )
-    chat = Path(example.environment["WHATSAPP_CHATS"]) / "+5493515550100.txt"
+    chat = example.directory / "chats" / "+5493515550100.txt"
 
     assert re.search(r"pod-[01]", said)
     assert chat.read_text() == "hola\n"
