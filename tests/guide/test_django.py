@@ -135,6 +135,55 @@ def test_a_task_can_be_a_row_of_the_outbox(database: str, tmp_path: Path) -> Non
     assert said.replace(" ", "").strip() == """[('outbox_tasks.add','{"args":[1,2],"kwargs":{}}')]"""
 
 
+SEALED = """
+    import django
+    from django.conf import settings
+
+    settings.configure(
+        USE_TZ=True,
+        INSTALLED_APPS=["django_tasks"],
+        TASKS={"default": {
+            "BACKEND": "qbull.contrib.django.tasks.QbullBackend", "OPTIONS": {"app": "sealed_tasks:app"},
+        }},
+    )
+    django.setup()
+    from sealed_tasks import add, app
+
+    from qbull import testing
+
+    with testing.embedded(app) as server:
+        result = add.enqueue("a" * 50, b="b" * 50)
+        server.drain_sync()
+        result.refresh()
+        found = add.get_result(result.id)
+        print(found.args[0] + found.kwargs["b"] == result.return_value, result.attempts)
+"""
+SEALED_TASKS = """
+    import sys
+
+    import qbull
+    from django_tasks import task
+
+    app = qbull.App(
+        "redis://127.0.0.1:1/0",
+        results=qbull.FileResults(__file__ + ".results", over=10),
+        middleware=[qbull.Encrypted([qbull.Encrypted.new_key()])],
+    )
+
+    @task
+    def add(a, b):
+        return a + b
+"""
+
+
+def test_arguments_and_results_may_be_encrypted_and_kept_elsewhere(tmp_path: Path) -> None:
+    (tmp_path / "sealed_tasks.py").write_text(textwrap.dedent(SEALED_TASKS))
+
+    said = run("-c", textwrap.dedent(SEALED), PYTHONPATH=str(tmp_path))
+
+    assert said.strip() == "True 1"
+
+
 def test_wrong_settings_are_said_in_one_line() -> None:
     said = run("-c", textwrap.dedent(WRONG)).splitlines()
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import importlib
 import logging
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -166,6 +168,22 @@ async def test_what_is_written_into_a_transaction_has_it_too(
 def _write(database: str, send: qbull.Task[..., str]) -> qbull.Job[str]:
     with psycopg.connect(database) as connection:
         return send.options(transaction=connection).enqueue_sync(to="bob")
+
+
+async def test_a_task_in_a_process_has_it_in_the_worker(
+    server_url: str, store: Store, said: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(Path(__file__).parent)
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    function = importlib.import_module("cpu_tasks").factorise.spec.function
+    async with app_with(server_url, Plain("outer", said)) as app:
+        factorise = app.queue("numbers").task(cpu=True)(function)
+
+        job = await factorise.enqueue(n=12)
+        async with app.worker():
+            assert (await job.result(timeout=20)).factors == (2, 2, 3)
+
+    assert said[2:4] == [("outer", "run", 1), ("outer", "ran", 1)]
 
 
 class Guard(qbull.Middleware):

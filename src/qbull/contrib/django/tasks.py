@@ -30,6 +30,7 @@ from django.utils.module_loading import import_string
 
 from qbull.app import App
 from qbull.contrib.django import DjangoConnections
+from qbull.core.codec import plain
 from qbull.core.job import JobInfo
 from qbull.core.retry import Retry
 from qbull.errors import ConfigError, NotFound
@@ -105,18 +106,21 @@ class QbullBackend(BaseTaskBackend):  # type: ignore[misc]
 
     async def aget_result(self, result_id: str) -> Any:
         """The same from asynchronous code."""
-        queue, _, id = result_id.partition(":")
-        info = await self._queues[queue].job(id).info() if queue in self._queues and id else None
-        if info is None:
+        name, _, id = result_id.partition(":")
+        queue = self._queues.get(name)
+        there = await self.app.client().find(queue.settings, id) if queue is not None and id else None
+        if queue is None or there is None:
             raise exceptions.TaskResultDoesNotExist(result_id)
-        return self.result_of(info)
+        found = there[1]
+        info = found.info(name, None)
+        payload = plain(self.app.seals.open("payload", name, info.task, found.body().payload))
+        value = await queue.job(id).result(timeout=5) if info.state == "completed" else None
+        return self._result_of(info, payload, value)
 
-    def result_of(self, info: JobInfo) -> Any:
+    def _result_of(self, info: JobInfo, payload: Mapping[str, Any], value: Any) -> Any:
         """What is known of a job, in Django's words."""
-        declared = import_string(info.task)
-        result = self._result(
-            declared.using(queue_name=info.queue), info.id, info.payload["args"], info.payload["kwargs"], info.created_at
-        )  # fmt: skip
+        declared = import_string(info.task).using(queue_name=info.queue)
+        result = self._result(declared, info.id, payload["args"], payload["kwargs"], info.created_at)
         workers = [attempt.worker for attempt in info.history] + ([info.worker] if info.worker else [])
         facts: dict[str, Any] = {
             "status": _status(info),
@@ -126,7 +130,7 @@ class QbullBackend(BaseTaskBackend):  # type: ignore[misc]
             "worker_ids": workers,
         }
         if info.state == "completed":
-            facts["_return_value"] = info.result
+            facts["_return_value"] = value
         if info.state in ("failed", "cancelled"):
             facts["errors"] = [
                 base.TaskError(
