@@ -165,6 +165,21 @@ def render_again(order_id: int) -> bytes:
     return b""
 
 
+@queue.task(chunk=10, wait=0.5)
+async def store(rows: list[int]) -> list[str]:
+    return [str(row) for row in rows]
+
+
+async def flows_and_chunks_are_typed() -> None:
+    assert_type(await store.enqueue(1), qbull.Job[str])
+    await store.enqueue("1")  # type: ignore[arg-type]
+    assert_type(daily_report.step(), qbull.Step[None])
+    daily_report.step(1)  # type: ignore[call-arg]
+    qbull.chain(store.step(1), on_failed="ignore")  # type: ignore[arg-type]
+    async for event in queue.events():
+        assert_type(event, qbull.Event)
+
+
 async def schedules_are_typed() -> None:
     assert_type(await daily_report.enqueue(), qbull.Job[None])
     assert_type(render_again(1), bytes)

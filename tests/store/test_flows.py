@@ -11,6 +11,7 @@ from qbull.core.flow import FAR_MS, TELLS, WAITS, Link, Mode, Plan, Seed, Told, 
 from qbull.core.ids import new_id
 from qbull.core.job import RareBody, pack
 from qbull.store import inspect
+from qbull.store.audit import audit
 from qbull.store.flows import End, Flows, awaited, join
 from qbull.store.layout import repartition
 from qbull.store.move import Moves
@@ -290,6 +291,38 @@ async def test_a_group_of_thousands_is_one_call_for_each_some_hundred(store: Sto
         pass
 
     assert await bench.state(1, parent) == "waiting"
+
+
+async def test_a_note_is_small_though_the_arguments_were_large(store: Store) -> None:
+    bench = await Bench.open(store)
+    plan, child, parent = bench.pair()
+    body = RareBody("task", b"x" * 100_000, flow=FLOW, tells=[Link("q", parent, None, 0)])
+    seed = plan.seeds[1]
+    large = Seed(*(seed.queue, child, None, False, 0, marked(pack(body, priority=5, lane=b""), TELLS)))
+    await bench.flows.begin(Plan(FLOW, [plan.seeds[0], large]), None)
+
+    await bench.desk(0).complete_together()
+    name = bench.desk(0).partition.base + "outgoing"
+    size = await store.server.call("MEMORY", "USAGE", name)
+    await bench.ship()
+
+    assert size < 5000
+    assert await bench.state(1, parent) == "waiting"
+
+
+async def test_the_audit_finds_a_job_that_would_wait_for_ever(store: Store) -> None:
+    bench = await Bench.open(store)
+    plan, _, parent = bench.pair()
+    await bench.flows.begin(plan, None)
+    name = bench.desk(1).partition.base + "job:" + parent
+    await store.server.call("HSET", name, "left", 2)
+
+    faults = await audit(bench.desk(1).partition)
+    await store.server.call("HSET", name, "left", 1)
+
+    assert [
+        fault for fault in faults if "counts 2 jobs of its flow that it waits for, and there are 1" in fault
+    ]
 
 
 async def test_a_job_that_waits_is_due_at_the_end_of_time(store: Store) -> None:

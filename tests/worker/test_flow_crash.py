@@ -19,6 +19,7 @@ from qbull.store import inspect
 from qbull.store.store import Store
 
 SECONDS = float(os.environ.get("FLOW_SECONDS", "4"))
+EVERY = float(os.environ.get("FLOW_KILL_EVERY", "0.4"))
 HERE = Path(__file__).parent
 
 
@@ -84,7 +85,7 @@ async def test_killed_producers_and_workers_lose_and_double_no_flow(
 
         until = time.monotonic() + SECONDS
         while time.monotonic() < until:
-            await asyncio.sleep(random.uniform(0.2, 0.6))
+            await asyncio.sleep(random.uniform(0.5, 1.5) * EVERY)
             crew.kill_one()
         crew.end("producer")
 

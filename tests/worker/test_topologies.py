@@ -13,7 +13,7 @@ import pytest
 
 import qbull
 from conftest import eventually, every_fault
-from topology import Node, raised_cluster, raised_trio
+from topology import DURABLE, Node, raised_cluster, raised_trio
 
 pytestmark = [pytest.mark.xdist_group("cluster"), pytest.mark.timeout(120)]
 
@@ -61,5 +61,56 @@ async def test_every_job_runs_in_order_although_a_server_dies(raise_up: Callable
         assert [
             key for key, numbers in ran.items() if list(dict.fromkeys(numbers)) != list(range(each))
         ] == []
+        assert await every_fault(app.client().store) == []
+        await app.close()
+
+
+async def test_every_flow_comes_to_its_end_although_a_server_dies(tmp_path: Path) -> None:
+    many = 60
+    with raised_cluster(tmp_path, DURABLE) as raised:
+        app = qbull.App(raised.url, prefix="test", durability="replicated")
+        upper = app.queue("upper", partitions=8, concurrency=20)
+        lower = app.queue("lower", partitions=8, concurrency=20)
+        ended: set[int] = set()
+
+        @upper.task
+        async def first(flow: int) -> int:
+            return flow
+
+        @lower.task
+        async def part(number: int) -> int:
+            await asyncio.sleep(0.01)
+            return qbull.current_job().results[0] * 10 + number  # type: ignore[no-any-return]
+
+        @lower.task
+        async def last(flow: int) -> None:
+            assert qbull.current_job().results == [flow * 10, flow * 10 + 1]
+            ended.add(flow)
+
+        async def some_ended() -> bool:
+            return len(ended) > many / 6
+
+        async def a_replica_took_over() -> bool:
+            return len(raised.primaries()) == 3
+
+        async def empty() -> bool:
+            return (await upper.stats()).unfinished + (await lower.stats()).unfinished == 0
+
+        async with app.worker(), app.worker():
+            flows = [
+                await qbull.chain(
+                    first.step(flow), qbull.group(part.step(0), part.step(1)), last.step(flow)
+                ).enqueue()
+                for flow in range(many)
+            ]
+            await eventually(some_ended, within=30)
+            victim = raised.primaries()[0]
+            victim.kill(signal.SIGKILL)
+            await eventually(a_replica_took_over, within=30)
+            victim.start()  # without it, nothing could be confirmed
+            await eventually(empty, within=60)
+
+        assert ended == set(range(many))
+        assert [await flow.last.state() for flow in flows] == ["completed"] * many
         assert await every_fault(app.client().store) == []
         await app.close()

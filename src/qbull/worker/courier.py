@@ -17,7 +17,7 @@ from qbull.store.partition import Partition
 from qbull.store.store import Store
 from qbull.worker.outage import Outage
 
-SAFETY = 10.0
+SAFETY = 30.0
 
 
 class Courier:

@@ -5,6 +5,7 @@
 -- USES  record index train
 -- ARGV  … id
 -- GIVES one line for each fault
+local FAR = '253402300799000'
 local faults = {}
 local function fault(id, what) faults[#faults + 1] = 'job ' .. id .. ': ' .. what end
 local streams = {c = 'completed', f = 'failed', x = 'cancelled'}
@@ -43,6 +44,20 @@ local function check_extras(id, place)
   end
 end
 
+-- A job that waits for others must wait for as many as it counts, or it would wait for ever.
+local function check_flow(id)
+  local known = redis.call('HGETALL', base .. 'job:' .. id)
+  local facts, waits = {}, 0
+  for j = 1, #known, 2 do facts[known[j]] = known[j + 1] end
+  for name, told in pairs(facts) do
+    local letter = string.sub(told, 1, 1)
+    if string.sub(name, 1, 6) == 'child:' and letter ~= 'c' and (letter == 'w' or facts.mode ~= 'continue') then waits = waits + 1 end
+  end
+  if waits == 0 or tonumber(facts.left) ~= waits then
+    fault(id, 'counts ' .. (facts.left or 'no') .. ' jobs of its flow that it waits for, and there are ' .. waits)
+  end
+end
+
 for i = rest, #ARGV do
   local id = ARGV[i]
   local place = redis.call('HGET', index, id)
@@ -50,6 +65,7 @@ for i = rest, #ARGV do
   if id ~= MARK then check_extras(id, place) end
   if place and id ~= MARK then
     local kind, at = string.sub(place, 1, 1), string.sub(place, 2)
+    if is_delayed == FAR then check_flow(id) end
     if (kind == 'd' or kind == 'm') ~= (is_delayed and true or false) then
       fault(id, 'index says "' .. kind .. '", but it is ' .. (is_delayed and '' or 'not ') .. 'in delayed')
     end
