@@ -226,7 +226,8 @@ async def test_a_chunk_has_one_job_inline_and_as_many_as_there_are_on_a_server(s
 
 async def test_what_needs_a_server_says_so_inline(shop: Shop) -> None:
     with testing.inline(shop.app):
-        for call in (shop.mail.stats(), shop.mail.search("failed"), shop.app.schedules.list()):
+        events = anext(aiter(shop.mail.events()))
+        for call in (shop.mail.stats(), shop.mail.search("failed"), shop.app.schedules.list(), events):
             with pytest.raises(qbull.QbullError, match=r"needs a server.*; use qbull\.testing\.embedded"):
                 await call
         async with shop.app.worker() as worker:

@@ -31,7 +31,7 @@ class InlineClient(Client):
         self.stored = inline.app.results
         self.store: Any = _NoServer("this")
         self.flows: Any = _NoServer("a flow")
-        self.results: Any = _Results()
+        self.results: Any = _Results("listening to events")
 
     def known(
         self, settings: QueueSettings, tasks: Collection[str], durability: Durability | None = None
@@ -143,18 +143,6 @@ class _Shelf:
         return self._inline.kept[self._queue, id]
 
 
-class _Results:
-    async def until(
-        self, id: str, look: Callable[[], Awaitable[tuple[Any, Found]]], timeout: float | None
-    ) -> Found:
-        _, found = await look()
-        if found.ending is None:
-            raise ResultTimeout(
-                f"job {id} is {found.state} and nothing runs it meanwhile; drain() or advance() first"
-            )
-        return found
-
-
 class _NoServer:
     """Stands where the store would be."""
 
@@ -168,6 +156,20 @@ class _NoServer:
 
     def __getattr__(self, name: str) -> NoReturn:
         raise _needs_a_server(self._what)
+
+
+class _Results(_NoServer):
+    """Whoever waits is answered at once."""
+
+    async def until(
+        self, id: str, look: Callable[[], Awaitable[tuple[Any, Found]]], timeout: float | None
+    ) -> Found:
+        _, found = await look()
+        if found.ending is None:
+            raise ResultTimeout(
+                f"job {id} is {found.state} and nothing runs it meanwhile; drain() or advance() first"
+            )
+        return found
 
 
 def _needs_a_server(what: str) -> QbullError:
