@@ -115,7 +115,7 @@ async def test_a_job_that_waits_says_what_for(app: qbull.App) -> None:
     info = await flow.last.info()
 
     assert info is not None
-    assert (info.state, info.due_at) == ("delayed", None)
+    assert (info.state, info.due_at, info.flow) == ("delayed", None, flow.id)
     assert why.reasons[-1].code == "flow"
     assert why.reasons[-1].job == flow.jobs[0].id
 

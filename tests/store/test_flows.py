@@ -325,6 +325,22 @@ async def test_the_audit_finds_a_job_that_would_wait_for_ever(store: Store) -> N
     ]
 
 
+async def test_one_courier_at_a_time_and_another_when_that_one_has_gone(store: Store) -> None:
+    bench = await Bench.open(store)
+    plan, _, parent = bench.pair()
+    await bench.flows.begin(plan, None)
+    await bench.desk(0).complete_together()
+    source = bench.desk(0).partition
+    await store.server.script("outgoing", source.base, "first", 10_000, 100)  # and then it dies
+
+    assert await bench.flows.ship(source, "second") is not None
+    assert (await bench.notes(0), await bench.state(1, parent)) == (1, "delayed")
+    await store.server.call("DEL", source.base + "courier")
+    assert await bench.flows.ship(source, "second") is None
+
+    assert (await bench.notes(0), await bench.state(1, parent)) == (0, "waiting")
+
+
 async def test_a_job_that_waits_is_due_at_the_end_of_time(store: Store) -> None:
     bench = await Bench.open(store)
     plan, _, parent = bench.pair()

@@ -265,6 +265,7 @@ class JobInfo:
     expires_at: datetime | None = None
     progress: float | None = None
     schedule: str | None = None
+    flow: str | None = None
 
 
 def due(milliseconds: int | None) -> datetime | None:

@@ -37,6 +37,8 @@ KNOWN_FOR = 30.0
 """Seconds after which a queue's settings are looked at again."""
 AGAIN = 0.05
 """Seconds after which what could not be brought yet is tried again."""
+HOLD_MS = 1000
+"""For how long one courier brings what a partition has to say, before another one may."""
 FRESH = 20.0
 """Seconds for which what was read of `outgoing` is brought. Much later, others may have brought it, and it may be forgotten."""
 WORDS = {
@@ -95,12 +97,20 @@ class Flows:
         if planted is not None:
             await self._plant_rest(*planted, self._server)
 
-    async def ship(self, partition: Partition) -> float | None:
-        """Bring what is to be brought from a partition, a bounded number of notes. Seconds after which to ask again; None: that was all."""
+    async def ship(self, partition: Partition, courier: str = "") -> float | None:
+        """Bring what is to be brought from a partition, a bounded number of notes. Seconds after which to ask again; None: that was all.
+
+        With a `courier`, only where no other one is at it.
+        """
         until = time.monotonic() + FRESH
-        entries = await partition.server.call(
-            "XRANGE", partition.base + "outgoing", "-", "+", "COUNT", ENTRIES
-        )
+        if courier:
+            entries = await partition.server.script("outgoing", partition.base, courier, HOLD_MS, ENTRIES)
+            if entries == b"busy":
+                return HOLD_MS / 1000
+        else:
+            entries = await partition.server.call(
+                "XRANGE", partition.base + "outgoing", "-", "+", "COUNT", ENTRIES
+            )
         brought: list[bytes] = []
         kept: set[bytes] = set()
         ends: dict[tuple[str, int], list[End]] = defaultdict(list)

@@ -136,6 +136,7 @@ class Found:
             history=tuple(body.history),
             progress=self.progress,
             schedule=body.schedule,
+            flow=body.flow or None,
             expires_at=None if body.expires is None else moment(expires_ms(body, self.created_ms()) or 0),
         )
 

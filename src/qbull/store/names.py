@@ -32,6 +32,7 @@ short names below to `base`; the names are spelled out there once more, in their
       outgoing            stream   what is to be brought to other partitions for flows; gone when it is there
       alerts              hash     of qbull's own queue "qbull.alerts": what is known of problems and was said of them
                                    (core/problems.py), whose turn it is to look
+      courier             string   the worker that brings it; expires after a second
       waiters             string   there while somebody waits for a result; expires after a minute
       mark                string   written with each enqueue whose replicas are waited for; expires after a minute
       leaving             zset     number → job id, for delayed jobs on their way to another partition; gone when they are there

@@ -57,7 +57,7 @@ _WORKER = Role(
         *("fetch", "note", "settle", "release", "promote", "reclaim", "lease", "unlease"),
         *("enroll", "beat", "bury", "roster", "live", "figures", "count"),
         *("declare", "plan", "plans", "tick", "begin", "grant", "hold", "vacate"),
-        *("plant", "join", "find", *_MOVING),
+        *("plant", "join", "outgoing", "find", *_MOVING),
         *("failing", "watch", "raise", "minutes"),
     ),
     commands=(

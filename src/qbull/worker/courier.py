@@ -23,7 +23,8 @@ SAFETY = 30.0
 class Courier:
     """For one queue."""
 
-    def __init__(self, store: Store, durability: Durability | None, outage: Outage) -> None:
+    def __init__(self, store: Store, worker: str, durability: Durability | None, outage: Outage) -> None:
+        self._worker = worker
         self._flows = Flows(store, durability)
         self._outage = outage
         self._partitions: dict[str, Partition] = {}
@@ -52,7 +53,7 @@ class Courier:
             due, self._due = self._due, set()
             wait = self._until_safety()
             for partition in [self._partitions[base] for base in due if base in self._partitions]:
-                again = await self._outage.survive(partial(self._flows.ship, partition))
+                again = await self._outage.survive(partial(self._flows.ship, partition, self._worker))
                 if again is not None:
                     self._due.add(partition.base)
                     wait = min(wait, again)

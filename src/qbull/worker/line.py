@@ -101,7 +101,7 @@ class Line:
         )
         self._failing = Failing(store, settings.name, outage) if settings.alert is not None else None
         self._mover = Mover(store, settings, outage)
-        self._courier = Courier(store, assignment.durability, outage)
+        self._courier = Courier(store, worker, assignment.durability, outage)
         self._leases = Leases(store, settings, worker, sharing, self._serve, self._mover.follow, outage)
         self._canceller = Canceller(self._hand, self._attempts.cancel, outage)
         self._cancelling: list[asyncio.Task[None]] = []
