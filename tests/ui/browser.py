@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import shutil
 
-from playwright.sync_api import Browser, Error, Playwright
-
 QUIET = [
     "--no-sandbox",
     "--disable-gpu",
@@ -20,16 +18,7 @@ QUIET = [
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 
-class NoBrowser(Exception):
-    """There is none, and why."""
-
-
-def launch(play: Playwright) -> Browser:
+def options() -> dict[str, object]:
+    """How to launch it. Without a path Playwright looks for its own."""
     path = next((found for name in NAMES if (found := shutil.which(name))), None)
-    try:
-        return play.chromium.launch(executable_path=path, args=QUIET)
-    except Error as error:
-        first = str(error).strip().splitlines()[0]
-        raise NoBrowser(
-            f"no Chromium: {first}; install the package chromium, or run: playwright install chromium"
-        ) from None
+    return {"executable_path": path, "args": QUIET}

@@ -10,7 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from browser import launch
+from browser import options
 from playwright.sync_api import Page, sync_playwright
 
 WIDTH = 1440
@@ -19,7 +19,7 @@ WIDTH = 1440
 def main(url: str, password: str, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with sync_playwright() as play:
-        browser = launch(play)
+        browser = play.chromium.launch(**options())
         for scheme in ("light", "dark"):
             context = browser.new_context(
                 viewport={"width": WIDTH, "height": 900},

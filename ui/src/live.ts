@@ -48,19 +48,19 @@ let running = false;
 export function watch(job: { queue: string; job: string } | null): void {
   watching = job;
   watched.value = null;
-  stream?.abort();
+  stream?.abort("asked");
 }
 
 export function pauseLive(pause: boolean): void {
   link.value = pause ? "paused" : "joining";
-  if (pause) stream?.abort();
+  if (pause) stream?.abort("asked");
   else void start();
 }
 
 let hiding = 0;
 document.addEventListener("visibilitychange", () => {
   clearTimeout(hiding);
-  if (document.hidden) hiding = window.setTimeout(() => stream?.abort(), HIDDEN_MS);
+  if (document.hidden) hiding = window.setTimeout(() => stream?.abort("asked"), HIDDEN_MS);
   else void start();
 });
 
@@ -73,7 +73,7 @@ export async function start(): Promise<void> {
       const began = Date.now();
       const why = await listen().catch(() => "broken");
       if (why === "refused") await look();
-      if (stream?.signal.aborted && stream.signal.reason !== "silent") continue; // asked for: another job, or nobody looks
+      if (stream?.signal.reason === "asked") continue; // another job, or nobody looks
       if (!me.value) break;
       wait = Date.now() - began > 10_000 ? 500 : Math.min(wait * 2, 8_000);
       link.value = "away";
@@ -125,7 +125,7 @@ async function listen(): Promise<"ended" | "refused"> {
     }
   } finally {
     clearTimeout(silence);
-    mine.abort("over");
+    if (!mine.signal.aborted) mine.abort("over");
   }
 }
 

@@ -1,0 +1,206 @@
+"""The stage: a real server of the page on its own Valkey with a real worker, and people with a browser before it."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import pytest_asyncio
+from browser import options
+from playwright.async_api import Browser, BrowserContext, Page, async_playwright, expect
+from playwright.async_api import Error as BrowserError
+
+from qbull.embedded import Embedded
+
+HERE = Path(__file__).parent
+ADMIN, VIEWER, PASSWORD = "admin-token-for-the-page", "viewer-token-for-the-page", "a password for the page"
+QUEUES = ("email", "payments", "reports", "slack", "maintenance")
+
+expect.set_options(timeout=10_000)
+
+
+class Stage:
+    """Where the page is, and the API behind it for what a test needs to be there."""
+
+    def __init__(self, environment: dict[str, str], url: str) -> None:
+        self.environment = environment
+        self.url = url
+        self.api = httpx.Client(
+            base_url=f"{url}/api/", headers={"authorization": f"Bearer {ADMIN}"}, timeout=30, trust_env=False
+        )
+
+    def enqueue(self, queue: str, task: str, payload: dict[str, Any], **options: Any) -> str:
+        body = {"task": task, "payload": payload, "options": options}
+        return str(self.ask("POST", f"queues/{queue}/jobs", body)["jobId"])
+
+    def ask(self, method: str, path: str, body: Any = None) -> Any:
+        answer = self.api.request(method, path, json=body)
+        assert answer.status_code < 300, (path, answer.text)
+        return answer.json()
+
+    def until(self, queue: str, id: str, *states: str) -> dict[str, Any]:
+        """The job, once it is in one of these states."""
+        deadline = time.monotonic() + 20
+        while True:
+            job = self.ask("GET", f"queues/{queue}/jobs/{id}")
+            if job["state"] in states:
+                return dict(job)
+            assert time.monotonic() < deadline, job
+            time.sleep(0.03)
+
+    def fail(self, n: int, error: str, task: str = "verify") -> list[str]:
+        """Dead letters of the queue email."""
+        ids = [
+            self.enqueue("email", task, {"user_id": f"u-{k}", "address": f"a{k}@example.com", "fail": error})
+            for k in range(n)
+        ]
+        for id in ids:
+            self.until("email", id, "failed")
+        return ids
+
+
+@contextmanager
+def running(environment: dict[str, str], *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    command = [sys.executable, "-m", "qbull.cli.main", *arguments]
+    process = subprocess.Popen(command, env=environment, cwd=HERE, stderr=subprocess.PIPE)
+    try:
+        yield process
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(15)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        assert process.stderr is not None
+        process.stderr.close()
+
+
+def address(process: subprocess.Popen[bytes]) -> str:
+    """Where it serves, once it says so."""
+    assert process.stderr is not None
+    for line in process.stderr:
+        found = re.search(rb"http://127\.0\.0\.1:\d+", line)
+        if found:
+            return found.group().decode()
+    raise AssertionError("qbull serve has ended")
+
+
+@pytest.fixture(scope="session", name="stage")
+def set_stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    """A Valkey of its own: other tests empty theirs."""
+    valkey = Embedded.open(tmp_path_factory.mktemp("page"))
+    environment = {
+        **{name: value for name, value in os.environ.items() if not name.startswith(("QBULL", "REDIS"))},
+        "QBULL_URL": f"unix://:{valkey.password}@{valkey.socket}?db=0",
+        "QBULL_PREFIX": "bazaar",
+        "QUEUES_UI_PASS": PASSWORD,
+        "QBULL_ADMIN_TOKEN": ADMIN,
+        "QBULL_VIEWER_TOKEN": VIEWER,
+        "PYTHONPATH": str(HERE),
+        "TZ": "UTC",
+    }
+    log = {**environment, "QBULL_LOG_LEVEL": "ERROR"}
+    work = ("worker", "bazaar:app", "--processes", "1")
+    with running(log, *work), running(log, "serve", "bazaar:app", "--port", "0") as serving:
+        stage = Stage(environment, address(serving))
+        deadline = time.monotonic() + 20
+        while not stage.ask("GET", "workers")["workers"]:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        yield stage
+        stage.api.close()
+    valkey.close()
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session", name="browser")
+async def open_browser() -> AsyncIterator[Browser]:
+    async with async_playwright() as play:
+        try:
+            browser = await play.chromium.launch(**options())  # type: ignore[arg-type]
+        except BrowserError as error:
+            why = str(error).strip().splitlines()[0]
+            pytest.skip(
+                f"no Chromium: {why}; install the package chromium, or run: playwright install chromium"
+            )
+        yield browser
+        await browser.close()
+
+
+class Person:
+    """Somebody with a browser. What the page was told not to do, and did, is kept."""
+
+    def __init__(self, stage: Stage, context: BrowserContext, page: Page) -> None:
+        self.stage = stage
+        self.context = context
+        self.page = page
+        self.wrong: list[str] = []
+        page.on("pageerror", lambda error: self.wrong.append(f"error: {error}"))
+        page.on("dialog", lambda dialog: self.wrong.append(f"dialog: {dialog.message}"))
+        page.on("console", lambda said: self._heard(said.type, said.text))
+        page.on("request", lambda request: self._asked(request.url))
+
+    def _heard(self, kind: str, text: str) -> None:
+        if kind == "error" and not text.startswith("Failed to load resource"):
+            self.wrong.append(f"console: {text}")
+
+    def _asked(self, url: str) -> None:
+        if not url.startswith(self.stage.url):
+            self.wrong.append(f"asked {url}")
+
+    async def go(self, path: str) -> Page:
+        """By the address, as from a link in a chat."""
+        await self.page.goto(f"{self.stage.url}/ui/{path}")
+        await expect(self.page.locator("h1").first).to_be_visible()
+        return self.page
+
+    async def log_in(self, token: str) -> None:
+        answer = await self.page.request.post(
+            f"{self.stage.url}/api/login", data={"token": token}, headers={"origin": self.stage.url}
+        )
+        assert answer.ok, await answer.text()
+
+    async def press(self, name: str, *, inside: str = "main") -> None:
+        await self.page.locator(inside).get_by_role("button", name=name, exact=True).first.click()
+
+    async def confirm(self, name: str) -> None:
+        """Press what a dialog ends with; it closes when that was done."""
+        dialog = self.page.locator("dialog[open]")
+        await dialog.locator("button[type=submit]", has_text=name).click()
+        await expect(dialog).to_have_count(0)
+
+
+async def person(stage: Stage, browser: Browser, token: str | None, **options: Any) -> Person:
+    context = await browser.new_context(
+        viewport={"width": 1440, "height": 900}, locale="en-GB", timezone_id="Europe/Madrid", **options
+    )
+    made = Person(stage, context, await context.new_page())
+    if token is not None:
+        await made.log_in(token)
+    return made
+
+
+@pytest_asyncio.fixture(loop_scope="session", name="admin")
+async def make_admin(stage: Stage, browser: Browser) -> AsyncIterator[Person]:
+    made = await person(stage, browser, ADMIN)
+    yield made
+    await made.context.close()
+    assert made.wrong == []
+
+
+@pytest_asyncio.fixture(loop_scope="session", name="viewer")
+async def make_viewer(stage: Stage, browser: Browser) -> AsyncIterator[Person]:
+    made = await person(stage, browser, VIEWER)
+    yield made
+    await made.context.close()
+    assert made.wrong == []

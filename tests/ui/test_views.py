@@ -1,0 +1,235 @@
+"""The views in a real browser: each shows what is there, live, in both languages, and axe finds nothing wrong with any of them."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.async_api import Browser, expect
+from stage import ADMIN, PASSWORD, Person, Stage, address, person, running
+
+from qbull.api.page import Page as Built
+
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="session"),
+    pytest.mark.xdist_group("page"),
+    pytest.mark.skipif(not Built()._there, reason="the dashboard was not built: Node.js is needed for that"),
+]
+
+AXE = (Path(__file__).parents[2] / "ui" / "node_modules" / "axe-core" / "axe.min.js").read_text()
+
+
+async def test_a_wrong_password_is_refused_and_the_right_one_opens_what_was_asked_for(
+    stage: Stage, browser: Browser
+) -> None:
+    somebody = await person(stage, browser, None)
+    page = await somebody.go("workers")
+
+    await page.get_by_label("Password", exact=True).fill("not this one")
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("alert")).to_contain_text("the password is wrong")
+    await page.get_by_label("Password", exact=True).fill(PASSWORD)
+    await page.keyboard.press("Enter")
+
+    await expect(page.get_by_role("heading", name="Workers")).to_be_visible()
+    await somebody.press("Log out", inside="aside")
+    await expect(page.get_by_role("heading", name="Log in to qbull")).to_be_visible()
+    assert somebody.wrong == []
+    await somebody.context.close()
+
+
+async def test_the_overview_tells_what_happens_as_it_happens(stage: Stage, admin: Person) -> None:
+    page = await admin.go("")
+    await expect(page.locator(".side .live")).to_have_text("Live")
+
+    id = stage.enqueue("email", "welcome", {"user_id": "u1", "address": "live@example.com"})
+
+    await expect(page.locator(".feed")).to_contain_text(id)
+    await expect(page.get_by_text("All queues work normally")).to_be_visible()
+    await expect(page.get_by_role("img", name=re.compile("Jobs per minute"))).to_be_visible()
+    await page.get_by_role("button", name="24 h").click()
+    await expect(page.get_by_role("button", name="24 h")).to_have_attribute("aria-pressed", "true")
+    await page.locator(".feed a", has_text=id).click()
+    await expect(page.get_by_role("heading", name="welcome")).to_be_visible()
+
+
+async def test_a_running_job_shows_its_progress_and_its_log_as_they_come(stage: Stage, admin: Person) -> None:
+    id = stage.enqueue(
+        "reports", "monthly-statement", {"customer": "acme", "month": "2026-10", "seconds": 4.0}
+    )
+    page = await admin.go(f"job?queue=reports&id={id}")
+
+    await expect(page.locator(".progress-line")).to_be_visible()
+    await expect(page.get_by_text("What it is doing")).to_be_visible()
+    await expect(page.locator("h1")).to_contain_text("completed")
+
+    await expect(page.locator(".log")).to_contain_text("uploaded to the archive")
+    await expect(page.get_by_label("Result")).to_contain_text("acme-2026-10.pdf")
+    await expect(page.locator(".timeline")).to_contain_text("Attempt 1 completed")
+
+
+async def test_why_a_job_is_not_running_is_said(stage: Stage, admin: Person) -> None:
+    id = stage.enqueue("email", "welcome", {"user_id": "u1", "address": "a@b.c"}, delay=3600)
+
+    page = await admin.go(f"job?queue=email&id={id}")
+
+    await expect(page.get_by_role("heading", name="Why is it not running?")).to_be_visible()
+    await expect(page.locator(".reasons")).to_contain_text("it is delayed until")
+    stage.ask("DELETE", f"queues/email/jobs/{id}")
+
+
+async def test_the_keyboard_goes_everywhere(stage: Stage, admin: Person) -> None:
+    page = await admin.go("")
+    await page.locator("#main").focus()
+
+    for keys, heading in (("gq", "Queues"), ("gs", "Schedules"), ("gw", "Workers"), ("gy", "System")):
+        await page.keyboard.press(keys[0])
+        await page.keyboard.press(keys[1])
+        await expect(page.locator("h1")).to_have_text(heading)
+    await page.keyboard.press("?")
+    await expect(page.get_by_role("dialog", name="Help and keys")).to_be_visible()
+    await page.keyboard.press("Escape")
+    await _find(page, "payments queue")
+    await expect(page.locator("h1")).to_contain_text("payments")
+
+    id = stage.enqueue("slack", "alert", {"channel": "#ops", "text": "hello"})
+    stage.until("slack", id, "completed")
+    await _find(page, id)
+    await expect(page.locator("h1")).to_contain_text("alert")
+
+    await admin.go("jobs?queue=slack&state=completed")
+    await expect(page.locator("tbody tr").first).to_be_visible()
+    await page.keyboard.press("j")
+    await page.keyboard.press("x")
+    await expect(page.get_by_text("1 is chosen")).to_be_visible()
+    await page.keyboard.press("Enter")
+    await expect(page.locator("h1")).to_contain_text("alert")
+
+
+async def _find(page: Any, words: str) -> None:
+    await expect(page.locator("dialog[open]")).to_have_count(0)
+    await page.keyboard.press("Control+k")
+    await expect(page.get_by_role("combobox", name="Find or do")).to_be_focused()
+    await page.keyboard.type(words)
+    await page.keyboard.press("Enter")
+
+
+async def test_the_page_speaks_spanish_and_remembers_it(admin: Person) -> None:
+    page = await admin.go("queues")
+
+    await admin.press("Español", inside="aside")
+    await expect(page.locator("h1")).to_have_text("Colas")
+    await page.reload()
+
+    await expect(page.locator("h1")).to_have_text("Colas")
+    await expect(page.locator("html")).to_have_attribute("lang", "es")
+    for path, heading in (("dead", "Fallidos"), ("access", "Tokens y auditoría"), ("", "Resumen")):
+        await admin.go(path)
+        await expect(page.locator("h1")).to_have_text(heading)
+
+
+async def test_colours_are_chosen_and_remembered(admin: Person) -> None:
+    page = await admin.go("system")
+    ground = "getComputedStyle(document.documentElement).backgroundColor"
+    before = await page.evaluate(ground)
+
+    await admin.press("Dark colours", inside="aside")
+    after = await page.evaluate(ground)
+    await page.reload()
+
+    assert before != after == await page.evaluate(ground)
+
+
+async def test_an_address_that_leads_nowhere_says_so(admin: Person) -> None:
+    page = admin.page
+    for path, words in (
+        ("nothing-like-this", "There is nothing here"),
+        ("job?queue=email&id=no-such.job/at%20all", "no job"),
+        ("queue?name=nowhere", "nowhere"),
+        ("jobs?queue=email&state=failed&key=nobody", "No job fits this filter"),
+    ):
+        await page.goto(f"{admin.stage.url}/ui/{path}")
+        await expect(page.locator("main")).to_contain_text(words)
+
+
+async def test_a_server_that_goes_away_is_said_and_found_again(stage: Stage, browser: Browser) -> None:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port = str(found.getsockname()[1])
+    environment = {**stage.environment, "QBULL_LOG_LEVEL": "ERROR"}
+    with running(environment, "serve", "bazaar:app", "--port", port) as serving:
+        other = Stage(environment, address(serving))
+        somebody = await person(other, browser, ADMIN)
+        page = await somebody.go("")
+        await expect(page.locator(".side .live")).to_have_text("Live")
+        os.kill(serving.pid, signal.SIGKILL)
+        serving.wait()
+        await expect(page.get_by_role("alert")).to_contain_text("Live updates are interrupted")
+        await expect(page.get_by_role("heading", name="Overview")).to_be_visible()
+    with running(environment, "serve", "bazaar:app", "--port", port) as serving:
+        address(serving)
+        await expect(page.locator(".side .live")).to_have_text("Live", timeout=20_000)
+        await expect(page.get_by_role("alert")).to_have_count(0)
+        await somebody.context.close()
+    other.api.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_axe_finds_nothing_wrong_with_any_view(stage: Stage, browser: Browser, scheme: Any) -> None:
+    [failed] = stage.fail(1, "smtp.example.com refused the connection")
+    done = stage.enqueue("reports", "monthly-statement", {"customer": "c", "month": "m", "seconds": 0.1})
+    stage.until("reports", done, "completed")
+    later = stage.enqueue("email", "welcome", {"user_id": "u1", "address": "a@b.c"}, delay=3600)
+    somebody = await person(stage, browser, None, color_scheme=scheme, bypass_csp=True)
+    found: dict[str, list[str]] = {"login": await _axe(await somebody.go(""), scheme)}
+    await somebody.log_in(ADMIN)
+
+    for path in (
+        "",
+        "queues",
+        "queue?name=payments",
+        "jobs?queue=email&state=failed&task=verify",
+        f"job?queue=email&id={failed}",
+        f"job?queue=reports&id={done}",
+        f"job?queue=email&id={later}",
+        "keys",
+        "dead",
+        "schedules",
+        "workers",
+        "access",
+        "system",
+    ):
+        page = await somebody.go(path)
+        await expect(page.locator(".loading")).to_have_count(0)
+        found[path] = await _axe(page, scheme)
+    await page.locator("#main").focus()
+    await page.keyboard.press("?")
+    await expect(page.get_by_role("dialog")).to_be_visible()
+    found["help"] = await _axe(page, scheme)
+    await page.keyboard.press("Escape")
+    await expect(page.get_by_role("dialog")).to_have_count(0)
+    await page.keyboard.press("Control+k")
+    await expect(page.get_by_role("combobox", name="Find or do")).to_be_focused()
+    found["palette"] = await _axe(page, scheme)
+
+    assert {path: ills for path, ills in found.items() if ills} == {}
+    assert somebody.wrong == []
+    await somebody.context.close()
+
+
+async def _axe(page: Any, scheme: str) -> list[str]:
+    """All rules in light; in dark only the colours are others."""
+    rules = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+    wanted = rules if scheme == "light" else {"type": "rule", "values": ["color-contrast"]}
+    await page.evaluate(AXE)
+    result = await page.evaluate("wanted => axe.run(document, {runOnly: wanted})", wanted)
+    return [
+        f"{ill['id']}: {node['target']} {node['failureSummary'][:200]}"
+        for ill in result["violations"]
+        for node in ill["nodes"][:3]
+    ]
