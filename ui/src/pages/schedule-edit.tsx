@@ -24,9 +24,10 @@ export function EditSchedule({ one, onClose, then }: { one: Schedule | null; onC
   const [args, setArgs] = useState(one ? JSON.stringify(one.args ?? {}, null, 2) : "");
   const [catchUp, setCatchUp] = useState<string>(one?.catchUp ?? "skip");
   const [overlap, setOverlap] = useState<string>(one?.overlap ?? "skip");
-  const tasks = details.data?.tasks ?? [];
-  const chosen = task || tasks[0]?.name || "";
-  const begin = args || sample(tasks.find((each) => each.name === chosen)?.arguments ?? null);
+  const tasks = details.waiting ? null : (details.data?.tasks ?? []);
+  const loading: [string, string][] = [[task, task || "…"]];
+  const chosen = task || tasks?.[0]?.name || "";
+  const begin = args || sample(tasks?.find((each) => each.name === chosen)?.arguments ?? null);
   const submit = async () => {
     await put(at.schedule(name), {
       task: `${queue}/${chosen}`,
@@ -46,8 +47,8 @@ export function EditSchedule({ one, onClose, then }: { one: Schedule | null; onC
       <div class="fields three">
         <Field label={t("Name")} value={name} onInput={setName} required disabled={one !== null} autofocus={one === null} placeholder="daily-report" />
         <Select label={t("Queue")} value={queue} onInput={(value) => { setQueue(value); setTask(""); }} options={names.map((each) => [each, each])} />
-        {tasks.length ? (
-          <Select label={t("Task")} value={chosen} onInput={setTask} options={tasks.map((each) => [each.name, each.name])} />
+        {tasks === null || tasks.length ? (
+          <Select label={t("Task")} value={chosen} onInput={setTask} options={tasks?.map((each) => [each.name, each.name]) ?? loading} />
         ) : (
           <Field label={t("Task")} value={task} onInput={setTask} required />
         )}
