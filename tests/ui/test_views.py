@@ -227,7 +227,9 @@ async def _axe(page: Any, scheme: str) -> list[str]:
     rules = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
     wanted = rules if scheme == "light" else {"type": "rule", "values": ["color-contrast"]}
     await page.evaluate(AXE)
-    result = await page.evaluate("wanted => axe.run(document, {runOnly: wanted, resultTypes: ['violations']})", wanted)
+    result = await page.evaluate(
+        "wanted => axe.run(document, {runOnly: wanted, resultTypes: ['violations']})", wanted
+    )
     return [
         f"{ill['id']}: {node['target']} {node['failureSummary'][:200]}"
         for ill in result["violations"]
