@@ -26,7 +26,8 @@ async def enqueue(queue: Queue, task: str, values: Mapping[str, Any], options: O
         return await _unchecked(queue, task, values, options)
     if task not in queue.tasks:
         raise NotFound(_unknown(queue.name, task, sorted(queue.tasks), "in this app"))
-    return await Call[..., Any](queue, queue.tasks[task], options).enqueue(**values)
+    call: Call[..., Any] = Call(queue, queue.tasks[task], options)
+    return await call.enqueue(**values)
 
 
 async def _unchecked(queue: Queue, task: str, values: Mapping[str, Any], options: Options) -> Job[Any]:

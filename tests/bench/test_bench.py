@@ -26,3 +26,17 @@ def test_a_quick_run_prints_every_figure_and_writes_them_down(tmp_path: Path) ->
     assert all(isinstance(value, float) for who in ("floor", "qbull") for value in found[who].values())
     for figure in FIGURES:
         assert f"\n{figure} " in run.stdout
+
+
+def test_enqueues_by_http_are_compared_with_empty_handlers() -> None:
+    command = [sys.executable, "-m", "bench.rest", "--connections", "20", "--each", "5", "--rounds", "1"]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+
+    assert run.returncode == 0, run.stderr
+    assert [line.split()[0] for line in run.stdout.splitlines()] == [
+        "bare",
+        "empty",
+        "enqueue",
+        "enqueue",
+        "enqueue",
+    ]

@@ -6,6 +6,7 @@ Find the endpoint, find out who calls, guard, read, handle, write down, answer. 
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -144,7 +145,8 @@ class Api:
         assert endpoint.audit is not None
         target = notes.pop("target", None) or "/".join(path.values())
         who = notes.pop("who", None) or caller.name
-        address = request.client.host if request.client is not None else ""
+        client = request.scope.get("client")
+        address = client[0] if client else ""
         entry = Entry(who, caller.role, caller.how, endpoint.audit, target[:300], status, notes, address)
         if endpoint.counted and status < 300:
             self.site.audit.count(entry)
@@ -162,16 +164,29 @@ class Api:
                 return
 
 
+class Json(Response):
+    """What Response makes of any content and any header, made for this kind alone: it is most of what is answered."""
+
+    def __init__(
+        self, content: bytes, status: int, headers: Mapping[str, str], kind: bytes = b"json"
+    ) -> None:
+        self.status_code = status
+        self.body = content
+        self.background = None
+        self.raw_headers = [
+            (b"content-length", b"%d" % len(content)),
+            (b"content-type", b"application/" + kind),
+        ]
+        self.raw_headers += [
+            (name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()
+        ]
+
+
 def _response(answer: Any, endpoint: Endpoint) -> Response:
     if isinstance(answer, Response):
         return answer
     reply = answer if isinstance(answer, Reply) else Reply(answer)
-    response = Response(
-        _encode(reply.value),
-        reply.status or endpoint.status,
-        reply.headers or None,
-        media_type="application/json",
-    )
+    response = Json(_encode(reply.value), reply.status or endpoint.status, reply.headers)
     if reply.cookie is not None:
         response.raw_headers.append((b"set-cookie", reply.cookie.encode("latin-1")))
     return response
@@ -183,4 +198,4 @@ def _problem(problem: Problem, request: Request) -> Response:
         # A browser would ask for a password by itself where it hears of "Basic"; our page asks better.
         browser = "sec-fetch-mode" in request.headers
         headers["www-authenticate"] = 'Bearer realm="qbull"' + ("" if browser else ', Basic realm="qbull"')
-    return Response(_encode(problem.body()), problem.status, headers, media_type="application/problem+json")
+    return Json(_encode(problem.body()), problem.status, headers, b"problem+json")

@@ -18,6 +18,7 @@ from typing import Literal, NamedTuple, TypeVar
 from starlette.requests import Request
 
 from qbull.access import Access, Role
+from qbull.api.headers import header
 from qbull.api.problems import Problem
 from qbull.errors import ServerError
 from qbull.store import sessions, tokens
@@ -73,9 +74,9 @@ class Auth:
 
     async def caller(self, request: Request) -> Caller:
         """NOBODY where no proof was sent. A wrong proof is refused, whatever else was sent with it."""
-        header = request.headers.get("authorization")
-        if header is not None:
-            scheme, _, rest = header.partition(" ")
+        said = header(request, b"authorization")
+        if said is not None:
+            scheme, _, rest = said.partition(" ")
             kind = scheme.lower()
             if kind == "bearer":
                 return await self._bearer(rest.strip())

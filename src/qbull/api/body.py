@@ -6,8 +6,9 @@ import re
 from typing import Any, TypeVar
 
 import msgspec
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 
+from qbull.api.headers import header
 from qbull.api.problems import Problem, Wrong, wrong_input
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -29,10 +30,9 @@ async def read_body(request: Request, shape: type[S], limit: int, *, optional: b
         if optional:
             return shape()
         raise Problem(400, "the body is missing; send JSON")
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "application/json" and not (kind.startswith("application/") and kind.endswith("+json")):
+    if not _is_json(header(request, b"content-type") or ""):
         raise Problem(415, "send JSON, with Content-Type: application/json")
-    if request.headers.get("content-encoding", "identity").lower() != "identity":
+    if (header(request, b"content-encoding") or "identity").lower() != "identity":
         raise Problem(415, "send the body without compression")
     if too_deep(raw):
         raise Problem(400, f"the body has more than {DEEPEST} arrays and objects within each other")
@@ -63,23 +63,32 @@ def _whole(value: Any) -> Any:
 
 
 async def _read(request: Request, limit: int) -> bytes:
-    too_large = Problem(
+    length = header(request, b"content-length") or ""
+    if length.isdigit() and int(length) > limit:
+        raise _too_large(limit)
+    parts: list[bytes] = []
+    size, more = 0, True
+    while more:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            raise Problem(400, "the connection was closed before the body was there")
+        part, more = message.get("body", b""), message.get("more_body", False)
+        size += len(part)
+        if size > limit:
+            raise _too_large(limit)
+        parts.append(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _too_large(limit: int) -> Problem:
+    return Problem(
         413, f"the body is larger than {limit:,} bytes; store the data elsewhere and pass a reference"
     )
-    length = request.headers.get("content-length", "")
-    if length.isdigit() and int(length) > limit:
-        raise too_large
-    parts: list[bytes] = []
-    size = 0
-    try:
-        async for part in request.stream():
-            size += len(part)
-            if size > limit:
-                raise too_large
-            parts.append(part)
-    except ClientDisconnect:
-        raise Problem(400, "the connection was closed before the body was there") from None
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _is_json(said: str) -> bool:
+    kind = said.partition(";")[0].strip().lower()
+    return kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json"))
 
 
 def too_deep(raw: bytes) -> bool:

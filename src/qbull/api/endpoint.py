@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import msgspec
@@ -88,11 +89,11 @@ class Endpoint:
         parts = [part for part in self.path.split("/") if part and part != "api"]
         return parts[0] if parts else "page"
 
-    @property
+    @cached_property
     def parameters(self) -> list[str]:
         return [part[1:-1] for part in self.path.split("/") if part.startswith("{")]
 
-    @property
+    @cached_property
     def name(self) -> str:
         """Unique in the table."""
         return str(getattr(self.handler, "__name__", "")) or self.path

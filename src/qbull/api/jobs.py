@@ -21,6 +21,7 @@ from qbull.options import Options
 from qbull.store import why
 
 PAGE = 50
+PLAIN = Options()
 
 
 async def jobs(call: Call[wire.JobsQuery, Nothing]) -> wire.Jobs:
@@ -122,10 +123,9 @@ async def enqueue(call: Call[Nothing, wire.NewJob]) -> Reply:
     accepted = wire.Accepted(
         job_id=made.id, status="delayed" if delayed else "waiting", timestamp=now(), created=made.created
     )
-    root = call.request.scope.get("root_path", "")
-    return Reply(
-        accepted, headers={"location": f"{root}/api/queues/{queue.name}/jobs/{quote(made.id, safe='')}"}
-    )
+    root, id = call.request.scope.get("root_path", ""), made.id
+    name = id if id.isascii() and id.isalnum() else quote(id, safe="")
+    return Reply(accepted, headers={"location": f"{root}/api/queues/{queue.name}/jobs/{name}"})
 
 
 async def retry_job(call: Call[Nothing, wire.Again]) -> wire.Accepted:
@@ -152,6 +152,8 @@ async def remove_job(call: Call[Nothing, Nothing]) -> wire.Accepted:
 
 
 def _options(asked: wire.JobOptions) -> Options:
+    if asked is wire.NO_OPTIONS:
+        return PLAIN
     given: dict[str, Any] = {
         name: value for name in asked.__struct_fields__ if (value := getattr(asked, name)) is not None
     }

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from urllib.parse import quote, unquote_to_bytes
 
 from starlette.types import Scope
 
 from qbull.api.endpoint import Endpoint
+
+REMEMBERED = 500
+"""Paths that were found lately."""
+LONG = 200
+
+Found = tuple[dict[str, Endpoint], tuple[str, ...]]
+"""Who answers by method, and the parameters of the path."""
 
 
 class Node:
@@ -34,15 +42,17 @@ class Routes:
                     node = node.named.setdefault(part, Node())
             assert endpoint.method not in node.endpoints, f"twice: {endpoint.method} {endpoint.path}"
             node.endpoints[endpoint.method] = endpoint
+        self._often = lru_cache(REMEMBERED)(self._find)
 
-    def find(self, path: str) -> tuple[dict[str, Endpoint], list[str]] | None:
+    def find(self, path: str) -> Found | None:
         """Who answers to a path as it came, by method, and its parameters; None where nobody does."""
-        return _find(self._root, path.split("/")[1:], 0, [])
+        return self._often(path) if len(path) < LONG else self._find(path)
+
+    def _find(self, path: str) -> Found | None:
+        return _find(self._root, path.split("/")[1:], 0, ())
 
 
-def _find(
-    node: Node, parts: list[str], at: int, found: list[str]
-) -> tuple[dict[str, Endpoint], list[str]] | None:
+def _find(node: Node, parts: list[str], at: int, found: tuple[str, ...]) -> Found | None:
     """What has a name comes before what is a parameter."""
     if at == len(parts):
         return (node.endpoints, found) if node.endpoints else None
@@ -55,7 +65,7 @@ def _find(
     if node.parameter is None or not part:
         return None
     text = unquote_to_bytes(part).decode("utf-8", "surrogateescape") if "%" in part else part
-    return _find(node.parameter, parts, at + 1, [*found, text])
+    return _find(node.parameter, parts, at + 1, (*found, text))
 
 
 def path_of(scope: Scope) -> str:

@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from qbull.access import Access
@@ -22,7 +23,6 @@ from qbull.config import check_name
 from qbull.errors import ConfigError, NotFound
 from qbull.queue import Queue
 from qbull.store.store import Store
-from qbull.wire import moment
 
 if TYPE_CHECKING:
     from qbull.api.wire.overview import Overview
@@ -118,6 +118,10 @@ async def _metrics(site: Site) -> str:
 
 def now() -> str:
     """When an answer was given."""
-    text = moment(datetime.now(UTC))
-    assert text is not None
-    return text
+    second, ms = divmod(time.time_ns() // 1_000_000, 1000)
+    return f"{_until_second(second)}.{ms:03d}Z"
+
+
+@lru_cache(maxsize=2)
+def _until_second(second: int) -> str:
+    return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")

@@ -106,7 +106,7 @@ class Why(Said, kw_only=True):
     reasons: list[Reason]
 
 
-class JobOptions(Shape, kw_only=True):
+class JobOptions(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw_only=True, frozen=True):
     """As in Python: `delay` and `timeout` in seconds, `at` a moment, `expires` either; `priority` from 1 (first) to 10 (last)."""
 
     delay: Seconds | None = None
@@ -119,12 +119,15 @@ class JobOptions(Shape, kw_only=True):
     durability: Durability | None = None
 
 
+NO_OPTIONS = JobOptions()
+
+
 class NewJob(Shape, kw_only=True):
     """A call of a task: its arguments by name."""
 
     task: Name
     payload: dict[str, Any] = msgspec.field(default_factory=dict)
-    options: JobOptions = msgspec.field(default_factory=JobOptions)
+    options: JobOptions = NO_OPTIONS
 
 
 class Again(Shape, kw_only=True):
