@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 
-from inbox import Inbox
+from inbox import Inbox, Post
 from shell import Shell, open_shell  # noqa: F401
 
 import qbull
@@ -73,6 +73,27 @@ async def test_worker_processes_say_failures_and_lost_workers(shell: Shell, stor
     assert kinds == {"failed", "lost"}
     assert 'queue "email": 1 job failed for good' in shown or "2 jobs failed for good" in shown
     assert code == 0
+
+
+async def test_where_no_worker_runs_the_server_of_the_api_says_so(
+    app: qbull.App, shell: Shell, store: Store
+) -> None:
+    @app.queue("email", alert=qbull.Alert(stale_after=1)).task
+    async def verify() -> None: ...
+
+    await verify.enqueue()
+    async with Inbox() as inbox:
+        place = {"SLACK_WEBHOOK_URL": f"{inbox.url}/x", "QBULL_ALERT_ALLOW": "127.0.0.1"}
+        serving = shell.start("serve", "--port", "0", **place, QUEUES_UI_PASS="a password of some length")
+        (post, *_) = await eventually(lambda: _posts(inbox), within=40)
+        serving.terminate()
+        await asyncio.to_thread(serving.wait)
+
+    assert post.json["text"].startswith('queue "email": its oldest job has waited for')
+
+
+async def _posts(inbox: Inbox) -> list[Post]:
+    return inbox.posts
 
 
 async def _ready(store: Store) -> bool:
