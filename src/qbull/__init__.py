@@ -39,11 +39,12 @@ from qbull.handle import Job
 from qbull.letters import FailureGroup, Page, Redriven
 from qbull.middleware import Enqueueing, Middleware, Settled
 from qbull.offload import FileResults, ResultStore
-from qbull.queue import Queue, Task
+from qbull.queue import Queue
 from qbull.schedules import ScheduleInfo
 from qbull.seals import Compressed, Encrypted, Signed
 from qbull.store.note import LogLine
 from qbull.store.tally import Repartitioning
+from qbull.task import Task
 from qbull.worker.chunk import current_jobs
 from qbull.worker.current import CurrentJob, current_job
 

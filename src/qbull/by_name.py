@@ -11,7 +11,8 @@ from qbull.core.codec import encode_payload
 from qbull.errors import ArgumentsError, ConfigError, NotFound
 from qbull.handle import Job
 from qbull.options import Arguments, Options
-from qbull.queue import Call, Queue
+from qbull.queue import Queue
+from qbull.task import Call
 
 
 async def enqueue(queue: Queue, task: str, values: Mapping[str, Any], options: Options) -> Job[Any]:

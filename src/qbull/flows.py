@@ -37,7 +37,8 @@ from qbull.middleware import Enqueueing
 
 if TYPE_CHECKING:
     from qbull.options import Arguments, Options
-    from qbull.queue import Call, Home, Queue
+    from qbull.queue import Home, Queue
+    from qbull.task import Call
 
 R = TypeVar("R")
 OnFailed: TypeAlias = Literal["stop", "continue"]

@@ -20,11 +20,12 @@ from qbull.core.schedule import CatchUp, Overlap, Schedule
 from qbull.errors import ArgumentsError, ConfigError, NotFound
 from qbull.handle import Job
 from qbull.queue import Home as QueueHome
-from qbull.queue import Queue, Task
+from qbull.queue import Queue
 from qbull.store.declare import Declared
 from qbull.store.schedules import Known, Look, Place, home_of, in_batches
 from qbull.store.schedules import Schedules as Stored
 from qbull.store.tick import Ticks
+from qbull.task import Task
 
 A = TypeVar("A")
 

@@ -112,7 +112,7 @@ async def test_what_happened_is_counted_by_the_minute(
     app: qbull.App, email: qbull.Queue, viewer: Person
 ) -> None:
     send = email.tasks["send"]
-    await qbull.queue.Call[..., Any](email, send).enqueue_many([{"to": "a"}] * 5)
+    await qbull.task.Call[..., Any](email, send).enqueue_many([{"to": "a"}] * 5)
     async with app.worker() as worker:
         await worker.drain()
 
@@ -317,7 +317,7 @@ def test_what_is_wrong_is_said_in_words() -> None:
 
 
 async def test_a_stale_queue_is_unhealthy(app: qbull.App, email: qbull.Queue) -> None:
-    send = qbull.queue.Call[..., Any](email, email.tasks["send"])
+    send = qbull.task.Call[..., Any](email, email.tasks["send"])
     await send.enqueue(to="a")
     async with opened(app, qbull.Access(stale_after=1)) as web, app.worker():
         nobody = await web.person()

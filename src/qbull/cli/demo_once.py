@@ -16,7 +16,7 @@ from qbull.cli.show import print_table
 from qbull.core.job import JobInfo, State
 from qbull.errors import JobFailed
 from qbull.handle import Job
-from qbull.queue import Task
+from qbull.task import Task
 
 ACCOUNTS, STEPS = 12, 15
 PATIENCE = 60.0

@@ -11,7 +11,7 @@ from qbull.app import App
 from qbull.client import Placed
 from qbull.core.codec import encode_payload, plain
 from qbull.core.job import body_of, moment, priority_of
-from qbull.queue import Task
+from qbull.task import Task
 
 SHOWN = 10
 

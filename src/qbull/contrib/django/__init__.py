@@ -14,7 +14,7 @@ from typing import Any, ParamSpec
 from django.db import close_old_connections, transaction
 
 from qbull.middleware import Middleware
-from qbull.queue import Call
+from qbull.task import Call
 from qbull.worker.current import CurrentJob
 
 P = ParamSpec("P")

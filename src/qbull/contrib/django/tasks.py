@@ -34,7 +34,8 @@ from qbull.core.codec import plain
 from qbull.core.job import JobInfo
 from qbull.core.retry import Retry
 from qbull.errors import ConfigError, NotFound
-from qbull.queue import Call, Queue, Task
+from qbull.queue import Queue
+from qbull.task import Call, Task
 from qbull.worker.current import CurrentJob, current_job
 
 try:
