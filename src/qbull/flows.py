@@ -327,7 +327,7 @@ def _seed(flow: str, node: _Node) -> Seed:
 
 
 def _awaited(node: _Node) -> Told:
-    return Told(node.step.queue.name, node.job.job.id, node.step.task)
+    return Told(node.step.queue.name, node.job.job.id, node.step.task, together=node.job.together)
 
 
 def _checked(

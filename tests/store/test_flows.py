@@ -325,6 +325,39 @@ async def test_the_audit_finds_a_job_that_would_wait_for_ever(store: Store) -> N
     ]
 
 
+@pytest.mark.parametrize(
+    ("word", "state"), [("done", "waiting"), ("dead", "failed"), ("cancel", "cancelled")]
+)
+async def test_a_message_that_was_lost_with_its_server_is_asked_for(
+    store: Store, word: str, state: str
+) -> None:
+    bench = await Bench.open(store)
+    plan, _, parent = bench.pair()
+    await bench.flows.begin(plan, None)
+    [delivery] = await bench.desk(0).fetch()
+    await bench.desk(0).settle(delivery, 0, word)
+    await store.server.call("DEL", bench.desk(0).partition.base + "outgoing")
+    await bench.ship()
+    assert await bench.state(1, parent) == "delayed"
+
+    after = await bench.flows.recheck(bench.desk(1).partition, 0)
+
+    assert (after, await bench.state(1, parent)) == (0, state)
+
+
+async def test_asking_again_for_what_still_runs_changes_nothing(store: Store) -> None:
+    bench = await Bench.open(store)
+    plans = [bench.pair() for _ in range(12)]
+    for plan, _, _ in plans:
+        await bench.flows.begin(Plan(plan.seeds[0].id[-8:], plan.seeds), None)
+
+    after = await bench.flows.recheck(bench.desk(1).partition, 0)
+    again = await bench.flows.recheck(bench.desk(1).partition, after)
+
+    assert (after, again) == (10, 0)
+    assert (await bench.desk(1).counts()).delayed == 12
+
+
 async def test_one_courier_at_a_time_and_another_when_that_one_has_gone(store: Store) -> None:
     bench = await Bench.open(store)
     plan, _, parent = bench.pair()

@@ -135,3 +135,19 @@ async def test_what_another_program_wrote_is_not_lost_on_the_way(store: Store) -
     await desk.partition.reclaim("dead", CRASHED, None)
 
     assert [ids_of(delivery) for delivery in await desk.fetch()] == [["hello"]]
+
+
+async def test_those_who_wait_for_a_job_that_kills_its_workers_are_told_of_its_end(store: Store) -> None:
+    desk = await Desk.open(store)
+    await desk.enqueue("poison")
+    messages = store.server.listen(store.names.done)
+    await anext(messages)  # the subscription stands
+    await store.server.call("SET", desk.partition.base + "waiters", "1", "EX", 60)
+
+    for _ in range(3):
+        (delivery,) = await desk.fetch("dead")
+        await desk.partition.reclaim("dead", CRASHED, [delivery.place])
+    _, message = await anext(messages)
+    await messages.aclose()  # type: ignore[attr-defined]
+
+    assert message.decode().split("\n") == [desk.partition.base, "poison"]

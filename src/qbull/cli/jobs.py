@@ -169,6 +169,7 @@ def _page(info: JobInfo) -> list[str]:
         ("queue", f"{info.queue}, partition {info.partition}"),
         ("task", info.task),
         ("schedule", info.schedule),
+        ("flow", info.flow),
         ("state", info.state),
         ("key", info.key),
         ("priority", info.priority),

@@ -39,7 +39,10 @@ class Link(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Told(msgspec.Struct, array_like=True, frozen=True):
-    """What a job that waits knows of one of those that it waits for. `result` and what follows: once that has ended."""
+    """What a job that waits knows of one of those that it waits for. `result` and what follows: once that has ended.
+
+    `together` helps to find it, as in `Link`.
+    """
 
     queue: str
     id: str
@@ -48,6 +51,7 @@ class Told(msgspec.Struct, array_like=True, frozen=True):
     error: str | None = None
     stacktrace: str | None = None
     stored: str = ""
+    together: bytes | None = None
 
 
 class Seed(msgspec.Struct, array_like=True, frozen=True):

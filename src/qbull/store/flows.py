@@ -18,7 +18,7 @@ import msgspec
 
 from qbull.config import QueueSettings
 from qbull.core.durability import Durability
-from qbull.core.flow import Link, Plan, Seed, Told, decode_plan, decode_told, encode
+from qbull.core.flow import FAR_MS, Link, Plan, Seed, Told, decode_plan, decode_told, encode
 from qbull.core.job import Ending, Garbage, body_of, seal, unseal
 from qbull.core.layout import Generation, Layout
 from qbull.errors import NotFound, ServerError
@@ -33,6 +33,8 @@ log = logging.getLogger("qbull")
 
 ENTRIES = 100
 """Notes that are read at a time."""
+RECHECKED = 10
+"""Jobs that wait, and of each of those that it waits for, which are looked at in one look."""
 KNOWN_FOR = 30.0
 """Seconds after which a queue's settings are looked at again."""
 AGAIN = 0.05
@@ -138,6 +140,38 @@ class Flows:
         if away is not None:
             raise away
         return AGAIN if kept else 0.0 if len(brought) < len(entries) or len(entries) == ENTRIES else None
+
+    async def recheck(self, partition: Partition, after: int) -> int:
+        """Ask what became of those that some jobs here wait for: a server that was replaced may have lost what it was told.
+
+        A few jobs at a time, from a position on; gives where to go on.
+        """
+        waiting = await partition.server.call(
+            "ZRANGE", partition.base + "delayed", FAR_MS, FAR_MS, "BYSCORE", "LIMIT", after, RECHECKED
+        )
+        for id in waiting:
+            open_ = [told for letter, told in await awaited(partition, id) if letter == "w"]
+            for told in open_[:RECHECKED]:
+                ends = [end for end in await self._ended(told) if end.link.id == id.decode()]
+                if ends:
+                    await join(partition, ends, self._server)
+        return after + RECHECKED if len(waiting) == RECHECKED else 0
+
+    async def _ended(self, told: Told) -> list[End]:
+        """What is to be told of a job, where it has ended and is still kept."""
+        try:
+            settings, layout = await self._queue(told.queue)
+        except NotFound:
+            return []
+        home = layout.current.home_of(told.together, told.id)
+        found = await inspect.find(self._store.partition(settings, home), told.id)
+        if found is None or found.ending is None:
+            return []
+        letter = inspect.PLACES[found.state].decode()
+        try:
+            return _ends(b"", told.queue, letter + told.id, found.record + seal(found.ending))
+        except Garbage:
+            return []
 
     async def _read(self, entry: bytes, queue: str, fields: Sequence[bytes]) -> list[End]:
         """Do what a note says; gives the ends that are to be told. What cannot be read is said and dropped."""

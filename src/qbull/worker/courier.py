@@ -1,7 +1,8 @@
 """Courier: bring what flows have to say to other partitions.
 
 For the partitions that a worker reads, also while their queue is paused. A bell rings when there is something; should it be lost, or whoever has
-planted a part of a flow be dead, each partition is looked at every few seconds all the same.
+planted a part of a flow be dead, each partition is looked at now and then all the same. So are jobs that wait: a server that was replaced
+may have lost what it was told.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ class Courier:
         self._outage = outage
         self._partitions: dict[str, Partition] = {}
         self._due: set[str] = set()
-        self._looked = 0.0
+        self._look_at = time.monotonic() + SAFETY
+        self._after: dict[str, int] = {}
         self._bell = asyncio.Event()
 
     def follow(self, partitions: list[Partition]) -> None:
@@ -50,8 +52,10 @@ class Courier:
     async def run(self) -> None:
         while True:
             self._bell.clear()
+            if time.monotonic() >= self._look_at:
+                await self._look()
             due, self._due = self._due, set()
-            wait = self._until_safety()
+            wait = self._look_at - time.monotonic()
             for partition in [self._partitions[base] for base in due if base in self._partitions]:
                 again = await self._outage.survive(partial(self._flows.ship, partition, self._worker))
                 if again is not None:
@@ -61,12 +65,10 @@ class Courier:
                 async with asyncio.timeout(wait):
                     await self._bell.wait()
 
-    def _until_safety(self) -> float:
-        """Seconds until all are looked at; less often where there are many of them."""
-        safety = SAFETY * max(len(self._partitions) / 4, 1)
-        left = self._looked + safety - time.monotonic()
-        if left <= 0:
-            self._looked = time.monotonic()
-            self._due |= self._partitions.keys()
-            return 0
-        return left
+    async def _look(self) -> None:
+        """Look at all partitions, less often where there are many of them; and ask for what may have been lost."""
+        self._look_at = time.monotonic() + SAFETY * max(len(self._partitions) / 4, 1)
+        self._due |= self._partitions.keys()
+        for base, partition in list(self._partitions.items()):
+            after = self._after.get(base, 0)
+            self._after[base] = await self._outage.survive(partial(self._flows.recheck, partition, after))
