@@ -16,7 +16,7 @@ def clean_verification_tokens() -> int:
 
 @maintenance.cron("0 9 * * *", tz=CORDOBA, name="daily-report", catch_up="one")
 async def daily_report() -> str:
-    lines = [f"{municipality}: {users} users" for municipality, users in database.users_by_municipality()]
-    text = "Good morning. " + ("; ".join(lines) or "Nobody has registered yet.")
+    counts = [f"{municipality} {users}" for municipality, users in database.users_by_municipality()]
+    text = f"Good morning. Registered: {', '.join(counts) or 'nobody yet'}."
     await alert.options(id=f"slack:report:{qbull.current_job().id}").enqueue(text=text)
     return text

@@ -117,14 +117,18 @@ async def test_people_are_written_to_and_the_team_hears_of_dead_letters_once(pla
     again = ask(platform.app(f"/verify/{token[1]}"))[0]
     welcomed = await platform.mail_to("juan@example.com", "You are in")
     await platform.mail_to("busy@example.com", "Welcome")
-    dead = platform.act(f"/api/queues/email/jobs/email%3Averify%3A{refused}", "GET")
-    later = platform.act(f"/api/queues/email/jobs/email%3Averify%3A{busy}", "GET")
 
     async def heard() -> Any:
         return ask(platform.outside("/slack"))[1]
 
     said = await eventually(heard, within=60)
+    dead = platform.act(f"/api/queues/email/jobs/email%3Averify%3A{refused}", "GET")
+    later = platform.act(f"/api/queues/email/jobs/email%3Averify%3A{busy}", "GET")
+    queues = platform.run("honcho run qbull queues")
+    schedules = platform.run("honcho run qbull schedules")
 
+    assert all(name in queues for name in ("email", "slack", "maintenance", "files"))
+    assert re.search(r"daily-report .* 09:00:00 -03", schedules)
     assert verified == (200, {"userId": juan, "verified": True})
     assert again == 404
     assert welcomed["id"] == f"<email.welcome.{juan}@example.com>"

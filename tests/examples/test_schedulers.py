@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import shutil
 import sqlite3
+import subprocess
 from collections.abc import AsyncIterator
 from contextlib import closing
 from pathlib import Path
@@ -45,6 +47,15 @@ class Schedulers(Example):
         assert status == 200, answer
         return answer
 
+    def curl(self, line: str) -> int:
+        """A line of the page as it is written there, but for the port."""
+        for name, port in zip(PORTS, ("3010", "3001", "3002", "3003"), strict=True):
+            line = line.replace(f"localhost:{port}/", f"localhost:{self.ports[name]}/")
+        environment = {**self.environment, "TOKEN": f"Authorization: Bearer {ADMIN}"}
+        return subprocess.run(
+            ["sh", "-c", f"{line} -s -f -o /dev/null"], env=environment, check=False
+        ).returncode
+
     def ran(self, provider: str) -> list[tuple[str | None, int]]:
         """What the runs of a provider have written: for when they were planned, and how many readings were new."""
         with closing(sqlite3.connect(self.directory / "readings.db")) as connection:
@@ -73,6 +84,17 @@ async def test_three_servers_run_each_tick_once(example: Schedulers) -> None:
 
     assert len(planned) == len(set(planned)) >= 4
     assert sum(new for _, new in example.ran("ayt")) >= 360
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl here")
+async def test_every_line_of_the_page_that_asks_the_api_is_answered(example: Schedulers) -> None:
+    await example.start_all()
+
+    lines = [line.partition("  #")[0] for line in example.page.splitlines() if line.startswith("curl ")]
+    refused = [line for line in lines if example.curl(line) != 0]
+
+    assert len(lines) > 10
+    assert refused == []
 
 
 async def test_it_is_steered_watched_and_tells_people(example: Schedulers) -> None:
