@@ -118,7 +118,7 @@ async def test_schemathesis_finds_nothing(app: qbull.App, web: Web, admin: Perso
     process = await asyncio.create_subprocess_exec(
         str(Path(sys.executable).with_name("schemathesis")), "run", str(document), "--url", web.url,
         "--header", f"Authorization: Bearer {ADMIN}", "--exclude-path", "/api/events", "--max-examples", "8",
-        "--phases", "examples,coverage,fuzzing", "--seed", "7", "--no-color", "--request-timeout", "60",
+        "--phases", "examples,coverage,fuzzing", "--seed", "7", "--no-color", "--request-timeout", "60", "--max-time", "20",
         cwd=tmp_path, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
     )  # fmt: skip
     out, _ = await process.communicate()
