@@ -18,7 +18,7 @@ from conftest import eventually
 from qbull.store import inspect
 from qbull.store.store import Store
 
-SECONDS = float(os.environ.get("FLOW_SECONDS", "4"))
+SECONDS = float(os.environ.get("FLOW_SECONDS", "3"))
 EVERY = float(os.environ.get("FLOW_KILL_EVERY", "0.4"))
 HERE = Path(__file__).parent
 
