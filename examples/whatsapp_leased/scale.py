@@ -99,8 +99,10 @@ class Pods:
     async def show(self, step: str) -> None:
         """Wait until each pod has its partitions, and say so."""
         held = {pod.pid: config.PARTITIONS_PER_POD for pod in self.running}
-        while await partitions_of_each() != held:
-            pass
+        while True:
+            if await partitions_of_each() == held:
+                break
+            await asyncio.sleep(0.5)
         free = config.PARTITIONS - sum(held.values())
         print(f"| {step} | {len(held)} | {config.PARTITIONS_PER_POD} | {free} |", flush=True)
 

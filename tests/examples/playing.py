@@ -36,7 +36,7 @@ class Example:
         lines = [line for line in file.read_text().splitlines() if line.partition("=")[0] not in settings]
         file.write_text("\n".join([*lines, *(f"{name}='{value}'" for name, value in settings.items()), ""]))
 
-    def run(self, line: str, within: float = 110) -> str:
+    def run(self, line: str, within: float = 220) -> str:
         """A command of the page, to its end; gives what it printed."""
         self._must_be_said(line)
         done = subprocess.run(

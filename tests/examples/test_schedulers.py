@@ -21,6 +21,8 @@ from topology import free_port
 PORTS = ("OUTSIDE_PORT", "SERVER_1_PORT", "SERVER_2_PORT", "SERVER_3_PORT")
 ADMIN = "local-admin"
 
+pytestmark = pytest.mark.timeout(240)
+
 
 class Schedulers(Example):
     def __init__(self, where: Path, url: str) -> None:
@@ -34,7 +36,7 @@ class Schedulers(Example):
         self.start("honcho start")
         for number in (1, 2, 3):
             await eventually(lambda number=number: answers(self.at(number, "/healthz")), within=60)
-        await eventually(lambda: answers(self.outside("/slack")))
+        await eventually(lambda: answers(self.outside("/slack")), within=60)
 
     def at(self, number: int, path: str) -> str:
         return f"http://127.0.0.1:{self.ports[f'SERVER_{number}_PORT']}{path}"

@@ -11,6 +11,8 @@ from playing import Example
 
 from qbull.store.store import Store
 
+pytestmark = pytest.mark.timeout(240)
+
 
 @pytest.fixture(name="example")
 def prepare(store: Store, server_url: str, tmp_path: Path) -> Iterator[Example]:
