@@ -64,7 +64,10 @@ def test_every_verb_belongs_to_a_role() -> None:
 
 
 def test_every_command_that_is_sent_belongs_to_a_role() -> None:
-    sent = {command for path in STORE.glob("*.py") for command in _sent_in(path)}
+    by_users = [
+        path for path in STORE.glob("*.py") if path.name != "moved.py"
+    ]  # that one has a server of its own
+    sent = {command for path in by_users for command in _sent_in(path)}
     given = {word for role in ROLES.values() for word in role.commands}
     others = {
         *rights._GREETING,
