@@ -45,7 +45,7 @@ def main(url: str, password: str, folder: Path) -> None:
             for name, path in views(page, url).items():
                 page.goto(f"{url}/ui/{path}")
                 page.locator("h1").wait_for()
-                page.wait_for_timeout(1700 if name != "overview" else 6000)
+                page.wait_for_timeout(1700 if name != "overview" else 5000)
                 _shoot(page, folder / f"{name}-{scheme}.png")
             context.close()
         browser.close()

@@ -184,7 +184,9 @@ function AuditCard() {
                     {all.map((one) => (
                       <tr key={one.id} data-row tabIndex={-1}>
                         <td>
-                          <span class="strong">{one.who}</span> <small class="faint">{one.how}</small>
+                          <span class="nowrap">
+                            <span class="strong">{one.who}</span> {one.how !== "nobody" && <small class="faint">{one.how}</small>}
+                          </span>
                         </td>
                         <td class="nowrap">
                           {one.action} {one.count > 1 && <Tag>× {one.count}</Tag>}

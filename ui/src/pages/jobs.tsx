@@ -18,6 +18,7 @@ import { JobTable } from "./jobs-table";
 
 const PAGE = 50;
 const MOST = 1000;
+const SEARCH_MS = 3000;
 
 export function Jobs() {
   const asked = useAsk<AllStats>(queues.value ? null : "api/queues/stats");
@@ -94,10 +95,17 @@ function List({ queue, state, filter, total }: { queue: string; state: State; fi
         return;
       }
       const have = more ? (loaded?.jobs.length ?? 0) : live ? Math.max((loaded?.jobs.length ?? 0) - PAGE, 0) : 0;
-      const told = await get<Told>(addressOf(queue, state, asked, have, more ? (loaded?.next ?? null) : null));
-      const jobs = more && !live ? [...(loaded?.jobs ?? []), ...told.jobs] : told.jobs;
-      setLoaded({ jobs, next: told.next ?? (live && told.jobs.length >= have + PAGE && have + PAGE < MOST ? "more" : null), total });
-      setError(null);
+      const before = more && !live ? (loaded?.jobs ?? []) : [];
+      const found: Job[] = [];
+      let cursor = more ? (loaded?.next ?? null) : null;
+      const until = Date.now() + SEARCH_MS;
+      do {
+        const told = await get<Told>(addressOf(queue, state, asked, have, cursor));
+        found.push(...told.jobs);
+        cursor = told.next ?? (live && told.jobs.length >= have + PAGE && have + PAGE < MOST ? "more" : null);
+        setLoaded({ jobs: [...before, ...found], next: cursor, total });
+        setError(null);
+      } while (!live && cursor !== null && found.length < PAGE && Date.now() < until); // an answer looks at some thousand jobs only
     } catch (why) {
       setError(why as Error);
       if (more) say((why as Error).message, { bad: true });
@@ -145,13 +153,17 @@ function List({ queue, state, filter, total }: { queue: string; state: State; fi
               )}
             </div>
             {loaded.jobs.length === 0 ? (
-              <Nothing state={state} filtered={Object.keys(filter).length > 0} />
+              busy || loaded.next !== null ? (
+                <Empty icon="search" title={busy ? t("Searching …") : t("Nothing was found so far")} />
+              ) : (
+                <Nothing state={state} filtered={Object.keys(filter).length > 0} />
+              )
             ) : (
               <JobTable jobs={loaded.jobs} state={state} chosen={chosen} choose={admin.value ? (ids) => { setChosen(ids); setAll(false); } : undefined} />
             )}
             {loaded.next !== null && (
               <div class="list-foot">
-                <Button onClick={() => load(true)} disabled={busy}>{t("Show more")}</Button>
+                <Button onClick={() => load(true)} disabled={busy}>{loaded.jobs.length ? t("Show more") : t("Search on")}</Button>
                 {live && total > MOST && <span class="faint">{t("of {n}; a filter finds the others", { n: count(total) })}</span>}
               </div>
             )}
