@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 from shell import Shell, open_shell, seen  # noqa: F401 - one is a fixture
 
@@ -62,6 +64,20 @@ def test_the_live_demo_ends_with_a_signal(shell: Shell, temporary: Path, name: s
 
     assert demo.wait(15) == 0
     assert shell.err == ""
+    assert left_behind(temporary) == []
+
+
+def test_the_live_demo_has_a_dashboard(shell: Shell, temporary: Path) -> None:
+    demo = shell.start("demo", TMPDIR=str(temporary))
+    said = seen(lambda: re.search(r"dashboard: (http://\S+)/ui, user admin, password (\S+)", shell.out))
+    assert said is not None
+
+    url, password = said.groups()
+    queues = httpx.get(f"{url}/api/queues/stats", auth=("admin", password), trust_env=False, timeout=30)
+
+    assert set(queues.json()["queues"]) >= {"email", "payments", "reminders", "reports"}
+    demo.send_signal(signal.SIGTERM)
+    assert demo.wait(15) == 0
     assert left_behind(temporary) == []
 
 

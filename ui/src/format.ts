@@ -1,6 +1,6 @@
 // How numbers, times and sizes are said, in the language of the page.
 import { signal } from "@preact/signals";
-import { locale } from "./words";
+import { locale, t } from "./words";
 
 /** Goes on once a second, for times that are said as "12 s ago". */
 export const clock = signal(Date.now());
@@ -52,6 +52,7 @@ export function ago(iso: string, now: number): string {
   const form = new Intl.RelativeTimeFormat(locale.value, { numeric: "always", style: "short" });
   const s = Math.round(Math.abs(ms) / 1000);
   const sign = ms >= 0 ? -1 : 1;
+  if (s < 1 || (sign > 0 && s < 3)) return t("now"); // clocks differ a little
   if (s < 60) return form.format(sign * s, "second");
   if (s < 3600) return form.format(sign * Math.floor(s / 60), "minute");
   if (s < 172_800) return form.format(sign * Math.floor(s / 3600), "hour");

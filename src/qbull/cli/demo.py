@@ -1,4 +1,4 @@
-"""`qbull demo`: an embedded server, sample queues, a real worker, and a view of it. It leaves nothing behind.
+"""`qbull demo`: an embedded server, sample queues, a real worker, the dashboard, and a view of it. It leaves nothing behind.
 
 The worker is the one of `qbull worker`: a supervisor in this process, with worker processes below it. So Ctrl-C and
 SIGTERM are the supervisor's here too: the first one lets running jobs end, a second one ends at once.
@@ -42,7 +42,7 @@ INTERRUPTED = 130
 def demo(once: bool, directory: Path | None, processes: int) -> None:
     """Show qbull at work, on a Valkey of its own.
 
-    Sample queues with mail, payments in order, reports and reminders; a worker; a view of it until Ctrl-C.
+    Sample queues with mail, payments in order, reports and reminders; a worker; the dashboard and a view of it until Ctrl-C.
 
     \b
     Example:
@@ -76,6 +76,7 @@ async def _run(directory: Path, once: bool, processes: int) -> int:
     from qbull.cli.demo_app import app  # reads the environment
     from qbull.cli.demo_live import produce, show
     from qbull.cli.demo_once import run_once
+    from qbull.cli.demo_serve import served
 
     set_up("text", app.environment.log_level)
     async with app:
@@ -90,7 +91,9 @@ async def _run(directory: Path, once: bool, processes: int) -> int:
             "an embedded Valkey, four queues and a worker are running; Ctrl-C ends them. From another terminal:"
         )
         click.echo(f"  QBULL_URL={app.url} QBULL_PREFIX={app.prefix} qbull jobs email --state failed\n")
-        await _beside(supervisor, worker, _both(produce(), show()))
+        async with served(app) as said:
+            click.echo(f"{said}\n")
+            await _beside(supervisor, worker, _both(produce(), show()))
         click.echo("ended" if worker.result() == 0 else "ended at once")
         return 0
 

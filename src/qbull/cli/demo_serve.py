@@ -1,0 +1,47 @@
+"""`qbull demo`: the REST API and the dashboard, in the process of the demo, so that they end with it whatever ends it."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import qbull
+from qbull.app import App
+from qbull.errors import ConfigError
+
+HOST, PORT = "127.0.0.1", 3050
+
+
+@asynccontextmanager
+async def served(app: App) -> AsyncIterator[str]:
+    """Serve while it lasts. Gives a line that says where, or why not."""
+    password = app.environment.access.password or secrets.token_urlsafe(9)
+    try:
+        api = qbull.asgi(app, qbull.Access(password=password))
+    except ConfigError as why:
+        yield f"no dashboard: {why}"
+        return
+    from qbull.api.server import Server, config_of
+
+    port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    server = Server(api, config_of(api, HOST, PORT if _is_free() else 0), port.set_result)
+    serving = asyncio.create_task(server.serve_without_signals())
+    try:
+        yield f"dashboard: http://{HOST}:{await port}/ui, user admin, password {password}"
+    finally:
+        api.site.ending.set()
+        server.should_exit = True
+        await serving
+
+
+def _is_free() -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, PORT))
+        except OSError:
+            return False
+        return True
