@@ -6,6 +6,7 @@ so whoever is interrupted goes on by calling again.
 
 from __future__ import annotations
 
+import asyncio
 import re
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -28,6 +29,9 @@ from qbull.store.partition import Partition
 
 LOOK = 5_000
 """Jobs that one search looks at: a page may come back with fewer than asked for, and a cursor to go on with."""
+
+AT_ONCE = 16
+"""Partitions that are asked at the same time."""
 
 _CURSOR = re.compile(r"\d{1,15}-\d{1,19}/\d{1,6}|")
 _ROAMING = re.compile(r"\d{1,5}:\d{1,20}:\d{1,6}")
@@ -208,8 +212,9 @@ async def _merged(
     readers = {n: newest_first(partition, state, span, cursors[n]) for n, partition in enumerate(partitions)}
     heads: dict[int, tuple[str, Found] | None] = {}
     try:
-        for n, reader in readers.items():
-            heads[n] = await anext(reader, None)
+        for at in range(0, len(partitions), AT_ONCE):
+            some = range(len(partitions))[at : at + AT_ONCE]
+            heads |= zip(some, await asyncio.gather(*(anext(readers[n], None) for n in some)), strict=True)
         while there := {n: head for n, head in heads.items() if head is not None}:
             newest = max(there, key=lambda n: (there[n][1].finished_ms or 0, -n))
             cursors[newest], job = there[newest]
