@@ -119,17 +119,19 @@ class Embedded(Record):
 
     async def _run_due(self) -> float | None:
         """Until nothing more is due; gives the seconds until something is."""
-        quiet = 0
+        before: list[_Seen] = []
         while True:
             seen = [
                 await self._look(each)
                 for queue in self.app.queues.values()
                 for each in await self._all(queue.settings)
             ]
-            if any(each.busy for each in seen):
-                quiet = 0
-            elif (quiet := quiet + 1) == 2:  # what one look has let go, the next one sees
+            # What one look has let go, the next one sees: running, or ended meanwhile.
+            if not any(each.busy for each in seen) and [each.totals for each in seen] == [
+                each.totals for each in before
+            ]:
                 return min((each.wait for each in seen if each.wait is not None), default=None)
+            before = seen
             await asyncio.sleep(0.005)
 
     async def _all(self, settings: QueueSettings) -> list[Partition]:
@@ -146,7 +148,7 @@ class Embedded(Record):
         still = await live.is_paused(self._store, settings.name)
         busy = count.active if still else count.entries
         waits = [wait for wait in (promoted.wait, tick) if wait is not None]
-        return _Seen(bool(promoted.moved or busy), min(waits, default=None))
+        return _Seen(bool(promoted.moved or busy), count.totals, min(waits, default=None))
 
     def _leave(self) -> None:
         self._stand_in.undo()
@@ -158,6 +160,7 @@ class Embedded(Record):
 
 class _Seen(NamedTuple):
     busy: bool
+    totals: dict[str, int]
     wait: float | None
 
 
