@@ -14,12 +14,14 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from qbull.store.partition import BATCH, Outcomes, Partition
+from qbull.store.partition import Outcomes, Partition
 from qbull.store.store import Delivery
 from qbull.worker.outage import Outage
 
 log = logging.getLogger("qbull.worker")
 
+MOST = 1000
+"""Outcomes in one call, and no more than the script drops of what is kept too long: each call waits for the disk once."""
 QUICK = 0.002
 """Seconds. The outcome of a job that took longer is written down before the next job of its lane begins."""
 BEHIND = 0.025
@@ -108,7 +110,7 @@ class Settler:
             await asyncio.wait([self._sending])
 
     def _batch(self) -> Batch:
-        if not self._waiting or self._waiting[-1].outcomes.count >= BATCH:
+        if not self._waiting or self._waiting[-1].outcomes.count >= MOST:
             self._waiting.append(Batch())
         if self._sending is None:
             self._sent = time.perf_counter()
