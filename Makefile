@@ -60,8 +60,8 @@ chaos: $(STAMP) ## workers and servers die under load, in every kind of sharing 
 	PYTHONPATH=tests:tests/worker $(BIN)/python tests/chaos/storm.py $(ARGS)
 	$(MAKE) proofs
 
-proofs: $(STAMP) ## the PostgreSQL bridge: everybody is killed or restarted for SECONDS=60 each, then its figures
-	QBULL_CHAOS_SECONDS=$(SECONDS) $(BIN)/python -m pytest -s tests/postgres -k "killed or restarted_in or emptied_in or database_are_restarted"
+proofs: $(STAMP) ## schedules and the PostgreSQL bridge: everybody is killed or restarted for SECONDS=60 each, then figures
+	QBULL_CHAOS_SECONDS=$(SECONDS) $(BIN)/python -m pytest -s tests/postgres tests/worker/test_ticks.py -k "killed or restarted_in or emptied_in or database_are_restarted"
 	PYTHONPATH=tests:tests/postgres $(BIN)/python tests/postgres/figures.py
 
 saboteurs: $(STAMP) ## break the code in every way of a catalogue and see that the tests catch it; ARGS="train lane"

@@ -26,6 +26,8 @@ from qbull.store.store import Store
 from topology import Node, raised_cluster, raised_trio
 
 HERE = Path(__file__).parent
+SECONDS = float(os.environ.get("QBULL_CHAOS_SECONDS", "8"))
+"""How long workers are killed; `make proofs` takes longer, with more schedules."""
 EPOCH = datetime.fromtimestamp(0, UTC)
 
 
@@ -97,21 +99,26 @@ async def a_tower(url: str, log: Path, schedules: int) -> AsyncIterator[Tower]:
 async def test_every_tick_once_while_workers_are_killed(
     store: Store, server_url: str, tmp_path: Path
 ) -> None:
-    luck = random.Random(5)
-    async with a_tower(server_url, tmp_path / "log", schedules=10) as tower:
+    luck, kills = random.Random(5), 0
+    async with a_tower(server_url, tmp_path / "log", schedules=10 if SECONDS <= 8 else 50) as tower:
         for _ in range(3):
             tower.start()
         await eventually(lambda: _rung(tower, 20), within=60)
         since = max(planned for _, planned, _ in tower.rung()[:20]) + 1
         began = time.monotonic()
-        while time.monotonic() - began < 8:
-            await asyncio.sleep(luck.uniform(0.2, 0.8))
+        while time.monotonic() - began < SECONDS:
+            await asyncio.sleep(luck.uniform(0.2, 0.8) * (1 if SECONDS <= 8 else 2))
             tower.kill(luck.randrange(3))
             tower.start()
+            kills += 1
         until = int(await inspect.server_time(store.server))
         await eventually(lambda: _no_faults(tower, since, until), within=60)
         doubled = await _doubled(store)
 
+    planned = tower.schedules * (until - since + 1)
+    print(
+        f"{kills} kills, {planned} ticks planned, {len(tower.faults(since, until))} missed, {len(doubled)} doubled"
+    )
     assert tower.faults(since, until) == []
     assert doubled == []
 
