@@ -18,7 +18,8 @@ from qbull.core.problems import Message
 from qbull.store import alerts as board
 from qbull.store.alerts import QUEUE
 from qbull.store.inspect import page, server_time
-from qbull.store.partition import NewJob, Outcomes, Position
+from qbull.store.outcomes import Outcomes, Position
+from qbull.store.partition import NewJob
 from qbull.store.roster import Member, Serving
 from qbull.store.store import Store
 

@@ -11,7 +11,8 @@ from qbull.core.job import Body, Ending, pack, repack, seal
 from qbull.core.route import PARTITION_LANE, digest
 from qbull.store import inspect
 from qbull.store.inspect import Counts
-from qbull.store.partition import Again, NewJob, Outcomes
+from qbull.store.outcomes import Outcomes
+from qbull.store.partition import Again, NewJob
 from qbull.store.store import Delivery, Store
 
 

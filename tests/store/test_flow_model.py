@@ -22,7 +22,8 @@ from qbull.flows import Chain, Group, Step
 from qbull.store import inspect
 from qbull.store.connect import Server
 from qbull.store.flows import Flows
-from qbull.store.partition import Outcomes, Partition
+from qbull.store.outcomes import Outcomes
+from qbull.store.partition import Partition
 from qbull.store.store import Store
 
 BAD = {"fail": "failed", "cancel": "cancelled", "remove": None}

@@ -33,7 +33,8 @@ from qbull.core.route import PARTITION_LANE, digest
 from qbull.store import inspect
 from qbull.store.layout import change, close, repartition
 from qbull.store.move import Moves
-from qbull.store.partition import Again, NewJob, Outcomes
+from qbull.store.outcomes import Outcomes
+from qbull.store.partition import Again, NewJob
 from qbull.store.store import Delivery
 
 KEYS = st.sampled_from(["a", "a", "b", "c", "d", None])

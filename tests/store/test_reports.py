@@ -13,7 +13,8 @@ from qbull.core.job import REPORT_END, Ending, body_of, seal, unseal
 from qbull.core.layout import Generation
 from qbull.store import inspect
 from qbull.store.layout import close
-from qbull.store.partition import Again, Outcomes
+from qbull.store.outcomes import Outcomes
+from qbull.store.partition import Again
 from qbull.store.store import Store
 
 BURIED = seal(Ending(0, 0.0, "w1", error="its worker died"))

@@ -6,7 +6,7 @@ from desk import Desk, ids_of
 
 from qbull.config import Keep, Lane
 from qbull.core.job import Ending, seal
-from qbull.store.partition import Outcomes
+from qbull.store.outcomes import Outcomes
 from qbull.store.store import Store
 
 

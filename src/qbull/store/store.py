@@ -24,7 +24,8 @@ from qbull.store.check import read_info, refuse_unfit
 from qbull.store.confirm import Confirmed
 from qbull.store.connect import ErrorReply, open_server
 from qbull.store.names import GROUP, Names, ready
-from qbull.store.partition import Partition, Position
+from qbull.store.outcomes import Position
+from qbull.store.partition import Partition
 from qbull.store.roster import Member, member_of, pack_member
 
 A = TypeVar("A")

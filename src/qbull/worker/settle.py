@@ -14,7 +14,8 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from qbull.store.partition import Outcomes, Partition
+from qbull.store.outcomes import Outcomes
+from qbull.store.partition import Partition
 from qbull.store.store import Delivery
 from qbull.worker.outage import Outage
 
