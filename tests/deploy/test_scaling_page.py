@@ -21,7 +21,7 @@ SCENARIOS = re.findall(
 
 def commands(text: str) -> list[str]:
     """The lines of its blocks that run qbull."""
-    blocks = re.findall(r"^```\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    blocks = re.findall(r"^```sh\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
     return [
         line for block in blocks for line in block.splitlines() if re.match(r"([A-Z_]+=\S+ )*qbull ", line)
     ]

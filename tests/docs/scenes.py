@@ -1,0 +1,490 @@
+"""What the pages take for granted: for each, the names that its blocks use and do not make themselves.
+
+A scene is real: queues on a real server, a real database, jobs that ran. Where a page speaks of a program of its reader's own
+(`current_tenant()`, `provider.send_all(…)`), the scene has a small one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import sys
+import types
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import qbull
+from qbull.testing import embedded, inline
+from topology import raised_pair
+
+Names = dict[str, Any]
+Scene = Callable[["Given"], Awaitable[Names]]
+
+
+class Given:
+    """A page's surroundings: an app, a directory, what the tests have (a server, a database)."""
+
+    def __init__(
+        self, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, directory: Path
+    ) -> None:
+        self.fixture = request.getfixturevalue
+        self.monkeypatch = monkeypatch
+        self.directory = directory
+        self.app = qbull.App()
+        self.names: Names = {}
+        """What the page has by now."""
+        self.each: Callable[[str], Awaitable[Names]] | None = None
+        """What happens before each statement: where a page does several things with one job, each has another."""
+        self.fixtures: dict[str, Callable[[], Any]] = {}
+        """Of the tests that a page has."""
+        self.enough = asyncio.Event()
+        self.stack = contextlib.AsyncExitStack()
+
+    async def __aenter__(self) -> Given:
+        return self
+
+    async def __aexit__(self, *raised: object) -> None:
+        await self.stack.aclose()
+        await self.app.close()
+        await asyncio.to_thread(self.app.close_sync)
+
+    async def until_enough(self, block: Coroutine[Any, Any, Any]) -> None:
+        """Some blocks go on until their reader has seen enough."""
+        running, enough = asyncio.ensure_future(block), asyncio.ensure_future(self.enough.wait())
+        await asyncio.wait([running, enough], timeout=30, return_when=asyncio.FIRST_COMPLETED)
+        enough.cancel()
+        if not running.done():
+            assert self.enough.is_set(), "the block has not ended"
+            self.enough.clear()
+            running.cancel()
+            await asyncio.wait([running])
+        elif error := running.exception():
+            raise error
+
+    async def play(self, test: Callable[..., Any]) -> None:
+        """A test that a page has, with its fixtures."""
+        async with contextlib.AsyncExitStack() as stack:
+            arguments = {}
+            for name in inspect.signature(test).parameters:
+                fixture = self.fixtures.get(name)
+                arguments[name] = self.names[name] if fixture is None else stack.enter_context(fixture())
+            if inspect.iscoroutinefunction(test):
+                await test(**arguments)
+            else:
+                await asyncio.to_thread(test, **arguments)
+
+    def module(self, name: str, **names: Any) -> None:
+        """A module of the reader's own."""
+        made = types.ModuleType(name)
+        vars(made).update(names)
+        self.monkeypatch.setitem(sys.modules, name, made)
+
+    def app_on(self, url: str) -> qbull.App:
+        """An app on another server than that of the tests."""
+        self.app = qbull.App(url)
+        return self.app
+
+    def soon(self, doing: Coroutine[Any, Any, Any]) -> None:
+        """Something that happens beside the page, until its end."""
+        task = asyncio.create_task(doing)
+        self.stack.push_async_callback(asyncio.wait, [task])
+        self.stack.callback(task.cancel)
+
+    async def worker(self, **settings: Any) -> None:
+        """Jobs of the app run from here on."""
+        await self.stack.enter_async_context(self.app.worker(**settings))
+
+
+SCENES: dict[str, Scene] = {}
+"""Pages that make all they need, or declare only, have none."""
+ELSEWHERE = {"docs/guides/django.md"}
+"""Run by test_django_page.py: Django's settings are there once in a process."""
+
+
+def scene(page: str) -> Callable[[Scene], Scene]:
+    def put(made: Scene) -> Scene:
+        SCENES[page] = made
+        return made
+
+    return put
+
+
+@dataclass
+class Answer:
+    """What somebody else's service says."""
+
+    status: int = 200
+    id: str = "m1"
+    ok: bool = True
+    error: str = ""
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"Retry-After": "1"}
+
+
+class Service:
+    """Somebody else's service."""
+
+    async def get(self, url: str) -> Answer:
+        return Answer()
+
+    async def send_all(self, messages: list[Any]) -> list[Answer]:
+        return [Answer() for _ in messages]
+
+    async def insert_many(self, rows: list[Any]) -> None: ...
+
+
+def sending(queue: qbull.Queue) -> qbull.Task[..., Any]:
+    @queue.task
+    async def send(to: str) -> str:
+        return to
+
+    return send
+
+
+@scene("README.md")
+async def readme(given: Given) -> Names:
+    """A worker runs as soon as the page has its task."""
+    running: list[object] = []
+
+    async def work(statement: str) -> Names:
+        if "charge" in given.names and not running:
+            running.append(await given.stack.enter_async_context(given.names["app"].worker()))
+        return {}
+
+    given.each = work
+    return {}
+
+
+@scene("docs/guides/alerts.md")
+async def alerts(given: Given) -> Names:
+    """One queue declared in two ways."""
+
+    async def another_app(statement: str) -> Names:
+        return {"app": qbull.App()}
+
+    given.each = another_app
+    return {}
+
+
+@scene("docs/guides/arguments_and_results.md")
+async def arguments_and_results(given: Given) -> Names:
+    return {"orders": given.app.queue("orders")}
+
+
+@scene("docs/guides/cancelling.md")
+async def cancelling(given: Given) -> Names:
+    send = sending(given.app.queue("email"))
+
+    async def another_job(statement: str) -> Names:
+        return {"job": await send.options(delay=60).enqueue("a@b.c")}
+
+    given.each = another_job
+    return {"reports": given.app.queue("reports")}
+
+
+@scene("docs/guides/chunks.md")
+async def chunks(given: Given) -> Names:
+    @dataclass
+    class Click:
+        user: int
+        page: str
+
+    @dataclass
+    class Message:
+        text: str
+
+    return {"Click": Click, "Message": Message, "database": Service(), "provider": Service()}
+
+
+def billing(given: Given) -> Names:
+    """Before each line there are dead letters, one of them with the id of the pages."""
+    queue = given.app.queue("billing", retry=qbull.Retry(attempts=1, backoff="fixed", delay=1))
+
+    @queue.task
+    async def charge(customer: str, amount: int) -> None:
+        if amount < 6:
+            raise ValueError("the card was refused")
+
+    async def fail(statement: str) -> Names:
+        async with given.app.worker(queues=["billing"]) as worker:
+            await worker.drain()
+            await queue.clean("completed")
+            await charge.options(id="0199c2f0a1b27000b4a1f3c2d5e6f708").enqueue(customer="c1", amount=5)
+            await charge.enqueue(customer="c2", amount=5)
+            await worker.drain()
+        return {"job": queue.job("0199c2f0a1b27000b4a1f3c2d5e6f708")}
+
+    given.each = fail
+    return {"billing": queue}
+
+
+@scene("docs/guides/dead_letters.md")
+async def dead_letters(given: Given) -> Names:
+    return billing(given)
+
+
+@scene("docs/guides/redriving.md")
+async def redriving(given: Given) -> Names:
+    return billing(given)
+
+
+@scene("docs/guides/durability.md")
+async def durability(given: Given) -> Names:
+    pair = given.stack.enter_context(raised_pair(given.directory))
+    app = given.app_on(pair.url)
+
+    @app.queue("orders").task
+    async def charge(order: int) -> None: ...
+
+    return {"charge": charge}
+
+
+@scene("docs/guides/options.md")
+async def options(given: Given) -> Names:
+    pair = given.stack.enter_context(raised_pair(given.directory))
+    email = given.app_on(pair.url).queue("email")
+    return {"email": email, "send": sending(email)}
+
+
+@scene("docs/guides/encrypting.md")
+async def encrypting(given: Given) -> Names:
+    given.monkeypatch.setenv("PAYLOAD_KEYS", f"{qbull.Encrypted.new_key()},{qbull.Encrypted.new_key()}")
+    return {}
+
+
+@scene("docs/guides/enqueueing.md")
+async def enqueueing(given: Given) -> Names:
+    send = sending(given.app.queue("email"))
+    await given.worker()
+    return {"send": send}
+
+
+@scene("docs/guides/events.md")
+async def events(given: Given) -> Names:
+    queue = given.app.queue("email")
+    send = sending(queue)
+    places: list[str] = []
+    await given.worker()
+
+    async def happen() -> None:
+        while True:
+            await send.enqueue("a@b.c")
+            await asyncio.sleep(0.05)
+
+    given.soon(happen())
+
+    async def handle(event: qbull.Event) -> None:
+        assert event.state == "completed"
+
+    def save_place(place: str) -> None:
+        places.append(place)
+        given.enough.set()
+
+    return {
+        "queue": queue,
+        "print": lambda *seen: given.enough.set(),
+        "handle": handle,
+        "load_place": lambda: places[-1] if places else None,
+        "save_place": save_place,
+    }
+
+
+@scene("docs/guides/expiring.md")
+async def expiring(given: Given) -> Names:
+    notices = given.app.queue("notices")
+
+    @notices.task
+    async def push(text: str) -> None: ...
+
+    return {"notices": notices, "push": push}
+
+
+@scene("docs/guides/flows.md")
+async def flows(given: Given) -> Names:
+    media, mail = given.app.queue("media"), given.app.queue("mail")
+
+    @mail.task
+    async def charge(order: int) -> None: ...
+
+    @mail.task
+    async def ship(order: int) -> None: ...
+
+    @mail.task
+    async def refund(order: int) -> None: ...
+
+    await given.worker()
+    return {"media": media, "mail": mail, "charge": charge, "ship": ship, "refund": refund}
+
+
+@scene("docs/guides/inside_a_task.md")
+async def inside_a_task(given: Given) -> Names:
+    return {"chat": given.app.queue("chat")}
+
+
+@scene("docs/guides/live_settings.md")
+async def live_settings(given: Given) -> Names:
+    return {"email": given.app.queue("email")}
+
+
+@scene("docs/guides/looking.md")
+async def looking(given: Given) -> Names:
+    email = given.app.queue("email")
+    job = await sending(email).enqueue("a@b.c")
+    return {"email": email, "job": job}
+
+
+@scene("docs/guides/moving_schedules.md")
+async def moving_schedules(given: Given) -> Names:
+    async def another_queue(statement: str) -> Names:
+        return {"maintenance": qbull.App().queue("maintenance")}
+
+    given.each = another_queue
+    return {}
+
+
+@scene("docs/guides/pausing.md")
+async def pausing(given: Given) -> Names:
+    return {"email": given.app.queue("email")}
+
+
+@scene("docs/guides/postgres.md")
+async def postgres(given: Given) -> Names:
+    from psycopg import AsyncConnection
+    from psycopg_pool import AsyncConnectionPool
+
+    database = given.fixture("database")
+    given.app.database = database
+    pool = await given.stack.enter_async_context(AsyncConnectionPool(database, min_size=1))
+    conn = await given.stack.enter_async_context(await AsyncConnection.connect(database))
+    async with pool.connection() as made:
+        await made.execute(
+            "CREATE TABLE orders (id serial PRIMARY KEY, product text, status text NOT NULL DEFAULT 'pending')"
+        )
+    orders = given.app.queue("orders")
+
+    @orders.task
+    async def process_order(order_id: int) -> None: ...
+
+    @orders.task
+    async def charge(order_id: int) -> None: ...
+
+    async def another_queue(statement: str) -> Names:
+        """The page declares one task in several ways."""
+        return {"orders": qbull.App(database=database).queue("orders")}
+
+    given.each = another_queue
+    return {
+        "AsyncConnection": AsyncConnection,
+        "pool": pool,
+        "conn": conn,
+        "product": "Laptop",
+        "process_order": process_order,
+        "charge": charge,
+    }
+
+
+@scene("docs/guides/progress_and_logs.md")
+async def progress_and_logs(given: Given) -> Names:
+    reports = given.app.queue("reports")
+    job = await sending(reports).enqueue("a@b.c")
+    return {"reports": reports, "job": job}
+
+
+@scene("docs/guides/rate_limits.md")
+async def rate_limits(given: Given) -> Names:
+    return {"post": Service().get}
+
+
+@scene("docs/guides/repartitioning.md")
+async def repartitioning(given: Given) -> Names:
+    messages = given.app.queue("messages", partitions=4, order="key")
+    await sending(messages).options(key="+54").enqueue("hello")
+    await given.worker()
+    return {"messages": messages}
+
+
+@scene("docs/guides/results.md")
+async def results(given: Given) -> Names:
+    @given.app.queue("reports").task
+    async def render(pages: int) -> str:
+        return "page " * pages
+
+    await given.worker()
+    return {"render": render}
+
+
+@scene("docs/guides/retries.md")
+async def retries(given: Given) -> Names:
+    return {"client": Service()}
+
+
+@scene("docs/guides/schedules.md")
+async def schedules(given: Given) -> Names:
+    @given.app.queue("upkeep").task
+    async def clean(older_than: int) -> None: ...
+
+    @given.app.queue("erp").task
+    async def sync() -> None: ...
+
+    return {"clean": clean}
+
+
+@scene("docs/guides/testing.md")
+async def testing(given: Given) -> Names:
+    app = qbull.App("redis://127.0.0.1:1/0")
+
+    @app.queue("mail").task
+    async def welcome(email: str) -> None: ...
+
+    @app.queue("reminders").task
+    async def remind(email: str) -> None: ...
+
+    async def signup(email: str) -> None:
+        await welcome.enqueue(email=email)
+        await remind.options(delay=86_400).enqueue(email=email)
+
+    class Client:
+        """Of a web application that signs up whoever is posted to it."""
+
+        def post(self, path: str, json: dict[str, str]) -> None:
+            welcome.enqueue_sync(email=json["email"])
+
+    with inline(app) as some:
+        await signup("ada@example.org")
+    with inline(qbull.App()) as none:
+        pass
+
+    async def choose(statement: str) -> Names:
+        return {"jobs": none if "assert_not" in statement else some}
+
+    given.module("shop", app=app, signup=signup, welcome=welcome)
+    given.fixtures = {"qbull_inline": lambda: inline(app), "qbull_server": lambda: embedded(app)}
+    given.each = choose
+    return {"welcome": welcome, "signup": signup, "client": Client()}
+
+
+@scene("docs/guides/uniqueness.md")
+async def uniqueness(given: Given) -> Names:
+    return {"search": given.app.queue("search")}
+
+
+@scene("docs/guides/why.md")
+async def why(given: Given) -> Names:
+    return {"job": await sending(given.app.queue("email")).enqueue("a@b.c")}
+
+
+@scene("docs/guides/workers.md")
+async def workers(given: Given) -> Names:
+    await sending(given.app.queue("email")).enqueue("a@b.c")
+
+    async def forever() -> None:
+        """Until somebody stops it: at once."""
+
+    return {"forever": forever}
