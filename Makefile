@@ -73,6 +73,7 @@ lock: ## renew the lock files from pyproject.toml
 	$(COMPILE) --all-extras --group dev pyproject.toml requirements/build.in -o requirements/dev.txt
 	$(COMPILE) --all-extras pyproject.toml -o requirements/run.txt
 	$(COMPILE) requirements/build.in -o requirements/build.txt
+	$(COMPILE) --group docs --group release -c requirements/dev.txt -o requirements/tools.txt
 
 clean: ## remove what the other targets made
 	rm -rf $(VENV) .qbull bench/out.json build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis ui/node_modules src/qbull/ui
