@@ -190,6 +190,9 @@ class App:
             for queue in served
         ]
 
+    def loaded(self) -> None:
+        """Called when the module of MODULE:APP was imported, for an app that completes itself then."""
+
     def beside(self) -> list[Callable[[], Awaitable[None]]]:
         """What runs beside the workers of this app: where it has a database, the relay, and the keeper of its tables; where
         alerts have somewhere to go, who looks for problems and says so."""

@@ -1,0 +1,269 @@
+"""Celery: an app of qbull that is written as Celery's users write theirs.
+
+`qbull worker MODULE:APP` runs it. Every task is known in every queue, because Celery sends any task to any queue.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib.util import find_spec
+from typing import Any
+
+from qbull.app import App
+from qbull.compat.celery.conf import EARLY, Conf, read_object
+from qbull.compat.celery.crontab import rule_of
+from qbull.compat.celery.instead import APP, APP_ATTRIBUTES, GUIDE
+from qbull.compat.celery.result import AsyncResult
+from qbull.compat.celery.task import CeleryTask, Traits, guarded
+from qbull.compat.refusal import refuse, refuse_attribute
+from qbull.config import Keep
+from qbull.core.retry import Retry
+from qbull.errors import ConfigError, DeclarationError, NotFound
+from qbull.queue import Queue
+from qbull.store.address import Address
+from qbull.task import Task
+from qbull.worker.assignment import Assignment
+
+OWN = ("prefix", "database", "durability", "payload_limit", "results", "trace", "middleware", "alerts")
+"""Keywords of qbull.App that can be given besides."""
+ONCE = Retry(attempts=1)
+
+_made: list[Celery] = []
+
+
+class Celery(App):
+    """`Celery("shop", broker="redis://…")`. Without a broker: QBULL_URL, else REDIS_URL, else an embedded server."""
+
+    def __init__(
+        self,
+        main: str | None = None,
+        *,
+        broker: str | None = None,
+        backend: str | None = None,
+        include: Sequence[str] = (),
+        **others: Any,
+    ) -> None:
+        own = {name: others.pop(name) for name in OWN if name in others}
+        settings = {name: others.pop(name) for name in list(others) if name not in APP}
+        refuse("Celery", others, APP, ConfigError, GUIDE)
+        if backend is not None and backend != broker:
+            raise ConfigError(
+                "Celery(backend=…): results are kept with the jobs, on the server of the broker; remove it"
+            )
+        super().__init__(address_of(broker) if broker else None, **own)
+        self.main = main
+        self.tasks: dict[str, CeleryTask] = {}
+        self.conf = Conf(self._check_setting)
+        self._include = list(include)
+        self._discover: list[tuple[Callable[[], Iterable[str]], str | None]] = []
+        self.conf.update(settings)
+        _made.append(self)
+
+    def __getattr__(self, name: str) -> Any:
+        refuse_attribute(self, name, APP_ATTRIBUTES)
+
+    def task(self, function: Callable[..., Any] | None = None, /, **traits: Any) -> Any:
+        """`@app.task`, or `@app.task(bind=True, autoretry_for=(OSError,), …)`."""
+
+        def declare(function: Callable[..., Any]) -> CeleryTask:
+            return self._declare(function, {"ignore_result": self.conf.task_ignore_result} | traits)
+
+        return declare if function is None else declare(function)
+
+    def queue(self, name: str, **settings: Any) -> Queue:
+        """Declare a queue with settings of qbull. It knows all tasks, those declared later too."""
+        queue = super().queue(name, **({"retry": ONCE} | settings))
+        for task in self.tasks.values():
+            self._register(queue, task.name, task.spec.function, task.traits)
+        return queue
+
+    def home_of(self, task: str, queue: str | None = None) -> Queue:
+        """The queue that a job of this task goes to: the one that is named, else by task_routes, else the default one."""
+        name = queue or self.conf.queue_of(task) or self.conf.task_default_queue
+        if name not in self.queues and name not in self.conf.queues():
+            raise NotFound(
+                f'queue "{name}": no worker would read it; declare it with app.queue("{name}"), '
+                f"or name it in conf.task_queues; there is: {', '.join(self.queues)}"
+            )
+        return self._queue(name)
+
+    def send_task(
+        self,
+        name: str,
+        args: Sequence[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> AsyncResult:
+        """The same as `apply_async` of the task with this name."""
+        if name not in self.tasks:
+            raise NotFound(
+                f'task "{name}": not declared in this app; import its module, or use the command "qbull enqueue" or the REST API'
+            )
+        return self.tasks[name].apply_async(args, kwargs, **options)
+
+    def AsyncResult(self, id: str) -> AsyncResult:
+        return AsyncResult(id, self)
+
+    def config_from_object(self, source: object, *, namespace: str | None = None) -> None:
+        """Settings of a module, an object, a dictionary, or where to find one ("django.conf:settings")."""
+        self.conf.update(read_object(source, namespace))
+
+    def autodiscover_tasks(
+        self,
+        packages: Iterable[str] | Callable[[], Iterable[str]] | None = None,
+        related_name: str | None = "tasks",
+    ) -> None:
+        """Import `tasks` of these packages, of Django's apps where none are given, when the app is loaded."""
+        if packages is None:
+            self._discover.append((_django_apps, related_name))
+        elif callable(packages):
+            self._discover.append((packages, related_name))
+        else:
+            some = list(packages)
+            self._discover.append((lambda: some, related_name))
+
+    def assignments(
+        self, queues: Sequence[str] | None = None, concurrency: int | None = None
+    ) -> list[Assignment]:
+        self.loaded()
+        return super().assignments(queues, concurrency)
+
+    def loaded(self) -> None:
+        """Import what is named, and declare what settings speak of."""
+        named = [*self._include, *_names(self.conf.include), *_names(self.conf.imports)]
+        for packages, related in self._discover:
+            named += [found for package in packages() if (found := _related(package, related))]
+        for module in named:
+            importlib.import_module(module)
+        for name in self.conf.queues():
+            self._queue(name)
+        for name, entry in self.conf.beat_schedule.items():
+            if name not in self.declared:
+                self._schedule(name, entry)
+
+    def _declare(self, function: Callable[..., Any], given: dict[str, Any]) -> CeleryTask:
+        name = given.get("name") or self._name_of(function)
+        traits = Traits.of({"time_limit": self.conf.task_time_limit} | given | {"name": name})
+        run = guarded(function, traits, lambda: self.tasks[name])
+        home = self._queue(traits.queue) if traits.queue else self.home_of(name)
+        for queue in self.queues.values():
+            self._register(queue, name, run, traits)
+        self.tasks[name] = task = CeleryTask(self, home, home.tasks[name], traits)
+        return task
+
+    def _register(self, queue: Queue, name: str, run: Callable[..., Any], traits: Traits) -> None:
+        declare = queue.task(name=name, retry=ONCE, timeout=traits.time_limit, expires=traits.expires)
+        declare(run)
+
+    def _name_of(self, function: Callable[..., Any]) -> str:
+        module = function.__module__
+        return f"{(self.main if module == '__main__' else None) or module}.{function.__name__}"
+
+    def _queue(self, name: str) -> Queue:
+        if name in self.queues:
+            return self.queues[name]
+        settings: dict[str, Any] = {}
+        if self.conf.worker_concurrency is not None:
+            settings["concurrency"] = self.conf.worker_concurrency
+        if self.conf.keep_for is not None:
+            settings["keep"] = Keep(completed_for=self.conf.keep_for)
+        return self.queue(name, **settings)
+
+    def _schedule(self, name: str, entry: Mapping[str, Any]) -> None:
+        known = ("task", "schedule", "args", "kwargs", "options", "relative")
+        refuse(
+            f'beat_schedule "{name}": entry',
+            {n: v for n, v in entry.items() if n not in known},
+            {},
+            ConfigError,
+            GUIDE,
+        )
+        options = dict(entry.get("options") or {})
+        queue = options.pop("queue", None)
+        instead = {
+            "expires": 'ticks do not pile up: overlap="skip"; remove it',
+            "priority": "say it in a task of its own, which enqueues this one",
+        }
+        refuse(f'beat_schedule "{name}": options', options, instead, ConfigError, GUIDE)
+        if entry.get("relative"):
+            raise ConfigError(
+                f'beat_schedule "{name}": relative=True: instants are the same for everybody; remove it'
+            )
+        if entry["task"] not in self.tasks:
+            raise DeclarationError(
+                f'beat_schedule "{name}": no task "{entry["task"]}" is declared; there is: {", ".join(sorted(self.tasks)) or "none"}'
+            )
+        task = self.tasks[entry["task"]]
+        home = self.home_of(task.name, queue or task.traits.queue)
+        arguments = _by_name(name, task, entry.get("args") or (), entry.get("kwargs") or {})
+        rule = rule_of(name, entry["schedule"], self.conf.zone)
+        self.declared[name] = Task(home, home.tasks[task.name]).schedule(name, rule, arguments)
+
+    def _check_setting(self, name: str, value: Any) -> None:
+        """Raise where a setting comes too late, or at the wrong place."""
+        if name in EARLY and self.queues:
+            raise ConfigError(f"conf.{name}: say it before the first task and queue are declared")
+        if name == "broker_url" and value is not None:
+            if self._clients or self._portal is not None:
+                raise ConfigError(
+                    "conf.broker_url: the app is connected already; say it before the first call"
+                )
+            self.url = address_of(value)
+            Address.parse(self.url)
+
+
+def shared_task(function: Callable[..., Any] | None = None, /, **traits: Any) -> Any:
+    """`@shared_task`: a task of the app that was made last. That must be there before this is imported."""
+    return current_app("@shared_task").task(function, **traits)
+
+
+def current_app(what: str) -> Celery:
+    if not _made:
+        raise DeclarationError(
+            f"{what}: there is no Celery(…) yet; import the module that makes it first, for example in the package's __init__.py"
+        )
+    return _made[-1]
+
+
+def address_of(broker: str) -> str:
+    """A broker's URL as an address of qbull."""
+    if broker.startswith("redis+socket://"):
+        return "unix://" + broker.removeprefix("redis+socket://").replace("virtual_host=", "db=")
+    scheme = broker.partition("://")[0]
+    if scheme == "sentinel":
+        raise ConfigError('broker "sentinel://…": write redis+sentinel://HOST:PORT,HOST:PORT/NAME/DB')
+    if scheme in ("amqp", "amqps", "pyamqp", "sqs", "memory", "filesystem", "mongodb", "kafka"):
+        raise ConfigError(
+            f'broker "{scheme}://…": qbull keeps jobs on Redis or Valkey; give redis://HOST:PORT/DB'
+        )
+    return broker
+
+
+def _by_name(
+    name: str, task: CeleryTask, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    try:
+        return inspect.signature(task.spec.function).bind(*args, **kwargs).arguments
+    except TypeError as error:
+        raise DeclarationError(f'beat_schedule "{name}": task "{task.name}": {error}') from None
+
+
+def _names(given: str | Iterable[str] | None) -> list[str]:
+    return [given] if isinstance(given, str) else list(given or ())
+
+
+def _related(package: str, related: str | None) -> str | None:
+    if related is None:
+        return package
+    importlib.import_module(package)
+    return f"{package}.{related}" if find_spec(f"{package}.{related}") is not None else None
+
+
+def _django_apps() -> list[str]:
+    apps = sys.modules.get("django.apps")
+    if apps is None:
+        raise ConfigError("autodiscover_tasks(): Django is not set up here; name the packages")
+    return [config.name for config in apps.apps.get_app_configs()]

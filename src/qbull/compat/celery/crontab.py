@@ -1,0 +1,68 @@
+"""Crontab: `crontab(minute=30, hour=2)`, `schedule(300)`, a timedelta or seconds, as a rule of qbull."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import timedelta
+
+from qbull.core.rule import Rule
+from qbull.errors import DeclarationError
+
+Field = int | str | Iterable[int]
+
+
+@dataclass(frozen=True)
+class crontab:
+    """The five fields of Celery. `expression` is the same as crontab writes it."""
+
+    minute: Field = "*"
+    hour: Field = "*"
+    day_of_week: Field = "*"
+    day_of_month: Field = "*"
+    month_of_year: Field = "*"
+
+    def __post_init__(self) -> None:
+        if _text(self.day_of_week) != "*" and _text(self.day_of_month) != "*":
+            raise DeclarationError(
+                "crontab(day_of_week=…, day_of_month=…): Celery means both of them, cron either; "
+                "give one, and ask for the other inside the task"
+            )
+
+    @property
+    def expression(self) -> str:
+        days = re.sub(r"([a-z]{3})[a-z]+", r"\1", _text(self.day_of_week).lower())
+        fields = (self.minute, self.hour, self.day_of_month, self.month_of_year)
+        return " ".join([*map(_text, fields), days])
+
+
+@dataclass(frozen=True)
+class schedule:
+    """Every so often: seconds, or a timedelta."""
+
+    run_every: float | timedelta
+
+
+def rule_of(name: str, when: object, zone: str) -> Rule:
+    """What stands at "schedule" in an entry of beat_schedule."""
+    match when:
+        case crontab():
+            return Rule(when.expression, tz=zone)
+        case schedule():
+            return Rule(every=_seconds(when.run_every))
+        case timedelta() | int() | float():
+            return Rule(every=_seconds(when))
+    raise DeclarationError(
+        f'beat_schedule "{name}": schedule={when!r}: give crontab(…) of qbull.compat.celery, a timedelta or seconds'
+    )
+
+
+def _seconds(value: float | timedelta) -> float:
+    return value.total_seconds() if isinstance(value, timedelta) else value
+
+
+def _text(field: Field) -> str:
+    if isinstance(field, int | str):
+        return str(field).replace(" ", "")
+    return ",".join(str(number) for number in sorted(field))

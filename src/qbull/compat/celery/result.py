@@ -1,0 +1,143 @@
+"""AsyncResult: a job as Celery's users ask for it. Every call is synchronous; the job itself is app.job(queue, id)."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from qbull.compat.celery.instead import GUIDE, RESULT_ATTRIBUTES
+from qbull.compat.refusal import refuse, refuse_attribute
+from qbull.core.job import JobInfo
+from qbull.errors import ArgumentsError, Conflict, JobCancelled, JobFailed, NotFound
+from qbull.handle import Job
+
+if TYPE_CHECKING:
+    from qbull.compat.celery.app import Celery
+
+A = TypeVar("A")
+
+STATES = {
+    "waiting": "PENDING",
+    "delayed": "PENDING",
+    "active": "STARTED",
+    "completed": "SUCCESS",
+    "failed": "FAILURE",
+    "cancelled": "REVOKED",
+}
+READY = ("completed", "failed", "cancelled")
+
+
+class AsyncResult:
+    """What `delay` gives. From an id alone it is looked for in all queues of the app."""
+
+    def __init__(self, id: str, app: Celery | None = None, *, job: Job[Any] | None = None) -> None:
+        from qbull.compat.celery.app import current_app
+
+        self.id = id
+        self.app = app or current_app("AsyncResult")
+        self._job = job
+
+    def __repr__(self) -> str:
+        return f"<AsyncResult: {self.id}>"
+
+    def __str__(self) -> str:
+        return self.id
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, AsyncResult) and other.id == self.id
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    def __getattr__(self, name: str) -> Any:
+        refuse_attribute(self, name, RESULT_ATTRIBUTES)
+
+    @property
+    def task_id(self) -> str:
+        return self.id
+
+    @property
+    def state(self) -> str:
+        """PENDING is also said of an id that nobody knows, as Celery does."""
+        info = self._info()
+        if info is None:
+            return "PENDING"
+        return "RETRY" if info.state == "delayed" and info.attempt > 1 else STATES[info.state]
+
+    status = state
+
+    def ready(self) -> bool:
+        info = self._info()
+        return info is not None and info.state in READY
+
+    def successful(self) -> bool:
+        return self.state == "SUCCESS"
+
+    def failed(self) -> bool:
+        return self.state == "FAILURE"
+
+    def get(self, timeout: float | None = None, propagate: bool = True, **others: Any) -> Any:
+        """Wait for the result. A job that failed raises qbull.JobFailed, which has the text of its error."""
+        refuse("get", others, {}, ArgumentsError, GUIDE)
+        try:
+            return self._run(self._found().result(timeout))
+        except (JobFailed, JobCancelled) as error:
+            if propagate:
+                raise
+            return error
+
+    wait = get
+
+    @property
+    def result(self) -> Any:
+        """What it returned, or the error; None while it has not ended."""
+        return self.get(propagate=False) if self.ready() else None
+
+    info = result
+
+    @property
+    def traceback(self) -> str | None:
+        error = self.result
+        return error.stacktrace if isinstance(error, JobFailed) else None
+
+    def forget(self) -> None:
+        """Forget the job, and its result with it."""
+        self._run(self._found().remove())
+
+    def revoke(self, terminate: bool = False, **others: Any) -> None:
+        """Do not run it. One that runs goes on, unless `terminate` says otherwise."""
+        instead = {
+            "signal": "a coroutine is cancelled, a cpu=True process killed, a plain function asks current_job().cancelled",
+            "wait": "revoke() returns when the server knows; remove it",
+        }
+        refuse("revoke", others, instead, ArgumentsError, GUIDE)
+        info = self._info()
+        if info is None or info.state in READY or (info.state == "active" and not terminate):
+            return
+        try:
+            self._run(self._found().cancel("revoked"))
+        except Conflict:  # it has ended meanwhile
+            return
+
+    def _info(self) -> JobInfo | None:
+        try:
+            return self._run(self._found().info())
+        except NotFound:
+            return None
+
+    def _found(self) -> Job[Any]:
+        if self._job is None:
+            self._job = self._run(self._look())
+        return self._job
+
+    async def _look(self) -> Job[Any]:
+        for queue in self.app.queues.values():
+            job = queue.job(self.id)
+            if await job.state() is not None:
+                return job
+        raise NotFound(
+            f"job {self.id}: no queue of this app has it; it never was there, or is not kept any more"
+        )
+
+    def _run(self, coroutine: Coroutine[Any, Any, A]) -> A:
+        return self.app.run_sync(coroutine)

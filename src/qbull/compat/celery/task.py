@@ -1,0 +1,276 @@
+"""CeleryTask: what `@app.task` makes of a function. A task of qbull that has `delay`, `apply_async` and `retry` besides.
+
+Celery runs a task again only where that is asked for: by `self.retry(…)` or `autoretry_for`. So these tasks have one attempt,
+and both of these ask for another one.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import random
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, NoReturn
+from zoneinfo import ZoneInfo
+
+from qbull.compat.celery.instead import CALL, GUIDE, REQUEST_ATTRIBUTES, RETRY, TASK, TASK_ATTRIBUTES
+from qbull.compat.celery.result import AsyncResult
+from qbull.compat.refusal import refuse, refuse_attribute
+from qbull.core.outcome import describe
+from qbull.core.task import TaskSpec
+from qbull.errors import ArgumentsError, DeclarationError, Fail, NotFound, RetryAfter
+from qbull.options import Options
+from qbull.queue import Queue
+from qbull.task import Call, Task
+from qbull.worker.current import current_job
+
+if TYPE_CHECKING:
+    from qbull.compat.celery.app import Celery
+
+RETRIES = "celery.retries"
+"""A header of jobs that were moved from Celery: how often they had been retried there."""
+SAME = {
+    "acks_late": True,
+    "reject_on_worker_lost": True,
+    "track_started": True,
+    "store_errors_even_if_ignored": True,
+    "serializer": "json",
+}
+"""What qbull does anyway: said otherwise, it is refused."""
+
+
+class Retry(RetryAfter):
+    """Raised by `self.retry(…)`: the job runs again then."""
+
+
+class MaxRetriesExceededError(Exception):
+    """`self.retry(…)` without an exception of its own, when there were as many retries as are allowed."""
+
+
+@dataclass(frozen=True)
+class Traits:
+    """What can be said of a task: the keywords of `@app.task` that mean something here."""
+
+    name: str = ""
+    bind: bool = False
+    queue: str | None = None
+    priority: int | None = None
+    expires: float | None = None
+    time_limit: float | None = None
+    ignore_result: bool = False
+    max_retries: int | None = 3
+    default_retry_delay: float = 180
+    autoretry_for: tuple[type[BaseException], ...] = ()
+    dont_autoretry_for: tuple[type[BaseException], ...] = ()
+    retry_kwargs: Mapping[str, Any] | None = None
+    retry_backoff: bool | float = False
+    retry_backoff_max: int = 600
+    retry_jitter: bool = True
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Traits:
+        known = {field.name for field in fields(cls)}
+        left = {
+            name: value
+            for name, value in given.items()
+            if name not in known and not (name in SAME and value == SAME[name])
+        }
+        refuse("task", left, TASK, DeclarationError, GUIDE)
+        traits = cls(**{name: value for name, value in given.items() if name in known})
+        refuse(
+            "task(retry_kwargs): retry",
+            {n: v for n, v in (traits.retry_kwargs or {}).items() if n not in ("max_retries", "countdown")},
+            RETRY,
+            DeclarationError,
+            GUIDE,
+        )
+        return traits
+
+    def wait_after(self, retries: int) -> float | None:
+        """Seconds before the next run, where a backoff says so."""
+        if not self.retry_backoff:
+            return None
+        wait = min(self.retry_backoff_max, int(max(1.0, float(self.retry_backoff))) * 2 ** min(retries, 64))
+        return random.randrange(wait + 1) if self.retry_jitter else wait  # noqa: S311 - spreading, not secrecy
+
+
+class Request:
+    """`self.request`: the job that runs, as Celery's users ask for it."""
+
+    def __init__(self, task: str) -> None:
+        self.id: str | None = None
+        self.task = task
+        self.retries = 0
+        self.called_directly = True
+        self.is_eager = False
+        try:
+            job = current_job()
+        except NotFound:
+            return
+        if job.task == task:
+            self.id, self.called_directly = job.id, False
+            self.retries = job.attempt - 1 + int(job.headers.get(RETRIES, 0))
+
+    def __getattr__(self, name: str) -> Any:
+        refuse_attribute(self, name, REQUEST_ATTRIBUTES)
+
+
+class CeleryTask(Task[..., Any]):
+    """A function that can be enqueued; called directly it is still the function. Also a task of qbull: `enqueue`, `options`, `step`."""
+
+    def __init__(self, app: Celery, queue: Queue, spec: TaskSpec, traits: Traits) -> None:
+        super().__init__(queue, spec)
+        self.app = app
+        self.max_retries = traits.max_retries
+        self.default_retry_delay = traits.default_retry_delay
+        self.traits = traits
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.spec.function(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        refuse_attribute(self, name, TASK_ATTRIBUTES)
+
+    @property
+    def request(self) -> Request:
+        return Request(self.name)
+
+    def delay(self, *args: Any, **kwargs: Any) -> AsyncResult:
+        """Enqueue it with these arguments."""
+        return self.apply_async(args, kwargs)
+
+    def apply_async(
+        self,
+        args: Sequence[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+        task_id: str | None = None,
+        *,
+        countdown: float | None = None,
+        eta: datetime | None = None,
+        queue: str | None = None,
+        priority: int | None = None,
+        expires: float | datetime | None = None,
+        time_limit: float | None = None,
+        **others: Any,
+    ) -> AsyncResult:
+        """Enqueue it with options. `priority` is 0 (first) to 9 (last), as Celery has it on Redis."""
+        refuse("apply_async", others, CALL, ArgumentsError, GUIDE)
+        if isinstance(args, str) or (args is not None and not isinstance(args, Sequence)):
+            raise ArgumentsError(f'task "{self.name}": args={args!r}: give a list or a tuple')
+        home = self.app.home_of(self.name, queue or self.traits.queue)
+        options = Options(
+            delay=countdown,
+            at=self._aware(eta),
+            priority=priority_of(self._priority(priority)),
+            id=task_id,
+            timeout=time_limit,
+            expires=self._aware(expires) if isinstance(expires, datetime) else expires,
+        )
+        call: Call[..., Any] = Call(home, home.tasks[self.name], options)
+        job = call.enqueue_sync(*(args or ()), **(kwargs or {}))
+        return AsyncResult(job.id, self.app, job=job)
+
+    def AsyncResult(self, task_id: str) -> AsyncResult:
+        return AsyncResult(task_id, self.app)
+
+    def retry(
+        self,
+        *,
+        exc: BaseException | None = None,
+        countdown: float | None = None,
+        eta: datetime | None = None,
+        max_retries: int | None = None,
+        **others: Any,
+    ) -> NoReturn:
+        """End this run, and ask for another one. Raises `exc` where there were as many as are allowed."""
+        refuse("retry", others, RETRY, ArgumentsError, GUIDE)
+        request = self.request
+        if request.called_directly:
+            raise exc or sys.exc_info()[1] or Retry(0, "it was called directly, there is no job to run again")
+        most = self.max_retries if max_retries is None else max_retries
+        if most is not None and request.retries >= most:
+            raise exc or MaxRetriesExceededError(
+                f"cannot retry {self.name}[{request.id}]: {request.retries} retries were made, {most} are allowed"
+            )
+        wait = self.default_retry_delay if countdown is None else countdown
+        if eta is not None:
+            wait = max((self._aware(eta) or eta).timestamp() - datetime.now(UTC).timestamp(), 0)
+        cause = exc or sys.exc_info()[1]
+        raise Retry(wait, describe(cause) if cause is not None else "") from exc
+
+    def _priority(self, given: int | None) -> int | None:
+        for priority in (given, self.traits.priority, self.app.conf.task_default_priority):
+            if priority is not None:
+                return int(priority)
+        return None
+
+    def _aware(self, moment: datetime | None) -> datetime | None:
+        """A moment without a zone is one of conf.timezone, as with Celery."""
+        if moment is None or moment.utcoffset() is not None:
+            return moment
+        return moment.replace(tzinfo=ZoneInfo(self.app.conf.zone))
+
+
+def priority_of(celery: int | None) -> int:
+    """Celery on Redis has 0 (first, and what is meant where none is given) to 9; qbull 1 (first), 5 by default, to 10.
+
+    Both defaults are the same thing, so what is not given stays between the priorities of qbull's own tasks. Celery's
+    four steps 0, 3, 6 and 9 stay apart.
+    """
+    if celery is None:
+        return 5
+    if not 0 <= celery <= 9:
+        raise ArgumentsError(f"priority={celery}: give a whole number from 0 (first) to 9 (last)")
+    return 5 + (celery + 1) // 2
+
+
+def guarded(
+    function: Callable[..., Any], traits: Traits, task: Callable[[], CeleryTask]
+) -> Callable[..., Any]:
+    """The function as a worker calls it: with `self` where it is bound, and asking for another run where that is declared."""
+    signature = inspect.signature(function)
+    parameters = list(signature.parameters.values())
+    if traits.bind and not parameters:
+        raise DeclarationError(f'task "{traits.name}": bind=True, but it has no first parameter "self"')
+
+    def failed(error: BaseException) -> None:
+        if isinstance(error, (RetryAfter, Fail, *traits.dont_autoretry_for)):
+            return
+        if isinstance(error, traits.autoretry_for):
+            asked = dict(traits.retry_kwargs or {})
+            wait = traits.wait_after(task().request.retries)
+            if wait is not None:
+                asked["countdown"] = wait
+            task().retry(exc=error, **asked)
+
+    def bound(args: tuple[Any, ...]) -> tuple[Any, ...]:
+        return (task(), *args) if traits.bind else args
+
+    if inspect.iscoroutinefunction(function):
+
+        @functools.wraps(function)
+        async def run(*args: Any, **kwargs: Any) -> Any:
+            try:
+                value = await function(*bound(args), **kwargs)
+            except Exception as error:
+                failed(error)
+                raise
+            return None if traits.ignore_result else value
+    else:
+
+        @functools.wraps(function)
+        def run(*args: Any, **kwargs: Any) -> Any:
+            try:
+                value = function(*bound(args), **kwargs)
+            except Exception as error:
+                failed(error)
+                raise
+            return None if traits.ignore_result else value
+
+    if traits.bind:
+        run.__signature__ = signature.replace(parameters=parameters[1:])  # type: ignore[attr-defined]
+        run.__annotations__ = {n: a for n, a in run.__annotations__.items() if n != parameters[0].name}
+    return run
