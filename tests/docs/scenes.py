@@ -102,8 +102,9 @@ class Given:
 
 SCENES: dict[str, Scene] = {}
 """Pages that make all they need, or declare only, have none."""
-ELSEWHERE = {"docs/guides/django.md"}
-"""Run by test_django_page.py: Django's settings are there once in a process."""
+ELSEWHERE = {"docs/guides/django.md", "docs/guides/from_celery.md"}
+"""Run by test_django_page.py, because Django's settings are there once in a process; and by tests/guide/test_from_….py, as programs
+that workers import."""
 
 
 def scene(page: str) -> Callable[[Scene], Scene]:
