@@ -68,6 +68,8 @@ class Node:
     directory: Path
     settings: str
     port: int = 0
+    front: int = 0
+    """The port that others are told of, where a proxy is before the server."""
     arguments: tuple[str, ...] = ()
     password: str | None = PASSWORD
     process: subprocess.Popen[bytes] | None = None
@@ -76,7 +78,11 @@ class Node:
 
     @property
     def place(self) -> str:
-        return f"127.0.0.1:{self.port}"
+        return f"127.0.0.1:{self.shown}"
+
+    @property
+    def shown(self) -> int:
+        return self.front or self.port
 
     @property
     def client(self) -> redis.Redis:
@@ -84,10 +90,7 @@ class Node:
 
     def start(self) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)
-        if not self.port:
-            self.port, bus = free_port(), free_port()
-            if "cluster-enabled" in self.settings:
-                self.settings += f"cluster-port {bus}\n"
+        self.claim()
         config = self.directory / "server.conf"
         if not config.exists():
             config.write_text(f"port {self.port}\ndir {self.directory}\n{self.settings}")
@@ -101,6 +104,19 @@ class Node:
                 start_new_session=True,
                 preexec_fn=_die_with_parent,
             )
+
+    def claim(self, front: Callable[[int], int] | None = None) -> None:
+        """Choose its ports, once. `front` gives the port of a proxy before the one that it is given."""
+        if self.port:
+            return
+        self.port, bus = free_port(), free_port()
+        clustered = "cluster-enabled" in self.settings
+        if clustered:
+            self.settings += f"cluster-port {bus}\n"
+        if front is not None:
+            self.front = front(self.port)
+            word = "cluster-announce-port" if clustered else "replica-announce-port"
+            self.settings += f"{word} {self.front}\n"
 
     def tell(self, *command: Any) -> Any:
         with self.client as client:
@@ -186,7 +202,7 @@ class Cluster:
         return f"redis+cluster://:{PASSWORD}@{seeds}"
 
     def at(self, port: int) -> Node:
-        return next(node for node in self.nodes if node.port == port)
+        return next(node for node in self.nodes if node.shown == port)
 
     def owner(self, slot: int) -> Node:
         """The primary that owns a slot, asked of a node that runs."""
@@ -265,7 +281,7 @@ class Trio:
         """As the first sentinel that runs says."""
         sentinel = next(node for node in self.sentinels if node.runs)
         _, port = sentinel.tell("SENTINEL", "GET-MASTER-ADDR-BY-NAME", "jobs")
-        return next(node for node in self.servers if node.port == int(port))
+        return next(node for node in self.servers if node.shown == int(port))
 
     def fails_over(self) -> bool:
         """Ask a sentinel for another master; it says no until it has heard enough of the replicas."""
@@ -301,8 +317,12 @@ def raised_pair(
 
 
 @contextmanager
-def raised_cluster(directory: Path, settings: str = COMMON) -> Iterator[Cluster]:
+def raised_cluster(
+    directory: Path, settings: str = COMMON, prepare: Callable[[Node], object] = lambda node: None
+) -> Iterator[Cluster]:
     nodes = [Node(directory / str(n), settings + CLUSTER) for n in range(6)]
+    for node in nodes:
+        prepare(node)
     with _running(nodes):
         first, *others = nodes
         for n, node in enumerate(nodes[:3]):
@@ -321,13 +341,17 @@ def raised_cluster(directory: Path, settings: str = COMMON) -> Iterator[Cluster]
 
 
 @contextmanager
-def raised_trio(directory: Path, settings: str = COMMON) -> Iterator[Trio]:
+def raised_trio(
+    directory: Path, settings: str = COMMON, prepare: Callable[[Node], object] = lambda node: None
+) -> Iterator[Trio]:
     servers = [Node(directory / f"server{n}", settings) for n in range(3)]
+    for node in servers:
+        prepare(node)
     with _running(servers):
         for replica in servers[1:]:
-            replica.tell("REPLICAOF", "127.0.0.1", servers[0].port)
+            replica.tell("REPLICAOF", "127.0.0.1", servers[0].shown)
         wait_for(lambda: servers[0].info("replication")["connected_slaves"] == 2)
-        settings = SENTINEL.format(port=servers[0].port, password=PASSWORD)
+        settings = SENTINEL.format(port=servers[0].shown, password=PASSWORD)
         sentinels = [
             Node(directory / f"sentinel{n}", settings, arguments=("--sentinel",), password=None)
             for n in range(3)

@@ -1,0 +1,156 @@
+"""Where a campaign takes place: one server, a master with two replicas and sentinels, or a cluster of three and three.
+
+Every server has a front (front.py) before it, which clients, replicas and sentinels go through, a library in it that knows
+what it has flushed (flushed.c), and, where disks are to be filled, a small disk of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import redis
+from fronts import Fronts
+
+from qbull.store.cluster import slot_of
+from topology import DURABLE, PASSWORD, Cluster, Node, Trio, _running, raised_cluster, raised_trio
+
+Topology = Literal["single", "sentinel", "cluster"]
+PROFILES = {"single": "durable", "sentinel": "replicated", "cluster": "strict"}
+"""What an acknowledged job must survive there, if nothing else is asked for."""
+DISK = 1536
+"""Megabytes of a server's own disk."""
+REPLICATION = f"""\
+user follower on >{PASSWORD} ~* &* +@all
+primaryuser follower
+auto-aof-rewrite-min-size 32mb
+hz 100
+"""
+
+
+@dataclass
+class Arena:
+    topology: Topology
+    url: str
+    nodes: list[Node]
+    fronts: Fronts
+    directory: Path
+    servers: Trio | Cluster | None = None
+    lacks: dict[str, str] = field(default_factory=dict)
+    """What cannot be done here, and why."""
+
+    def primaries(self) -> list[Node]:
+        match self.servers:
+            case Trio():
+                return [self.servers.master()]
+            case Cluster():
+                return self.servers.primaries()
+        return self.nodes
+
+    def owner(self, base: str) -> Node:
+        if isinstance(self.servers, Cluster):
+            return self.servers.owner(slot_of(("GET", base)) or 0)
+        return self.primaries()[0]
+
+    def replicas(self, primary: Node) -> list[Node]:
+        others = [node for node in self.nodes if node is not primary and node.runs and not node.stopped]
+        infos = [(node, node.info("replication")) for node in others]
+        return [
+            node for node, info in infos if info["role"] == "slave" and info["master_port"] == primary.shown
+        ]
+
+    def is_whole(self) -> bool:
+        with suppress(redis.RedisError, OSError, LookupError, RuntimeError, KeyError):
+            if not all(node.answers() for node in self.nodes):
+                return False
+            return self.servers is None or self.servers.is_whole()
+        return False
+
+    def loses_power(self, node: Node) -> None:
+        """It is killed, and what it had not flushed is gone."""
+        node.kill(signal.SIGKILL)
+        if "power cut" in self.lacks:
+            return
+        for file in (node.directory / "appendonlydir").glob("*.incr.aof"):
+            noted = node.directory / "flushed" / file.name
+            flushed = int(noted.read_text()) if noted.exists() else 0
+            with file.open("r+b") as log:
+                log.truncate(flushed)
+
+    def fill_disk(self, node: Node) -> None:
+        room = shutil.disk_usage(node.directory).free
+        fd = os.open(node.directory / "filler", os.O_WRONLY | os.O_CREAT, 0o600)
+        try:
+            os.posix_fallocate(fd, 0, max(room - 65536, 1))
+        finally:
+            os.close(fd)
+
+    def empty_disk(self, node: Node) -> None:
+        (node.directory / "filler").unlink(missing_ok=True)
+
+
+@contextmanager
+def raised(
+    topology: Topology, directory: Path, seed: int, *, settings: str = DURABLE, disks: bool = False
+) -> Iterator[Arena]:
+    with ExitStack() as stack:
+        fronts = Fronts(seed)
+        stack.callback(fronts.close)
+        lacks: dict[str, str] = {}
+        directory.mkdir(parents=True, exist_ok=True)
+        library = _library(directory, lacks)
+        names = {"single": ["server"], "sentinel": [f"server{n}" for n in range(3)]}
+        for name in names.get(topology, [str(n) for n in range(6)]):
+            (directory / name).mkdir(parents=True)
+            if disks:
+                _mount(stack, directory / name, lacks)
+            (directory / name / "flushed").mkdir()
+
+        def prepare(node: Node) -> None:
+            node.claim(fronts.before)
+            if library is not None:
+                node.environment = {
+                    "LD_PRELOAD": str(library),
+                    "FLUSHED": str(node.directory / "flushed"),
+                }
+
+        settings += REPLICATION
+        match topology:
+            case "single":
+                node = Node(directory / "server", settings)
+                prepare(node)
+                stack.enter_context(_running([node]))
+                url = f"redis://:{PASSWORD}@{node.place}/0"
+                yield Arena(topology, url, [node], fronts, directory, None, lacks)
+            case "sentinel":
+                trio = stack.enter_context(raised_trio(directory, settings, prepare))
+                yield Arena(topology, trio.url, trio.servers, fronts, directory, trio, lacks)
+            case "cluster":
+                cluster = stack.enter_context(raised_cluster(directory, settings, prepare))
+                yield Arena(topology, cluster.url, cluster.nodes, fronts, directory, cluster, lacks)
+
+
+def _library(directory: Path, lacks: dict[str, str]) -> Path | None:
+    compiler = shutil.which("cc")
+    if compiler is None:
+        lacks["power cut"] = "no C compiler (cc)"
+        return None
+    made = directory / "flushed.so"
+    source = Path(__file__).with_name("flushed.c")
+    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", made, source, "-ldl"], check=True)
+    return made
+
+
+def _mount(stack: ExitStack, place: Path, lacks: dict[str, str]) -> None:
+    command = ["mount", "-t", "tmpfs", "-o", f"size={DISK}m", "chaos", str(place)]
+    if subprocess.run(command, capture_output=True, check=False).returncode:
+        lacks["disk full"] = "this user may not mount a small disk"
+        return
+    stack.callback(subprocess.run, ["umount", "-l", str(place)], check=False)

@@ -1,0 +1,164 @@
+"""Fronts: a process with a TCP proxy before each server, which can slow down, cut, deafen and silence connections.
+
+Run by the campaign, which tells it by lines of JSON on its standard input: either {"listen": port, "target": port}, or a
+fault: {"mood": …, "target": port, "share": part of the connections, "seconds": …, "delay": …}.
+
+    slow     everything takes `delay` longer
+    cut      of the next reply the first half is passed on, then the connection is reset
+    swallow  the next reply is dropped and the connection reset: the server has done it, and nobody is told
+    deaf     requests pass, replies do not until it is over; then they are late, or the connection is reset
+    hole     nothing passes until it is over, then as above
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import socket
+import sys
+from collections import deque
+from typing import Any
+
+luck = random.Random()
+
+
+class Pipe(asyncio.Protocol):
+    """One direction of a connection: what arrives here leaves by `other`."""
+
+    def __init__(self, link: Link, *, replies: bool) -> None:
+        self.link = link
+        self.replies = replies
+        self.transport: asyncio.Transport | None = None
+        self.other: Pipe | None = None
+        self._held: deque[tuple[float, bytes]] = deque()
+
+    def connection_made(self, transport: Any) -> None:
+        self.transport = transport
+        transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if not self.replies and self.link.server.transport is None:
+            transport.pause_reading()  # until the server is connected
+
+    def data_received(self, data: bytes) -> None:
+        link = self.link
+        wait = 0.0
+        if link.mood:
+            if self.replies and link.mood in ("cut", "swallow"):
+                if link.mood == "cut":
+                    self._pass(data[: len(data) // 2])
+                link.reset()
+                return
+            wait = link.holds(self.replies)
+        if not wait and not self._held:
+            self._pass(data)
+            return
+        loop = asyncio.get_running_loop()
+        due = max(loop.time() + wait, self._held[-1][0] if self._held else 0.0)
+        self._held.append((due, data))
+        loop.call_at(due, self._let_go)
+
+    def _let_go(self) -> None:
+        if self._held:
+            self._pass(self._held.popleft()[1])
+
+    def _pass(self, data: bytes) -> None:
+        if self.other is not None and self.other.transport is not None:
+            self.other.transport.write(data)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.link.close()
+
+
+class Link:
+    """A connection through a front."""
+
+    def __init__(self, front: Front) -> None:
+        self.front = front
+        self.mood = ""
+        self.until = 0.0
+        self.delay = 0.0
+        self.client = Pipe(self, replies=False)
+        self.server = Pipe(self, replies=True)
+        self.client.other, self.server.other = self.server, self.client
+
+    def feel(self, mood: str, seconds: float, delay: float, late: bool) -> None:
+        loop = asyncio.get_running_loop()
+        self.mood, self.delay, self.until = mood, delay, loop.time() + seconds
+        loop.call_later(seconds, self._over, mood in ("deaf", "hole") and not late)
+
+    def holds(self, replies: bool) -> float:
+        """Seconds for which something is held back."""
+        if self.mood == "slow":
+            return self.delay
+        if self.mood == "hole" or replies:
+            return max(self.until - asyncio.get_running_loop().time(), 0.0) + 0.001
+        return 0.0
+
+    def _over(self, reset: bool) -> None:
+        self.mood = ""
+        if reset:
+            self.reset()
+
+    def reset(self) -> None:
+        for pipe in (self.client, self.server):
+            if pipe.transport is not None:
+                pipe.transport.abort()
+
+    def close(self) -> None:
+        self.front.links.discard(self)
+        for pipe in (self.client, self.server):
+            if pipe.transport is not None:
+                pipe.transport.close()
+
+
+class Front:
+    def __init__(self, target: int) -> None:
+        self.target = target
+        self.links: set[Link] = set()
+        self._connecting: set[asyncio.Future[None]] = set()
+
+    async def listen(self, port: int) -> None:
+        await asyncio.get_running_loop().create_server(self._accept, "127.0.0.1", port, reuse_address=True)
+
+    def _accept(self) -> Pipe:
+        link = Link(self)
+        self.links.add(link)
+        self._connecting.add(task := asyncio.ensure_future(self._connect(link)))
+        task.add_done_callback(self._connecting.discard)
+        return link.client
+
+    async def _connect(self, link: Link) -> None:
+        try:
+            await asyncio.get_running_loop().create_connection(lambda: link.server, "127.0.0.1", self.target)
+        except OSError:
+            link.reset()
+            return
+        client = link.client.transport
+        if client is not None and client.is_closing():
+            link.close()
+        elif client is not None:
+            client.resume_reading()
+
+    def suffer(self, order: dict[str, Any]) -> None:
+        for link in list(self.links):
+            if luck.random() < order["share"]:
+                link.feel(order["mood"], order["seconds"], order.get("delay", 0.0), luck.random() < 0.5)
+
+
+async def main() -> None:
+    luck.seed(int(sys.argv[1]))
+    fronts: dict[int, Front] = {}
+    lines = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
+    while line := await lines.readline():
+        order = json.loads(line)
+        if "listen" in order:
+            fronts[order["target"]] = Front(order["target"])
+            await fronts[order["target"]].listen(order["listen"])
+            print("listening", flush=True)
+        else:
+            fronts[order["target"]].suffer(order)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
