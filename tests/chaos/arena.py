@@ -85,12 +85,14 @@ class Arena:
                 log.truncate(flushed)
 
     def fill_disk(self, node: Node) -> None:
-        room = shutil.disk_usage(node.directory).free
-        fd = os.open(node.directory / "filler", os.O_WRONLY | os.O_CREAT, 0o600)
-        try:
-            os.posix_fallocate(fd, 0, max(room - 65536, 1))
-        finally:
-            os.close(fd)
+        with (node.directory / "filler").open("wb", buffering=0) as filler, suppress(OSError):
+            size = shutil.disk_usage(node.directory).free
+            while size > 4096:  # the server writes, too: what no longer fits is halved
+                try:
+                    os.posix_fallocate(filler.fileno(), filler.tell(), size)
+                    filler.seek(0, os.SEEK_END)
+                except OSError:
+                    size //= 2
 
     def empty_disk(self, node: Node) -> None:
         (node.directory / "filler").unlink(missing_ok=True)

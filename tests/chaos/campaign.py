@@ -328,6 +328,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=0, help="go on until so many jobs are acknowledged")
     parser.add_argument("--faults", type=int, default=0, help="and so many faults have struck")
     parser.add_argument("--no-database", action="store_true", help="without transfers through PostgreSQL")
+    parser.add_argument("--keep", action="store_true", help="keep the histories, whatever they say")
     parser.add_argument("--pods", type=int, default=3)
     given = parser.parse_args()
     orders = Orders(
@@ -337,11 +338,12 @@ def main() -> int:
     directory = Path(tempfile.mkdtemp(prefix="qbull-chaos-"))
     outcome = run(orders, directory)
     print(outcome.table, flush=True)
-    if outcome.verdict.broken():
+    broken = outcome.verdict.broken()
+    if broken or given.keep:
         print(f"histories: {directory / 'history'}")
-        return 1
-    shutil.rmtree(directory)
-    return 0
+    else:
+        shutil.rmtree(directory)
+    return 1 if broken else 0
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import re
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from statistics import quantiles
 from typing import Any
@@ -250,7 +251,7 @@ class Checker:
         every = sorted(
             at for times in self._done.values() for at in times if self._load[0] <= at <= self._load[1]
         )
-        verdict.stall = max((b - a for a, b in zip(every, every[1:], strict=False)), default=0) / SECOND
+        verdict.stall = max((b - a for a, b in pairwise(every)), default=0) / SECOND
         runs: dict[int, list[tuple[int, Stay]]] = defaultdict(list)
         for key, stays in self._stays.items():
             for stay in stays:
@@ -320,7 +321,7 @@ class Checker:
         """What was seen of the owners of partitions before and after each change."""
         if not hasattr(self, "_seen"):
             looks = [word for word in self._words if "owners" in word]
-            self._seen = list(zip(looks, looks[1:], strict=False))
+            self._seen = list(pairwise(looks))
         return self._seen
 
 

@@ -56,7 +56,8 @@ class Member:
                 os.killpg(self.process.pid, what)
 
     def kill(self) -> None:
-        """All of its group at once, as when a machine is gone."""
+        """All of its group at once, as when a machine is gone. It stays away until it is started."""
+        self.wanted = False
         if self.process is not None:
             with suppress(ProcessLookupError):
                 os.killpg(self.process.pid, signal.SIGKILL)

@@ -62,8 +62,9 @@ class Pipe(asyncio.Protocol):
             self._pass(self._held.popleft()[1])
 
     def _pass(self, data: bytes) -> None:
-        if self.other is not None and self.other.transport is not None:
-            self.other.transport.write(data)
+        target = self.other.transport if self.other is not None else None
+        if target is not None and not target.is_closing():
+            target.write(data)
 
     def connection_lost(self, error: Exception | None) -> None:
         self.link.close()

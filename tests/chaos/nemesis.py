@@ -201,11 +201,11 @@ class Nemesis:
                 await self._tell(target, "SCRIPT", "FLUSH")
             case "client pause":
                 await self._tell(
-                    target, "CLIENT", "PAUSE", luck.randint(50, 1000), luck.choice(("WRITE", "ALL"))
+                    target, "CLIENT", "PAUSE", luck.randint(20, 500), luck.choice(("WRITE", "ALL"))
                 )
             case _:
-                seconds = luck.choice((0.2, 0.5, 1.0, luck.uniform(1.0, 5.0)))
-                share = luck.choice((0.2, 0.5, 1.0))
+                seconds = luck.choice((0.1, 0.3, 0.6, luck.uniform(0.5, 4.0)))
+                share = luck.choice((0.1, 0.25, 0.5, 1.0 if seconds < 1 else 0.25))
                 order = {"mood": kind, "target": target.port, "seconds": seconds, "share": share}
                 self._arena.fronts.tell(**order, delay=luck.uniform(0.005, 0.15))
                 if kind not in ("cut", "swallow"):

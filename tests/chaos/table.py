@@ -29,8 +29,10 @@ def table(verdict: Verdict, facts: dict[str, str]) -> str:
         rows.append(
             (
                 "transfers through outbox and inbox",
-                f"{money.asked:,} committed, {money.booked:,} booked, doubled {money.doubled}, missing {money.missing}, "
-                f"out of order {money.disorder}, money made or lost {money.money}",
+                (
+                    f"{money.asked:,} committed, {money.booked:,} booked, doubled {money.doubled}, missing {money.missing}, "
+                    f"out of order {money.disorder}, money made or lost {money.money}"
+                ),
             )
         )
     rows += [

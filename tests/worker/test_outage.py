@@ -62,6 +62,38 @@ async def test_a_killed_server_loses_no_job_and_is_said_once(
 
 
 @pytest.mark.timeout(120)
+async def test_a_server_that_goes_away_while_a_worker_starts_is_waited_for(
+    server: Embedded, store: Store
+) -> None:
+    """The first queues are served while the others are still being taken up: what ran there must be written down."""
+    ran: Counter[str] = Counter()
+    async with Proxy(server.socket).running() as proxy:
+        app = qbull.App(f"redis://:{server.password}@127.0.0.1:{proxy.port}/0", prefix="test")
+
+        async def cut(queue: str) -> None:
+            ran[queue] += 1
+            if queue == "q0":
+                proxy.mood = "loses replies"
+
+        tasks = {f"q{n}": app.queue(f"q{n}").task(name="cut")(cut) for n in range(15)}
+        for name, task in tasks.items():
+            await task.enqueue(queue=name)
+
+        async def mend() -> bool:
+            if proxy.lost > 3:
+                proxy.mood = "fair"
+            return proxy.lost > 3
+
+        mending = asyncio.create_task(eventually(mend))
+        async with app.worker() as worker:
+            await mending
+            await worker.drain()
+        await app.close()
+
+    assert ran == Counter(dict.fromkeys(tasks, 1))
+
+
+@pytest.mark.timeout(120)
 async def test_lost_replies_double_nothing(server: Embedded, store: Store) -> None:
     ran: Counter[int] = Counter()
     luck = random.Random(3)

@@ -29,8 +29,11 @@ class Outage:
         self._since = 0.0
         self._said: dict[str, float] = {}
 
-    async def survive(self, call: Callable[[], Awaitable[A]]) -> A:
-        """Make the call until the server takes it. Only for calls that may be sent twice."""
+    async def survive(self, call: Callable[[], Awaitable[A]], *, refusals: bool = True) -> A:
+        """Make the call until the server takes it. Only for calls that may be sent twice.
+
+        Without `refusals` it is only waited for a server that is away; what it refuses is raised.
+        """
         pause = 0.02
         who = object()
         try:
@@ -38,6 +41,8 @@ class Outage:
                 try:
                     return await call()
                 except ServerError as error:
+                    if not refusals and not isinstance(error, ServerAway | EmbeddedError):
+                        raise
                     self.met(error, who)
                 await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311
                 pause = min(pause * 2, LONGEST_PAUSE)

@@ -95,7 +95,7 @@ class Worker:
             await self._store.patiently(
                 partial(self._store.register, assignment.settings, sorted(assignment.tasks))
             )
-        await self._enroll()
+        await self._store.patiently(self._enroll)
         if self._beat is not None:
             await self._beat.start()
         self._listening.append(start(Bell(self._store, self._outage, self._heard).run))
