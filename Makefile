@@ -6,13 +6,14 @@ STAMP  := $(VENV)/.installed
 PAGE   := src/qbull/ui/.built
 NODE   := ui/node_modules/.package-lock.json
 BROWSER := $(VENV)/.browser
+TOOLS  := $(VENV)/.tools
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate
 ARGS   ?=
 PEERS  ?=
 SECONDS ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check format bench chaos proofs saboteurs lock clean
+.PHONY: help setup run test check format bench chaos proofs saboteurs docs lock clean
 
 help: ## show what there is
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
@@ -66,6 +67,13 @@ proofs: $(STAMP) ## schedules and the PostgreSQL bridge: everybody is killed or 
 
 saboteurs: $(STAMP) ## break the code in every way of a catalogue and see that the tests catch it; ARGS="train lane"
 	$(BIN)/python tests/saboteurs/run.py $(ARGS)
+
+$(TOOLS): $(STAMP) requirements/tools.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/tools.txt
+	@touch $(TOOLS)
+
+docs: $(TOOLS) ## build the site into build/site, links checked
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python docs/site/make_site.py
 
 lock: ## renew the lock files from pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import click
 import psycopg
 import pytest
 from pages import PAGES, ROOT, Block, blocks_of, name_of
@@ -25,6 +26,7 @@ from reading import READ, parsed
 from scenes import ELSEWHERE, SCENES, Given
 
 import qbull
+from qbull.cli.main import qbull as command_line
 from qbull.config import read_environment
 from qbull.store.store import Store
 
@@ -161,7 +163,7 @@ def test_every_command_of_qbull_is_one_that_it_has() -> None:
         if words[:1] == ["qbull"]:
             seen += 1
             try:
-                parsed(words[1:])
+                understand(words[1:])
                 read_environment(
                     {name: value for name, value in env.items() if name in READ and "…" not in value}
                 )
@@ -169,6 +171,14 @@ def test_every_command_of_qbull_is_one_that_it_has() -> None:
                 raise AssertionError(f"{place}: {shlex.join(words)}: {error}") from error
 
     assert seen > 50
+
+
+def understand(words: list[str]) -> None:
+    """As `qbull` itself would, the commands of a group too."""
+    parsed(words)
+    command = command_line.get_command(click.Context(command_line), words[0])
+    if isinstance(command, click.Group) and len(words) > 1 and words[1] in command.commands:
+        command.commands[words[1]].make_context(words[1], words[2:])
 
 
 def test_every_variable_before_qbull_is_one_that_it_reads() -> None:

