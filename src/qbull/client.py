@@ -28,6 +28,7 @@ from qbull.store.confirm import Confirmed
 from qbull.store.flows import Flows
 from qbull.store.inspect import Found
 from qbull.store.layout import follow
+from qbull.store.many import holding
 from qbull.store.partition import BATCH, Closed, Counting, NewJob, Partition, UniqueJob
 from qbull.store.results import Results
 from qbull.store.store import Store
@@ -233,8 +234,12 @@ class Client:
         layout = self._layouts.get(settings.name) or await self.layout(settings)
         first = self.partition(settings, layout.home_of_id(id))
         yield first
-        for partition in await self.partitions(settings):
-            if partition is not first or layout.older:  # it may have come there meanwhile
+        now = await self.layout(settings)
+        for generation in now.generations:  # one after the other: what moves is in the later one first
+            others = [self.partition(settings, number) for number in generation.numbers]
+            if not layout.older and first in others:  # with older ones, it may have come there meanwhile
+                others.remove(first)
+            for partition in await self.store.patiently(partial(holding, others, id)):
                 yield partition
 
     def _keep(self, settings: QueueSettings, layout: Layout) -> Layout:

@@ -13,7 +13,7 @@ from qbull.core.alerting import Alert, Alerts
 from qbull.core.cron import zone_of
 from qbull.core.durability import PROFILES, Durability
 from qbull.core.job import REPORT_ALL
-from qbull.core.layout import SPAN
+from qbull.core.layout import MOST
 from qbull.core.rate import Rate
 from qbull.core.retry import Retry
 from qbull.core.route import PARTITION_LANE
@@ -94,8 +94,8 @@ class QueueSettings:
         check_name("queue", self.name)
         check_alert(self.alert, f'queue "{self.name}"')
         self._at_least_one("partitions", self.partitions)
-        if self.partitions > SPAN:
-            self._refuse(f"partitions={self.partitions}: give at most {SPAN:,}")
+        if self.partitions > MOST:
+            self._refuse(f"partitions={self.partitions}: give at most {MOST:,}")
         self._at_least_one("concurrency", self.concurrency)
         if self.max_active is not None:
             self._at_least_one("max_active", self.max_active)

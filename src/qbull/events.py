@@ -17,7 +17,7 @@ from qbull.client import Client
 from qbull.config import QueueSettings
 from qbull.core.job import State, moment
 from qbull.errors import ArgumentsError
-from qbull.store.news import Cursor, Finished, news
+from qbull.store.news import Cursor, Finished, news, now_in
 from qbull.store.partition import Partition
 from qbull.store.results import Ends
 
@@ -72,13 +72,13 @@ class _Reader:
         found: list[tuple[str, Finished]] = []
         more = False
         for settings in self._queues:
-            for partition in await self._client.partitions(settings):
+            partitions = await self._client.partitions(settings)
+            for partition in partitions:
                 await ends.expect(partition)
-                if partition.base not in self._cursors:
-                    self._cursors[partition.base] = await self._begin(partition, low)
-                cursor = self._cursors[partition.base]
-                read = partial(news, partition, cursor, oldest_first=True)
-                said = await self._client.store.patiently(read)
+            await self._begin([one for one in partitions if one.base not in self._cursors], low)
+            reads = [(partition, self._cursors[partition.base]) for partition in partitions]
+            read = partial(news, reads, oldest_first=True)
+            for said in await self._client.store.patiently(read):
                 found += [(settings.name, one) for one in said.finished]
                 more = more or said.cut
                 lowest = said.reached_ms if lowest is None else min(lowest, said.reached_ms)
@@ -87,12 +87,13 @@ class _Reader:
         found.sort(key=lambda one: one[1].at_ms)
         return [_event(queue, one, place) for queue, one in found], more
 
-    async def _begin(self, partition: Partition, low: int | None) -> Cursor:
+    async def _begin(self, partitions: Sequence[Partition], low: int | None) -> None:
         """A partition that comes up later, for example by repartitioning, is read from what was told last."""
-        if low is None:
-            far = Cursor.since(1 << 52)
-            low = (await self._client.store.patiently(partial(news, partition, far))).now_ms
-        return Cursor.since(low)
+        if not partitions:
+            return
+        now = await self._client.store.patiently(partial(now_in, partitions))
+        for partition, now_ms in zip(partitions, now, strict=True):
+            self._cursors[partition.base] = Cursor.since(now_ms if low is None else low)
 
 
 def _event(queue: str, one: Finished, place: str) -> Event:

@@ -6,10 +6,9 @@ so whoever is interrupted goes on by calling again.
 
 from __future__ import annotations
 
-import asyncio
 import re
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -23,17 +22,14 @@ from qbull.core.job import STATES, JobInfo, State, moment
 from qbull.core.wanted import Filters, Wanted
 from qbull.errors import LONGEST, ArgumentsError
 from qbull.store import roam
-from qbull.store.finished import Span, newest_first
-from qbull.store.inspect import Found, with_progress
+from qbull.store.finished import Place, Span, merged
+from qbull.store.inspect import Found, counts
+from qbull.store.pages import with_progress
 from qbull.store.partition import Partition
 
 LOOK = 5_000
 """Jobs that one search looks at: a page may come back with fewer than asked for, and a cursor to go on with."""
 
-AT_ONCE = 16
-"""Partitions that are asked at the same time."""
-
-_CURSOR = re.compile(r"\d{1,15}-\d{1,19}/\d{1,6}|")
 _ROAMING = re.compile(r"\d{1,5}:\d{1,20}:\d{1,6}")
 
 
@@ -143,16 +139,15 @@ async def _search(
     partitions: Sequence[Partition], state: State, wanted: Wanted, limit: int, cursor: str | None
 ) -> tuple[list[Found], str | None]:
     """The newest first, over all partitions."""
-    cursors = _cursors(cursor, len(partitions))
     found: list[Found] = []
     looked = 0
-    async with aclosing(_merged(partitions, state, _span(wanted), cursors)) as jobs:
-        async for job in jobs:
+    async with aclosing(merged(partitions, state, _span(wanted), _place(cursor))) as jobs:
+        async for place, job in jobs:
             looked += 1
             if wanted.accepts(job.body(), error_of(job)):
                 found.append(job)
             if len(found) >= limit or looked >= LOOK:
-                return found, ",".join(cursors)
+                return found, str(place)
     return found, None
 
 
@@ -167,7 +162,10 @@ async def _search_unfinished(
         raise _wrong_cursor(cursor or "")
     found: list[Found] = []
     looked, given = 0, int(skip)
+    there = await counts(partitions[int(at) :])
     for n in range(int(at), len(partitions)):
+        if not getattr(there[n - int(at)], state):
+            continue
         begin = inner if n == int(at) else roam.BEGIN
         async with aclosing(roam.roam(partitions[n], state, begin)) as steps:
             async for met in steps:
@@ -194,8 +192,8 @@ async def _groups(partitions: Sequence[Partition], wanted: Wanted, most: int) ->
     """The newest dead letters by what failed, the most frequent first."""
     by: dict[str, FailureGroup] = {}
     looked = 0
-    async with aclosing(_merged(partitions, "failed", _span(wanted), [""] * len(partitions))) as jobs:
-        async for job in jobs:
+    async with aclosing(merged(partitions, "failed", _span(wanted))) as jobs:
+        async for _, job in jobs:
             looked += 1
             if wanted.accepts(job.body(), error_of(job)):
                 name = fingerprint(error_of(job))
@@ -205,33 +203,11 @@ async def _groups(partitions: Sequence[Partition], wanted: Wanted, most: int) ->
     return sorted(by.values(), key=lambda group: (-group.count, group.first_at))
 
 
-async def _merged(
-    partitions: Sequence[Partition], state: State, span: Span, cursors: list[str]
-) -> AsyncGenerator[Found, None]:
-    """The jobs of all partitions, the newest first. `cursors` are kept behind what was given out."""
-    readers = {n: newest_first(partition, state, span, cursors[n]) for n, partition in enumerate(partitions)}
-    heads: dict[int, tuple[str, Found] | None] = {}
+def _place(cursor: str | None) -> Place | None:
     try:
-        for at in range(0, len(partitions), AT_ONCE):
-            some = range(len(partitions))[at : at + AT_ONCE]
-            heads |= zip(some, await asyncio.gather(*(anext(readers[n], None) for n in some)), strict=True)
-        while there := {n: head for n, head in heads.items() if head is not None}:
-            newest = max(there, key=lambda n: (there[n][1].finished_ms or 0, -n))
-            cursors[newest], job = there[newest]
-            yield job
-            heads[newest] = await anext(readers[newest], None)
-    finally:
-        for reader in readers.values():
-            await reader.aclose()
-
-
-def _cursors(cursor: str | None, partitions: int) -> list[str]:
-    if cursor is None:
-        return [""] * partitions
-    found = cursor.split(",")
-    if len(found) != partitions or not all(_CURSOR.fullmatch(part) for part in found):
-        raise _wrong_cursor(cursor)
-    return found
+        return None if cursor is None else Place.parse(cursor)
+    except ValueError:
+        raise _wrong_cursor(cursor or "") from None
 
 
 def _wrong_cursor(cursor: str) -> ArgumentsError:

@@ -38,6 +38,7 @@ from qbull.repartitioning import Repartitions
 from qbull.seals import Seals
 from qbull.store import inspect, live
 from qbull.store.inspect import Counts, Found
+from qbull.store.pages import page
 from qbull.store.partition import NewJob, Partition
 from qbull.task import AsyncTask, ChunkTask, Declare, DeclareChunk, PlainTask, Task
 
@@ -183,10 +184,8 @@ class Queue(Controls, Letters, Repartitions):
     async def stats(self) -> Counts:
         """How many jobs are in which state, over all partitions."""
         client = self.app.client()
-        counts = [
-            await client.store.patiently(partial(inspect.count, partition))
-            for partition in await client.partitions(self.settings)
-        ]
+        partitions = await client.partitions(self.settings)
+        counts = await client.store.patiently(partial(inspect.counts, partitions))
         paused = await client.store.patiently(partial(live.is_paused, client.store, self.name))
         total = sum(counts[1:], counts[0])
         return replace(total, paused=paused, totals=client.totals(self.settings, total.totals))
@@ -197,7 +196,7 @@ class Queue(Controls, Letters, Repartitions):
             raise ConfigError(f"state {state!r}: use one of {', '.join(STATES)}")
         if not 0 <= start <= end or end - start > 1000:
             raise ConfigError(f"jobs from {start} to {end}: give 0 <= start <= end, at most 1,000 at a time")
-        found = await inspect.page(await self._partitions(), state, start, end)
+        found = await page(await self._partitions(), state, start, end)
         return [self._info(job) for job in found]
 
     def job(self, id: str) -> Job[Any]:

@@ -7,7 +7,7 @@ from functools import partial
 
 from qbull.client import Client
 from qbull.config import QueueSettings
-from qbull.core.layout import SPAN
+from qbull.core.layout import MOST
 from qbull.errors import ConfigError
 from qbull.store.alerts import QUEUE as ALERTS
 from qbull.store.layout import repartition
@@ -24,9 +24,9 @@ class Repartitions(ABC):
 
         Nothing is lost, the jobs of a key keep their order. Called again, and with other numbers, at any time.
         """
-        if not isinstance(partitions, int) or isinstance(partitions, bool) or not 1 <= partitions <= SPAN:
+        if not isinstance(partitions, int) or isinstance(partitions, bool) or not 1 <= partitions <= MOST:
             raise ConfigError(
-                f'queue "{self.settings.name}": partitions={partitions!r}: give a whole number from 1 to {SPAN:,}'
+                f'queue "{self.settings.name}": partitions={partitions!r}: give a whole number from 1 to {MOST:,}'
             )
         if self.settings.name == ALERTS.name:
             raise ConfigError(f'queue "{ALERTS.name}": it is qbull\'s own and has one partition')

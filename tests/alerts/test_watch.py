@@ -17,8 +17,9 @@ from qbull.core.job import Ending, RareBody, body_of, pack, seal
 from qbull.core.problems import Message
 from qbull.store import alerts as board
 from qbull.store.alerts import QUEUE
-from qbull.store.inspect import page, server_time
+from qbull.store.inspect import server_time
 from qbull.store.outcomes import Outcomes, Position
+from qbull.store.pages import page
 from qbull.store.partition import NewJob
 from qbull.store.roster import Member, Serving
 from qbull.store.store import Store

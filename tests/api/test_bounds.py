@@ -11,6 +11,8 @@ from qbull.store.store import Store
 FEW, MANY = 1_000, 10_000
 ROOM = 40_000
 """Bytes that two answers may differ by: numbers have more digits, and sizes of what is shown differ."""
+BY_MEANING = ("/matching", "/failures", "/overview")
+"""They look at a bounded number of jobs to say what these have in common."""
 ELSEWHERE = {"/api/events", "/api/openapi.json"}
 """A stream is endless; the document is made once."""
 
@@ -71,7 +73,53 @@ async def read_all(person: Person, store: Store, queue: str, id: str) -> dict[st
 
 def bounded_otherwise(path: str, size: int) -> bool:
     """Counting and grouping what matches looks at many by their meaning, up to a number that is the same for a million."""
-    return path.endswith(("/matching", "/failures", "/overview")) and size < 10_000 * 400
+    return path.endswith(BY_MEANING) and size < 10_000 * 400
+
+
+async def test_no_call_asks_each_of_many_partitions_by_itself(
+    app: qbull.App, viewer: Person, store: Store
+) -> None:
+    queue = app.queue("wide", partitions=512, retry=qbull.Retry(attempts=1))
+
+    @queue.task(name="ship")
+    async def ship(n: int) -> None:
+        if n % 2:
+            raise qbull.Fail("no stamps")
+
+    await ship.enqueue_many([{"n": n} for n in range(600)])
+    async with app.worker(["wide"]) as worker:
+        await worker.drain()
+    await ship.options(delay=600).enqueue_many([{"n": n} for n in range(600)])
+    jobs = await ship.enqueue_many([{"n": n} for n in range(600)])
+
+    for path in calls("wide", jobs[-1].id):
+        if not path.endswith(BY_MEANING) and "start=980" not in path:
+            before = await asked(store)
+            await viewer.client.get(path)
+            assert await asked(store) - before < 200, path
+
+
+async def test_a_day_of_minutes_is_read_once(app: qbull.App, viewer: Person, store: Store) -> None:
+    queue = app.queue("wide", partitions=64)
+
+    @queue.task(name="ship")
+    async def ship() -> None: ...
+
+    await ship.enqueue()
+    first = await viewer.get("/api/queues/wide/metrics", minutes=1440)
+    before = await answered(store)
+    await ship.enqueue()
+    again = await viewer.get("/api/queues/wide/metrics", minutes=1440)
+
+    assert len(first["minutes"]) == len(again["minutes"]) == 1440
+    assert sum(one["enqueued"] for one in again["minutes"]) == 2
+    assert await answered(store) - before < 64 * 200
+
+
+async def asked(store: Store) -> int:
+    """Round trips so far."""
+    info = (await store.server.call("INFO", "stats")).decode()
+    return int(info.split("total_reads_processed:")[1].split("\r\n")[0])
 
 
 async def answered(store: Store) -> int:

@@ -82,7 +82,7 @@ async def test_a_command_that_is_killed_leaves_nothing_to_clean_up(shell: Shell,
 @pytest.mark.parametrize(
     ("arguments", "code", "line"),
     [
-        (("orders", "0"), 2, "0 is not in the range 1<=x<=4096"),
+        (("orders", "0"), 2, "0 is not in the range 1<=x<=1024"),
         (("orders", "5000"), 2, "5000 is not in the range"),
         (("orders", "many"), 2, "is not a valid integer"),
         (("nowhere", "4"), 1, 'queue "nowhere": not on this server; it has: orders'),

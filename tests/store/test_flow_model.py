@@ -19,7 +19,7 @@ from conftest import every_fault, strays
 from qbull.core.flow import Mode
 from qbull.core.job import Ending, body_of, seal
 from qbull.flows import Chain, Group, Step
-from qbull.store import inspect
+from qbull.store import pages
 from qbull.store.connect import Server
 from qbull.store.flows import Flows
 from qbull.store.outcomes import Outcomes
@@ -255,7 +255,7 @@ async def inspect_all(partition: Partition) -> list[Any]:
     return [
         job
         for state in ("waiting", "delayed", "completed", "failed", "cancelled")
-        for job in await inspect.page([partition], state, 0, 100)  # type: ignore[arg-type]
+        for job in await pages.page([partition], state, 0, 100)  # type: ignore[arg-type]
     ]
 
 

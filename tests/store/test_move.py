@@ -14,7 +14,7 @@ from qbull.core.ids import new_token
 from qbull.core.job import Body, pack
 from qbull.core.layout import SPAN, Generation, Layout
 from qbull.core.route import PARTITION_LANE, digest
-from qbull.errors import ConfigError
+from qbull.errors import Conflict
 from qbull.store import inspect
 from qbull.store.layout import MOST_OLDER, change, close, follow, repartition
 from qbull.store.move import Moves
@@ -462,7 +462,7 @@ async def test_only_so_many_changes_are_worked_off_at_a_time(store: Store) -> No
         await house.put(house.partition(layout.home(digest("a"))), f"a{n}", key="a")
         await house.change(n + 2)
 
-    with pytest.raises(ConfigError, match='queue "q": 8 earlier changes are still being worked off'):
+    with pytest.raises(Conflict, match='queue "q": 8 earlier changes are still being worked off'):
         await house.change(20)
 
 

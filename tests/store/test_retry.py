@@ -6,7 +6,7 @@ from desk import CRASHED, Desk, ids_of
 
 from qbull.config import Keep, Lane
 from qbull.core.job import body_of, crashes_of
-from qbull.store import inspect
+from qbull.store import pages
 from qbull.store.partition import Again
 from qbull.store.store import Store
 
@@ -113,7 +113,7 @@ async def test_what_was_removed_or_retried_is_in_no_page(store: Store) -> None:
 
     await desk.retry("b")
 
-    assert [job.id for job in await inspect.page([desk.partition], "failed", 0, 10)] == ["c", "a"]
+    assert [job.id for job in await pages.page([desk.partition], "failed", 0, 10)] == ["c", "a"]
 
 
 async def test_a_dead_letter_that_halts_its_lane_is_never_dropped(store: Store) -> None:

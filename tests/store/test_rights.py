@@ -19,7 +19,7 @@ from qbull.core.route import digest
 from qbull.core.rule import Rule
 from qbull.errors import ConfigError, ServerRefused
 from qbull.store import alerts as board
-from qbull.store import inspect, live, permits, rights
+from qbull.store import inspect, live, pages, permits, rights
 from qbull.store.connect import open_server
 from qbull.store.declare import Declared
 from qbull.store.inspect import Found
@@ -240,7 +240,7 @@ async def read(store: Store) -> None:
     [partition] = await store.partitions(settings)
     await inspect.count(partition)
     for state in ("waiting", "active", "delayed", "completed", "failed"):
-        await inspect.page([partition], state, 0, 10)
+        await pages.page([partition], state, 0, 10)
     await inspect.find(partition, "later")
     schedules = Schedules(store)
     await schedules.everywhere()

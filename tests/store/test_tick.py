@@ -14,7 +14,7 @@ from qbull.core.plan import Change, Plan, fields_of, paused, resumed
 from qbull.core.rule import Rule
 from qbull.core.schedule import Schedule
 from qbull.errors import NotFound
-from qbull.store import inspect
+from qbull.store import inspect, pages
 from qbull.store.schedules import Look, Place, Schedules
 from qbull.store.store import Store
 from qbull.store.tick import Ticks
@@ -73,7 +73,7 @@ class Clockwork:
         return counts[0] if counts else (0, 0, 0)
 
     async def jobs(self) -> list[str]:
-        found = await inspect.page([self.desk.partition], "waiting", 0, 1000)
+        found = await pages.page([self.desk.partition], "waiting", 0, 1000)
         return [job.id for job in found]
 
 

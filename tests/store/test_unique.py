@@ -7,7 +7,7 @@ from desk import Desk, ids_of
 
 from qbull.core.job import Body, pack
 from qbull.core.route import lane_of_name
-from qbull.store import inspect
+from qbull.store import inspect, pages
 from qbull.store.partition import UniqueJob
 from qbull.store.store import Store
 
@@ -62,7 +62,7 @@ async def test_a_renewed_job_has_the_time_and_the_priority_of_the_newest_call(st
     desk = await Desk.open(store)
     await ask(desk, "a", "last")
     await desk.enqueue("b")
-    (other,) = await inspect.page([desk.partition], "waiting", 1, 2)
+    (other,) = await pages.page([desk.partition], "waiting", 1, 2)
 
     answer = await ask(desk, "c", "last", priority=1)
 

@@ -23,6 +23,7 @@ from qbull.store.inspect import Counts
 from qbull.store.partition import NewJob
 from qbull.store.schedules import AT_ONCE, Place, Schedules, in_batches
 from qbull.store.store import Store
+from qbull.store.tick import first_due
 
 RARELY = 10.0
 """Seconds between two looks at what changes seldom: which queues there are, which schedules are late."""
@@ -149,7 +150,10 @@ class Watch:
     async def _overdue(self, settings: QueueSettings, seen: Seen) -> AsyncIterator[Level]:
         late: set[str] = set()
         schedules = Schedules(self._store)
-        for partition in await self._store.partitions(settings):
+        partitions = await self._store.partitions(settings)
+        for partition, due in zip(partitions, await first_due(partitions), strict=True):
+            if due is None or due > seen.now_ms:
+                continue
             look = await schedules.read(Place(settings.name, partition.number), (), due=AT_ONCE)
             for name, plan in look.plans.items():
                 schedule = plan.schedule

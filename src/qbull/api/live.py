@@ -20,9 +20,9 @@ from qbull import wire as plain
 from qbull.core.job import moment
 from qbull.errors import QbullError, ServerError
 from qbull.queue import Queue
-from qbull.store.inspect import Counts, count
+from qbull.store.inspect import Counts, counts
 from qbull.store.live import is_paused
-from qbull.store.news import Cursor, Finished, news
+from qbull.store.news import Cursor, Finished, News, news, now_in
 from qbull.store.partition import Partition
 from qbull.store.store import Store
 
@@ -145,11 +145,9 @@ class Live:
         events: list[Event] = []
         for queue in await self._queues():
             if listener.queue in (None, queue.name):
-                for partition in await self._partitions(queue):
-                    found = await news(partition, Cursor.since(ms))
-                    events += [self._finished(queue.name, one) for one in found.finished]
-                    if found.cut:
-                        events.append(Event("gap", b"{}", queue.name))
+                partitions = await self._partitions(queue)
+                for found in await news([(partition, Cursor.since(ms)) for partition in partitions]):
+                    events += self._told(queue.name, found)
         return events
 
     async def _read(self) -> None:
@@ -174,13 +172,12 @@ class Live:
         changed: dict[str, dict[str, Any]] = {}
         now_ms = 0
         for queue in await self._queues():
-            counts: list[Counts] = []
-            for partition in await self._partitions(queue):
-                counts.append(await count(partition))
-                found = await self._news(queue.name, partition)
-                now_ms = min(now_ms, found[0]) if now_ms else found[0]
-                events += found[1]
-            shown = await self._stats(queue.name, sum(counts[1:], counts[0]))
+            partitions = await self._partitions(queue)
+            there = await counts(partitions)
+            for found in await self._news(queue.name, partitions):
+                now_ms = min(now_ms, found.now_ms) if now_ms else found.now_ms
+                events += self._told(queue.name, found)
+            shown = await self._stats(queue.name, sum(there[1:], there[0]))
             if self._shown.get(queue.name) != shown:
                 self._shown[queue.name] = changed[queue.name] = shown
         events += await self._progress()
@@ -192,29 +189,27 @@ class Live:
     async def _partitions(self, queue: Queue) -> list[Partition]:
         return await queue.app.client().partitions(queue.settings)
 
-    async def _news(self, queue: str, partition: Partition) -> tuple[int, list[Event]]:
-        name = (queue, partition.number)
-        if name not in self._cursors:  # the past is not news
-            self._cursors[name] = Cursor.since(1 << 52)
-            empty = await news(partition, self._cursors[name])
-            self._cursors[name] = Cursor.since(empty.now_ms)
-        found = await news(partition, self._cursors[name])
-        events = [self._finished(queue, one) for one in found.finished]
-        if found.cut:
-            events.append(Event("gap", b"{}", queue))
-        return found.now_ms, events
+    async def _news(self, queue: str, partitions: list[Partition]) -> list[News]:
+        new = [partition for partition in partitions if (queue, partition.number) not in self._cursors]
+        for partition, now_ms in zip(new, await now_in(new), strict=True):  # the past is not news
+            self._cursors[queue, partition.number] = Cursor.since(now_ms)
+        return await news([(partition, self._cursors[queue, partition.number]) for partition in partitions])
 
-    async def _stats(self, name: str, counts: Counts) -> dict[str, Any]:
+    def _told(self, queue: str, found: News) -> list[Event]:
+        events = [self._finished(queue, one) for one in found.finished]
+        return [*events, Event("gap", b"{}", queue)] if found.cut else events
+
+    async def _stats(self, name: str, counted: Counts) -> dict[str, Any]:
         paused = await is_paused(self._store(), name)
-        made = plain.stats(name, replace(counts, paused=paused))
+        made = plain.stats(name, replace(counted, paused=paused))
         now = time.monotonic()
-        before, totals = self._totals.get(name, (now, counts.totals))
+        before, totals = self._totals.get(name, (now, counted.totals))
         seconds = max(now - before, 0.001)
         made["perSecond"] = {
-            what: round(max(counts.totals.get(what, 0) - totals.get(what, 0), 0) / seconds, 2)
+            what: round(max(counted.totals.get(what, 0) - totals.get(what, 0), 0) / seconds, 2)
             for what in RATES
         }
-        self._totals[name] = now, counts.totals
+        self._totals[name] = now, counted.totals
         return made
 
     async def _progress(self) -> list[Event]:

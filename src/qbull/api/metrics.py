@@ -22,7 +22,7 @@ from qbull.queue import Queue
 from qbull.store import figures as written
 from qbull.store.inspect import Counts, server_time
 from qbull.store.roster import Member
-from qbull.store.tick import Ticks
+from qbull.store.tick import first_due
 
 WITHIN = 10.0
 """Seconds for the server to answer."""
@@ -168,9 +168,8 @@ def bounded(durations: dict[str, Histogram]) -> dict[str, Histogram]:
 
 async def _lag(site: Site, queue: Queue, now_ms: float) -> float:
     """How long ago the first of its schedules was due that has not fired."""
-    ticks = Ticks(site.store)
-    partitions = await site.app.client().partitions(queue.settings)
-    return round(max([await ticks.late(partition, now_ms) for partition in partitions]), 3)
+    due = await first_due(await site.app.client().partitions(queue.settings))
+    return round(max([0.0, *(now_ms - at for at in due if at is not None)]) / 1000, 3)
 
 
 ENDPOINTS = [

@@ -48,7 +48,7 @@ async def look(site: Site, span: int) -> wire.Overview:
         async with turn:
             partitions = await site.app.client().partitions(queue.settings)
             waits = figures.waits_in(await written.read(site.store, queue.name))
-            return await counted.minutes(partitions, span), await _failing(queue), waits
+            return await site.minutes.last(queue.name, partitions, span), await _failing(queue), waits
 
     found = await asyncio.gather(*(one(queue) for queue in await site.queues()))
     failing = [group for _, groups, _ in found for group in groups]

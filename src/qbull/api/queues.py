@@ -24,7 +24,6 @@ from qbull.core.retry import Retry
 from qbull.core.route import digest
 from qbull.queue import Queue
 from qbull.store import lane
-from qbull.store.minutes import minutes
 from qbull.store.survey import survey
 
 AT_ONCE = 8
@@ -136,7 +135,7 @@ async def reset_settings(call: Call[wire.ResetQuery, Nothing]) -> wire.Settings:
 async def queue_minutes(call: Call[wire.MinutesQuery, Nothing]) -> wire.Minutes:
     queue = await call.site.queue(call.path["queue"])
     partitions = await call.site.app.client().partitions(queue.settings)
-    found = await minutes(partitions, call.query.minutes)
+    found = await call.site.minutes.last(queue.name, partitions, call.query.minutes)
     rows = [{**one._asdict(), "at": plain.moment(moment(one.at_ms))} for one in found]
     for row in rows:
         del row["at_ms"]
@@ -294,7 +293,7 @@ ENDPOINTS = [
         handler=repartition,
         body=wire.NewPartitions,
         answer=wire.Partitions,
-        problems=(404,),
+        problems=(404, 409),
         audit="repartition",
     ),
     Endpoint(

@@ -22,6 +22,7 @@ from qbull.app import App
 from qbull.config import check_name
 from qbull.errors import ConfigError, NotFound
 from qbull.queue import Queue
+from qbull.store.minutes import Memory
 from qbull.store.store import Store
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ class Site:
         self.answered: Counter[tuple[str, int]] = Counter()
         self.overviews: dict[int, Fresh[Overview]] = {}
         self.waits = Waits()
+        self.minutes = Memory()
         self.ending = asyncio.Event()
         self._strangers: dict[str, tuple[float, Queue]] = {}
 

@@ -10,7 +10,7 @@ from types import TracebackType
 import click
 
 from qbull.cli.target import Target, on_target
-from qbull.core.layout import SPAN
+from qbull.core.layout import MOST
 from qbull.queue import Queue
 from qbull.store.move import Moves
 from qbull.store.tally import Repartitioning
@@ -22,7 +22,7 @@ SAY_EVERY = 5.0
 
 @click.command()
 @click.argument("queue_name", metavar="QUEUE")
-@click.argument("partitions", type=click.IntRange(1, SPAN), metavar="N")
+@click.argument("partitions", type=click.IntRange(1, MOST), metavar="N")
 @click.option(
     "--no-wait", is_flag=True, help="Do not wait until old partitions are worked off; the workers do that."
 )

@@ -20,7 +20,11 @@ from qbull.core.ids import home_of
 from qbull.core.route import PARTITION_LANE, partition_of
 
 SPAN = 4096
-"""Partitions of a queue at most: an id has twelve bits for its partition."""
+"""How far the numbers of two generations are apart: an id has twelve bits for its partition."""
+MOST = 1024
+"""Partitions of a queue at most. Whoever looks at the queue looks at each of them."""
+MOST_IN_ALL = 4096
+"""The same with those of earlier generations that still have something in them."""
 
 
 class Generation(msgspec.Struct, frozen=True):

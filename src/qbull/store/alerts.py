@@ -7,6 +7,7 @@ script (lua/raise.lua).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -16,7 +17,7 @@ from qbull.config import Keep, QueueSettings
 from qbull.core.problems import REASON, State
 from qbull.core.retry import Retry
 from qbull.store import inspect
-from qbull.store.finished import Span, newest_first
+from qbull.store.finished import Span, merged
 from qbull.store.inspect import Counts, Found
 from qbull.store.minutes import minutes
 from qbull.store.partition import NewJob
@@ -95,9 +96,8 @@ async def failures(store: Store, queue: str, now_ms: int) -> dict[str, Failures]
 async def counts(store: Store, settings: QueueSettings) -> Counts:
     """Of a whole queue, with the totals of partitions that are gone."""
     layout = await store.layout(settings)
-    found = Counts()
-    for number in (number for generation in layout.generations for number in generation.numbers):
-        found += await inspect.count(store.partition(settings, number))
+    numbers = [number for generation in layout.generations for number in generation.numbers]
+    found = sum(await inspect.counts([store.partition(settings, number) for number in numbers]), Counts())
     return replace(found, totals=layout.in_all(found.totals))
 
 
@@ -109,13 +109,10 @@ async def lately(store: Store, settings: QueueSettings) -> int:
 
 async def newest_failed(store: Store, settings: QueueSettings) -> Found | None:
     """The newest dead letter that is kept."""
-    newest: Found | None = None
-    for partition in await store.partitions(settings):
-        async for _, job in newest_first(partition, "failed", Span()):
-            if newest is None or (job.finished_ms or 0) > (newest.finished_ms or 0):
-                newest = job
-            break
-    return newest
+    async with aclosing(merged(await store.partitions(settings), "failed", Span())) as jobs:
+        async for _, job in jobs:
+            return job
+    return None
 
 
 async def losses(store: Store) -> tuple[int, str]:

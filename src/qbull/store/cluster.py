@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import Any, TypeVar
 
@@ -87,6 +87,12 @@ class ClusterServer(Server):
         except ServerAway:
             self._doubt(node)
             raise
+
+    async def together(self, keys: Sequence[str]) -> list[Sequence[int]]:
+        groups: dict[int, list[int]] = {}
+        for at, key in enumerate(keys):
+            groups.setdefault(id(await self._owner(_slot(key))), []).append(at)
+        return list(groups.values())
 
     async def listen(self, *channels: str) -> AsyncGenerator[tuple[str, bytes], None]:
         """What is published at any node is heard at all. Where ours goes away, another one's ("", b"") comes next."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 import redis.asyncio.connection as client
@@ -144,6 +144,10 @@ class Server:
             raise
         await self._put_back(connection, era)
         return answer
+
+    async def together(self, keys: Sequence[str]) -> list[Sequence[int]]:
+        """Which of these keys one server has: the places of each group, for talking about all of it at once."""
+        return [range(len(keys))]
 
     async def listen(self, *channels: str) -> AsyncGenerator[tuple[str, bytes], None]:
         """What is published on these channels; first ("", b"") once the subscription stands. Ends by raising."""

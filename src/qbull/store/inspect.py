@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from qbull.core.codec import plain
@@ -24,12 +24,11 @@ from qbull.core.job import (
     unseal,
 )
 from qbull.core.layout import place_of
-from qbull.store import moved
-from qbull.store.connect import ErrorReply, Server
-from qbull.store.names import GROUP, ready
+from qbull.store import many, moved
+from qbull.store.connect import Server
 from qbull.store.note import read_progress
 from qbull.store.partition import Partition
-from qbull.store.store import LANE, TRAIN_MARK, Store
+from qbull.store.store import Store
 
 PLACES: dict[State, bytes] = {"completed": b"c", "failed": b"f", "cancelled": b"x"}
 """What the place of a finished job begins with."""
@@ -177,12 +176,12 @@ async def find(partition: Partition, id: str) -> Found | None:
             id,
             kind,
             *unseal(record),
-            finished_ms=_ms_of(at),
+            finished_ms=ms_of(at),
             partition=partition.number,
             place=place,
             progress=progress,
         )
-    entry_ms = _ms_of(at) if at else 0
+    entry_ms = ms_of(at) if at else 0
     return Found(
         id,
         kind,
@@ -195,181 +194,29 @@ async def find(partition: Partition, id: str) -> Found | None:
 
 
 async def count(partition: Partition) -> Counts:
-    reply = await partition.server.script("count", partition.base)
+    return _counts(await partition.server.script("count", partition.base))
+
+
+async def counts(partitions: Sequence[Partition]) -> list[Counts]:
+    """Of each of them."""
+    if not partitions:
+        return []
+    replies = await many.scripts(
+        partitions[0].server, "count", [(partition.base,) for partition in partitions]
+    )
+    return [_counts(reply) for reply in replies]
+
+
+def _counts(reply: list[Any]) -> Counts:
     waiting, active, delayed, completed, failed, cancelled, in_lanes, entries, oldest, flat = reply
     totals = {name.decode(): int(n) for name, n in zip(flat[::2], flat[1::2], strict=True)}
-    oldest_ms = _ms_of(oldest) if oldest else None
+    oldest_ms = ms_of(oldest) if oldest else None
     return Counts(
         waiting, active, delayed, completed, failed, cancelled, in_lanes, entries, oldest_ms, totals
     )
 
 
-async def page(partitions: Sequence[Partition], state: State, start: int, end: int) -> list[Found]:
-    """Jobs of one state, from `start` up to `end`: finished ones newest first, others in the order they will run."""
-    found: list[Found] = []
-    for partition in partitions:
-        found += await _of_state(partition, state, end)
-    if state in ("completed", "failed", "cancelled"):
-        found.sort(key=lambda job: -(job.finished_ms or 0))
-    elif state == "delayed":
-        found.sort(key=lambda job: job.due_ms or 0)
-    return await with_progress(partitions, found[start:end])
-
-
-async def with_progress(partitions: Sequence[Partition], found: Sequence[Found]) -> list[Found]:
-    """The same jobs, with how far they say that they are."""
-    said: dict[tuple[int, str], float | None] = {}
-    for partition in partitions:
-        ids = [job.id for job in found if job.partition == partition.number]
-        if ids:
-            values = await partition.server.script("progress", partition.base, *ids)
-            said |= zip(((partition.number, id) for id in ids), map(read_progress, values), strict=False)
-    if not any(value is not None for value in said.values()):
-        return list(found)
-    return [replace(job, progress=said.get((job.partition, job.id))) for job in found]
-
-
-async def _of_state(partition: Partition, state: State, most: int) -> list[Found]:
-    match state:
-        case "completed" | "failed" | "cancelled":
-            return await _finished(partition, state, most)
-        case "delayed":
-            return await _delayed(partition, most)
-        case "active":
-            return await _active(partition, most)
-        case "waiting":
-            jobs = await _ready(partition, most)
-            return jobs + await _in_lanes(partition, most - len(jobs))
-
-
-async def _finished(partition: Partition, state: State, most: int) -> list[Found]:
-    """The newest first. An entry may hold several, some of them removed since."""
-    if most <= 0:
-        return []
-    rows = await partition.server.call("XREVRANGE", partition.base + state, "+", "-", "COUNT", most)
-    jobs = [(entry, f[at : at + 2]) for entry, f in rows for at in range(len(f) - 2, -1, -2)][: most * 2]
-    if not jobs:
-        return []
-    letter = PLACES[state]
-    places = await partition.server.call("HMGET", partition.base + "index", *(f[0] for _, f in jobs))
-    return [
-        Found(
-            f[0].decode("utf-8", "replace"),
-            state,
-            *unseal(f[1]),
-            finished_ms=_ms_of(entry),
-            partition=partition.number,
-        )
-        for (entry, f), place in zip(jobs, places, strict=True)
-        if place == letter + entry
-    ][:most]
-
-
-async def _delayed(partition: Partition, most: int) -> list[Found]:
-    rows = await partition.server.call("ZRANGE", partition.base + "delayed", 0, most - 1, "WITHSCORES")
-    ids, dues = rows[::2], rows[1::2]
-    if not ids:
-        return []
-    records = await partition.records(ids)
-    return [
-        Found(id.decode(), "delayed", record, due_ms=int(float(due)), partition=partition.number)
-        for id, due, record in zip(ids, dues, records, strict=True)
-        if record
-    ]
-
-
-async def _active(partition: Partition, most: int) -> list[Found]:
-    found: list[Found] = []
-    for band in await partition.bands():
-        stream = ready(partition.base, band)
-        try:
-            pending = await partition.server.call("XPENDING", stream, GROUP, "-", "+", most)
-        except ErrorReply:
-            continue
-        for entry, worker, *_ in pending[: most - len(found)]:
-            rows = await partition.server.call("XRANGE", stream, entry, entry)
-            for id, record in (await _jobs_in(partition, rows))[:1]:
-                found.append(
-                    Found(
-                        id.decode("utf-8", "replace"),
-                        "active",
-                        record,
-                        worker=worker.decode(),
-                        partition=partition.number,
-                    )
-                )
-    return found
-
-
-async def _jobs_in(partition: Partition, rows: list[tuple[bytes, list[bytes]]]) -> list[tuple[bytes, bytes]]:
-    """The jobs of some ready entries: id and record. Of a train, those that are not settled."""
-    jobs: list[tuple[bytes, bytes]] = []
-    for _, fields in rows:
-        id, record = fields[0], fields[1]
-        if id == TRAIN_MARK:
-            ids = record[LANE:].split(b"\n")
-            records = await partition.records(ids)
-            jobs += [pair for pair in zip(ids, records, strict=True) if pair[1]]
-        else:
-            jobs.append((id, record))
-    return jobs
-
-
-async def _ready(partition: Partition, most: int) -> list[Found]:
-    found: list[Found] = []
-    for band in await partition.bands():
-        if len(found) >= most:
-            break
-        stream = ready(partition.base, band)
-        after = await _last_delivered(partition, stream)
-        rows = await partition.server.call("XRANGE", stream, after, "+", "COUNT", most - len(found))
-        for entry, fields in rows:
-            found += [
-                Found(
-                    id.decode("utf-8", "replace"),
-                    "waiting",
-                    record,
-                    partition=partition.number,
-                    entry_ms=_ms_of(entry),
-                )
-                for id, record in await _jobs_in(partition, [(entry, fields)])
-            ]
-    return found[:most]
-
-
-async def _last_delivered(partition: Partition, stream: str) -> bytes:
-    try:
-        groups = await partition.server.call("XINFO", "GROUPS", stream)
-    except ErrorReply:
-        return b"-"
-    rows = [dict(zip(group[::2], group[1::2], strict=True)) for group in groups]
-    return b"(" + rows[0][b"last-delivered-id"] if rows else b"-"
-
-
-async def _in_lanes(partition: Partition, most: int) -> list[Found]:
-    """Jobs behind others of their key. Lanes have no common order, so a bounded look through them must do."""
-    found: list[Found] = []
-    cursor = b"0"
-    for _ in range(10):
-        if len(found) >= most:
-            break
-        cursor, flat = await partition.server.call("HSCAN", partition.base + "lanes", cursor, "COUNT", 100)
-        for lane in flat[::2]:
-            if len(found) >= most:
-                break
-            name = f"{partition.base}lane:".encode() + lane
-            ids = await partition.server.call("LRANGE", name, 0, most - len(found) - 1)
-            found += [
-                Found(id.decode(), "waiting", record, partition=partition.number)
-                for id, record in zip(ids, await partition.records(ids), strict=True)
-                if record
-            ]
-        if cursor == b"0":
-            break
-    return found[: max(most, 0)]
-
-
-def _ms_of(entry: bytes) -> int:
+def ms_of(entry: bytes) -> int:
     return int(entry.partition(b"-")[0])
 
 

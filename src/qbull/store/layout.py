@@ -18,8 +18,9 @@ import random
 import msgspec
 
 from qbull.config import QueueSettings
-from qbull.core.layout import Generation, Layout
-from qbull.errors import ConfigError
+from qbull.core.layout import MOST_IN_ALL, Generation, Layout
+from qbull.errors import Conflict
+from qbull.store.many import scripts
 from qbull.store.partition import Partition, successor_in
 from qbull.store.store import Store
 
@@ -38,12 +39,22 @@ async def repartition(store: Store, settings: QueueSettings, partitions: int) ->
         elif layout.partitions == partitions:
             return layout
         else:
-            if len(layout.draining) >= MOST_OLDER:
-                raise ConfigError(
-                    f'queue "{settings.name}": {MOST_OLDER} earlier changes are still being worked off; '
-                    f'see "qbull repartition {settings.name} {layout.partitions}"'
-                )
+            _refuse_too_many(settings, layout, partitions)
             await change(store, settings, layout, layout.begins(partitions))
+
+
+def _refuse_too_many(settings: QueueSettings, layout: Layout, partitions: int) -> None:
+    if len(layout.draining) >= MOST_OLDER:
+        raise Conflict(
+            f'queue "{settings.name}": {MOST_OLDER} earlier changes are still being worked off; '
+            f'see "qbull repartition {settings.name} {layout.partitions}"'
+        )
+    there = sum(generation.partitions for generation in layout.generations)
+    if there + partitions > MOST_IN_ALL:
+        raise Conflict(
+            f'queue "{settings.name}": {there:,} partitions still have jobs, and {partitions:,} more would be over '
+            f"{MOST_IN_ALL:,}; wait until earlier ones are worked off and their finished jobs gone, or clean these"
+        )
 
 
 async def follow(store: Store, settings: QueueSettings, successor: Generation) -> Layout:
@@ -75,11 +86,12 @@ async def change(store: Store, settings: QueueSettings, was: Layout, now: Layout
 async def _switch(store: Store, settings: QueueSettings, layout: Layout) -> None:
     assert layout.coming is not None
     coming = Generation(layout.generation + 1, layout.coming)
-    for number in layout.current.numbers:
-        successor = await close(store.partition(settings, number), coming)
-        if (
-            successor.partitions != coming.partitions
-        ):  # lost in a failover, and agreed on otherwise; jobs may be there
+    bases = [store.names.partition(settings.name, number) for number in layout.current.numbers]
+    calls = [(base, coming.number, coming.partitions) for base in bases]
+    for mark in await scripts(store.server, "close", calls):
+        successor = successor_in(mark)
+        if successor.partitions != coming.partitions:
+            # lost in a failover, and agreed on otherwise; jobs may be there
             await change(store, settings, layout, layout.begins(successor.partitions))
             return
     await change(store, settings, layout, layout.switched())

@@ -21,7 +21,7 @@ from qbull.store.layout import change, close, follow, help_switch
 from qbull.store.partition import BATCH, Partition, successor_in
 from qbull.store.schedules import Place, Schedules, in_batches
 from qbull.store.store import Store
-from qbull.store.tally import Tally, tally
+from qbull.store.tally import Tally, tallies, tally
 
 SCAN = 1000
 
@@ -57,6 +57,9 @@ class Moves:
 
     async def tally(self, number: int) -> Tally:
         return await tally(self.partition(number))
+
+    async def _tallies(self, generation: Generation) -> list[Tally]:
+        return await tallies([self.partition(number) for number in generation.numbers])
 
     async def all_steps(self) -> int | None:
         """Take every step that can be taken now, for all partitions; how many jobs and lanes that has moved on.
@@ -246,11 +249,10 @@ class Moves:
         return layout
 
     async def _drained(self, layout: Layout, older: Generation) -> Layout:
-        for number in older.numbers:
-            tally = await self.tally(number)
-            if not tally.mark.startswith(b"closed"):  # a failover has lost it
+        for number, left in zip(older.numbers, await self._tallies(older), strict=True):
+            if not left.mark.startswith(b"closed"):  # a failover has lost it
                 await close(self.partition(number), Generation(older.number + 1, _after(layout, older)))
-            if not tally.worked_off:
+            if not left.worked_off:
                 return layout
         return await self._change(layout, layout.drained(older.number))
 
@@ -259,7 +261,7 @@ class Moves:
         await self._keep_no_more(layout, older)
         if older != layout.older[0]:
             return layout
-        tallies = [await self.tally(number) for number in older.numbers]
+        tallies = await self._tallies(older)
         if any(tally.jobs or tally.reports for tally in tallies):
             return layout
         totals: dict[str, int] = {}
@@ -281,7 +283,7 @@ class Moves:
     async def _keep_no_more(self, layout: Layout, older: Generation) -> None:
         """Finished jobs of old partitions go by their age; and by number when those of the new ones fill it."""
         keep = self._settings.keep
-        tallies = [await self.tally(number) for number in layout.current.numbers]
+        tallies = await self._tallies(layout.current)
         completed = _room(keep.completed, layout, older, sum(tally.completed for tally in tallies))
         failed = _room(keep.failed, layout, older, sum(tally.failed for tally in tallies))
         for number in older.numbers:

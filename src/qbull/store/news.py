@@ -5,14 +5,19 @@ Whoever keeps no completed jobs hears of none. One that was removed or redriven 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from qbull.core.job import State, task_in, unseal
+from qbull.store.many import scripts
 from qbull.store.partition import Partition
 
 MOST = 8
 """Entries of each stream in one look, of up to 16 jobs each."""
 BYTES = 1 << 18
+FAR = 1 << 52
+"""A moment that does not come."""
 STATES: tuple[State, ...] = ("completed", "failed", "cancelled")
 
 
@@ -49,11 +54,25 @@ class News:
     reached_ms: int
 
 
-async def news(partition: Partition, cursor: Cursor, *, oldest_first: bool = False) -> News:
-    """What is new, the newest of it, or the oldest where the rest is asked for too; the cursor is moved behind it."""
-    now_ms, cut, *flat = await partition.server.script(
-        "news", partition.base, MOST, BYTES, int(oldest_first), *(cursor.after[state] for state in STATES)
-    )
+async def news(partitions: Sequence[tuple[Partition, Cursor]], *, oldest_first: bool = False) -> list[News]:
+    """What is new in each, the newest of it, or the oldest where the rest is asked for too; the cursors are moved behind it."""
+    if not partitions:
+        return []
+    calls: list[tuple[str | int, ...]] = [
+        (partition.base, MOST, BYTES, int(oldest_first), *(cursor.after[state] for state in STATES))
+        for partition, cursor in partitions
+    ]
+    replies = await scripts(partitions[0][0].server, "news", calls)
+    return [_read(cursor, reply) for (_, cursor), reply in zip(partitions, replies, strict=True)]
+
+
+async def now_in(partitions: Sequence[Partition]) -> list[int]:
+    """What the clock of each partition's server says."""
+    return [one.now_ms for one in await news([(partition, Cursor.since(FAR)) for partition in partitions])]
+
+
+def _read(cursor: Cursor, reply: list[Any]) -> News:
+    now_ms, cut, *flat = reply
     found = []
     for at in range(0, len(flat), 5):
         state, entry, id, head, ending = flat[at : at + 5]

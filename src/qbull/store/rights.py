@@ -48,7 +48,7 @@ _MOVING = (*_SWITCHING, *("depart", "land", "departed", "learn", "unhold", "clea
 _GREETING = ("client|setname", "client|setinfo", "info", "eval", "evalsha")
 _PRODUCER = Role(
     verbs=("enqueue", "unique", "plant", "find", "news", *_SWITCHING),
-    commands=("hmget", "hset", "sadd", "set", "subscribe", "ping", "xdel"),
+    commands=("hexists", "hmget", "hset", "sadd", "set", "subscribe", "ping", "xdel"),
     names=("queues",),
     channels=("bell", "done"),
 )
@@ -58,7 +58,7 @@ _WORKER = Role(
         *("enroll", "beat", "bury", "roster", "live", "figures", "count"),
         *("declare", "plan", "plans", "tick", "begin", "grant", "hold", "vacate"),
         *("plant", "join", "outgoing", "find", *_MOVING),
-        *("failing", "watch", "raise", "minutes"),
+        *("failing", "watch", "raise", "minutes", "newest"),
     ),
     commands=(
         *("hdel", "hget", "hgetall", "hkeys", "hlen", "hmget", "hscan", "hset", "sadd", "smembers", "sscan"),
@@ -75,7 +75,7 @@ _RELAY = Role(
     channels=("bell",),
 )
 _READER = Role(
-    verbs=("count", "find", "limits", "live", "plans", "progress", "roster", "survey", "tally"),
+    verbs=("count", "find", "limits", "live", "newest", "plans", "progress", "roster", "survey", "tally"),
     commands=(
         *("hexists", "hget", "hkeys", "hmget", "hscan", "lrange", "smembers", "zrange"),
         *("xinfo|groups", "xpending", "xrange", "xrevrange"),

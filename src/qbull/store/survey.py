@@ -6,13 +6,14 @@ the lanes and the dead letters only so many are looked at, so that a short lane 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from qbull.config import QueueSettings
 from qbull.core.misfits import Misfit, misfits
 from qbull.core.route import PARTITION_LANE
-from qbull.store.inspect import Counts, count, find
+from qbull.store.inspect import Counts, counts, find
+from qbull.store.many import scripts
 from qbull.store.partition import Partition
 from qbull.store.roster import Member, digest, seats
 from qbull.store.store import Store
@@ -100,18 +101,22 @@ async def survey(store: Store, settings: QueueSettings) -> Survey:
     found = Survey(settings.name, misfits=misfits(layout.partitions, digest(settings), there))
     long: list[_Lane] = []
     halted: list[_Lane] = []
-    for number in (number for generation in reversed(layout.busy) for number in generation.numbers):
-        partition = store.partition(settings, number)
-        lease, some_long, some_halted = await _look(partition)
+    numbers = [number for generation in reversed(layout.busy) for number in generation.numbers]
+    partitions = [store.partition(settings, number) for number in numbers]
+    readers = _readers(members, settings.name)
+    for partition, looked, counted in zip(
+        partitions, await _look(partitions, settings), await counts(partitions), strict=True
+    ):
+        lease, some_long, some_halted = looked
         long += some_long
         halted += some_halted
         found.partitions.append(
             Surveyed(
                 partition.shown,
-                _readers(members, partition),
+                readers.get(partition.number, []),
                 lease,
-                await count(partition),
-                draining=number not in layout.current.numbers,
+                counted,
+                draining=partition.number not in layout.current.numbers,
             )
         )
     for lane in sorted(long, key=lambda lane: -lane.waiting)[:SHOWN]:
@@ -122,14 +127,20 @@ async def survey(store: Store, settings: QueueSettings) -> Survey:
     return found
 
 
-async def _look(partition: Partition) -> tuple[Lease | None, list[_Lane], list[_Lane]]:
-    letters = LETTERS if partition.settings.on_failed == "halt" else 0
-    lease, hot, halted = await partition.server.script("survey", partition.base, SAMPLE, SHOWN, letters)
-    return (
-        _lease(dict(zip(lease[::2], lease[1::2], strict=True))),
-        [_Lane(partition, *row) for row in _rows(hot, 3)],
-        [_Lane(partition, *row) for row in _rows(halted, 4)],
-    )
+async def _look(
+    partitions: Sequence[Partition], settings: QueueSettings
+) -> list[tuple[Lease | None, list[_Lane], list[_Lane]]]:
+    letters = LETTERS if settings.on_failed == "halt" else 0
+    calls = [(partition.base, SAMPLE, SHOWN, letters) for partition in partitions]
+    replies = await scripts(partitions[0].server, "survey", calls)
+    return [
+        (
+            _lease(dict(zip(lease[::2], lease[1::2], strict=True))),
+            [_Lane(partition, *row) for row in _rows(hot, 3)],
+            [_Lane(partition, *row) for row in _rows(halted, 4)],
+        )
+        for partition, (lease, hot, halted) in zip(partitions, replies, strict=True)
+    ]
 
 
 def _rows(flat: list[bytes], width: int) -> list[tuple[bytes, int, str]]:
@@ -142,14 +153,17 @@ def _lease(fields: Mapping[bytes, bytes]) -> Lease | None:
     return Lease(fields[b"owner"].decode(), int(fields[b"epoch"]), int(float(fields[b"since"])))
 
 
-def _readers(members: Mapping[str, Member], partition: Partition) -> list[Reading]:
-    number = partition.number
-    return [
-        Reading(id, member.host, serving.sharing, serving.since.get(number))
-        for id, member in sorted(members.items())
-        if (serving := member.queues.get(partition.settings.name)) is not None
-        and number in serving.partitions
-    ]
+def _readers(members: Mapping[str, Member], queue: str) -> dict[int, list[Reading]]:
+    """Who reads each partition of a queue that anybody reads."""
+    found: dict[int, list[Reading]] = {}
+    for id, member in sorted(members.items()):
+        serving = member.queues.get(queue)
+        if serving is None:
+            continue
+        for number in serving.partitions:
+            reading = Reading(id, member.host, serving.sharing, serving.since.get(number))
+            found.setdefault(number, []).append(reading)
+    return found
 
 
 async def _long(lane: _Lane) -> LongLane:

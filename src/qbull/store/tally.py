@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
+from typing import Any
 
 from qbull.config import QueueSettings
+from qbull.store.many import scripts
 from qbull.store.partition import Partition
 from qbull.store.store import Store
 
@@ -63,7 +66,19 @@ class Repartitioning:
 
 
 async def tally(partition: Partition) -> Tally:
-    mark, *numbers, flat = await partition.server.script("tally", partition.base)
+    return _tally(await partition.server.script("tally", partition.base))
+
+
+async def tallies(partitions: Sequence[Partition]) -> list[Tally]:
+    """Of each of them."""
+    if not partitions:
+        return []
+    calls = [(partition.base,) for partition in partitions]
+    return [_tally(reply) for reply in await scripts(partitions[0].server, "tally", calls)]
+
+
+def _tally(reply: list[Any]) -> Tally:
+    mark, *numbers, flat = reply
     totals = {name.decode(): int(n) for name, n in zip(flat[::2], flat[1::2], strict=True)}
     names = [one.name for one in fields(Tally)][1:-1]
     return Tally(mark=mark, totals=totals, **dict(zip(names, numbers, strict=True)))
@@ -74,15 +89,12 @@ async def what_is_left(store: Store, settings: QueueSettings) -> Repartitioning 
     layout = await store.layout(settings)
     if layout.settled:
         return None
-    tallies = [
-        await tally(store.partition(settings, number))
-        for older in layout.draining
-        for number in older.numbers
-    ]
+    old = [number for older in layout.draining for number in older.numbers]
+    left = await tallies([store.partition(settings, number) for number in old])
     return Repartitioning(
         partitions=layout.coming or layout.partitions,
         before=tuple(older.partitions for older in layout.draining),
-        jobs=sum(tally.unfinished for tally in tallies),
-        keys=sum(tally.lanes for tally in tallies),
-        halted=sum(tally.lanes for tally in tallies if tally.halted),
+        jobs=sum(tally.unfinished for tally in left),
+        keys=sum(tally.lanes for tally in left),
+        halted=sum(tally.lanes for tally in left if tally.halted),
     )

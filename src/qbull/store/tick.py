@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from qbull.config import QueueSettings
@@ -10,6 +10,7 @@ from qbull.core.job import DEFAULT_PRIORITY, RareBody, pack
 from qbull.core.route import digest
 from qbull.core.schedule import GRACE_MS, HOLD_MS, Schedule, propose
 from qbull.store.confirm import Confirmed
+from qbull.store.many import commands
 from qbull.store.partition import Partition
 from qbull.store.schedules import Look
 from qbull.store.store import Store
@@ -68,10 +69,12 @@ class Ticks:
         args = (partition.settings.lane_limit, schedule.name, id, record)
         return bool(await (confirmed or self._server).script("fire", partition.base, *args))
 
-    async def late(self, partition: Partition, now_ms: float) -> float:
-        """For how many seconds the first schedule of a partition has been due; 0 where none is."""
-        head = await self._server.call("ZRANGE", partition.base + "schedules", 0, 0, "WITHSCORES")
-        return max(now_ms - float(head[1]), 0.0) / 1000 if head else 0.0
+
+async def first_due(partitions: Sequence[Partition]) -> list[float | None]:
+    """When the first schedule of each partition is to be looked at next, in ms; None where it has none."""
+    asked = [("ZRANGE", partition.base + "schedules", 0, 0, "WITHSCORES") for partition in partitions]
+    heads = await commands(partitions[0].server, asked) if asked else []
+    return [float(head[1]) if head else None for head in heads]
 
 
 def record_of(

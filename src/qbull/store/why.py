@@ -12,7 +12,7 @@ from qbull.core.layout import place_of
 from qbull.core.why import MOST, Facts, Front, Why, explain
 from qbull.store import lane, live
 from qbull.store.flows import awaited
-from qbull.store.inspect import Found, count
+from qbull.store.inspect import Found, counts
 from qbull.store.names import GROUP, ready
 from qbull.store.partition import Partition
 from qbull.store.roster import Serving
@@ -105,4 +105,5 @@ async def _of_the_line(partition: Partition, found: Found, facts: Facts) -> Fact
 async def _active(store: Store, settings: QueueSettings, served: list[Serving]) -> int:
     """Deliveries that workers have, of all partitions that they read."""
     numbers = {number for serving in served for number in serving.partitions}
-    return sum([(await count(store.partition(settings, number))).active for number in sorted(numbers)[:100]])
+    partitions = [store.partition(settings, number) for number in sorted(numbers)]
+    return sum(one.active for one in await counts(partitions))

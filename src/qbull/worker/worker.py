@@ -136,8 +136,7 @@ class Worker:
             left = 0
             for line in self._lines:
                 await line.flush()
-                for partition in await self._store.partitions(line.settings):
-                    count = await inspect.count(partition)
+                for count in await inspect.counts(await self._store.partitions(line.settings)):
                     left += count.active if line.paused else count.runnable
             if not left:
                 moved = await self._moved()

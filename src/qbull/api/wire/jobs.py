@@ -175,7 +175,7 @@ class JobsQuery(Filter, kw_only=True):
     start: Annotated[int, Meta(ge=0, le=1000)] | None = None
     end: Annotated[int, Meta(ge=0, le=1000)] | None = None
     limit: Annotated[int, Meta(ge=1, le=1000)] | None = None
-    cursor: Annotated[str, Meta(max_length=20_000, pattern="^[0-9:,/-]+$")] | None = None
+    cursor: Annotated[str, Meta(max_length=80, pattern="^[0-9:/-]+$")] | None = None
 
 
 class FailuresQuery(Filter, kw_only=True):

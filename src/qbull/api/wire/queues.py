@@ -8,7 +8,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from qbull.api.wire.jobs import Job
 from qbull.api.wire.shape import Moment, Said, Seconds, Shape
-from qbull.core.layout import SPAN
+from qbull.core.layout import MOST
 
 
 class Stats(Shape, kw_only=True):
@@ -224,7 +224,7 @@ class Misfit(Shape, kw_only=True):
 class NewPartitions(Shape, kw_only=True):
     """How many partitions the queue shall have. Nothing is lost, the jobs of a key keep their order."""
 
-    partitions: Annotated[int, Meta(ge=1, le=SPAN)]
+    partitions: Annotated[int, Meta(ge=1, le=MOST)]
 
 
 class Repartitioning(Shape, kw_only=True):

@@ -1,16 +1,18 @@
--- minutes: what was counted in each of some minutes, the oldest first.
+-- minutes: what was counted in each of some minutes, the oldest first; those in which there was nothing are left out.
 -- KEYS  base
 -- FLAGS no-writes
 -- USES  clock
 -- ARGV  back:int many:int  … what
 --       back: how many minutes before this one the first of them is
--- GIVES the first minute, and for each minute a number for each `what`
-local names, answer = {}, {}
+-- GIVES this minute; and of each minute its number, and a number for each `what`
+local names, answer = {}, {math.floor(now_ms / 60000)}
 for i = rest, #ARGV do names[#names + 1] = ARGV[i] end
-local first = math.floor(now_ms / 60000) - back
-answer[1] = first
+local first = answer[1] - back
 for minute = first, first + many - 1 do
-  local found = redis.call('HMGET', base .. 'stats:' .. string.format('%.0f', minute), unpack(names))
-  for i = 1, #names do answer[#answer + 1] = tonumber(found[i] or 0) end
+  local name = string.format('%sstats:%.0f', base, minute)
+  if redis.call('EXISTS', name) == 1 then
+    answer[#answer + 1] = minute
+    for _, n in ipairs(redis.call('HMGET', name, unpack(names))) do answer[#answer + 1] = tonumber(n or 0) end
+  end
 end
 return answer
