@@ -16,11 +16,11 @@ from qbull.store.store import Store
 async def check_alerts(alerts: Alerts, store: Store) -> AsyncIterator[Finding]:
     try:
         asking = [name for name in await store.queues() if (await store.settings(name)).alert is not None]
+        failed = await newest_failed(store, QUEUE)
     except ServerError:
-        return  # said of the queues already
+        return  # said of the queues and scripts already
     for finding in _where(alerts, asking):
         yield finding
-    failed = await newest_failed(store, QUEUE)
     if failed is not None and failed.ending is not None:
         step = f'run "qbull alerts test", then "qbull clean {QUEUE.name} --state failed"'
         yield note("alerts", f"some were not sent, the last because {failed.ending.error}", step)
