@@ -41,7 +41,11 @@ class Fleet:
                 [sys.executable, "-m", "qbull.cli.main", "worker", "yard:app", "--processes", str(self.processes), *self.options],
                 env=environment, stdout=output, stderr=output,
             )  # fmt: skip
-        await eventually(self._all_ready)
+        try:
+            await eventually(self._all_ready, within=60)
+        except BaseException:
+            await self.__aexit__()
+            raise
         return self
 
     async def __aexit__(self, *_: object) -> None:

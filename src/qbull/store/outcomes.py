@@ -50,7 +50,11 @@ class Outcomes:
         if at.place in self.broken:
             self._other(at, id, "done", record, seal)
             return
-        self.trains.setdefault(at.place, (at, []))[1].extend((id, record + seal))
+        train = self.trains.get(at.place)
+        if train is None:
+            self.trains[at.place] = at, [id, record + seal]
+        else:
+            train[1].extend((id, record + seal))
         if at.last:
             self.ended[at.place] = b""
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -295,7 +296,10 @@ TRAIN_MARK = b""
 """The name of the one field of a train's entry."""
 LANE = 8
 """Bytes of a lane's digest."""
-AT_ONCE = 2000
+AT_ONCE = 600
+"""Records in one reply, where few calls are enough: a longer one does not fit into a socket and waits for what is called next."""
+CALLS = 8
+"""Calls at a time, so that none waits for a settle that came between two of them."""
 
 
 async def _with_trains(deliveries: list[Delivery]) -> list[Delivery]:
@@ -308,9 +312,9 @@ async def _with_trains(deliveries: list[Delivery]) -> list[Delivery]:
         partition = deliveries[places[0]].partition
         ids = [deliveries[at].fields[1][LANE:].split(b"\n") for at in places]
         flat = [id for some in ids for id in some]
-        records: list[bytes] = []
-        for start in range(0, len(flat), AT_ONCE):
-            records += await partition.records(flat[start : start + AT_ONCE])
+        step = max(AT_ONCE, math.ceil(len(flat) / CALLS))
+        parts = [flat[start : start + step] for start in range(0, len(flat), step)]
+        records = [record for some in await asyncio.gather(*map(partition.records, parts)) for record in some]
         first = 0
         for at, some in zip(places, ids, strict=True):
             deliveries[at] = _train(deliveries[at], some, records[first : first + len(some)])

@@ -25,8 +25,8 @@ from qbull.worker.slot import Interrupted, Slot
 
 log = logging.getLogger("qbull.worker")
 
-TURN = 0.002
-"""Seconds after which slots whose jobs never wait let the event loop turn: all of them together, not each."""
+TURN = 0.0003
+"""Seconds after which a slot whose jobs never wait lets the event loop turn."""
 
 
 class Runner:
@@ -60,8 +60,8 @@ class Runner:
         self._still = False
         self._surplus = 0  # slots that are to end
         self._braked = False  # one of the three
-        self._turning = 0  # slots that let it turn
-        self._turned = 0.0  # when this turn of the event loop began
+        self._resting: deque[asyncio.Future[None]] = deque()  # slots that let the event loop turn
+        self._turned = 0.0  # when this turn of it began
         self._room: Callable[[], None] = lambda: None
         self._unfinished: Callable[[Delivery], None] = lambda delivery: None
 
@@ -97,11 +97,11 @@ class Runner:
         return len(self._idle) + self._woken
 
     def arrived(self) -> None:
-        """There is something in the hand: wake as many slots as have work."""
+        """There is something in the hand: wake a slot, which wakes the next one when it has taken its own."""
         if self._still:
             return
         self._turned = time.perf_counter()
-        for _ in range(min(self._hand.waiting, len(self._idle))):
+        if self._idle and not self._woken and self._hand.waiting:
             self._wake()
 
     async def stop(self, grace: float) -> None:
@@ -187,6 +187,7 @@ class Runner:
                     self._unfinished(delivery)
                     delivery, at = None, 0
                 if self._has_ended(slot):
+                    self.arrived()
                     return
                 if self._still:
                     await self._wait()
@@ -209,18 +210,25 @@ class Runner:
                 return
             delivery, at = None, 0
             if time.perf_counter() - self._turned > TURN:
-                await (self._wait() if self._turning else self._next_turn())
+                await self._rest()
 
-    async def _next_turn(self) -> None:
-        """Let the event loop turn. One slot does so and goes on, the others rest meanwhile: otherwise each of them would run
-        a delivery in every turn, and what the server has answered would wait for all of these."""
-        self._turning += 1
+    async def _rest(self) -> None:
+        """Let the event loop turn. In each turn one of those that rest goes on, in their order: otherwise what the server
+        has answered would wait for all of them."""
+        waiter = asyncio.get_running_loop().create_future()
+        self._resting.append(waiter)
+        if len(self._resting) == 1:
+            asyncio.get_running_loop().call_soon(self._end_a_rest)
         self._room()
-        try:
-            await asyncio.sleep(0)
-        finally:
-            self._turning -= 1
+        await waiter
         self._turned = time.perf_counter()
+
+    def _end_a_rest(self) -> None:
+        waiter = self._resting.popleft()
+        if not waiter.done():
+            waiter.set_result(None)
+        if self._resting:
+            asyncio.get_running_loop().call_soon(self._end_a_rest)
 
     async def _still_ours(self, delivery: Delivery) -> bool:
         """It was asked for long ago: this process may have been stopped meanwhile, and others have taken over."""
@@ -235,10 +243,12 @@ class Runner:
         self._room()
         try:
             await waiter
-            self._woken -= 1
         except asyncio.CancelledError:
             if not self._stopping:
                 raise
+        finally:
+            if not waiter.cancelled():
+                self._woken -= 1
 
     async def _run_delivery(self, slot: Slot, delivery: Delivery, at: int) -> int | None:
         """Run its jobs in order. Answers where it stopped because the slot was spoilt, None where it ended."""
@@ -268,7 +278,7 @@ class Runner:
         before the next one began is not run again after it."""
         try:
             if id is None:
-                await self._next_turn()
+                await self._rest()
                 return True
             refused = await self._settlers[delivery.partition.number].written()
         except asyncio.CancelledError:
