@@ -13,7 +13,7 @@ PEERS  ?=
 SECONDS ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check format bench chaos proofs saboteurs docs lock clean
+.PHONY: help setup run test check format bench chaos proofs saboteurs docs dist lock clean
 
 help: ## show what there is
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
@@ -74,6 +74,12 @@ $(TOOLS): $(STAMP) requirements/tools.txt
 
 docs: $(TOOLS) ## build the site into build/site, links checked
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python docs/site/make_site.py
+
+dist: $(TOOLS) $(PAGE) ## build the wheel and the source distribution, and run each in an empty environment without Node
+	@rm -rf dist
+	$(BIN)/python -m hatchling build -d dist
+	$(BIN)/twine check --strict dist/*
+	$(BIN)/python tests/release/empty.py
 
 lock: ## renew the lock files from pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

@@ -150,6 +150,7 @@ def sending(queue: qbull.Queue) -> qbull.Task[..., Any]:
 
 
 @scene("README.md")
+@scene("README.es.md")
 async def readme(given: Given) -> Names:
     """A worker runs as soon as the page has its task."""
     running: list[object] = []

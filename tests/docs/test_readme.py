@@ -1,0 +1,159 @@
+"""The front page: following it to the letter leads to a job on the dashboard, and both languages say the same."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pages import ROOT, Block, blocks_of, links_of
+
+from conftest import eventually
+
+README, SPANISH = ROOT / "README.md", ROOT / "README.es.md"
+SECONDS = 60
+"""What the page promises, from the end of the set-up on."""
+
+
+@pytest.fixture
+def short_path() -> Iterator[Path]:
+    """A directory whose path is short, as the paths of sockets have to be."""
+    with tempfile.TemporaryDirectory(prefix="q") as directory:
+        yield Path(directory)
+
+
+def said(language: str) -> list[Block]:
+    return [block for block in blocks_of(README) if block.language == language]
+
+
+def commands(start: str) -> list[str]:
+    """The lines of the page that begin so, without their comments."""
+    lines = [line for block in said("sh") for line in block.text.splitlines()]
+    return [line.partition("  #")[0].strip() for line in lines if line.startswith(start)]
+
+
+class Terminal:
+    """Somebody who types what the page says, in a directory of his own."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        self.environment = {**os.environ, "PATH": path, "TMPDIR": str(directory), "PYTHONUNBUFFERED": "1"}
+
+    def run(self, line: str) -> str:
+        done = subprocess.run(
+            line, shell=True, cwd=self.directory, env=self.environment, capture_output=True, text=True, timeout=SECONDS, check=False
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    @contextmanager
+    def running(self, line: str, cwd: Path | None = None) -> Iterator[Path]:
+        """A command that goes on; gives where what it prints is written."""
+        log = self.directory / f"{abs(hash(line))}.log"
+        with log.open("wb") as out:
+            process = subprocess.Popen(
+                ["sh", "-c", f"exec {line}"], cwd=cwd or self.directory, env=self.environment, stdout=out, stderr=out, start_new_session=True
+            )  # fmt: skip
+        try:
+            yield log
+        finally:
+            os.killpg(process.pid, signal.SIGINT)
+            process.wait(60)
+
+
+async def printed(log: Path, pattern: str) -> re.Match[str]:
+    async def look() -> re.Match[str] | None:
+        return re.search(pattern, re.sub(r"\x1b\[[0-9;]*m", "", log.read_text()))
+
+    found: re.Match[str] = await eventually(look, within=SECONDS)
+    return found
+
+
+def ask(url: str, password: str) -> Any:
+    request = urllib.request.Request(url)
+    request.add_header("Authorization", "Basic " + base64.b64encode(f"admin:{password}".encode()).decode())
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        body = answer.read()
+    return json.loads(body) if "json" in answer.headers["content-type"] else body.decode()
+
+
+@pytest.mark.timeout(200)
+async def test_a_newcomer_has_a_job_of_his_own_on_the_dashboard(short_path: Path) -> None:
+    terminal = Terminal(short_path)
+    (short_path / "shop.py").write_text(said("python")[0].text)
+    [worker], [serve], [enqueue] = (
+        commands("qbull worker"),
+        commands("qbull serve"),
+        commands("qbull enqueue"),
+    )
+
+    with terminal.running(worker), terminal.running(f"{serve} --port 0") as log:
+        found = await printed(log, r"(http://\S+)/ui")
+        password = (await printed(log, r"password (\S+?)[;.,\s]"))[1]
+        assert "charged ada 12.50" in terminal.run(enqueue)
+        done = ask(f"{found[1]}/api/queues/orders/jobs?state=completed", password)
+        page = ask(f"{found[1]}/ui", password)
+
+    [job] = done["jobs"]
+    assert (job["task"], job["key"], job["result"]) == ("charge", "ada", "charged ada 12.50")
+    assert "<script" in page
+
+
+@pytest.mark.timeout(200)
+async def test_make_run_shows_jobs_on_the_dashboard(short_path: Path) -> None:
+    [run] = commands("make run")
+    as_set_up = f"make -o .venv/.installed -o src/qbull/ui/.built {run.removeprefix('make ')}"
+
+    with Terminal(short_path).running(as_set_up, cwd=ROOT) as log:
+        found = await printed(log, r"dashboard: (http://\S+)/ui, user admin, password (\S+)")
+
+        async def done() -> bool:
+            queues = ask(f"{found[1]}/api/queues/stats", found[2])["queues"]
+            return any(queue["completed"] for queue in queues.values())
+
+        assert await eventually(done, within=SECONDS)
+        assert "<script" in ask(f"{found[1]}/ui", found[2])
+
+
+def test_both_languages_have_the_same_sections_code_links_and_figures() -> None:
+    english, spanish = README.read_text(), SPANISH.read_text()
+
+    assert shape(english) == shape(spanish)
+    assert [code(block) for block in blocks_of(README)] == [code(block) for block in blocks_of(SPANISH)]
+    other = {"README.md": "README.es.md", "#ejemplos": "#examples"}
+    assert links_of(README) == [other.get(link, link) for link in links_of(SPANISH)]
+    assert figures(english) == figures(spanish)
+
+
+def shape(text: str) -> list[str]:
+    """What kind of line comes after what: headings, list items, rows of tables."""
+    return re.findall(r"^(#+ |- |\| |```)", text, re.MULTILINE)
+
+
+def code(block: Block) -> tuple[str, list[str]]:
+    """A block without its comments, which are in the language of the page."""
+    return block.language, [re.split(r"  +#", line)[0].rstrip() for line in block.text.splitlines()]
+
+
+def figures(text: str) -> list[str]:
+    return re.findall(
+        r"\b\d[\d.,]*\d\b",
+        text.partition("| jobs a second |")[2] or text.partition("| trabajos por segundo |")[2],
+    )
+
+
+def test_the_front_page_is_short() -> None:
+    assert len(README.read_text().splitlines()) < 180
+    assert len(said("python")[0].text.splitlines()) <= 15
