@@ -176,6 +176,12 @@ def test_depth_is_counted_outside_of_texts() -> None:
     assert too_deep(b"[" * (DEEPEST + 1) + b"]" * (DEEPEST + 1))
 
 
+def test_a_text_that_does_not_end_is_looked_at_once() -> None:
+    endless = b'{"password":"' + b'\\"' * 400_000 + b"[" * (DEEPEST + 1)  # took days, quote by quote
+
+    assert not too_deep(endless)
+
+
 async def test_mounted_elsewhere_it_keeps_to_its_place(app: qbull.App) -> None:
     app.queue("email").task(_send)
     api = qbull.asgi(app, qbull.Access(admin_token=ADMIN, password=PASSWORD))

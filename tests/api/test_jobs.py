@@ -10,6 +10,7 @@ from web import ADMIN, VIEWER, Person, Web, make_admin, make_nobody, make_viewer
 
 import qbull
 from conftest import eventually
+from qbull.api import operations
 
 FIELDS = [
     "id", "queue", "task", "state", "key", "priority", "payload", "result", "error", "stacktrace", "failedReason", "attempt", "maxAttempts",
@@ -253,6 +254,9 @@ async def test_a_hidden_field_cannot_be_asked_for_or_sent_back(app: qbull.App) -
         texts = [await admin.ask("GET", f"{path}{end}") for end in ("", "/history", "/logs", "/why")]
         assert not any("ada-the-secret" in answer.json().get("payload", {}) for answer in texts)
         assert "ada-the-secret" not in shown["error"] + shown["stacktrace"] + texts[1].text + texts[2].text
+        for groups in ("/api/queues/orders/failures", "/api/overview"):
+            answer = (await admin.ask("GET", groups)).text
+            assert "no stamps for [redacted]" in answer and "ada-the-secret" not in answer
         await admin.refused(400, "POST", f"{path}/retry", {"payload": shown["payload"]})
         await admin.refused(
             403, "GET", "/api/queues/orders/jobs", params={"payload": "customer=ada-the-secret"}
@@ -274,6 +278,19 @@ class Why:
 @pytest.fixture(name="why")
 def make_why(viewer: Person) -> Why:
     return Why(viewer)
+
+
+async def test_only_the_most_frequent_groups_of_failures_are_shown(
+    shop: Shop, viewer: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(operations, "GROUPS", 2)
+    for times, word in ((3, "one"), (1, "two"), (2, "three"), (1, "four")):
+        await shop.ship.enqueue_many([{"customer": "ada", "fail": f"for reason {word}"}] * times)
+    await shop.drain()
+
+    answer = await viewer.get("/api/queues/orders/failures")
+
+    assert [group["count"] for group in answer["groups"]] == [3, 2] and answer["leftOut"] == 2
 
 
 async def test_why_nothing_runs_without_workers(shop: Shop, why: Why) -> None:

@@ -278,6 +278,22 @@ async def test_the_audit_is_read_page_by_page_and_bounded(store: Store, viewer: 
     assert seen == [f"q{n}" for n in reversed(range(250))]
 
 
+async def test_strangers_cannot_push_out_what_people_did(
+    email: qbull.Queue, store: Store, admin: Person, nobody: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trail, "MOST", 10)
+    monkeypatch.setattr(trail, "MOST_OF_STRANGERS", 5)
+    await admin.post("/api/queues/email/pause")
+
+    for n in range(20):
+        await nobody.refused(401, "POST", f"/api/queues/q{n}/pause")
+
+    entries = (await admin.get("/api/audit"))["entries"]
+    assert [e["target"] for e in entries] == ["q19", "q18", "q17", "q16", "q15", "email"]
+    older = (await admin.get("/api/audit", limit=2, before=entries[3]["id"]))["entries"]
+    assert [e["target"] for e in older] == ["q15", "email"]
+
+
 async def test_the_trail_is_kept_by_count_and_by_age(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trail, "MOST", 10)
     await trail.write(store, [trail.Entry("ada", "admin", "token", f"a{n}") for n in range(30)])

@@ -100,6 +100,7 @@ export interface Failures {
   timestamp: string;
   queue: string;
   groups: FailureGroup[];
+  leftOut?: number;
 }
 
 export interface HaltedLane {

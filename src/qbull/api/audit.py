@@ -40,7 +40,7 @@ class Audit:
         )
         log.info("%s (%s) %s %s: %d", entry.who, entry.how, entry.action, entry.target, entry.status)
         try:
-            await trail.write(self._store(), [entry])
+            await trail.write(self._store(), [entry], strangers=entry.role == "open" and entry.status >= 400)
         except ServerError as error:
             log.error("not written to the audit: %s: %s", error, msgspec.json.encode(entry).decode())
 

@@ -11,14 +11,18 @@ from qbull.api.endpoint import Call, Endpoint, Nothing, Reply
 from qbull.api.filters import filters_of
 from qbull.api.problems import Problem, Wrong
 from qbull.api.running import ACTS, Request
-from qbull.api.site import now
+from qbull.api.site import Site, now
+from qbull.api.veil import HIDDEN
 from qbull.api.wire import jobs as jobs_wire
 from qbull.api.wire import operations as wire
 from qbull.api.wire.people import Done
 from qbull.api.wire.shape import shaped
 from qbull.bulk import Step, Work
-from qbull.core.job import State, moment
+from qbull.core.failures import normal_form
+from qbull.core.job import JobInfo, State, moment
 from qbull.core.wanted import Filters, Wanted
+from qbull.letters import FailureGroup
+from qbull.queue import Queue
 from qbull.store import operations
 from qbull.store.operations import Operation
 
@@ -27,14 +31,28 @@ WAITED = 5.0
 LOOKED_AT = 10_000
 """Jobs that are looked at to count those that match."""
 NEWEST = 50
+GROUPS = 200
+"""Groups of dead letters that are shown, the most frequent."""
 
 
 async def failures(call: Call[jobs_wire.FailuresQuery, Nothing]) -> jobs_wire.Failures:
     queue = await call.site.queue(call.path["queue"])
     filters = filters_of(call.site, call.caller, call.query)
     groups = await queue.failures(scan=call.query.scan, **filters)
-    shown = [shaped(plain.failure_group(group), jobs_wire.FailureGroup) for group in groups]
-    return jobs_wire.Failures(timestamp=now(), queue=queue.name, groups=shown)
+    shown = [await shown_group(call.site, queue, group) for group in groups[:GROUPS]]
+    return jobs_wire.Failures(
+        timestamp=now(), queue=queue.name, groups=shown, left_out=max(len(groups) - GROUPS, 0)
+    )
+
+
+async def shown_group(site: Site, queue: Queue, group: FailureGroup) -> jobs_wire.FailureGroup:
+    """Its error is that of the newest of them, without the values of hidden fields."""
+    made = plain.failure_group(group)
+    if site.veil.hides:
+        info: JobInfo | None = await queue.job(group.last).info()
+        known = info is not None and info.error is not None
+        made["error"] = normal_form(site.veil.text(info.error or "", info)) if info and known else HIDDEN
+    return shaped(made, jobs_wire.FailureGroup)
 
 
 async def matching(call: Call[wire.MatchingQuery, Nothing]) -> wire.Matching:

@@ -11,9 +11,9 @@ from datetime import UTC, datetime, timedelta
 
 from qbull import wire as plain
 from qbull.api.endpoint import Call, Endpoint, Nothing
+from qbull.api.operations import shown_group
 from qbull.api.site import Fresh, Site, now
 from qbull.api.wire import overview as wire
-from qbull.api.wire.jobs import FailureGroup
 from qbull.api.wire.queues import Minute, MinutesQuery
 from qbull.api.wire.shape import shaped
 from qbull.core import figures
@@ -48,7 +48,7 @@ async def look(site: Site, span: int) -> wire.Overview:
         async with turn:
             partitions = await site.app.client().partitions(queue.settings)
             waits = figures.waits_in(await written.read(site.store, queue.name))
-            return await site.minutes.last(queue.name, partitions, span), await _failing(queue), waits
+            return await site.minutes.last(queue.name, partitions, span), await _failing(site, queue), waits
 
     found = await asyncio.gather(*(one(queue) for queue in await site.queues()))
     failing = [group for _, groups, _ in found for group in groups]
@@ -71,12 +71,11 @@ async def look(site: Site, span: int) -> wire.Overview:
     )
 
 
-async def _failing(queue: Queue) -> list[wire.Failing]:
+async def _failing(site: Site, queue: Queue) -> list[wire.Failing]:
     """Why jobs failed for good lately."""
     groups = await queue.failures(scan=LOOKED_AT, after=datetime.now(UTC) - RECENT)
     return [
-        wire.Failing(queue=queue.name, group=shaped(plain.failure_group(group), FailureGroup))
-        for group in groups
+        wire.Failing(queue=queue.name, group=await shown_group(site, queue, group)) for group in groups[:MOST]
     ]
 
 

@@ -67,6 +67,7 @@ short names below to `base`; the names are spelled out there once more, in their
       sessions            zset     the last moment in ms → session; expires with the last of them
       tries, tries:<…>    string   passwords tried, by all and from one address; expires after five minutes
       trail               stream   who did what through the API; the last 10,000 of 90 days
+      strangers           stream   what was refused to callers who were not known; the last 1,000 of 90 days
       operation:<id>      string   work on many jobs, and how far it is; expires after a week
       operation:<id>:stop string   somebody wants it to stop; expires after a minute
       operations          zset     when it began in ms → its id, the last 200; expires after a week
@@ -148,6 +149,10 @@ class Names:
     @property
     def trail(self) -> str:
         return self.app + "trail"
+
+    @property
+    def strangers(self) -> str:
+        return self.app + "strangers"
 
     @property
     def operations(self) -> str:

@@ -1,7 +1,7 @@
 """The trail: who did what through the API, when, and what came of it. Kept by count and by age.
 
 One entry for each call that changes something, and for each that was refused. What programs do many times a second
-(enqueue) is counted together.
+(enqueue) is counted together. What was refused to strangers has a place of its own, so that they cannot push out what people did.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import msgspec
 from qbull.store.store import Store
 
 MOST = 10_000
+MOST_OF_STRANGERS = 1_000
 AGE = 90 * 86_400
 """Seconds."""
 
@@ -39,10 +40,10 @@ class Found(msgspec.Struct, frozen=True):
     entry: Entry
 
 
-async def write(store: Store, entries: list[Entry]) -> None:
-    await store.server.script(
-        "trail", store.names.app, MOST, AGE * 1000, *(msgspec.json.encode(entry) for entry in entries)
-    )
+async def write(store: Store, entries: list[Entry], *, strangers: bool = False) -> None:
+    name, most = ("strangers", MOST_OF_STRANGERS) if strangers else ("trail", MOST)
+    packed = (msgspec.json.encode(entry) for entry in entries)
+    await store.server.script("trail", store.names.app, name, most, AGE * 1000, *packed)
 
 
 async def read(store: Store, limit: int, before: str | None = None) -> list[Found]:
@@ -50,8 +51,17 @@ async def read(store: Store, limit: int, before: str | None = None) -> list[Foun
     if before is not None and not before.strip("0-"):
         return []  # nothing can be before the first id
     upto = "+" if before is None else f"({before}"
-    rows = await store.server.call("XREVRANGE", store.names.trail, upto, "-", "COUNT", limit)
+    rows = []
+    for stream in (store.names.trail, store.names.strangers):
+        rows += await store.server.call("XREVRANGE", stream, upto, "-", "COUNT", limit)
+    rows.sort(key=lambda row: _place(row[0]), reverse=True)
+    rows = rows[:limit]
     return [Found(id.decode(), int(id.partition(b"-")[0]), _entry(fields[1])) for id, fields in rows]
+
+
+def _place(id: bytes) -> tuple[int, int]:
+    ms, _, n = id.partition(b"-")
+    return int(ms), int(n)
 
 
 def _entry(packed: bytes) -> Entry:

@@ -197,7 +197,8 @@ class FailureGroup(Shape, kw_only=True):
 
 
 class Failures(Said, kw_only=True):
-    """The most frequent first."""
+    """The most frequent first; `leftOut` is how many more groups there are than are shown."""
 
     queue: str
     groups: list[FailureGroup]
+    left_out: int = 0
