@@ -1,4 +1,4 @@
-"""A proxy on loopback between a client and its server, that can lose replies, hold them back, or go silent."""
+"""A proxy on loopback between a client and its server, that can lose replies, hold them back, go silent or be away."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Literal
 
-Mood = Literal["fair", "loses replies", "silent"]
+Mood = Literal["fair", "loses replies", "silent", "away"]
 
 
 class Proxy:
@@ -58,6 +58,9 @@ class Proxy:
                 if replies and self.mood == "loses replies":
                     self.lost += 1
                     return  # the server has done it, and nobody will know
+                if self.mood == "away":
+                    self.lost += 1
+                    return  # the server has not heard of it
                 while self.mood == "silent":
                     await asyncio.sleep(0.05)
                 target.write(data)

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -91,6 +92,45 @@ async def test_a_server_that_goes_away_while_a_worker_starts_is_waited_for(
         await app.close()
 
     assert ran == Counter(dict.fromkeys(tasks, 1))
+
+
+@pytest.mark.parametrize("order", ["key", None])
+async def test_an_ordered_job_is_not_begun_while_it_cannot_be_known_whose_it_is(
+    server: Embedded, store: Store, order: Literal["key"] | None
+) -> None:
+    """Others may have taken it over, and be further by now. Without an order it is begun: it is run at least once."""
+    async with Proxy(server.socket).running() as proxy:
+        app = qbull.App(f"redis://:{server.password}@127.0.0.1:{proxy.port}/0", prefix="test")
+        queue = app.queue("work", order=order)
+
+        @queue.task(key="{key}")
+        async def step(key: str) -> None: ...
+
+        async with app.worker() as worker:
+            await queue.pause()
+            await step.enqueue(key="k")
+            streams = await store.streams(await store.partitions(queue.settings))
+            (delivery,) = await store.fetch(streams, "somebody else", 1, None)
+            partition = worker._store.partition(queue.settings, 0)
+            theirs = delivery._replace(partition=partition, entry=b"0-1", place=b"50-1")
+
+            proxy.mood = "away"
+            asking = asyncio.create_task(worker._lines[0]._runner._still_ours(theirs))
+            await eventually(lambda: _asked(proxy, 3))
+            begins_at_once = asking.done()
+            proxy.mood = "fair"
+            is_ours = await asking
+
+            await delivery.partition.release([delivery.place])
+            await queue.resume()
+            await worker.drain()
+        await app.close()
+
+    assert (begins_at_once, is_ours) == ((False, False) if order else (True, True))
+
+
+async def _asked(proxy: Proxy, times: int) -> bool:
+    return proxy.lost >= times
 
 
 @pytest.mark.timeout(120)

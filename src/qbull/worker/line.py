@@ -94,7 +94,13 @@ class Line:
         self._measure = Measure(store, settings.name, outage)
         self._attempts.count_in(self._measure.figures)
         self._runner = Runner(
-            settings, self._hand, self._attempts, self._settlers, first_slot=first_slot, doubt=min_idle / 2
+            settings,
+            self._hand,
+            self._attempts,
+            self._settlers,
+            outage,
+            first_slot=first_slot,
+            doubt=min_idle / 2,
         )
         self._fetcher = Fetcher(
             store, worker, self._hand, self._runner.free_slots, self._runner.arrived, self._gate, outage

@@ -13,6 +13,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from qbull.config import QueueSettings
 from qbull.errors import ServerError
@@ -20,6 +21,7 @@ from qbull.store.live import Live
 from qbull.store.store import Delivery
 from qbull.worker.attempt import Attempts
 from qbull.worker.hand import Hand
+from qbull.worker.outage import Outage
 from qbull.worker.settle import Settler
 from qbull.worker.slot import Interrupted, Slot
 
@@ -41,11 +43,13 @@ class Runner:
         hand: Hand,
         attempts: Attempts,
         settlers: Mapping[int, Settler],
+        outage: Outage,
         *,
         first_slot: int = 0,
         doubt: float = 15.0,
     ) -> None:
         self.settings = settings
+        self._outage = outage
         self._hand = hand
         self._attempts = attempts
         self._settlers = settlers
@@ -231,11 +235,17 @@ class Runner:
             asyncio.get_running_loop().call_soon(self._end_a_rest)
 
     async def _still_ours(self, delivery: Delivery) -> bool:
-        """It was asked for long ago: this process may have been stopped meanwhile, and others have taken over."""
+        """It was asked for long ago: this process may have been stopped meanwhile, and others have taken over.
+
+        While the server is away this cannot be known. What has its order waits: others may be further by now.
+        """
+        look = partial(delivery.partition.holds, delivery.fields[0], delivery.place, delivery.lane)
+        if self.settings.order is not None:
+            return await self._outage.survive(look)
         try:
-            return await delivery.partition.holds(delivery.fields[0], delivery.place, delivery.lane)
+            return await look()
         except ServerError:
-            return True  # it cannot be known now; settle will know
+            return True  # settle will know
 
     async def _wait(self) -> None:
         waiter = asyncio.get_running_loop().create_future()
