@@ -63,6 +63,7 @@ chaos: $(STAMP) ## workers and servers die under load, in every kind of sharing 
 
 proofs: $(STAMP) ## schedules and the PostgreSQL bridge: everybody is killed or restarted for SECONDS=60 each, then figures
 	QBULL_CHAOS_SECONDS=$(SECONDS) $(BIN)/python -m pytest -s tests/postgres tests/worker/test_ticks.py -k "killed or restarted_in or emptied_in or database_are_restarted"
+	QBULL_LONG=yes $(BIN)/python -m pytest -s tests/examples -k other_numbers
 	PYTHONPATH=tests:tests/postgres $(BIN)/python tests/postgres/figures.py
 
 saboteurs: $(STAMP) ## break the code in every way of a catalogue and see that the tests catch it; ARGS="train lane"

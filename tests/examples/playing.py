@@ -46,16 +46,30 @@ class Example:
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    def start(self, line: str) -> subprocess.Popen[bytes]:
-        """A command of the page that goes on until it is stopped."""
+    def start(self, line: str, more: str = "") -> subprocess.Popen[bytes]:
+        """A command of the page that goes on until it is stopped; `more` is for a port of its own. Of several, the last goes on."""
         self._must_be_said(line)
+        first, _, last = f"{line} {more}".rpartition(" && ")
+        before = f"{first} && " if first else ""
         with self.log.open("ab") as log:
             process = subprocess.Popen(
-                ["sh", "-c", f"exec env {line}"],
+                ["sh", "-c", f"{before}exec env {last}"],
                 cwd=self.directory, env=self.environment, stdout=log, stderr=log, start_new_session=True,
             )  # fmt: skip
         self.started.append(process)
         return process
+
+    def curl(self, line: str, **instead: object) -> Any:
+        """A line of the page that asks somebody, but for what stands in it for something else: ports, TOKEN, USER."""
+        self._must_be_said(line)
+        for name, value in instead.items():
+            line = line.replace(name.replace("port", "localhost:"), str(value))
+        done = subprocess.run(
+            ["sh", "-c", f"{line} -s -S -f"],
+            cwd=self.directory, env=self.environment, capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, f"{line}: {done.stderr}"
+        return _read(done.stdout.encode())
 
     def close(self) -> None:
         """Ask all to stop; whoever does not is killed with all it has started."""

@@ -29,6 +29,14 @@ BAD = (b"no json", {}, {**LAPTOP, "quantity": 0}, {**LAPTOP, "price": "much"}, {
 pytestmark = pytest.mark.timeout(180)
 
 
+def said(line: str) -> None:
+    """The page has this command."""
+    lines = [
+        written.partition("  #")[0].strip() for written in (ORDERS / "README.md").read_text().splitlines()
+    ]
+    assert line in lines, f"the page does not have the command: {line}"
+
+
 class Shop:
     """The example's programs, started from its directory as its page says."""
 
@@ -46,28 +54,32 @@ class Shop:
         }
         self.started: list[subprocess.Popen[bytes]] = []
 
-    def run(self, *arguments: str, within: float = 120) -> str:
+    def run(self, line: str, *more: str, within: float = 120) -> str:
+        """A command of the page to its end; `more` makes it shorter."""
+        said(line)
         done = subprocess.run(
-            [sys.executable, *arguments],
+            [sys.executable, *line.split()[1:], *more],
             cwd=ORDERS, env=self.environment, capture_output=True, text=True, timeout=within, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
+    def start(self, line: str, *more: str) -> subprocess.Popen[bytes]:
+        """A command of the page that goes on; `more` is said behind it and wins."""
+        said(line)
         with self.log.open("ab") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", *arguments],
+                [Path(sys.executable).parent / line.split()[0], *line.split()[1:], *more],
                 cwd=ORDERS, env=self.environment, stdout=log, stderr=log, start_new_session=True,
             )  # fmt: skip
         self.started.append(process)
         return process
 
     def start_api(self) -> subprocess.Popen[bytes]:
-        return self.start("uvicorn", "api:api", "--port", str(self.port), "--log-level", "warning")
+        return self.start("uvicorn api:api --port 8000", "--port", str(self.port), "--log-level", "warning")
 
     def start_workers(self, processes: int = 1) -> subprocess.Popen[bytes]:
-        return self.start("qbull.cli.main", "worker", "tasks:app", "--processes", str(processes))
+        return self.start("qbull worker tasks:app --processes 4", "--processes", str(processes))
 
     def ask(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
         request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", method=method)
@@ -106,7 +118,7 @@ def open_shop(store: Store, server_url: str, database: str, tmp_path: Path) -> I
 
 
 async def test_an_order_is_taken_at_once_and_done_in_the_background(shop: Shop) -> None:
-    shop.run("prepare.py")
+    shop.run("python prepare.py")
     api = shop.start_api()
     await eventually(shop.answers)
 
@@ -130,7 +142,7 @@ async def test_an_order_is_taken_at_once_and_done_in_the_background(shop: Shop) 
 
 
 async def test_an_order_that_cannot_be_done_has_failed(shop: Shop) -> None:
-    shop.run("prepare.py")
+    shop.run("python prepare.py")
     shop.start_api()
     shop.start_workers()
     await eventually(shop.answers)
@@ -149,7 +161,7 @@ async def tracked(shop: Shop) -> Any:
 
 async def test_a_worker_that_is_stopped_finishes_its_order_and_leaves_the_others(shop: Shop) -> None:
     shop.environment["ORDERS_SECONDS"] = "2"
-    shop.run("prepare.py")
+    shop.run("python prepare.py")
     shop.start_api()
     worker = shop.start_workers()
     await eventually(shop.answers)
@@ -170,7 +182,7 @@ async def test_a_worker_that_is_stopped_finishes_its_order_and_leaves_the_others
 
 def test_the_experiments_print_the_table(shop: Shop) -> None:
     began = time.monotonic()
-    printed = shop.run("experiments.py", "--seconds", "0.3", within=150)
+    printed = shop.run("python experiments.py", "--seconds", "0.3", within=150)
 
     rows = re.findall(r"^\| (.+) \| ([\d.]+) s \| [\d.]+ jobs/s \| ([\d.]+) s \|$", printed, re.MULTILINE)
     assert [name for name, _, _ in rows] == [

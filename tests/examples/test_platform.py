@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import shutil
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import closing
@@ -192,6 +193,39 @@ async def test_files_are_looked_at_and_made_small(platform: Platform) -> None:
     assert await platform.user_has(good, "cv") == "valid"
     assert await platform.user_has(bad, "picture") == "refused: not a picture that we can read"
     assert await platform.user_has(bad, "cv") == "refused: not a whole PDF"
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl here")
+async def test_every_line_of_the_page_is_answered(platform: Platform) -> None:
+    await platform.start_all()
+    app, outside = (f"localhost:{platform.ports[name]}" for name in ("APP_PORT", "OUTSIDE_PORT"))
+    Image.new("RGB", (64, 64), "green").save(platform.directory / "me.jpg")
+    (platform.directory / "cv.pdf").write_bytes(b"%PDF-1.7\n1 0 obj\nendobj\n%%EOF\n")
+
+    user = platform.curl(
+        """curl -d '{"email": "juan@example.com", "first_name": "Juan"}' localhost:3000/ceres/users""",
+        port3000=app,
+    )["userId"]
+    mail = await platform.mail_to("juan@example.com", "Welcome")
+    token = mail["text"].partition("/verify/")[2].split()[0]
+    mails = platform.curl("curl localhost:3060/mails", port3060=outside)
+    verified = platform.curl("curl localhost:3000/verify/TOKEN", port3000=app, TOKEN=token)
+    letter = platform.curl(
+        """curl -d '{"issue": "2026-11", "subject": "Feria", "text": "El domingo."}' localhost:3000/ceres/newsletter""",
+        port3000=app,
+    )
+    for line in (
+        "curl -X PUT --data-binary @me.jpg localhost:3000/users/USER/picture",
+        "curl -X PUT --data-binary @cv.pdf localhost:3000/users/USER/cv",
+        "curl localhost:3000/users/USER",
+    ):
+        platform.curl(line, port3000=app, USER=user)
+
+    assert [one["to"] for one in mails] == ["juan@example.com"]
+    assert verified == {"userId": user, "verified": True}
+    assert letter == {"mails": 1}
+    assert await platform.user_has(user, "cv") == "valid"
+    assert "0" in platform.run("honcho run qbull redrive email")
 
 
 def test_in_production_the_same_three_processes_run_without_what_is_outside() -> None:

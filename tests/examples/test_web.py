@@ -2,70 +2,58 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-import urllib.error
-import urllib.request
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from playing import Example, answers, ask
 
 from conftest import eventually
 from qbull.store.store import Store
 from topology import free_port
 
-WEB = Path(__file__).parents[2] / "examples" / "web"
-PROGRAMS = {
-    "fastapi": [["uvicorn", "fastapi_shop:api", "--log-level", "warning", "--port"]],
-    "flask": [
-        ["flask", "--app", "flask_shop:create_app", "run", "--port"],
-        ["qbull.cli.main", "worker", "flask_shop:app"],
-    ],
-}
-RESULTS = {"fastapi": "receipt for ada", "flask": "The Shop: receipt for ada"}
+pytestmark = [
+    pytest.mark.timeout(120),
+    pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl here"),
+]
 
 
-def ask(port: int, path: str, form: bytes | None = None) -> Any:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", form, timeout=10) as answer:
-        return json.load(answer)
-
-
-@pytest.mark.parametrize("name", sorted(PROGRAMS))
-async def test_an_order_gets_its_receipt(server_url: str, store: Store, name: str, tmp_path: Path) -> None:
-    port = free_port()
-    with (tmp_path / "log").open("wb") as log:
-        started = [
-            subprocess.Popen(
-                [sys.executable, "-m", *command, *([str(port)] if command[-1] == "--port" else [])],
-                cwd=WEB,
-                env={**os.environ, "QBULL_URL": server_url, "QBULL_PREFIX": "test"},
-                stdout=log,
-                stderr=log,
-            )
-            for command in PROGRAMS[name]
-        ]
-    try:
-        made = await eventually(lambda: order(port))
-        found = await eventually(lambda: finished(port, made["job"]))
-    finally:
-        for process in started:
-            process.terminate()
-        for process in started:
-            process.wait(30)
-
-    assert found == {"state": "completed", "result": RESULTS[name]}
-
-
-async def order(port: int) -> Any:
-    try:
-        return ask(port, "/orders?email=ada", b"email=ada")
-    except OSError:
-        return None
+@pytest.fixture(name="example")
+def prepare(store: Store, server_url: str, tmp_path: Path) -> Iterator[Example]:
+    example = Example("web", tmp_path, server_url)
+    yield example
+    example.close()
 
 
 async def finished(port: int, id: str) -> Any:
-    found = ask(port, f"/jobs/{id}")
+    found = ask(f"http://127.0.0.1:{port}/jobs/{id}")[1]
     return found if found["state"] == "completed" else None
+
+
+async def test_a_shop_in_fastapi_sends_receipts_in_its_own_process(example: Example) -> None:
+    port = free_port()
+    example.start("uvicorn fastapi_shop:api", f"--log-level warning --port {port}")
+    await eventually(lambda: answers(f"http://127.0.0.1:{port}/docs"), within=60)
+
+    made = example.curl(
+        "curl -X POST 'localhost:8000/orders?email=ada@example.org'", port8000=f"localhost:{port}"
+    )
+    found = await eventually(lambda: finished(port, made["job"]), within=60)
+
+    assert found == {"state": "completed", "result": "receipt for ada@example.org"}
+
+
+async def test_a_shop_in_flask_has_its_worker_beside_it(example: Example) -> None:
+    port = free_port()
+    example.start("flask --app flask_shop:create_app run", f"--port {port}")
+    example.start("qbull worker flask_shop:app")
+    await eventually(lambda: answers(f"http://127.0.0.1:{port}/"), within=60)
+
+    made = example.curl(
+        "curl -X POST localhost:5000/orders -d email=ada@example.org", port5000=f"localhost:{port}"
+    )
+    found = await eventually(lambda: finished(port, made["job"]), within=60)
+
+    assert found == {"state": "completed", "result": "The Shop: receipt for ada@example.org"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,8 @@ import pytest
 from playing import Example
 
 from qbull.store.store import Store
+
+MESSAGE = """TOTAL_PARTITIONS=4 qbull enqueue WHATSAPP send '{"phone": "+5493515550100", "text": "hola"}' -A whatsapp:app --wait 60"""
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -32,6 +35,12 @@ def test_each_pod_sends_the_messages_of_its_partitions(example: Example) -> None
     assert printed.endswith("384 messages to 128 phones; 0 chats are out of order.\n")
 
 
+@pytest.mark.skipif("QBULL_LONG" not in os.environ, reason="half a minute and more: make proofs")
+@pytest.mark.parametrize("line", ["python scenario.py high", "python scenario.py granular"])
+def test_other_numbers_of_pods_and_partitions(example: Example, line: str) -> None:
+    assert example.run(line).endswith("; 0 chats are out of order.\n")
+
+
 def test_a_killed_pod_sends_its_messages_when_it_is_back(example: Example) -> None:
     printed = example.run("python scenario.py recovery")
 
@@ -43,10 +52,7 @@ def test_a_pod_by_hand_is_named_as_in_a_stateful_set(example: Example) -> None:
     example.start("TOTAL_PARTITIONS=4 INSTANCE_ID=pod-0 INSTANCE_COUNT=2 qbull worker whatsapp:app")
     example.start("TOTAL_PARTITIONS=4 INSTANCE_ID=pod-1 INSTANCE_COUNT=2 qbull worker whatsapp:app")
 
-    message = '{"phone": "+5493515550100", "text": "hola"}'
-    said = example.run(
-        f"TOTAL_PARTITIONS=4 qbull enqueue WHATSAPP send '{message}' -A whatsapp:app --wait 60"
-    )
+    said = example.run(MESSAGE)
     chat = example.directory / "chats" / "+5493515550100.txt"
 
     assert re.search(r"pod-[01]", said)
