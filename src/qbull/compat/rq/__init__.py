@@ -1,0 +1,20 @@
+"""qbull for code that was written for RQ: `from qbull.compat.rq import Queue, Retry, Job, job`.
+
+docs/guides/from_rq.md has what is taken over and what is different. Jobs made here are ordinary jobs of qbull.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from qbull.compat.refusal import refuse_name
+from qbull.compat.rq.instead import MODULE
+from qbull.compat.rq.job import Job, get_current_job
+from qbull.compat.rq.queue import Queue, job
+from qbull.compat.rq.retry import Retry
+
+__all__ = ["Job", "Queue", "Retry", "get_current_job", "job"]
+
+
+def __getattr__(name: str) -> Any:
+    refuse_name(__name__, name, MODULE)

@@ -1,0 +1,177 @@
+"""Job: a job as RQ's users ask for it. Every call is synchronous and asks the server; the job itself is app.job(queue, id)."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Mapping
+from datetime import datetime
+from typing import Any, TypeVar
+
+from qbull.app import App
+from qbull.compat.refusal import refuse_attribute
+from qbull.compat.rq.instead import JOB_ATTRIBUTES
+from qbull.core.job import JobInfo
+from qbull.errors import NotFound
+from qbull.handle import Job as Handle
+from qbull.queue import Queue
+from qbull.worker.current import current_job
+
+A = TypeVar("A")
+
+STATES = {
+    "waiting": "queued",
+    "delayed": "scheduled",
+    "active": "started",
+    "completed": "finished",
+    "failed": "failed",
+    "cancelled": "canceled",
+}
+
+
+class Job:
+    """What `enqueue` gives, and `Job.fetch(id, connection=app)`."""
+
+    def __init__(self, app: App, handle: Handle[Any]) -> None:
+        self.id = handle.id
+        self.origin = handle.queue
+        self.created = handle.created
+        self._app = app
+        self._handle = handle
+
+    @classmethod
+    def fetch(cls, id: str, connection: App) -> Job:
+        """Looked for in all queues of the app."""
+        return cls(
+            connection, connection.run_sync(look_for(connection, list(connection.queues.values()), id))
+        )
+
+    def __repr__(self) -> str:
+        return f"<Job {self.id} in {self.origin}>"
+
+    def __getattr__(self, name: str) -> Any:
+        refuse_attribute(self, name, JOB_ATTRIBUTES)
+
+    def get_id(self) -> str:
+        return self.id
+
+    def get_status(self, refresh: bool = True) -> str | None:
+        """RQ's words: queued, scheduled, started, finished, failed, canceled; None where nobody knows it any more."""
+        info = self._look()
+        return None if info is None else STATES[info.state]
+
+    @property
+    def is_queued(self) -> bool:
+        return self.get_status() == "queued"
+
+    @property
+    def is_scheduled(self) -> bool:
+        return self.get_status() == "scheduled"
+
+    @property
+    def is_started(self) -> bool:
+        return self.get_status() == "started"
+
+    @property
+    def is_finished(self) -> bool:
+        return self.get_status() == "finished"
+
+    @property
+    def is_failed(self) -> bool:
+        return self.get_status() == "failed"
+
+    @property
+    def is_canceled(self) -> bool:
+        return self.get_status() == "canceled"
+
+    def return_value(self, refresh: bool = True) -> Any:
+        """What the function returned; None until then."""
+        return self._run(self._handle.result()) if self.is_finished else None
+
+    @property
+    def result(self) -> Any:
+        return self.return_value()
+
+    @property
+    def exc_info(self) -> str | None:
+        """The traceback of a job that failed, or its error where there is none."""
+        info = self._look()
+        return None if info is None or info.state != "failed" else info.stacktrace or info.error
+
+    @property
+    def func_name(self) -> str:
+        return self._info().task
+
+    @property
+    def kwargs(self) -> Mapping[str, Any]:
+        """The arguments, by name."""
+        found: Mapping[str, Any] = self._info().payload
+        return found
+
+    @property
+    def enqueued_at(self) -> datetime:
+        return self._info().created_at
+
+    @property
+    def started_at(self) -> datetime | None:
+        return self._info().started_at
+
+    @property
+    def ended_at(self) -> datetime | None:
+        return self._info().finished_at
+
+    def refresh(self) -> None:
+        """Nothing to do: every question asks the server."""
+
+    def cancel(self) -> None:
+        """Do not run it, or stop it."""
+        self._run(self._handle.cancel())
+
+    def requeue(self) -> Job:
+        """Let a job that failed or was cancelled run again."""
+        self._run(self._handle.retry())
+        return self
+
+    def delete(self) -> None:
+        self._run(self._handle.remove())
+
+    def _info(self) -> JobInfo:
+        info = self._look()
+        if info is None:
+            raise NotFound(f'queue "{self.origin}": no job {self.id}; it is not kept any more')
+        return info
+
+    def _look(self) -> JobInfo | None:
+        return self._run(self._handle.info())
+
+    def _run(self, coroutine: Coroutine[Any, Any, A]) -> A:
+        return self._app.run_sync(coroutine)
+
+
+async def look_for(app: App, queues: list[Queue], id: str) -> Handle[Any]:
+    for queue in queues:
+        handle = queue.job(id)
+        if await handle.state() is not None:
+            return handle
+    raise NotFound(f"job {id}: no queue of this app has it; it never was there, or is not kept any more")
+
+
+class CurrentJob:
+    """`get_current_job()`: the job that runs here."""
+
+    def __init__(self) -> None:
+        job = current_job()
+        self.id, self.origin, self.func_name = job.id, job.queue, job.task
+        self.enqueued_at, self.attempt = job.enqueued_at, job.attempt
+
+    def __getattr__(self, name: str) -> Any:
+        refuse_attribute(self, name, JOB_ATTRIBUTES)
+
+    def get_id(self) -> str:
+        return self.id
+
+
+def get_current_job() -> CurrentJob | None:
+    """None outside of a job, as in RQ."""
+    try:
+        return CurrentJob()
+    except NotFound:
+        return None

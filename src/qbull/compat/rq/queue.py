@@ -1,0 +1,241 @@
+"""Queue and @job: enqueue functions as RQ's users do. A function is registered, so that workers know what they may run.
+
+RQ's workers import whatever a job names. Here a job names a task, and a task is a function that somebody has declared.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime, timedelta
+from types import ModuleType
+from typing import Any, TypeVar
+
+from qbull.app import App
+from qbull.compat.refusal import refuse, refuse_attribute
+from qbull.compat.rq.instead import CALL, GUIDE, QUEUE, QUEUE_ATTRIBUTES
+from qbull.compat.rq.job import Job, look_for
+from qbull.compat.rq.retry import WAITS, Retry, retrying
+from qbull.compat.sending import send
+from qbull.core.retry import Retry as Rule
+from qbull.errors import LONGEST, ArgumentsError, ConfigError, DeclarationError, NotFound
+from qbull.options import Options
+from qbull.task import Task
+
+F = TypeVar("F", bound=Callable[..., Any])
+Function = Callable[..., Any] | str
+
+ONCE = Rule(attempts=1)
+FRONT = 1
+"""The priority of what is put at the front; what is not has 5."""
+TIMEOUT = 180
+"""Seconds, as RQ has it."""
+UNITS = {"d": 86_400, "h": 3600, "m": 60, "s": 1}
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What can be said of a call besides its arguments: the keywords of `enqueue` that mean something here."""
+
+    job_timeout: int | str | None = None
+    ttl: float | None = None
+    job_id: str | None = None
+    at_front: bool = False
+    retry: Retry | None = None
+
+    @classmethod
+    def of(cls, what: str, given: Mapping[str, Any]) -> Wishes:
+        known = {field.name for field in fields(cls)}
+        refuse(what, {n: v for n, v in given.items() if n not in known}, CALL, ArgumentsError, GUIDE)
+        wishes = cls(**given)
+        if wishes.retry is not None and not isinstance(wishes.retry, Retry):
+            raise ArgumentsError(f"{what}(retry={wishes.retry!r}): give Retry(…) of qbull.compat.rq")
+        return wishes
+
+    def options(self, at: datetime | None, delay: float | None) -> Options:
+        return Options(
+            delay=delay,
+            at=at,
+            priority=FRONT if self.at_front else 5,
+            id=self.job_id,
+            timeout=None if self.job_timeout is None else seconds_of(self.job_timeout),
+            expires=self.ttl,
+        )
+
+    def headers(self) -> dict[str, str]:
+        return {} if self.retry is None else {WAITS: self.retry.header()}
+
+
+class Queue:
+    """`Queue("mail", connection=app)`: a queue of the app, declared here where it is not yet."""
+
+    def __init__(
+        self,
+        name: str = "default",
+        connection: App | None = None,
+        default_timeout: int | str | None = None,
+        **others: Any,
+    ) -> None:
+        refuse("Queue", others, QUEUE, ConfigError, GUIDE)
+        if not isinstance(connection, App):
+            raise ConfigError(
+                f'Queue("{name}", connection={connection!r}): give the app: connection=qbull.App("redis://…"); '
+                "workers find it as MODULE:APP"
+            )
+        self.name = name
+        self.app = connection
+        timeout = seconds_of(TIMEOUT if default_timeout is None else default_timeout)
+        self.queue = connection.queues.get(name) or connection.queue(name, retry=ONCE, timeout=timeout)
+
+    def __repr__(self) -> str:
+        return f"Queue({self.name!r})"
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __getattr__(self, name: str) -> Any:
+        refuse_attribute(self, name, QUEUE_ATTRIBUTES)
+
+    @property
+    def count(self) -> int:
+        """Jobs that wait."""
+        return self.app.run_sync(self.queue.stats()).waiting
+
+    def register(self, *functions: Callable[..., Any] | ModuleType) -> None:
+        """Let workers run these functions, or all functions that a module defines."""
+        for given in functions:
+            found = _functions(given) if isinstance(given, ModuleType) else [given]
+            for function in found:
+                if name_of(function) not in self.queue.tasks:
+                    self.queue.task(name=name_of(function), retry=ONCE)(retrying(function))
+
+    def task_of(self, function: Function) -> Task[..., Any]:
+        """The function as a task of qbull: `enqueue`, `options`, `step`, `enqueue_many`."""
+        name = name_of(function)
+        if name not in self.queue.tasks:
+            raise NotFound(
+                f'queue "{self.name}": "{name}" is not registered, no worker would run it; '
+                "add queue.register(function), or @job, in the module that workers load"
+            )
+        return Task(self.queue, self.queue.tasks[name])
+
+    def enqueue(self, f: Function, *args: Any, **kwargs: Any) -> Job:
+        """RQ's keywords are taken, the others are arguments of the function."""
+        return self._enqueue(f, args, kwargs)
+
+    def enqueue_in(self, time_delta: timedelta, func: Function, *args: Any, **kwargs: Any) -> Job:
+        return self._enqueue(func, args, kwargs, delay=time_delta.total_seconds())
+
+    def enqueue_at(self, datetime: datetime, f: Function, *args: Any, **kwargs: Any) -> Job:
+        """A moment without a zone is one of this machine's, as with RQ."""
+        return self._enqueue(f, args, kwargs, at=datetime.astimezone())
+
+    def enqueue_call(
+        self,
+        func: Function,
+        args: Sequence[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+        timeout: int | str | None = None,
+        **options: Any,
+    ) -> Job:
+        """The same with the arguments of the function apart."""
+        wishes = Wishes.of("enqueue_call", {"job_timeout": timeout} | options)
+        return self.send(func, args or (), kwargs or {}, wishes)
+
+    def fetch_job(self, job_id: str) -> Job | None:
+        try:
+            return Job(self.app, self.app.run_sync(look_for(self.app, [self.queue], job_id)))
+        except NotFound:
+            return None
+
+    def _enqueue(
+        self,
+        function: Function,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        at: datetime | None = None,
+        delay: float | None = None,
+    ) -> Job:
+        taken = {field.name for field in fields(Wishes)} | CALL.keys()
+        wishes = Wishes.of("enqueue", {n: kwargs.pop(n) for n in list(kwargs) if n in taken})
+        if "args" in kwargs or "kwargs" in kwargs:  # RQ's explicit form
+            if args or kwargs.keys() - {"args", "kwargs"}:
+                raise ArgumentsError("enqueue(args=…, kwargs=…): give all arguments there, or none")
+            args, kwargs = tuple(kwargs.get("args") or ()), dict(kwargs.get("kwargs") or {})
+        return self.send(function, args, kwargs, wishes, at, delay)
+
+    def send(
+        self,
+        function: Function,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        wishes: Wishes,
+        at: datetime | None = None,
+        delay: float | None = None,
+    ) -> Job:
+        task = self.task_of(function)
+        options = wishes.options(at, delay)
+        sent = send(self.queue, task.spec, options, wishes.headers(), args, kwargs)
+        return Job(self.app, self.app.run_sync(sent))
+
+
+def job(
+    queue: Queue | str,
+    connection: App | None = None,
+    timeout: int | str | None = None,
+    **others: Any,
+) -> Callable[[F], F]:
+    """`@job("mail", connection=app)`: register the function, and give it `delay`."""
+    wishes = Wishes.of("@job", {"job_timeout": timeout} | others)
+    home = queue if isinstance(queue, Queue) else Queue(queue, connection=connection)
+
+    def declare(function: F) -> F:
+        home.register(function)
+
+        def delay(*args: Any, **kwargs: Any) -> Job:
+            said = {n: kwargs.pop(n) for n in ("job_id", "at_front", "depends_on") if n in kwargs}
+            both = {field.name: getattr(wishes, field.name) for field in fields(Wishes)} | said
+            return home.send(function, args, kwargs, Wishes.of("delay", both))
+
+        function.delay = delay  # type: ignore[attr-defined]
+        return function
+
+    return declare
+
+
+def name_of(function: Function) -> str:
+    """How RQ names it: its module and its name."""
+    if isinstance(function, str):
+        return function
+    if inspect.ismethod(function) or not hasattr(function, "__qualname__") or "<" in function.__qualname__:
+        raise DeclarationError(
+            f"{function!r}: a task is a function of a module; methods and inner functions have no name that a worker finds"
+        )
+    return f"{function.__module__}.{function.__qualname__}"
+
+
+def seconds_of(timeout: int | str) -> float:
+    """180, "180", "3m", "1h"; -1 is no limit."""
+    if isinstance(timeout, str):
+        number, unit = (
+            (timeout[:-1], timeout[-1:].lower()) if timeout[-1:].lower() in UNITS else (timeout, "s")
+        )
+        try:
+            timeout = int(number) * UNITS[unit]
+        except ValueError:
+            raise ArgumentsError(
+                f'job_timeout="{timeout}": give seconds, or for example "3m" or "1h"'
+            ) from None
+    return LONGEST if timeout == -1 else timeout
+
+
+def _functions(module: ModuleType) -> list[Callable[..., Any]]:
+    return [
+        value
+        for name, value in vars(module).items()
+        if inspect.isfunction(value) and value.__module__ == module.__name__ and not name.startswith("_")
+    ]

@@ -1,0 +1,82 @@
+"""Retry: how often a call may run again and when, said of the call as in RQ. It travels with the job as a header."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from qbull.core.outcome import describe
+from qbull.errors import ArgumentsError, Fail, NotFound, RetryAfter
+from qbull.worker.current import current_job
+
+WAITS = "rq.retry"
+"""The header: seconds before each further run, with commas between them."""
+
+
+class Retry:
+    """`Retry(max=3, interval=[10, 30, 60])`: three runs more. With fewer intervals than runs the first of them comes again."""
+
+    def __init__(
+        self,
+        max: int,  # noqa: A002 - it is called so there
+        interval: int | Iterable[int] = 0,
+        enqueue_at_front: bool = False,
+    ) -> None:
+        if enqueue_at_front:
+            raise ArgumentsError(
+                "Retry(enqueue_at_front=…): a job keeps its priority; give the call at_front=True"
+            )
+        intervals = [interval] if isinstance(interval, int) else list(interval)
+        if max < 1 or not intervals or min(intervals) < 0:
+            raise ArgumentsError(
+                f"Retry(max={max}, interval={interval!r}): give at least one run more, and seconds from 0"
+            )
+        self.max = max
+        self.intervals = intervals
+
+    def header(self) -> str:
+        return waits_of(self.max, self.intervals)
+
+
+def waits_of(left: int, intervals: Sequence[int]) -> str:
+    """The header for a job that may run so often again."""
+    last = len(intervals)
+    return ",".join(str(intervals[max(last - n, 0)]) for n in range(left, 0, -1))
+
+
+def retrying(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function as a worker calls it: what it raises asks for another run, where the call has said so."""
+
+    def failed(error: Exception) -> None:
+        if isinstance(error, RetryAfter | Fail):
+            return
+        try:
+            job = current_job()
+        except NotFound:  # called directly
+            return
+        waits = [int(wait) for wait in job.headers.get(WAITS, "").split(",") if wait]
+        if job.attempt <= len(waits):
+            raise RetryAfter(waits[job.attempt - 1], describe(error)) from error
+
+    if inspect.iscoroutinefunction(function):
+
+        @functools.wraps(function)
+        async def run(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return await function(*args, **kwargs)
+            except Exception as error:
+                failed(error)
+                raise
+    else:
+
+        @functools.wraps(function)
+        def run(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return function(*args, **kwargs)
+            except Exception as error:
+                failed(error)
+                raise
+
+    return run
