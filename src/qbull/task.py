@@ -138,9 +138,9 @@ class Call(Generic[P, R]):
         with tracing.send(self._queue.name, self.spec.name, many) as carried:
             yield Call(self._queue, self.spec, replace(self._options, trace=carried))
 
-    def check(self, *args: P.args, **kwargs: P.kwargs) -> None:
-        """Raise what `enqueue` would raise for these arguments, without enqueueing anything."""
-        self._arguments(args, kwargs)
+    def check(self, *args: P.args, **kwargs: P.kwargs) -> Arguments:
+        """Raise what `enqueue` would raise for these arguments, without enqueueing anything. Gives what would be sent."""
+        return self._arguments(args, kwargs)
 
     def _enqueueing(self, made: list[Arguments]) -> Enqueueing:
         return Enqueueing(self._queue.name, self.spec.name, [plain(each.payload) for each in made])

@@ -102,7 +102,7 @@ class Given:
 
 SCENES: dict[str, Scene] = {}
 """Pages that make all they need, or declare only, have none."""
-ELSEWHERE = {"docs/guides/django.md", "docs/guides/from_celery.md"}
+ELSEWHERE = {"docs/guides/django.md", "docs/guides/from_celery.md", "docs/guides/from_rq.md"}
 """Run by test_django_page.py, because Django's settings are there once in a process; and by tests/guide/test_from_….py, as programs
 that workers import."""
 

@@ -47,6 +47,7 @@ COMMANDS = {
     "relay": "qbull.cli.relay:relay",
     "migrate": "qbull.cli.migrate:migrate",
     "acl": "qbull.cli.acl:print_acl",
+    "drain": "qbull.cli.drain:drain",
     "doctor": "qbull.cli.doctor:doctor",
 }
 

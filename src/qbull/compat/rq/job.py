@@ -88,6 +88,7 @@ class Job:
 
     @property
     def result(self) -> Any:
+        """The same as `return_value()`, as older versions of RQ have it."""
         return self.return_value()
 
     @property

@@ -1,0 +1,43 @@
+"""A letter: a job of another library, as far as qbull can say the same; and why one cannot be made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+
+class Cannot(Exception):
+    """It cannot be moved. The text says why, and what to do."""
+
+
+@dataclass(frozen=True)
+class Letter:
+    """`stamp` tells it from others that have the same id: of a message that was sent twice it is the same."""
+
+    id: str
+    stamp: str
+    queue: str
+    task: str
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any]
+    at: datetime | None = None
+    expires: datetime | None = None
+    priority: int = 5
+    timeout: float | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Found:
+    """A message as it lies on the old server.
+
+    `value` is what names it there, `name` what it is called while it is set aside, `kept` all that its letter is made of.
+    """
+
+    name: str
+    value: bytes
+    kept: bytes
+    rubbish: str = ""
+    """A name that only it has, and that goes when it is taken from there."""

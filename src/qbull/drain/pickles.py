@@ -1,0 +1,80 @@
+"""Pickles: read the arguments of RQ's jobs without running anything.
+
+A pickle is a program, and reading one runs it. This reader makes plain data, dates and the like of it, and refuses everything else by
+name, before anything is called.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+import zlib
+from collections import OrderedDict
+from datetime import date, datetime, time, timedelta, timezone
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+from qbull.drain.letter import Cannot
+
+MOST = 64 << 20
+"""Bytes of one job's arguments at most, unpacked."""
+ALLOWED: dict[tuple[str, str], type] = {
+    ("datetime", "datetime"): datetime,
+    ("datetime", "date"): date,
+    ("datetime", "time"): time,
+    ("datetime", "timedelta"): timedelta,
+    ("datetime", "timezone"): timezone,
+    ("decimal", "Decimal"): Decimal,
+    ("uuid", "UUID"): UUID,
+    ("collections", "OrderedDict"): OrderedDict,
+}
+"""Types that a pickle can make values of, and cannot change: they are written in C, or set their state themselves."""
+
+
+def unpacked(data: bytes) -> bytes:
+    """RQ compresses what it writes; what is not compressed is taken as it is."""
+    reader = zlib.decompressobj()
+    try:
+        plain = reader.decompress(data, MOST)
+    except zlib.error:
+        return data
+    if reader.unconsumed_tail:
+        raise Cannot(f"its arguments take more than {MOST:,} bytes; let RQ run it")
+    return plain
+
+
+def read(data: bytes) -> Any:
+    """The value, made of plain data only."""
+    try:
+        return _plain(_Reader(io.BytesIO(data)).load())
+    except Cannot:
+        raise
+    except Exception as error:  # a pickle can be broken in any way
+        raise Cannot(f"its arguments cannot be read: {type(error).__name__}: {error}") from None
+
+
+class _Reader(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) not in ALLOWED:
+            raise Cannot(
+                f"its arguments have a {module}.{name}, which is not plain data; let RQ run it, or enqueue it anew"
+            )
+        return ALLOWED[module, name]
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case dict():
+            return {_plain(key): _plain(one) for key, one in value.items()}
+        case list():
+            return [_plain(one) for one in value]
+        case tuple():
+            return tuple(_plain(one) for one in value)
+        case set() | frozenset():
+            return {_plain(one) for one in value}
+        case type():
+            raise Cannot(f"its arguments have the type {value.__name__}, which is not plain data")
+        case UUID():
+            return UUID(int=value.int)
+    return value

@@ -1,0 +1,124 @@
+"""RQ's jobs: lists of ids, sorted sets of those for later, and a hash for each job with a pickle or JSON in it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from qbull.compat.rq.retry import WAITS, waits_of
+from qbull.drain.letter import Cannot, Found, Letter
+from qbull.drain.pickles import read, unpacked
+from qbull.drain.shelf import OldServer, Shelf
+from qbull.errors import LONGEST
+
+QUEUES = "rq:queues"
+QUEUE = "rq:queue:"
+CALLBACKS = ("success_callback_name", "failure_callback_name", "stopped_callback_name", "webhooks")
+REFUSED = {
+    "meta": "it has meta, which nothing here reads",
+    "repeats_left": "it is to be repeated; use a schedule",
+    "group_id": "it is part of a group",
+}
+
+
+class Record(msgspec.Struct):
+    """A job as it is kept while it is set aside: complete, so that its hash is not needed any more."""
+
+    id: str
+    queue: str
+    fields: dict[str, bytes]
+    at: float = 0.0
+    dependents: int = 0
+
+
+class RqSource:
+    def __init__(self, old: OldServer) -> None:
+        self.old = old
+
+    async def queues(self) -> list[str]:
+        names = await self.old.call("SMEMBERS", QUEUES)
+        return sorted(name.decode().removeprefix(QUEUE) for name in names)
+
+    async def shelves(self, queue: str) -> list[Shelf]:
+        """What waits, then what is for later."""
+        return [Shelf(queue, "head", f"{QUEUE}{queue}"), Shelf(queue, "member", f"rq:scheduled:{queue}")]
+
+    async def held(self) -> int:
+        return 0
+
+    async def read(self, shelf: Shelf, values: list[tuple[bytes, float]]) -> list[Found]:
+        found = []
+        for value, at in values:
+            id = value.decode()
+            flat = await self.old.call("HGETALL", f"rq:job:{id}")
+            fields = {name.decode(): data for name, data in zip(flat[::2], flat[1::2], strict=True)}
+            waiting = await self.old.call("SCARD", f"rq:job:{id}:dependents")
+            record = Record(id, shelf.queue, fields, at, waiting)
+            found.append(Found(id, value, msgspec.msgpack.encode(record), f"rq:job:{id}"))
+        return found
+
+    def letter(self, kept: bytes) -> Letter:
+        record = msgspec.msgpack.decode(kept, type=Record)
+        fields = record.fields
+        if "data" not in fields:
+            raise Cannot("its record is gone from the server")
+        if record.dependents:
+            raise Cannot(f"{record.dependents} jobs wait for it (depends_on); let RQ run it")
+        if any(fields.get(name) for name in CALLBACKS):
+            raise Cannot("it has callbacks; let RQ run it")
+        for name, why in REFUSED.items():
+            if fields.get(name):
+                raise Cannot(f"{why}; let RQ run it")
+        task, args, kwargs = _call(fields["data"])
+        left = int(fields.get("retries_left") or 0)
+        intervals = json.loads(fields.get("retry_intervals") or b"[0]")
+        return Letter(
+            id=record.id,
+            stamp=" ".join(fields.get(name, b"").decode() for name in ("created_at", "enqueued_at")),
+            queue=record.queue,
+            task=task,
+            args=args,
+            kwargs=kwargs,
+            at=datetime.fromtimestamp(record.at, UTC) if record.at else None,
+            expires=_end(fields),
+            timeout=_timeout(fields),
+            headers={WAITS: waits_of(left, intervals)} if left > 0 else {},
+        )
+
+
+def _call(data: bytes) -> tuple[str, Any, Any]:
+    plain = unpacked(data)
+    if plain.startswith(b"\x80"):
+        value = read(plain)
+    else:
+        try:
+            value = json.loads(plain)
+        except ValueError:
+            raise Cannot("its arguments are neither a pickle nor JSON; let RQ run it") from None
+    try:
+        task, instance, args, kwargs = value
+    except (TypeError, ValueError):
+        raise Cannot("its record is none of RQ's") from None
+    if instance is not None:
+        raise Cannot("it calls a method; let RQ run it")
+    return str(task), args, kwargs
+
+
+def _timeout(fields: Mapping[str, bytes]) -> float | None:
+    """-1 is no limit."""
+    if not fields.get("timeout"):
+        return None
+    seconds = int(fields["timeout"])
+    return LONGEST if seconds == -1 else seconds
+
+
+def _end(fields: Mapping[str, bytes]) -> datetime | None:
+    """Its ttl counts from when it was made."""
+    if not fields.get("ttl"):
+        return None
+    made = datetime.fromisoformat(fields["created_at"].decode().replace("Z", "+00:00"))
+    return made + timedelta(seconds=int(fields["ttl"]))

@@ -1,0 +1,69 @@
+"""Real producers: Celery and RQ themselves, which write to the same server in a database of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import celery
+import kombu.pools
+import pytest
+import redis
+import rq
+
+from qbull.drain.shelf import OldServer
+from qbull.embedded import Embedded
+
+
+class Old:
+    """What is moved away from: `url` is its address, `redis` a look at it."""
+
+    def __init__(self, server: Embedded) -> None:
+        place = f":{server.password}@{server.socket}"
+        self.url = f"unix://{place}?db=7"
+        self.broker = f"redis+socket://{place}?virtual_host=7"
+        self.redis = redis.Redis.from_url(self.url)
+
+    def celery(self, **settings: Any) -> celery.Celery:
+        app = celery.Celery("shop", broker=self.broker, set_as_current=False)
+        app.conf.update(settings)
+        return app
+
+    def rq(self, name: str = "default", **options: Any) -> rq.Queue:
+        return rq.Queue(name, connection=self.redis, **options)
+
+    def left(self) -> set[str]:
+        """The names that are left there, but what says which queues there are."""
+        names = {name.decode() for name in self.redis.scan_iter()}
+        return {name for name in names if not name.startswith("_kombu.") and name != "rq:queues"}
+
+
+@pytest.fixture(name="old")
+def open_old(server: Embedded, store: Any) -> Iterator[Old]:
+    """Emptied with the rest of the server, before the test."""
+    old = Old(server)
+    yield old
+    old.redis.close()
+    kombu.pools.reset()  # connections that are used again believe that their queues are still bound
+
+
+class Killed(BaseException):
+    """Somebody has pulled the plug."""
+
+
+class Mortal(OldServer):
+    """Dies at one of its commands: before the server has it, or before the answer is heard."""
+
+    def __init__(self, url: str, kind: str, at: int, *, heard: bool) -> None:
+        super().__init__(url, kind)
+        self.left = at
+        self.heard = heard
+
+    async def call(self, *command: str | bytes | int) -> Any:
+        self.left -= 1
+        if self.left == 0 and not self.heard:
+            raise Killed
+        answer = await super().call(*command)
+        if self.left == 0:
+            raise Killed
+        return answer

@@ -1,0 +1,256 @@
+"""Draining RQ: jobs that RQ itself has written, moved each once; and pickles that are not read."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import os
+import pickle
+import zlib
+from collections import OrderedDict
+from collections.abc import AsyncIterator
+from datetime import UTC, date, datetime, timedelta, timezone
+from decimal import Decimal
+from pathlib import PurePosixPath
+from typing import Any
+from uuid import UUID
+
+import pytest
+import rq
+from hypothesis import given
+from hypothesis import strategies as some
+from producers import Killed, Mortal, Old, open_old  # noqa: F401 - one is a fixture
+
+import qbull
+from qbull.compat.rq import Queue
+from qbull.drain.delivery import Delivery
+from qbull.drain.letter import Cannot
+from qbull.drain.moving import Moving, Report
+from qbull.drain.pickles import ALLOWED, MOST, read, unpacked
+from qbull.drain.rq import RqSource
+from qbull.drain.shelf import OldServer
+
+ran: list[Any] = []
+
+
+def note(x: Any, y: Any = 0) -> None:
+    ran.append((x, y))
+
+
+def book(when: datetime, price: Decimal) -> None:
+    ran.append((when, price))
+
+
+def break_down() -> None:
+    ran.append(qbull.current_job().attempt)
+    raise ValueError("broken")
+
+
+NOTE = f"{__name__}.note"
+
+
+class Shop:
+    def __init__(self, url: str) -> None:
+        ran.clear()
+        self.app = qbull.App(url, prefix="test")
+        self.app.queue("default", keep=qbull.Keep(completed=0, failed=100), retry=qbull.Retry(attempts=1))
+        Queue("default", connection=self.app).register(note, book, break_down)
+
+    async def move(self, source: RqSource, *, dry: bool = False, **options: Any) -> Report:
+        delivery = Delivery(self.app, **options)
+        try:
+            queues = await source.queues()
+            return await Moving(source, delivery, dry=dry, on_step=lambda report: None).run(queues)
+        finally:
+            await source.old.close()
+
+    async def work(self) -> None:
+        async with self.app.worker() as worker:
+            await worker.drain()
+
+
+@pytest.fixture
+async def shop(server_url: str, store: Any) -> AsyncIterator[Shop]:
+    shop = Shop(server_url)
+    yield shop
+    await shop.app.close()
+    await asyncio.to_thread(shop.app.close_sync)
+
+
+def source(old: Old) -> RqSource:
+    return RqSource(OldServer(old.url, "rq"))
+
+
+async def test_what_rq_has_written_is_run_here(old: Old, shop: Shop) -> None:
+    queue = old.rq()
+    jobs = [queue.enqueue(NOTE, n, y=[n, {"a": None}]) for n in range(120)]
+    typed = queue.enqueue(
+        f"{__name__}.book", datetime(2026, 1, 2, tzinfo=UTC), price=Decimal("9.90"), job_timeout=40
+    )
+
+    report = await shop.move(source(old))
+    info = await shop.app.job("default", typed.id).info()
+    await shop.work()
+
+    assert sorted(ran[:-1]) == sorted((n, [n, {"a": None}]) for n in range(120))
+    assert ran[-1] == (datetime(2026, 1, 2, tzinfo=UTC), Decimal("9.90"))
+    assert info is not None and info.id == typed.id
+    assert (report.moved["default"], report.left.total(), len(jobs)) == (121, 0, 120)
+    assert old.left() == set()
+
+
+async def test_what_is_for_later_and_what_may_run_again_stays_so(old: Old, shop: Shop) -> None:
+    at = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=1)
+    later = old.rq().enqueue_at(at, NOTE, 1)
+    old.rq().enqueue(f"{__name__}.break_down", retry=rq.Retry(max=2, interval=0))
+    as_json = old.rq(serializer="json").enqueue_in(timedelta(hours=1), NOTE, 2, ttl=7200)
+
+    await shop.move(source(old))
+    first, second = [await shop.app.job("default", job.id).info() for job in (later, as_json)]
+    for job in (later, as_json):
+        await shop.app.job("default", job.id).cancel()
+    await shop.work()
+
+    assert first is not None and second is not None
+    assert first.due_at == at
+    assert second.payload == {"x": 2, "y": 0}
+    assert second.expires_at is not None and second.due_at is not None and second.expires_at > second.due_at
+    assert ran == [1, 2, 3]
+    assert old.left() == set()
+
+
+async def test_what_cannot_be_moved_stays_and_is_named(old: Old, shop: Shop) -> None:
+    queue = old.rq()
+    first = queue.enqueue(NOTE, 1)
+    queue.enqueue(NOTE, 2, depends_on=first)
+    queue.enqueue(NOTE, 3, meta={"who": "ann"})
+    queue.enqueue(NOTE, 4, on_failure=rq.Callback(f"{__name__}.note"))
+    queue.enqueue(NOTE, PurePosixPath("/tmp"))
+    queue.enqueue(NOTE, date(2026, 1, 2))
+    queue.enqueue("os.system", "true")
+    queue.enqueue(NOTE, 5)
+    gone = queue.enqueue(NOTE, 6)
+    old.redis.delete(f"rq:job:{gone.id}")
+    before = old.redis.lrange("rq:queue:default", 0, -1)
+
+    dry = await shop.move(source(old), dry=True)
+    report = await shop.move(source(old))
+    await shop.work()
+
+    assert ran == [(5, 0)]
+    assert (dry.moved, dry.left) == (report.moved, report.left)
+    reasons = " | ".join(why for _, _, why in report.left)
+    for word in (
+        "1 jobs wait for it (depends_on)",
+        "it has meta",
+        "it has callbacks",
+        "its arguments have a pathlib.PurePosixPath, which is not plain data",
+        'its argument "x" is a date, and would arrive as a str',
+        'no task "os.system" is declared',
+        "its record is gone",
+    ):
+        assert word in reasons
+    assert len(old.redis.lrange("rq:queue:default", 0, -1)) == len(before) - 1 == 7
+
+
+async def test_an_id_that_was_used_again_is_another_job(old: Old, shop: Shop) -> None:
+    for n in range(3):
+        old.rq().enqueue(NOTE, n, job_id="daily")
+        await shop.move(source(old))
+        await shop.work()
+
+    assert ran == [(0, 0), (1, 0), (2, 0)]
+
+
+@pytest.mark.parametrize("heard", [False, True], ids=["before it is sent", "before it is answered"])
+async def test_a_drain_that_dies_at_any_command_goes_on_and_each_runs_once(
+    old: Old, shop: Shop, heard: bool
+) -> None:
+    deaths = 0
+    async with shop.app.worker() as worker:
+        for at in range(1, 100):
+            for n in range(2):
+                old.rq().enqueue(NOTE, at, n)
+            dying = Mortal(old.url, "rq", at, heard=heard)
+            try:
+                await shop.move(RqSource(dying))
+            except Killed:
+                deaths += 1
+                await worker.drain()
+            await shop.move(source(old))
+            if dying.left > 0:
+                break
+        await worker.drain()
+
+    assert deaths >= 8
+    assert sorted(ran) == [(x, n) for x in range(1, deaths + 2) for n in range(2)]
+    assert old.left() == set()
+
+
+class Bomb:
+    def __reduce__(self) -> Any:
+        return os.system, ("touch /tmp/qbull-was-here",)
+
+
+@pytest.mark.parametrize("value", [Bomb(), [1, {"a": Bomb()}], print, UUID])
+def test_a_pickle_that_is_more_than_data_is_refused(value: Any) -> None:
+    with pytest.raises(Cannot, match=r"which is not plain data|cannot be read"):
+        read(pickle.dumps(value, protocol=5))
+
+    assert not os.path.exists("/tmp/qbull-was-here")
+
+
+@pytest.mark.parametrize("kind", sorted(ALLOWED))
+def test_a_pickle_cannot_change_a_class(kind: tuple[str, str]) -> None:
+    module, name = kind
+    sets_an_attribute = f"c{module}\n{name}\n".encode() + b"(N}X\x01\x00\x00\x00xK\x01stb."
+
+    with pytest.raises(Cannot):
+        read(b"\x80\x04" + sets_an_attribute)
+
+    assert not hasattr(ALLOWED[kind], "x")
+
+
+plain = some.recursive(
+    some.one_of(
+        some.none(),
+        some.booleans(),
+        some.integers(),
+        some.floats(allow_nan=False),
+        some.text(),
+        some.binary(),
+        some.datetimes(timezones=some.sampled_from([None, UTC, timezone(timedelta(hours=-3))])),
+        some.dates(),
+        some.timedeltas(),
+        some.decimals(allow_nan=False),
+        some.uuids(),
+    ),
+    lambda inner: some.one_of(
+        some.lists(inner), some.dictionaries(some.text(), inner), some.tuples(inner, inner)
+    ),
+    max_leaves=8,
+)
+
+
+@given(plain)
+def test_plain_data_is_read_as_it_was(value: Any) -> None:
+    assert read(pickle.dumps(value, protocol=5)) == value
+    assert read(pickle.dumps(OrderedDict(a=value), protocol=5)) == {"a": value}
+
+
+@given(some.binary(max_size=200))
+def test_any_bytes_are_read_or_refused(data: bytes) -> None:
+    with contextlib.suppress(Cannot):
+        read(b"\x80\x05" + data)
+
+
+def test_what_unpacks_to_too_much_is_refused() -> None:
+    packed = io.BytesIO()
+    packer = zlib.compressobj()
+    for _ in range(MOST // (1 << 20) + 1):
+        packed.write(packer.compress(bytes(1 << 20)))
+    packed.write(packer.flush())
+
+    with pytest.raises(Cannot, match="take more than"):
+        unpacked(packed.getvalue())
