@@ -11,6 +11,13 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gen
 ARGS   ?=
 PEERS  ?=
 SECONDS ?= 60
+MINUTES ?= 10
+TOPOLOGY ?= single
+SEED   ?= 1
+JOBS   ?= 0
+FAULTS ?= 0
+DURABILITY ?=
+ONLY   ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run test check format bench chaos proofs saboteurs docs dist lock clean
@@ -57,9 +64,13 @@ format: $(STAMP) ## rewrite the code in the house style
 bench: $(STAMP) ## measure against the hand-written floor; PEERS="streaq …" adds peers
 	$(BIN)/python -m bench $(ARGS) $(if $(PEERS),--peers "$(PEERS)")
 
-chaos: $(STAMP) ## workers and servers die under load, in every kind of sharing on every topology; ARGS="--seconds 20"
-	PYTHONPATH=tests:tests/worker $(BIN)/python tests/chaos/storm.py $(ARGS)
-	$(MAKE) proofs
+chaos: $(STAMP) ## a fault campaign with a table at its end; MINUTES=10 TOPOLOGY=single|sentinel|cluster SEED=1, or PEER=rq
+ifdef PEER
+	PYTHONPATH=.:tests:tests/chaos $(BIN)/python tests/chaos/peer.py --peer $(PEER) --minutes $(MINUTES) --seed $(SEED) $(ARGS)
+else
+	PYTHONPATH=tests:tests/chaos $(BIN)/python tests/chaos/campaign.py --minutes $(MINUTES) --topology $(TOPOLOGY) --seed $(SEED) \
+		--jobs $(JOBS) --faults $(FAULTS) --durability "$(DURABILITY)" --only "$(ONLY)" $(ARGS)
+endif
 
 proofs: $(STAMP) ## schedules and the PostgreSQL bridge: everybody is killed or restarted for SECONDS=60 each, then figures
 	QBULL_CHAOS_SECONDS=$(SECONDS) $(BIN)/python -m pytest -s tests/postgres tests/worker/test_ticks.py -k "killed or restarted_in or emptied_in or database_are_restarted"

@@ -410,7 +410,7 @@ def free_port() -> int:
 
 
 def _bus_port(node: Node) -> int:
-    return int(node.settings.rpartition("cluster-port ")[2])
+    return int(node.settings.rpartition("\ncluster-port ")[2].split()[0])
 
 
 def _cluster_info(node: Node) -> dict[str, str]:

@@ -35,12 +35,11 @@ from nemesis import SERVERS, Nemesis
 import qbull
 from conftest import every_fault, strays
 from database import Postgres
-from qbull.errors import ServerError
+from qbull.errors import NotFound, ServerError
 from table import table
 from topology import DURABLE
 
 SHARINGS = ("auto", "auto", "leased", "static")
-DRAIN = 180.0
 
 
 @dataclass
@@ -55,18 +54,30 @@ class Orders:
     pods: int = 3
     senders: int = 2
     database: bool = True
-    settings: str = DURABLE
     only: tuple[str, ...] = ()
     """Kinds of faults, instead of those that the seed decides."""
     pace: tuple[float, float, float] = (1.2, 0.7, 8.0)
+    """Seconds between two faults of each line, on average."""
+    behind: int = 12_000
+    """Unfinished jobs beyond which producers rest."""
+    drain: float = 300.0
+    """Seconds for everything to be worked off."""
 
     @property
     def profile(self) -> str:
         return self.durability or PROFILES[self.topology]
 
     @property
+    def settings(self) -> str:
+        """Of the servers: for "fast" no more than that asks for."""
+        always, everysec = "appendfsync always", "appendfsync everysec"
+        return DURABLE.replace(always, everysec) if self.profile == "fast" else DURABLE
+
+    @property
     def command(self) -> str:
         more = f" DURABILITY={self.durability}" if self.durability else ""
+        if self.only:
+            more += f' ONLY="{", ".join(self.only)}"'
         return f"make chaos MINUTES={self.seconds / 60:g} TOPOLOGY={self.topology} SEED={self.seed}{more}"
 
 
@@ -86,7 +97,7 @@ class Campaign:
         self._arena = arena
         self._directory = directory
         self._book = Book(directory / "faults.words")
-        self._crew = Crew(directory, arena.url, orders.profile, database, orders.seed)
+        self._crew = Crew(directory, arena.url, orders.profile, database, orders.seed, orders.behind)
         self._sharing = random.Random(f"{orders.seed}-sharing").choice(SHARINGS)
         self._nemesis = Nemesis(arena, self._crew, self._book, orders.seed, orders.pace, orders.only)
         self._database = database
@@ -144,10 +155,13 @@ class Campaign:
                 )
 
     async def _under_way(self) -> None:
-        """Faults begin when the first jobs were acknowledged."""
-        until = time.monotonic() + 60
-        while not list(self._directory.glob("*.acks")):
-            assert time.monotonic() < until, "nothing was acknowledged"
+        """Faults begin when jobs are enqueued and done, and all schedules tick."""
+        until = time.monotonic() + 120
+        while not (any(self._directory.glob("*.acks")) and any(self._directory.glob("*.runs"))):
+            assert time.monotonic() < until, "nothing was acknowledged and done"
+            await asyncio.sleep(0.05)
+        while not await self._rung_until():
+            assert time.monotonic() < until, "not all schedules tick"
             await asyncio.sleep(0.05)
 
     async def _tend(self) -> None:
@@ -211,7 +225,7 @@ class Campaign:
     async def _worked_off(self) -> Found:
         """Until nothing waits any more, and what was mended has been done."""
         found = Found(until=int(await asyncio.to_thread(self._server_time)))
-        until = time.monotonic() + DRAIN
+        until = time.monotonic() + self._orders.drain
         while True:
             with suppress(ServerError):
                 redriven = await self._redrive()
@@ -233,7 +247,10 @@ class Campaign:
 
     async def _rung_until(self) -> int:
         """The last tick that every schedule has fired; the ones before it have ended, for each waits for the one before."""
-        bells = [await self._app.schedules.get(f"bell-{n}") for n in range(BELLS)]
+        try:
+            bells = [await self._app.schedules.get(f"bell-{n}") for n in range(BELLS)]
+        except NotFound:  # lost with the server's memory; the workers declare them again
+            return 0
         fired = [bell.last.planned_at for bell in bells if bell.last is not None]
         return min((int(at.timestamp()) for at in fired if at is not None), default=0)
 
@@ -327,6 +344,9 @@ def main() -> int:
     parser.add_argument("--durability", default="", help="instead of the one that the topology is for")
     parser.add_argument("--jobs", type=int, default=0, help="go on until so many jobs are acknowledged")
     parser.add_argument("--faults", type=int, default=0, help="and so many faults have struck")
+    parser.add_argument(
+        "--only", default="", help="kinds of faults, separated by commas, instead of the seed's"
+    )
     parser.add_argument("--no-database", action="store_true", help="without transfers through PostgreSQL")
     parser.add_argument("--keep", action="store_true", help="keep the histories, whatever they say")
     parser.add_argument("--pods", type=int, default=3)
@@ -334,6 +354,7 @@ def main() -> int:
     orders = Orders(
         given.topology, given.seed, given.minutes * 60, given.jobs, given.faults, given.durability, given.pods,
         database=not given.no_database,
+        only=tuple(kind.strip() for kind in given.only.split(",") if kind.strip()),
     )  # fmt: skip
     directory = Path(tempfile.mkdtemp(prefix="qbull-chaos-"))
     outcome = run(orders, directory)

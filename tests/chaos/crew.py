@@ -80,6 +80,7 @@ class Crew:
     durability: str
     database: str | None
     seed: int
+    behind: int
     pods: list[Member] = field(default_factory=list)
     senders: list[Member] = field(default_factory=list)
     payers: list[Member] = field(default_factory=list)
@@ -126,6 +127,7 @@ class Crew:
             "CHAOS_DIRECTORY": str(self.directory),
             "CHAOS_URL": self.url,
             "CHAOS_DURABILITY": self.durability,
+            "CHAOS_BEHIND": str(self.behind),
             "MIN_IDLE_TIME_MS": str(int(MIN_IDLE * 1000)),
             "QBULL_LOG_LEVEL": "INFO",
             "PYTHONPATH": os.pathsep.join(str(place) for place in places),

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
-KEYS = 2_000
+KEYS = 1_000
 LATER = 1 << 24
 """Keys from here on have one job each, which is for later."""
 ATTEMPTS = 4

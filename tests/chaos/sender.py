@@ -22,8 +22,8 @@ from history import ACK, HEAD, Batch, Book, acks_in, batches_in
 
 import qbull
 
-BATCH = int(os.environ.get("CHAOS_BATCH", "400"))
-BEHIND = int(os.environ.get("CHAOS_BEHIND", "10000"))
+BATCH = 400
+BEHIND = int(os.environ["CHAOS_BEHIND"])
 """Unfinished jobs in the queue beyond which it rests."""
 MOMENT = 0.25
 """Seconds for which all producers send the same ids."""

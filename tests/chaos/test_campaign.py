@@ -1,0 +1,64 @@
+"""A small campaign, and one that must show losses: a checker that could not see them would prove nothing.
+
+`make chaos` runs the long ones.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from campaign import Orders, run
+from history import BEGUN, DEAD, DONE, FAILED
+from order import Judge
+
+pytestmark = [pytest.mark.xdist_group("storm"), pytest.mark.timeout(300)]
+
+
+def test_every_promise_is_kept_while_anything_fails(tmp_path: Path) -> None:
+    orders = Orders(
+        seed=7, seconds=6, faults=8, pods=2, senders=2, database=False, behind=1500, drain=200.0, pace=(0.8, 0.6, 3.0)
+    )  # fmt: skip
+
+    outcome = run(orders, tmp_path)
+
+    assert outcome.verdict.broken() == [], outcome.table
+    assert outcome.verdict.acknowledged > 0 and outcome.verdict.ticks > 0, outcome.table
+
+
+def test_the_same_with_less_durability_loses_jobs_and_is_seen(tmp_path: Path) -> None:
+    orders = Orders(
+        seed=7, seconds=3, faults=2, durability="fast", pods=1, senders=2, database=False, behind=1500, drain=60.0,
+        only=("power cut",), pace=(1.0, 1.0, 1.5),
+    )  # fmt: skip
+
+    outcome = run(orders, tmp_path)
+
+    assert outcome.verdict.lost != [], outcome.table
+
+
+def judged(*events: tuple[float, int, int, int], deaths: dict[int, int] | None = None) -> list[str]:
+    judge = Judge(deaths or {}, (), lambda key, since, until: False, ())
+    judge.look_at(1, [(int(at * 1e6), process, kind, number) for at, process, kind, number in events])
+    return judge.faults
+
+
+def test_order_is_judged_as_it_is_promised() -> None:
+    quick = [(0, 1, BEGUN, 0), (1, 1, DONE, 0), (1.1, 1, BEGUN, 1), (1.2, 1, DONE, 1)]
+    slow = [(0, 1, BEGUN, 0), (4, 1, DONE, 0), (4.1, 1, BEGUN, 1), (4.2, 1, DONE, 1)]
+    again = [(90, 2, BEGUN, 0), (91, 2, DONE, 0), (91.1, 2, BEGUN, 1), (91.2, 2, DONE, 1)]
+
+    assert judged(*quick) == []
+    assert judged(*quick, *again, deaths={1: 2_000_000}) == [], (
+        "they ended in the last moments of their process"
+    )
+    assert judged(*slow, *again, deaths={1: 5_000_000}) != [], (
+        "a slow job is written down before the next begins"
+    )
+    assert judged(*quick, *again) != [], "their process lives"
+    assert judged((0, 1, BEGUN, 0), (1, 1, FAILED, 0), (2, 1, BEGUN, 1)) != [], (
+        "the one before has its retry yet"
+    )
+    assert judged((0, 1, BEGUN, 0), (1, 1, DEAD, 0), (2, 1, BEGUN, 1), (3, 1, DONE, 1)) == []
+    assert judged((0, 1, BEGUN, 0), (1, 1, DONE, 0), (2, 1, BEGUN, 2)) != [], "one was left out"
+    assert judged((0, 1, BEGUN, 0), (1, 2, BEGUN, 0), (2, 1, DONE, 0), (3, 2, DONE, 0)) != [], "both at once"
