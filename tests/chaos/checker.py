@@ -252,37 +252,19 @@ class Checker:
             at for times in self._done.values() for at in times if self._load[0] <= at <= self._load[1]
         )
         verdict.stall = max((b - a for a, b in pairwise(every)), default=0) / SECOND
-        runs: dict[int, list[tuple[int, Stay]]] = defaultdict(list)
-        for key, stays in self._stays.items():
-            for stay in stays:
-                if stay.ended is None:
-                    runs[stay.process].append((key, stay))
         for word in self._words:
             if "kind" not in word or "missed" in word:
                 continue
             verdict.faults[word["kind"]] += 1
-            if word.get("pids"):
-                took = [
-                    self._resumed(key, stay, word["at_ns"]) for pid in word["pids"] for key, stay in runs[pid]
-                ]
-            elif "server" in word:
-                took = [self._resumed_at(word)]
-            else:
-                continue
-            verdict.recovery.setdefault(word["kind"], []).extend(each for each in took if each is not None)
-
-    def _resumed(self, key: int, stay: Stay, since: int) -> float | None:
-        """Seconds until a job whose process was killed was begun again."""
-        again = [
-            other.begun for other in self._stays[key] if other.number == stay.number and other.begun > since
-        ]
-        return (min(again) - since) / SECOND if again and stay.begun <= since else None
+            took = self._resumed_at(word)
+            if took is not None:
+                verdict.recovery.setdefault(word["kind"], []).append(took)
 
     def _resumed_at(self, word: dict[str, Any]) -> float | None:
-        """Seconds from the end of a fault until every partition of the server had done another job."""
+        """Seconds from the end of a fault until every partition that it concerned had done another job."""
         since = word.get("at_ns") or word["ended"]
         took = []
-        for partition in self._of(word["server"], word["began"]):
+        for partition in self._of(word.get("server", 0), word["began"]):
             times = self._done[partition]
             at = bisect_left(times, since)
             if at < len(times) and since < self._load[1]:

@@ -122,7 +122,7 @@ class Crew:
     def _member(self, name: str, command: list[str], library: Path | None) -> Member:
         skew = self.directory / f"{name}.skew"
         skew.write_bytes(struct.pack("<q", 0))
-        places = [HERE, HERE.parent]
+        places = [HERE, HERE.parent, HERE.parents[1] / "src"]
         environment = os.environ | {
             "CHAOS_DIRECTORY": str(self.directory),
             "CHAOS_URL": self.url,

@@ -101,17 +101,19 @@ class Judge:
 
     def _excuse(self, key: int, stay: Stay, before: Stay | None, stays: list[Stay]) -> str | None:
         """Why a job may run again although a later one has begun."""
-        if stay.process in self.silent:
-            return "zombie"
-        if before is None:
-            return None
-        since = before.ended or before.begun
-        if self.moved(key, since, stay.begun):
-            return "failover"
-        if before.process in self.silent:
-            return "taken over"
+        if before is not None:
+            if self.moved(key, before.ended or before.begun, stay.begun):
+                return "failover"
+            if self._was_killed(before, stay, stays):
+                return "killed"
+            if before.process in self.silent:
+                return "taken over"
+        return "zombie" if stay.process in self.silent else None
+
+    def _was_killed(self, before: Stay, stay: Stay, stays: list[Stay]) -> bool:
+        """Its outcome was lost with its process: it was quick, and ended within the last moments."""
         if before.process not in self.deaths or before.ended is None:
-            return None
+            return False
         later = [
             other.begun
             for other in stays
@@ -119,9 +121,9 @@ class Judge:
         ]
         ahead = max(later, default=before.ended) - before.ended
         if before.ended - before.begun > QUICK or ahead > BEHIND + SLACK:
-            return None
+            return False
         self.ahead = max(self.ahead, ahead)
-        return "killed"
+        return True
 
     def _apart(self, key: int, stays: list[Stay]) -> None:
         open_runs: list[Stay] = []
