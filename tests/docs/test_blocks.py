@@ -21,9 +21,10 @@ from typing import Any
 import click
 import psycopg
 import pytest
+from given import Given
 from pages import PAGES, ROOT, Block, blocks_of, name_of
 from reading import READ, parsed
-from scenes import ELSEWHERE, SCENES, Given
+from scenes import ELSEWHERE, SCENES
 
 import qbull
 from qbull.cli.main import qbull as command_line

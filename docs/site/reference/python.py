@@ -40,11 +40,38 @@ MEMBERS: dict[str, tuple[str, ...]] = {
     "Encrypted": ("new_key",),
     "Signed": ("new_key",),
     "ResultStore": ("put", "get"),
+    "Worker": ("drain", "stop"),
     "Schedules": ("upsert", "list", "get", "preview", "run", "pause", "resume", "remove"),
 }  # fmt: skip
 """What of a class is for users; what else it has is for other parts of qbull."""
-MADE = {"Queue", "Task", "Job", "CurrentJob", "Step", "Chain", "Group", "Flow", "Middleware", "Schedules"}
+MADE = {
+    "Queue",
+    "Task",
+    "Job",
+    "CurrentJob",
+    "Step",
+    "Chain",
+    "Group",
+    "Flow",
+    "Middleware",
+    "Schedules",
+    "Worker",
+    "Counts",
+    "Why",
+    "Reason",
+    "Live",
+    "Change",
+}
 """Nobody makes these with their constructor."""
+GIVEN = (
+    ("Worker", "qbull.worker.worker"),
+    ("Counts", "qbull.store.inspect"),
+    ("Why", "qbull.core.why"),
+    ("Reason", "qbull.core.why"),
+    ("Live", "qbull.store.live"),
+    ("Change", "qbull.store.live"),
+)
+"""What calls give, and nobody imports: `app.worker()`, `queue.stats()`, `job.why()`, `queue.live()`, `queue.changes()`."""
 BESIDES: dict[str, tuple[str, ...]] = {
     "qbull.schedules": ("Schedules",),
     "qbull.testing": (),
@@ -62,6 +89,9 @@ def page() -> str:
         text += f"\n## {part}\n"
         for name in names:
             text += described(f"qbull.{name}", getattr(qbull, name))
+    text += "\n## What calls give\n"
+    for name, module in GIVEN:
+        text += described(name, getattr(importlib.import_module(module), name))
     compat = {
         f"qbull.compat.{one.name}": () for one in pkgutil.iter_modules(qbull.compat.__path__) if one.ispkg
     }
