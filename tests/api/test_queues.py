@@ -12,7 +12,8 @@ from web import ADMIN, PASSWORD, Person, Web, make_admin, make_nobody, make_view
 
 import qbull
 from conftest import eventually
-from qbull.api.health import _ills
+from qbull.api.health import ills
+from qbull.core import verdict
 from qbull.store import trail
 from qbull.store.store import Store
 from topology import COMMON, Node, wait_for
@@ -326,10 +327,47 @@ def counted(**stats: Any) -> dict[str, Any]:
 
 
 def test_what_is_wrong_is_said_in_words() -> None:
-    assert _ills({"email": counted()}, set(), 300) == ['queue "email": 3 jobs wait and no worker serves it']
-    assert "stale" in _ills({"email": counted()}, {"email"}, 300)[0]
-    assert _ills({"email": counted(isPaused=True)}, {"email"}, 300) == []
-    assert _ills({"email": counted(oldestWaitingAt=None)}, set(), 300) == []
+    def said(served: set[str], **stats: Any) -> str:
+        return verdict.in_words(ills({"email": counted(**stats)}, served, 300))
+
+    assert said(set()) == 'queue "email": 3 jobs wait and no worker serves it'
+    assert "stale" in said({"email"})
+    assert said({"email"}, isPaused=True) == 'queue "email": paused, 3 jobs wait'
+    assert said({"email"}, isPaused=True, waiting=0) == said(set(), oldestWaitingAt=None) == verdict.WELL
+
+
+async def test_keys_that_wait_for_a_person_are_said_and_hinder_nothing_else(
+    app: qbull.App, nobody: Person, viewer: Person
+) -> None:
+    pay = app.queue("pay", partitions=3, order="key", on_failed="halt", retry=qbull.Retry(attempts=1))
+
+    @pay.task(key="{account}")
+    async def charge(account: str, refused: bool = False) -> None:
+        if refused:
+            raise TimeoutError("the bank does not answer")
+
+    await charge.enqueue_many([{"account": "+34600111222", "refused": n == 0} for n in range(4)])
+    await charge.enqueue("ann", refused=True)
+    async with app.worker():
+        await eventually(lambda: _failed(pay, 2))
+        told = await eventually(lambda: _problems(nobody))
+
+    assert (told["status"], told["message"]) == (
+        "healthy",
+        'queue "pay": 2 keys are halted by a dead letter, 3 jobs wait behind',
+    )
+    [ill] = told["problems"]
+    assert (ill["code"], ill["serious"], ill["values"]) == ("halted", False, {"keys": 2, "jobs": 3})
+    assert "600111222" not in str(told), "anybody may ask for the health"
+
+
+async def _failed(queue: qbull.Queue, n: int) -> bool:
+    return (await queue.stats()).failed == n
+
+
+async def _problems(nobody: Person) -> Any:
+    told = await nobody.get("/api/queues/health")
+    return told if told["problems"] else None
 
 
 async def test_a_stale_queue_is_unhealthy(app: qbull.App, email: qbull.Queue) -> None:

@@ -13,6 +13,7 @@ from shell import Shell
 from shop import Shop
 
 import qbull
+from conftest import eventually
 from qbull.embedded import Embedded
 from qbull.store.store import Store
 
@@ -133,6 +134,33 @@ async def test_dead_letters_are_noted(shell: Shell, shop: Shop) -> None:
         await worker.drain()
 
     assert 'queue "email": 1 jobs failed for good' in lines(examine(shell), "note")
+
+
+async def test_what_waits_for_a_person_is_noted_as_the_api_says_it(shell: Shell, shop: Shop) -> None:
+    app = shop.email.app
+    pay = app.queue("pay", order="key", on_failed="halt", retry=qbull.Retry(attempts=1))
+
+    @pay.task(key="{account}")
+    async def charge(account: str) -> None:
+        raise TimeoutError("the bank does not answer")
+
+    for _ in range(3):
+        await charge.enqueue("ann")
+    await shop.bounce.enqueue(to="a")
+    await shop.email.pause()
+    async with app.worker():
+        await eventually(lambda: _failed(pay))
+
+    noted = lines(examine(shell), "note")
+    assert (
+        'queue "pay": 1 key is halted by a dead letter, 2 jobs wait behind; see "qbull partitions pay"'
+        in noted
+    )
+    assert 'queue "email": paused, 1 job waits; run "qbull resume email"' in noted
+
+
+async def _failed(queue: qbull.Queue) -> bool:
+    return (await queue.stats()).failed == 1
 
 
 def test_a_server_that_is_away_is_a_problem(shell: Shell) -> None:

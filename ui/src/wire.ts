@@ -12,6 +12,45 @@ export interface Again {
   payload?: Record<string, unknown> | null;
 }
 
+export interface AlertMessage {
+  id: string;
+  at: string;
+  to: AlertPlace;
+  text: string;
+  state: "active" | "cancelled" | "completed" | "delayed" | "failed" | "waiting";
+  error: string | null;
+}
+
+export interface AlertPlace {
+  kind: "other" | "slack" | "webhook";
+  host: string;
+}
+
+export interface AlertProblem {
+  kind: "failed" | "lost" | "missed" | "overdue" | "repeated" | "stale";
+  text: string;
+  queue: string | null;
+  task: string | null;
+  schedule: string | null;
+  job: string | null;
+  reason: string | null;
+  count: number;
+  since: string;
+  said: number;
+  saidAt: string | null;
+  over: boolean;
+}
+
+export interface Alerts {
+  success?: boolean;
+  timestamp: string;
+  to: AlertPlace[];
+  asking: string[];
+  silenced: boolean;
+  problems: AlertProblem[];
+  messages: AlertMessage[];
+}
+
 export interface Alive {
   status: "away" | "ok";
   message: string;
@@ -103,6 +142,36 @@ export interface Failures {
   leftOut?: number;
 }
 
+export interface Flow {
+  success?: boolean;
+  timestamp: string;
+  flow: string | null;
+  steps: FlowStep[];
+  more: boolean;
+}
+
+export interface FlowStep {
+  queue: string;
+  id: string;
+  task: string;
+  state: "active" | "cancelled" | "completed" | "delayed" | "failed" | "removed" | "waiting";
+  level: number;
+  waitsFor: number[];
+  kept: boolean;
+  blocked: boolean;
+  fallback: boolean;
+  error: string | null;
+  startedAt: string | null;
+  finishedAt: string | null;
+  durationMs: number | null;
+}
+
+export interface Flows {
+  success?: boolean;
+  timestamp: string;
+  flows: ShownFlow[];
+}
+
 export interface HaltedLane {
   partition: number;
   key: string | null;
@@ -114,6 +183,7 @@ export interface HaltedLane {
 export interface Health {
   status: "healthy" | "unhealthy";
   message: string;
+  problems: Ill[];
   details: Record<string, Stats>;
   timestamp: string;
 }
@@ -126,6 +196,14 @@ export interface History {
   attempts: Attempt[];
   worker: string | null;
   crashes: number;
+}
+
+export interface Ill {
+  code: "away" | "halted" | "paused" | "stale" | "unserved";
+  serious: boolean;
+  queue: string | null;
+  text: string;
+  values: Record<string, number>;
 }
 
 export interface Job {
@@ -458,10 +536,11 @@ export interface Reader {
 }
 
 export interface Reason {
-  code: string;
+  code: "behind" | "busy" | "due" | "finished" | "flow" | "halted" | "held" | "limit" | "line" | "next" | "no-task" | "no-worker" | "paused" | "put-off" | "rate" | "retry" | "running" | "stopping" | "unread";
   text: string;
   jobId: string | null;
   at: string | null;
+  values: Record<string, string | number>;
 }
 
 export interface Redrive {
@@ -577,6 +656,17 @@ export interface Settings {
   history: SettingChange[];
 }
 
+export interface ShownFlow {
+  flow: string;
+  queue: string;
+  id: string;
+  task: string;
+  state: "cancelled" | "completed" | "failed" | "rescued" | "running";
+  steps: FlowStep[];
+  more: boolean;
+  createdAt: string | null;
+}
+
 export interface Started {
   success?: boolean;
   timestamp: string;
@@ -631,6 +721,17 @@ export interface Tokens {
   success?: boolean;
   timestamp: string;
   tokens: Token[];
+}
+
+export interface Tried {
+  to: AlertPlace;
+  error: string | null;
+}
+
+export interface TriedAlerts {
+  success?: boolean;
+  timestamp: string;
+  tried: Tried[];
 }
 
 export interface Waiting {

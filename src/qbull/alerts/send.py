@@ -1,4 +1,4 @@
-"""Send: bring a message to one place. What runs a job of `qbull.alerts`, and `qbull alerts test`."""
+"""Send: bring a message to one place. What runs a job of `qbull.alerts`, and what a test does."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ import msgspec
 from qbull.alerts.message import Voice, title_of, to_json, to_slack, to_text
 from qbull.alerts.post import NotSent, post
 from qbull.core.alerting import Alerts, Destination
-from qbull.core.problems import Message
+from qbull.core.ids import new_id
+from qbull.core.problems import Message, Problem, Said
 
 
 async def send(id: str, message: Message, to: Destination, alerts: Alerts, app: str) -> None:
@@ -29,6 +30,21 @@ async def send(id: str, message: Message, to: Destination, alerts: Alerts, app: 
             await post(to.url, body, signature(id, body, alerts.secret), alerts)
         case "other":
             await asyncio.to_thread(_through_apprise, to, title_of(message, voice), to_text(message, voice))
+
+
+async def try_all(alerts: Alerts, app: str) -> list[tuple[Destination, str | None]]:
+    """Send a test to each place; gives why it did not arrive there, None where it did."""
+    at = int(time.time() * 1000)
+    problem = Problem("failed", "test", "test", reason="this is a test; nothing has failed")
+    message = Message(at, [Said("firing", problem, at)])
+    tried: list[tuple[Destination, str | None]] = []
+    for to in alerts.destinations:
+        try:
+            await send(new_id(0), message, to, alerts, app)
+            tried.append((to, None))
+        except NotSent as error:
+            tried.append((to, str(error)))
+    return tried
 
 
 def signature(id: str, body: bytes, secret: str | None, at: int | None = None) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Health: is the server there, are there workers, does anything wait for too long? Said in words, and as a status for load balancers."""
+"""Health: is the server there, are there workers, does anything wait for too long, or for a person? Said in words, and as a status for load balancers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from qbull.api.queues import counts
 from qbull.api.site import Site, now
 from qbull.api.wire import queues as wire
 from qbull.api.wire.shape import shaped
+from qbull.core import verdict
+from qbull.core.verdict import Ill
 from qbull.errors import ServerError
+from qbull.store.survey import standstill
 
 ANSWER_WITHIN = 2.0
 """Seconds for the server to answer a load balancer's question."""
@@ -43,33 +46,54 @@ async def look(site: Site) -> Reply:
         async with asyncio.timeout(ANSWER_WITHIN * 2):
             found = await counts(site)
             served = {name for who in (await site.store.workers()).values() for name in who.queues}
+            still = await site.halted.get()
     except (ServerError, TimeoutError):
-        return _said(["the server of the jobs cannot be reached"], {})
-    return _said(_ills(found, served, site.access.stale_after), found)
+        return _said([verdict.away()], {})
+    return _said([*ills(found, served, site.access.stale_after), *still], found)
 
 
-def _ills(found: dict[str, dict[str, Any]], served: set[str], stale_after: float) -> list[str]:
-    ills = []
+def ills(found: dict[str, dict[str, Any]], served: set[str], stale_after: float) -> list[Ill]:
+    """What the counts of the queues say."""
+    wrong = []
     for name, stats in found.items():
         oldest = stats["oldestWaitingAt"]
-        if oldest is None or stats["isPaused"]:
+        if stats["isPaused"]:
+            if stats["waiting"]:
+                wrong.append(verdict.paused(name, stats["waiting"]))
+            continue
+        if oldest is None:
             continue
         age = (datetime.now(UTC) - datetime.fromisoformat(oldest)).total_seconds()
         if name not in served and age > UNSERVED_AFTER:
-            ills.append(f'queue "{name}": {stats["waiting"]} jobs wait and no worker serves it')
+            wrong.append(verdict.unserved(name, stats["waiting"]))
         elif age > stale_after:
-            ills.append(f'queue "{name}" is stale: its oldest waiting job could have run {age:.0f} s ago')
-    return ills
+            wrong.append(verdict.stale(name, age))
+    return wrong
 
 
-def _said(ills: list[str], found: dict[str, Any]) -> Reply:
+async def look_for_halted(site: Site) -> list[Ill]:
+    """The queues with keys that stand still until somebody deals with a dead letter."""
+    found = []
+    for queue in await site.queues():
+        still = await standstill(site.store, queue.settings)
+        if still is not None:
+            found.append(verdict.halted(queue.name, still.keys, still.waiting))
+    return found
+
+
+def _said(wrong: list[Ill], found: dict[str, Any]) -> Reply:
+    serious = any(ill.serious for ill in wrong)
     health = wire.Health(
-        status="unhealthy" if ills else "healthy",
-        message="; ".join(ills) or "all queues work normally",
+        status="unhealthy" if serious else "healthy",
+        message=verdict.in_words(wrong),
+        problems=[
+            wire.Ill(code=ill.code, serious=ill.serious, queue=ill.queue, text=ill.text, values=ill.values)
+            for ill in wrong
+        ],
         details=shaped(found, dict[str, wire.Stats]),
         timestamp=now(),
     )
-    return Reply(health, 503 if ills else 200)
+    return Reply(health, 503 if serious else 200)
 
 
 ENDPOINTS = [
@@ -77,7 +101,7 @@ ENDPOINTS = [
         method="GET",
         path="/api/queues/health",
         role="open",
-        summary="Do the queues work? 503 where they do not; the message says why",
+        summary="Do the queues work? 503 where they do not; the message says why, and what waits for a person",
         handler=queues_health,
         answer=wire.Health,
         answers=(503,),

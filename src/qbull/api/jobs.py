@@ -107,6 +107,7 @@ async def job_why(call: Call[Nothing, Nothing]) -> wire.Why:
                 text=call.site.veil.text(one.text, info),
                 job_id=one.job,
                 at=plain.moment(one.until or one.since),
+                values={name: _veiled(call, value, info) for name, value in one.values.items()},
             )
             for one in answer.reasons
         ],
@@ -182,6 +183,10 @@ def unknown(queue: str, id: str) -> NotFound:
 
 def shown_job(call: Call[Any, Any], info: JobInfo) -> wire.Job:
     return shaped(call.site.veil.job(plain.job(info), call.caller), wire.Job)
+
+
+def _veiled(call: Call[Any, Any], value: str | int, info: JobInfo) -> str | int:
+    return call.site.veil.text(value, info) if isinstance(value, str) else value
 
 
 def _run(attempt: Attempt) -> wire.Attempt:

@@ -20,12 +20,14 @@ from qbull.api.veil import Veil
 from qbull.api.waits import Waits
 from qbull.app import App
 from qbull.config import check_name
+from qbull.core.verdict import Ill
 from qbull.errors import ConfigError, NotFound
 from qbull.queue import Queue
 from qbull.store.minutes import Memory
 from qbull.store.store import Store
 
 if TYPE_CHECKING:
+    from qbull.api.wire.flows import Flows
     from qbull.api.wire.overview import Overview
 
 T = TypeVar("T")
@@ -36,6 +38,10 @@ REMEMBERED = 5.0
 
 HEALTH_AGE = 1.0
 """Seconds for which an answer about the health stands: anybody may ask, as often as they like."""
+HALTED_AGE = 3.0
+"""The same of keys that stand still: every partition is looked at for that."""
+FLOWS_AGE = 1.5
+"""The same of a list of flows."""
 
 
 class Site:
@@ -48,8 +54,10 @@ class Site:
         self.running = Running(lambda: self.store)
         self.live = Live(lambda: self.store, self.queues, errors=not access.redact)
         self.health: Fresh[Reply] = Fresh(lambda: _health(self), HEALTH_AGE)
+        self.halted: Fresh[list[Ill]] = Fresh(lambda: _halted(self), HALTED_AGE)
         self.metrics: Fresh[str] = Fresh(lambda: _metrics(self), HEALTH_AGE)
         self.answered: Counter[tuple[str, int]] = Counter()
+        self.flows: Fresh[Flows] = Fresh(lambda: _flows(self), FLOWS_AGE)
         self.overviews: dict[int, Fresh[Overview]] = {}
         self.waits = Waits()
         self.minutes = Memory()
@@ -108,6 +116,18 @@ class Fresh(Generic[T]):
 
 async def _health(site: Site) -> Reply:
     from qbull.api.health import look  # it is made of what is above
+
+    return await look(site)
+
+
+async def _halted(site: Site) -> list[Ill]:
+    from qbull.api.health import look_for_halted
+
+    return await look_for_halted(site)
+
+
+async def _flows(site: Site) -> Flows:
+    from qbull.api.flows import look
 
     return await look(site)
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from qbull.api import (
+    alerts,
     events,
     fleet,
+    flows,
     health,
     jobs,
     metrics,
@@ -22,9 +24,11 @@ TABLE: list[Endpoint] = [
     *overview.ENDPOINTS,
     *queues.ENDPOINTS,
     *jobs.ENDPOINTS,
+    *flows.ENDPOINTS,
     *operations.ENDPOINTS,
     *schedules.ENDPOINTS,
     *fleet.ENDPOINTS,
+    *alerts.ENDPOINTS,
     *events.ENDPOINTS,
     *metrics.ENDPOINTS,
     *people.ENDPOINTS,

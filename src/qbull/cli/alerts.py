@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import click
 import msgspec
 
-from qbull.alerts.post import NotSent
-from qbull.alerts.send import send
+from qbull.alerts.send import try_all
 from qbull.cli.schedules import Listing
 from qbull.cli.show import ago, print_json, print_table, short
 from qbull.cli.target import Target, as_json, on_target
-from qbull.core.ids import new_id
 from qbull.core.job import moment
-from qbull.core.problems import Message, Open, Problem, Said, subject_of, text_of
+from qbull.core.problems import Open, Said, subject_of, text_of
 from qbull.errors import ConfigError
 from qbull.store.alerts import known
 
@@ -88,20 +85,12 @@ def send_test(ctx: click.Context, target: Target) -> None:
     settings, app = target.app.alerts, target.app.prefix
     if not settings.destinations:
         raise ConfigError("alerts go nowhere; set SLACK_WEBHOOK_URL or QBULL_ALERT_URLS")
-    now = int(time.time() * 1000)
-    problem = Problem("failed", "test", "test", reason="this is a test; nothing has failed")
-    message = Message(now, [Said("firing", problem, now)])
 
     async def main() -> bool:
-        arrived = True
-        for place in settings.destinations:
-            try:
-                await send(new_id(0), message, place, settings, app)
-                click.echo(f"{place.kind} ({place.host}): sent")
-            except NotSent as error:
-                arrived = False
-                click.echo(f"{place.kind} ({place.host}): not sent: {error}")
-        return arrived
+        tried = await try_all(settings, app)
+        for place, error in tried:
+            click.echo(f"{place.kind} ({place.host}): {'sent' if error is None else f'not sent: {error}'}")
+        return all(error is None for _, error in tried)
 
     ctx.exit(0 if target.run(main) else 1)
 

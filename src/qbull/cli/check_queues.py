@@ -8,14 +8,17 @@ from collections.abc import AsyncIterator, Callable
 from qbull.cli.finding import Finding, note, ok, problem
 from qbull.cli.show import span
 from qbull.config import QueueSettings
+from qbull.core import verdict
 from qbull.core.misfits import misfits
 from qbull.errors import ServerError
 from qbull.store import inspect
 from qbull.store.audit import audit
 from qbull.store.inspect import Counts
+from qbull.store.live import is_paused
 from qbull.store.partition import Partition
 from qbull.store.roster import digest, seats
 from qbull.store.store import Store
+from qbull.store.survey import standstill
 from qbull.store.tally import what_is_left
 
 OLD = 300.0
@@ -69,6 +72,8 @@ async def check_queue(store: Store, name: str, say: Callable[[str], None]) -> As
     async for finding in _repartitioning(store, settings):
         yield finding
     async for finding in _progress(store, name, counts):
+        yield finding
+    async for finding in _standing(store, settings, counts):
         yield finding
 
 
@@ -131,7 +136,7 @@ async def _progress(store: Store, name: str, counts: Counts) -> AsyncIterator[Fi
             if n
         )
         yield problem(subject, f"{jobs} and no worker", f'run "qbull worker MODULE:APP --queues {name}"')
-    elif counts.oldest_waiting_ms is not None:
+    elif counts.oldest_waiting_ms is not None and not await is_paused(store, name):
         age = time.time() - counts.oldest_waiting_ms / 1000
         if age > OLD:
             yield note(
@@ -141,6 +146,19 @@ async def _progress(store: Store, name: str, counts: Counts) -> AsyncIterator[Fi
         yield note(
             subject, f"{counts.failed} jobs failed for good", f'see "qbull jobs {name} --state failed"'
         )
+
+
+async def _standing(store: Store, settings: QueueSettings, counts: Counts) -> AsyncIterator[Finding]:
+    """Does something wait for a person? In the words of the API's health."""
+    name = settings.name
+    still = await standstill(store, settings)
+    if still is not None:
+        ill = verdict.halted(name, still.keys, still.waiting)
+        step = f'see "qbull partitions {name}", then retry or remove the dead letter'
+        yield note(f'queue "{name}"', ill.fact, step)
+    if counts.waiting and await is_paused(store, name):
+        ill = verdict.paused(name, counts.waiting)
+        yield note(f'queue "{name}"', ill.fact, f'run "qbull resume {name}"')
 
 
 def _partitions(count: int) -> str:

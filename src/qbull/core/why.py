@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, TypeAlias
 
@@ -21,7 +21,7 @@ MOST = 1000
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """One reason: `code` is for programs, `text` for people. `job` is the one that it waits for."""
+    """One reason: `text` is for people, `code` and `values` for programs that say it in their own words. `job` is the one that it waits for."""
 
     code: Code
     text: str
@@ -29,6 +29,7 @@ class Reason:
     worker: str | None = None
     since: datetime | None = None
     until: datetime | None = None
+    values: dict[str, str | int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,13 +108,14 @@ def _finished(facts: Facts) -> Reason:
     at = moment(facts.finished_ms)
     words = {"completed": "it completed", "failed": "it failed for good", "cancelled": "it was cancelled"}
     because = f": {facts.error}" if facts.error else ""
-    return Reason("finished", f"{words[facts.state]} at {_clock(at)}{because}", since=at)
+    values = _known(state=facts.state, error=facts.error)
+    return Reason("finished", f"{words[facts.state]} at {_clock(at)}{because}", since=at, values=values)
 
 
 def _running(facts: Facts) -> list[Reason]:
     since = moment(facts.since_ms)
     text = f"worker {facts.worker} has it since {_clock(since)}"
-    reasons = [Reason("running", text, worker=facts.worker, since=since)]
+    reasons = [Reason("running", text, worker=facts.worker, since=since, values=_known(worker=facts.worker))]
     if facts.stopping:
         reasons.append(Reason("stopping", "it was told to stop, and has not yet", worker=facts.worker))
     return reasons
@@ -124,21 +126,22 @@ def _of_the_queue(facts: Facts) -> list[Reason]:
     if facts.paused is not None:
         by, since = facts.paused
         text = f'queue "{facts.queue}" is paused, by {by} since {_clock(since)}; resume it'
-        reasons.append(Reason("paused", text, since=since))
+        reasons.append(Reason("paused", text, since=since, values=_known(by=by)))
     if facts.held is not None:
         until, because = facts.held
         text = f'queue "{facts.queue}" rests until {_clock(until)}, after {because}'
-        reasons.append(Reason("held", text, until=until))
+        reasons.append(Reason("held", text, until=until, values=_known(because=because)))
     if not facts.serving:
         text = f'no live worker serves queue "{facts.queue}"; start one with "qbull worker MODULE:APP"'
         reasons.append(Reason("no-worker", text))
     elif not facts.reading:
         text = f'none of {facts.serving} live workers reads partition {facts.partition}; see "qbull partitions {facts.queue}"'
-        reasons.append(Reason("unread", text))
+        values = _known(workers=facts.serving, partition=facts.partition)
+        reasons.append(Reason("unread", text, values=values))
     if facts.serving and facts.body.task not in facts.tasks:
         known = ", ".join(sorted(facts.tasks)[:10]) or "none"
         text = f'no live worker of the queue knows task "{facts.body.task}"; they know: {known}'
-        reasons.append(Reason("no-task", text))
+        reasons.append(Reason("no-task", text, values=_known(task=facts.body.task, tasks=known)))
     return reasons
 
 
@@ -153,12 +156,14 @@ def _later(facts: Facts) -> Reason:
         return _in_flow(facts.awaits)
     until, body = moment(facts.due_ms), facts.body
     if body.attempt > 1:
-        error = f": {body.history[-1].error}" if body.history else ""
-        text = f"attempt {body.attempt - 1} failed, it waits until {_clock(until)} for the next{error}"
-        return Reason("retry", text, until=until)
+        error = body.history[-1].error if body.history else None
+        because = f": {error}" if error is not None else ""
+        text = f"attempt {body.attempt - 1} failed, it waits until {_clock(until)} for the next{because}"
+        return Reason("retry", text, until=until, values=_known(attempt=body.attempt - 1, error=error))
     if facts.holds_lane and facts.lane_rate is not None:
         text = f"{_key(facts)} has had its starts, {facts.lane_rate}; it waits until {_clock(until)}"
-        return Reason("put-off", text, until=until)
+        values = _known(key=body.key, rate=str(facts.lane_rate))
+        return Reason("put-off", text, until=until, values=values)
     return Reason("due", f"it is delayed until {_clock(until)}", until=until)
 
 
@@ -167,23 +172,25 @@ def _in_flow(awaits: tuple[Told, ...]) -> Reason:
     others = f" and {len(awaits) - 1} others of its flow" if len(awaits) > 1 else " of its flow"
     has = f", which did not complete: {first.error}; retry it" if first.error else ""
     text = f'it waits for job {first.id} ({first.task}) of queue "{first.queue}"{others}{has}'
-    return Reason("flow", text, job=first.id)
+    values = _known(task=first.task, queue=first.queue, others=len(awaits) - 1, error=first.error)
+    return Reason("flow", text, job=first.id, values=values)
 
 
 def _behind(facts: Facts, front: Front) -> Reason:
     key = _key(facts)
     if front.id is None:
-        return Reason("behind", f"others of {key} come first")
+        return Reason("behind", f"others of {key} come first", values=_known(key=facts.body.key))
     if front.state == "failed":
         text = f"{key} is halted: job {front.id} has failed for good; retry or remove that one"
-        return Reason("halted", text, job=front.id)
+        return Reason("halted", text, job=front.id, values=_known(key=facts.body.key))
     doing = {
         "active": f"worker {front.worker} has",
         "delayed": "is delayed",
         "waiting": "waits for a worker",
     }.get(front.state or "", "has just ended")
     text = f"it is number {front.position} behind job {front.id} of {key}, which {doing}"
-    return Reason("behind", text, job=front.id, worker=front.worker)
+    values = _known(key=facts.body.key, position=front.position, state=front.state, worker=front.worker)
+    return Reason("behind", text, job=front.id, worker=front.worker, values=values)
 
 
 def _in_line(facts: Facts) -> list[Reason]:
@@ -192,16 +199,22 @@ def _in_line(facts: Facts) -> list[Reason]:
     if facts.rate is not None and facts.next_start_ms > 0:
         until = moment(facts.now_ms + facts.next_start_ms)
         text = f"the rate of the queue, {facts.rate}, is used up until {_clock(until)}"
-        reasons.append(Reason("rate", text, until=until))
+        reasons.append(Reason("rate", text, until=until, values=_known(rate=str(facts.rate))))
     if facts.max_active is not None and facts.places >= facts.max_active:
         text = f"{facts.places} jobs of the queue run, and max_active is {facts.max_active}"
-        reasons.append(Reason("limit", text))
+        reasons.append(Reason("limit", text, values=_known(jobs=facts.places, most=facts.max_active)))
     elif facts.slots and facts.active >= facts.slots:
-        reasons.append(Reason("busy", f"all {facts.slots} slots of the queue's workers are in use"))
+        text = f"all {facts.slots} slots of the queue's workers are in use"
+        reasons.append(Reason("busy", text, values=_known(slots=facts.slots)))
     if facts.before:
         many = f"more than {MOST:,}" if facts.before > MOST else f"{facts.before}"
-        reasons.append(Reason("line", f"{many} {'others come' if facts.before > 1 else 'other comes'} first"))
+        text = f"{many} {'others come' if facts.before > 1 else 'other comes'} first"
+        reasons.append(Reason("line", text, values=_known(jobs=facts.before)))
     return reasons
+
+
+def _known(**values: str | int | None) -> dict[str, str | int]:
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _key(facts: Facts) -> str:

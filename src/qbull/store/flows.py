@@ -146,16 +146,16 @@ class Flows:
 
         A few jobs at a time, from a position on; gives where to go on.
         """
-        waiting = await partition.server.call(
+        ids = await partition.server.call(
             "ZRANGE", partition.base + "delayed", FAR_MS, FAR_MS, "BYSCORE", "LIMIT", after, RECHECKED
         )
-        for id in waiting:
+        for id in ids:
             open_ = [told for letter, told in await awaited(partition, id) if letter == "w"]
             for told in open_[:RECHECKED]:
                 ends = [end for end in await self._ended(told) if end.link.id == id.decode()]
                 if ends:
                     await join(partition, ends, self._server)
-        return after + RECHECKED if len(waiting) == RECHECKED else 0
+        return after + RECHECKED if len(ids) == RECHECKED else 0
 
     async def _ended(self, told: Told) -> list[End]:
         """What is to be told of a job, where it has ended and is still kept."""
@@ -331,6 +331,20 @@ async def awaited(partition: Partition, id: bytes | str) -> list[tuple[str, Told
         if field.startswith(b"child:")
     }
     return [found[position] for position in sorted(found)]
+
+
+async def mode_of(partition: Partition, id: str) -> str:
+    """What a job that waits does when one that it waits for does not complete, as core/flow.py has it."""
+    found: bytes | None = await partition.server.call("HGET", f"{partition.base}job:{id}", "mode")
+    return (found or b"").decode()
+
+
+async def waiting(partition: Partition, most: int) -> list[str]:
+    """Some of the jobs that wait for others of their flow."""
+    found = await partition.server.call(
+        "ZRANGE", partition.base + "delayed", FAR_MS, FAR_MS, "BYSCORE", "LIMIT", 0, most
+    )
+    return [id.decode("utf-8", "replace") for id in found]
 
 
 def _arguments(seeds: Sequence[Seed], taken: set[str]) -> list[str | bytes | int]:

@@ -24,6 +24,8 @@ LETTERS = 50
 """Entries of a partition's dead letters that are looked at."""
 SHOWN = 10
 """Lanes of the whole queue that are shown of each kind."""
+MOST_HALTED = 1000
+"""Lanes of a partition that are counted as halted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,14 @@ class HaltedLane:
 
 
 @dataclass(frozen=True, slots=True)
+class Standstill:
+    """How many keys of a queue are halted, and how many jobs wait behind them. Very many may be more than that."""
+
+    keys: int
+    waiting: int
+
+
+@dataclass(frozen=True, slots=True)
 class Survey:
     queue: str
     partitions: list[Surveyed] = field(default_factory=list)
@@ -127,11 +137,20 @@ async def survey(store: Store, settings: QueueSettings) -> Survey:
     return found
 
 
+async def standstill(store: Store, settings: QueueSettings) -> Standstill | None:
+    """What stands still in a queue until somebody deals with a dead letter; None where nothing does."""
+    if settings.on_failed != "halt":
+        return None
+    looked = await _look(await store.partitions(settings), settings, sample=0, most=MOST_HALTED)
+    lanes = [lane for _, _, halted in looked for lane in halted]
+    return Standstill(len(lanes), sum(lane.waiting for lane in lanes)) if lanes else None
+
+
 async def _look(
-    partitions: Sequence[Partition], settings: QueueSettings
+    partitions: Sequence[Partition], settings: QueueSettings, sample: int = SAMPLE, most: int = SHOWN
 ) -> list[tuple[Lease | None, list[_Lane], list[_Lane]]]:
     letters = LETTERS if settings.on_failed == "halt" else 0
-    calls = [(partition.base, SAMPLE, SHOWN, letters) for partition in partitions]
+    calls = [(partition.base, sample, most, letters) for partition in partitions]
     replies = await scripts(partitions[0].server, "survey", calls)
     return [
         (

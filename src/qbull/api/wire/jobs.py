@@ -9,6 +9,7 @@ from msgspec import Meta
 
 from qbull.api.wire.shape import LONGEST, Moment, Name, Said, Seconds, Shape, State, Text
 from qbull.core.durability import Durability
+from qbull.core.why import Code
 
 
 class Job(Shape, kw_only=True):
@@ -89,12 +90,13 @@ class LogsQuery(Shape, kw_only=True):
 
 
 class Reason(Shape, kw_only=True):
-    """`code` is for programs, `text` for people. `jobId` is the one that it waits for, `at` until or since when."""
+    """`text` is for people, `code` with its `values` for programs. `jobId` is the one that it waits for, `at` until or since when."""
 
-    code: str
+    code: Code
     text: str
     job_id: str | None
     at: Moment | None
+    values: dict[str, str | int]
 
 
 class Why(Said, kw_only=True):

@@ -9,6 +9,7 @@ from msgspec import UNSET, Meta, UnsetType
 from qbull.api.wire.jobs import Job
 from qbull.api.wire.shape import Moment, Said, Seconds, Shape
 from qbull.core.layout import MOST
+from qbull.core.verdict import Code
 
 
 class Stats(Shape, kw_only=True):
@@ -64,11 +65,22 @@ class Queue(Said, kw_only=True):
     declared_here: bool
 
 
+class Ill(Shape, kw_only=True):
+    """Something that is wrong: in words (`text`), and as a `code` with its `values`. What is not serious waits for a person, and hinders nothing else."""
+
+    code: Code
+    serious: bool
+    queue: str | None
+    text: str
+    values: dict[str, int]
+
+
 class Health(Shape, kw_only=True):
-    """`message` says in words what is wrong, and where."""
+    """`message` says in words what is wrong, and where; `problems` has it one by one. It is unhealthy where one of them is serious."""
 
     status: Literal["healthy", "unhealthy"]
     message: str
+    problems: list[Ill]
     details: dict[str, Stats]
     timestamp: Moment
 

@@ -1,6 +1,6 @@
 -- survey: who has the lease of a partition, which of its lanes are the longest, and which are halted.
 -- A bounded look. Where there are more lanes than `sample`, it looks at those of as many random jobs that wait in one, so
--- that a lane with a large share of them is found. Of the dead letters it looks at the newest.
+-- that a lane with a large share of them is found; none where `sample` is 0. Of the dead letters it looks at the newest.
 -- KEYS  base
 -- FLAGS no-writes
 -- NAMES lease lanes index failed
@@ -17,7 +17,8 @@ local function look_at(lane)
   if length > 0 then longest[#longest + 1] = {lane, length} end
 end
 
-if redis.call('HLEN', lanes) <= sample then
+if sample == 0 then -- only what is halted is asked for
+elseif redis.call('HLEN', lanes) <= sample then
   for _, lane in ipairs(redis.call('HKEYS', lanes)) do look_at(lane) end
 else
   local hits = 0

@@ -1,0 +1,271 @@
+"""Flows: the jobs that wait for each other, found from any of them. A bounded walk: each job knows whom it tells, and one that waits what for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias, get_args
+
+from qbull import wire as plain
+from qbull.api.endpoint import Call, Endpoint, Nothing
+from qbull.api.jobs import unknown
+from qbull.api.site import Site, now
+from qbull.api.wire import flows as wire
+from qbull.api.wire.shape import State
+from qbull.core.flow import FAR_MS, Told
+from qbull.core.job import JobInfo
+from qbull.errors import NotFound
+from qbull.queue import Queue
+from qbull.store import flows as planted
+
+MOST = 300
+"""Jobs of one flow that are shown."""
+IN_LIST = 40
+"""The same in a list of flows."""
+LISTED = 25
+"""Flows in a list."""
+LOOKED_AT = 30
+"""Jobs of each state that are looked at in a queue, the newest, and of those that wait for others in a partition."""
+AT_ONCE = 4
+"""Queues that are looked at at a time."""
+
+Place: TypeAlias = tuple[str, str]
+Word: TypeAlias = Literal["waiting", "active", "delayed", "completed", "failed", "cancelled", "removed"]
+ENDS: dict[str, Word] = {"c": "completed", "f": "failed", "x": "cancelled"}
+ENDED = ("completed", "failed", "cancelled")
+
+
+@dataclass
+class Seen:
+    """A job of a flow: as it was found, or as another one knows of it."""
+
+    task: str
+    state: Word
+    info: JobInfo | None = None
+    awaits: list[Place] = field(default_factory=list)
+    tells: list[Place] = field(default_factory=list)
+    blocked: bool = False
+    fallback: bool = False
+    error: str | None = None
+
+
+@dataclass
+class Walked:
+    """`seen` are in the order in which they were found; `more`: the walk ended before all were."""
+
+    flow: str
+    seen: dict[Place, Seen]
+    more: bool
+
+
+async def job_flow(call: Call[Nothing, Nothing]) -> wire.Flow:
+    queue = await call.site.queue(call.path["queue"])
+    id = queue.job(call.path["id"]).id
+    walked = await walk(call.site, (queue.name, id), MOST)
+    if walked is None:
+        raise unknown(queue.name, id)
+    if not walked.flow:
+        return wire.Flow(timestamp=now(), flow=None, steps=[], more=False)
+    return wire.Flow(timestamp=now(), flow=walked.flow, steps=_steps(call.site, walked), more=walked.more)
+
+
+async def all_flows(call: Call[Nothing, Nothing]) -> wire.Flows:
+    return await call.site.flows.get()
+
+
+async def walk(site: Site, start: Place, most: int) -> Walked | None:
+    """All jobs of the flow that this one is of; None where there is no such job."""
+    seen: dict[Place, Seen] = {}
+    told: dict[Place, tuple[str, Told]] = {}
+    flow, left, more = "", deque([start]), False
+    while left:
+        place = left.popleft()
+        if place in seen:
+            continue
+        if len(seen) >= most:
+            more = True
+            break
+        found = await _look_at(site, place, told)
+        if found is None:
+            if place == start:
+                return None
+            continue  # a fallback that was not needed is forgotten
+        one, its_flow = found
+        if flow and its_flow not in ("", flow):
+            continue  # another one has taken its id
+        flow = flow or its_flow
+        seen[place] = one
+        if not flow:
+            break
+        left.extend((*one.awaits, *one.tells))
+    return Walked(flow, seen, more)
+
+
+async def _look_at(site: Site, place: Place, told: dict[Place, tuple[str, Told]]) -> tuple[Seen, str] | None:
+    """What there is to know of a job, and the flow that it is of. Notes in `told` what it says of others."""
+    name, id = place
+    client = site.app.client()
+    try:
+        queue = await site.queue(name)
+    except NotFound:
+        return None
+    there = await client.find(queue.settings, id)
+    if there is None:
+        letter, known = told.get(place, ("", None))
+        if known is None:
+            return None
+        return Seen(known.task, ENDS.get(letter, "removed"), error=known.error), ""
+    partition, found = there
+    body = found.body()
+    awaited = await planted.awaited(partition, id) if body.flow else []
+    for letter, known in awaited:
+        told[known.queue, known.id] = letter, known
+    info = found.info(queue.name, queue.attempts_of(body.task))
+    return Seen(
+        body.task,
+        info.state,
+        info,
+        awaits=[(known.queue, known.id) for _, known in awaited],
+        tells=[(link.queue, link.id) for link in body.tells],
+        blocked=info.state == "delayed" and (found.due_ms or 0) >= FAR_MS,
+        fallback=bool(awaited) and await planted.mode_of(partition, id) == "rescue",
+        error=info.error,
+    ), body.flow
+
+
+def _steps(site: Site, walked: Walked) -> list[wire.FlowStep]:
+    """In the order in which they can run."""
+    levels = _levels(walked.seen)
+    places = sorted(walked.seen, key=lambda place: levels[place])
+    number = {place: n for n, place in enumerate(places)}
+    steps = []
+    for place in places:
+        one = walked.seen[place]
+        info = one.info
+        error = site.veil.text(one.error, info) if one.error and info is not None else None
+        steps.append(
+            wire.FlowStep(
+                queue=place[0],
+                id=place[1],
+                task=one.task,
+                state=one.state,
+                level=levels[place],
+                waits_for=sorted({number[before] for before in one.awaits if before in number}),
+                kept=info is not None,
+                blocked=one.blocked,
+                fallback=one.fallback,
+                error=error,
+                started_at=None if info is None else plain.moment(info.started_at),
+                finished_at=None if info is None else plain.moment(info.finished_at),
+                duration_ms=None if info is None else info.duration_ms,
+            )
+        )
+    return steps
+
+
+def _levels(seen: dict[Place, Seen]) -> dict[Place, int]:
+    """How many are behind each other before each of them."""
+    levels: dict[Place, int] = {}
+    left = deque(seen)
+    turns = 0
+    while left and turns <= len(seen) ** 2:
+        turns += 1
+        place = left.popleft()
+        before = [one for one in seen[place].awaits if one in seen]
+        if all(one in levels for one in before):
+            levels[place] = max((levels[one] + 1 for one in before), default=0)
+        else:
+            left.append(place)
+    return levels | dict.fromkeys(left, 0)
+
+
+async def look(site: Site) -> wire.Flows:
+    """The newest flows that a bounded look at each queue finds."""
+    turn = asyncio.Semaphore(AT_ONCE)
+
+    async def one(queue: Queue) -> dict[str, JobInfo]:
+        async with turn:
+            return await _some(site, queue)
+
+    newest: dict[str, JobInfo] = {}
+    for some in await asyncio.gather(*(one(queue) for queue in await site.queues())):
+        for flow, info in some.items():
+            before = newest.get(flow)
+            if before is None or info.created_at > before.created_at:
+                newest[flow] = info
+    shown = sorted(newest.values(), key=lambda info: info.created_at, reverse=True)[:LISTED]
+    flows = [await _shown(site, info) for info in shown]
+    return wire.Flows(timestamp=now(), flows=[flow for flow in flows if flow is not None])
+
+
+async def _some(site: Site, queue: Queue) -> dict[str, JobInfo]:
+    """A job of each flow that is met."""
+    client = site.app.client()
+    met: list[JobInfo] = []
+    for state in get_args(State):
+        if state in ENDED:
+            met += (await queue.search(state, limit=LOOKED_AT)).jobs
+        elif state != "delayed":
+            met += await queue.jobs(state, 0, LOOKED_AT)
+    for partition in await client.partitions(queue.settings):
+        for id in await planted.waiting(partition, LOOKED_AT):
+            info = await queue.job(id).info()
+            met += [] if info is None else [info]
+    return {info.flow: info for info in met if info.flow is not None}
+
+
+async def _shown(site: Site, info: JobInfo) -> wire.ShownFlow | None:
+    walked = await walk(site, (info.queue, info.id), IN_LIST)
+    if walked is None or not walked.flow:
+        return None
+    kept = {place: one for place, one in walked.seen.items() if one.info is not None}
+    levels = _levels(walked.seen)
+    last = max(kept, key=lambda place: (not kept[place].fallback, levels[place]))
+    queue, id = last
+    created = [one.info.created_at for one in kept.values() if one.info is not None]
+    return wire.ShownFlow(
+        flow=walked.flow,
+        queue=queue,
+        id=id,
+        task=kept[last].task,
+        state=_state_of(kept[last], list(kept.values())),
+        steps=_steps(site, walked),
+        more=walked.more,
+        created_at=plain.moment(min(created)),
+    )
+
+
+def _state_of(last: Seen, seen: list[Seen]) -> wire.FlowState:
+    """As its last job ended, or the fallback in its place; it runs while one of them may still do so."""
+    if any(one.state not in ENDED for one in seen if not one.fallback):
+        return "running"
+    if last.state == "completed":
+        return "completed"
+    instead = [one.state for one in seen if one.fallback]
+    if any(state not in ENDED for state in instead):
+        return "running"
+    if "completed" in instead:
+        return "rescued"
+    return "failed" if last.state == "failed" else "cancelled"
+
+
+ENDPOINTS = [
+    Endpoint(
+        method="GET",
+        path="/api/queues/{queue}/jobs/{id}/flow",
+        role="viewer",
+        summary="The flow of a job: which jobs wait for which, and how each is",
+        handler=job_flow,
+        answer=wire.Flow,
+        problems=(404,),
+    ),
+    Endpoint(
+        method="GET",
+        path="/api/flows",
+        role="viewer",
+        summary="Flows that are under way, and those that ended lately",
+        handler=all_flows,
+        answer=wire.Flows,
+    ),
+]
