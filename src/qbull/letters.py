@@ -43,7 +43,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class FailureGroup:
-    """Dead letters that failed for the same reason. `error` is that without its details, `last` the newest of them."""
+    """Dead letters that failed for the same reason. `error` is that without its details, `last` the newest of them, `last_error` what that failed with."""
 
     fingerprint: str
     error: str
@@ -52,6 +52,7 @@ class FailureGroup:
     first_at: datetime
     last_at: datetime
     last: str
+    last_error: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +219,8 @@ def _joined(group: FailureGroup | None, name: str, job: Found) -> FailureGroup:
     """The group with one more job, which is older than all that are in it."""
     at, task = moment(job.finished_ms or 0), job.body().task
     if group is None:
-        return FailureGroup(name, normal_form(error_of(job)), 1, (task,), at, at, job.id)
+        error = error_of(job)
+        return FailureGroup(name, normal_form(error), 1, (task,), at, at, job.id, error)
     tasks = group.tasks if task in group.tasks else tuple(sorted((*group.tasks, task)))
     return replace(group, count=group.count + 1, tasks=tasks, first_at=at)
 

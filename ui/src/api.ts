@@ -1,4 +1,6 @@
 // The API: one way to ask it. Bad answers are thrown as a Problem whose message is for people.
+import { translated } from "./words";
+
 export class Problem extends Error {
   constructor(
     readonly status: number,
@@ -29,17 +31,18 @@ export async function send<T>(method: string, path: string, body?: unknown, sign
       headers: body === undefined ? {} : { "content-type": "application/json" },
       body: body === undefined ? undefined : JSON.stringify(body),
       signal: signal ?? AbortSignal.timeout(30_000),
+      keepalive: method === "DELETE", // one that was held back is sent while the page is left
     });
   } catch (error) {
     if (signal?.aborted) throw error;
-    throw new Problem(0, "the server cannot be reached");
+    throw new Problem(0, translated("the server cannot be reached"));
   }
   const text = await answer.text();
   const told = parsed(text);
   if (answer.ok || (told as { details?: unknown } | null)?.details !== undefined) return told as T;
   if (answer.status === 401 && path !== "api/login") lost();
   const detail = (told as { detail?: string } | null)?.detail;
-  throw new Problem(answer.status, detail || `${answer.status} ${answer.statusText}`);
+  throw new Problem(answer.status, translated(detail || `${answer.status} ${answer.statusText}`));
 }
 
 function parsed(text: string): unknown {

@@ -132,6 +132,7 @@ export interface FailureGroup {
   firstAt: string;
   lastAt: string;
   lastId: string;
+  lastError: string | null;
 }
 
 export interface Failures {

@@ -2,17 +2,21 @@
 // A text that is missing from the tables is an error of the build.
 import { computed, signal } from "@preact/signals";
 import type { spanish } from "./words/es";
+import type { Sentence } from "./words/es-server";
 
 export type Text = keyof typeof spanish;
 export type Language = "en" | "es";
 
 let table: Record<string, string> = {};
+let sentences: Sentence[] = [];
 export const language = signal<Language>("en");
 /** The language as it is written where the browser is: en-GB, es-AR. */
 export const locale = computed(() => navigator.languages.find((one) => one.startsWith(language.value)) ?? language.value);
 
 export async function speak(wanted: Language): Promise<void> {
-  table = wanted === "es" ? (await import("./words/es")).spanish : {};
+  const [words, said] = wanted === "es" ? await Promise.all([import("./words/es"), import("./words/es-server")]) : [];
+  table = words?.spanish ?? {};
+  sentences = said?.sentences ?? [];
   language.value = wanted;
   document.documentElement.lang = wanted;
   localStorage.setItem("qbull.language", wanted);
@@ -31,4 +35,13 @@ export function t(text: Text, values: Record<string, string | number> = {}): str
   return (form ?? said).replace(/\{(\w+)\}/g, (_, name: string) =>
     typeof values[name] === "number" ? new Intl.NumberFormat(locale.value).format(values[name] as number) : String(values[name] ?? ""),
   );
+}
+
+/** A sentence of the server, which speaks English. One that is not known is shown as it came. */
+export function translated(text: string): string {
+  for (const [form, said] of sentences) {
+    const found = form.exec(text);
+    if (found) return said.replace(/\$(\d)/g, (_, n: string) => found[Number(n)] ?? "");
+  }
+  return text;
 }

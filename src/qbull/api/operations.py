@@ -47,11 +47,12 @@ async def failures(call: Call[jobs_wire.FailuresQuery, Nothing]) -> jobs_wire.Fa
 
 async def shown_group(site: Site, queue: Queue, group: FailureGroup) -> jobs_wire.FailureGroup:
     """Its error is that of the newest of them, without the values of hidden fields."""
-    made = plain.failure_group(group)
+    made = {**plain.failure_group(group), "lastError": group.last_error}
     if site.veil.hides:
         info: JobInfo | None = await queue.job(group.last).info()
         known = info is not None and info.error is not None
-        made["error"] = normal_form(site.veil.text(info.error or "", info)) if info and known else HIDDEN
+        made["lastError"] = site.veil.text(info.error or "", info) if info and known else HIDDEN
+        made["error"] = normal_form(made["lastError"])
     return shaped(made, jobs_wire.FailureGroup)
 
 

@@ -12,7 +12,7 @@ import { operate } from "../parts/operations";
 import { say } from "../parts/toast";
 import { place, to } from "../route";
 import { admin } from "../session";
-import { t } from "../words";
+import { t, translated } from "../words";
 import type { FailureGroup, Failures } from "../wire";
 
 export function Dead() {
@@ -80,7 +80,7 @@ function QueueLetters({ queue, total }: { queue: string; total: number }) {
                     <tr key={one.fingerprint} data-row tabIndex={-1}>
                       <td class="num strong">{count(one.count)}</td>
                       <td class="grow">
-                        <a class="cut error-text" href={to.jobs(queue, "failed", { fingerprint: one.fingerprint })} title={one.error}>{one.error}</a>
+                        <a class="cut error-text" href={to.jobs(queue, "failed", { fingerprint: one.fingerprint })} title={one.lastError ?? one.error}>{one.lastError ?? one.error}</a>
                       </td>
                       <td class="nowrap">{one.tasks.map((task) => <Tag key={task}>{task}</Tag>)}</td>
                       <td class="num"><Ago at={one.firstAt} /></td>
@@ -108,13 +108,13 @@ function QueueLetters({ queue, total }: { queue: string; total: number }) {
 function forget(queue: string, group: FailureGroup): void {
   confirm({
     title: t("Remove {n} dead letter?|Remove {n} dead letters?", { n: group.count }),
-    text: group.error,
+    text: <span class="error-line">{group.lastError ?? group.error}</span>,
     action: t("Remove"),
     danger: true,
     submit: async () => {
       void operate(queue, { action: "remove", state: "failed", fingerprint: group.fingerprint }).then((ended) => {
         changes.value++;
-        say(ended.error ?? t("{n} job was removed|{n} jobs were removed", { n: ended.done }), { bad: ended.error !== null });
+        say(ended.error ? translated(ended.error) : t("{n} job was removed|{n} jobs were removed", { n: ended.done }), { bad: ended.error !== null });
       });
     },
   });
@@ -133,11 +133,11 @@ function Redrive({ queue, total, group, onClose }: { queue: string; total: numbe
         const body = { action: "redrive", fingerprint: group?.fingerprint, rate: rate ? Number(rate) : undefined, limit: limit ? Number(limit) : undefined };
         void operate(queue, body).then((ended) => {
           changes.value++;
-          say(ended.error ?? t("{n} job goes round again|{n} jobs go round again", { n: ended.done }), { bad: ended.error !== null });
+          say(ended.error ? translated(ended.error) : t("{n} job goes round again|{n} jobs go round again", { n: ended.done }), { bad: ended.error !== null });
         });
       }}
     >
-      {group && <p class="error-line">{group.error}</p>}
+      {group && <p class="error-line">{group.lastError ?? group.error}</p>}
       <p class="dialog-text">{t("They go round again with all their attempts, the oldest first, and with the same arguments.")}</p>
       <div class="fields">
         <Field label={t("How many a second at most")} type="number" value={rate} onInput={setRate} placeholder={t("no limit")} />

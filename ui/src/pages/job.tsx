@@ -8,17 +8,34 @@ import { Ago, Bar, Button, Card, Copy, Head, StateBadge } from "../parts/basics"
 import { Failed, Loading } from "../parts/blank";
 import { confirm, FormDialog } from "../parts/dialog";
 import { Area } from "../parts/field";
-import { Icon } from "../parts/icon";
+import { Icon, type IconName } from "../parts/icon";
 import { Json, Plain } from "../parts/json";
-import { doing, say } from "../parts/toast";
+import { doing, inAMoment, say } from "../parts/toast";
 import { go, place, to } from "../route";
+import { reason } from "../said";
 import { admin, me } from "../session";
 import { t } from "../words";
-import type { Job, Logs, Why } from "../wire";
+import type { Job, Logs, Reason, Why } from "../wire";
 import { Timeline } from "./job-timeline";
+import { JobFlow } from "./job-flow";
 import { asObject } from "./queue-enqueue";
 
 const ENDED = new Set(["completed", "failed", "cancelled"]);
+const icons: Partial<Record<Reason["code"], IconName>> = {
+  running: "play",
+  next: "right",
+  due: "delayed",
+  retry: "retry",
+  "put-off": "delayed",
+  rate: "delayed",
+  paused: "pause",
+  held: "pause",
+  halted: "dead",
+  flow: "flows",
+  "no-worker": "workers",
+  unread: "workers",
+  "no-task": "workers",
+};
 
 export function JobView() {
   const queue = place.value.query.get("queue") ?? "";
@@ -73,6 +90,7 @@ export function JobView() {
           {job.stacktrace && <Plain text={job.stacktrace} label={t("Traceback")} />}
         </Card>
       )}
+      <JobFlow job={job} />
       <div class="columns job-columns">
         <div class="stack">
           <Card title={t("Arguments")}>
@@ -134,10 +152,10 @@ function WhyCard({ job }: { job: Job }) {
           {asked.data.reasons.map((one) => (
             <li key={one.code}>
               <span class={`reason-icon ${one.code}`}>
-                <Icon name={one.code === "running" ? "play" : one.code === "next" ? "right" : one.code === "due" || one.code === "retry" ? "delayed" : one.code === "paused" ? "pause" : "waiting"} />
+                <Icon name={icons[one.code] ?? "waiting"} />
               </span>
               <div>
-                <p>{one.text}</p>
+                <p>{reason(one, job.queue)}</p>
                 <small class="faint">
                   {one.at && <Due at={one.at} />}
                   {one.jobId && one.jobId !== job.id && (
@@ -197,19 +215,11 @@ function Actions({ job, then }: { job: Job; then: () => Promise<void> }) {
         <Button
           kind="danger"
           icon="trash"
-          onClick={() =>
-            confirm({
-              title: t("Remove this job?"),
-              text: t("It is forgotten without a trace. This cannot be undone."),
-              action: t("Remove"),
-              danger: true,
-              submit: async () => {
-                await remove(at.job(job.queue, job.id));
-                say(t("The job was removed"));
-                go(to.jobs(job.queue, job.state));
-              },
-            })
-          }
+          onClick={() => {
+            const here = to.job(job.queue, job.id);
+            inAMoment(`${job.queue}/${job.id}`, t("The job was removed"), () => remove(at.job(job.queue, job.id)), () => go(here));
+            go(to.jobs(job.queue, job.state));
+          }}
         >
           {t("Remove")}
         </Button>

@@ -6,9 +6,9 @@ import { changes } from "../live";
 import { Button, type State } from "../parts/basics";
 import { confirm } from "../parts/dialog";
 import type { IconName } from "../parts/icon";
-import { operate } from "../parts/operations";
+import { each, operate } from "../parts/operations";
 import { say } from "../parts/toast";
-import { t, type Text } from "../words";
+import { t, translated, type Text } from "../words";
 import type { Matching } from "../wire";
 import type { JobFilter } from "./jobs-filter";
 
@@ -28,7 +28,6 @@ const looks: Record<Action, { icon: IconName; text: Text; danger?: boolean }> = 
   cancel: { icon: "cancel", text: "Cancel", danger: true },
   remove: { icon: "trash", text: "Remove", danger: true },
 };
-const AT_ONCE = 6;
 
 interface BulkProps {
   queue: string;
@@ -60,7 +59,7 @@ export function Bulk({ queue, state, filter, chosen, all, shown, more, setAll, c
       danger: look.danger,
       submit: async () => {
         if (all) void operate(queue, { action, state, ...filter }).then((ended) => said(action, ended.done, ended.error).then(then));
-        else void each([...chosen], (id) => one(queue, id, action)).then(({ done, error }) => said(action, done, error).then(then));
+        else void each(action, queue, [...chosen], (id) => one(queue, id, action)).then(({ done, error }) => said(action, done, error).then(then));
         clear();
       },
     });
@@ -91,24 +90,9 @@ function words(action: Action): string {
 
 async function said(action: Action, done: number, error: string | null): Promise<void> {
   changes.value++;
-  say(error ?? t("{action}: {n} job|{action}: {n} jobs", { action: t(looks[action].text), n: done }), { bad: error !== null });
+  say(error === null ? t("{action}: {n} job|{action}: {n} jobs", { action: t(looks[action].text), n: done }) : translated(error), { bad: error !== null });
 }
 
 export function one(queue: string, id: string, action: Action): Promise<unknown> {
   return action === "remove" ? remove(at.job(queue, id)) : post(at.job(queue, id, `/${action}`));
-}
-
-async function each(ids: string[], act: (id: string) => Promise<unknown>): Promise<{ done: number; error: string | null }> {
-  let done = 0;
-  let error: string | null = null;
-  const next = async (): Promise<void> => {
-    for (let id = ids.pop(); id !== undefined; id = ids.pop()) {
-      await act(id).then(
-        () => done++,
-        (why: Error) => (error = why.message),
-      );
-    }
-  };
-  await Promise.all(Array.from({ length: AT_ONCE }, next));
-  return { done, error };
 }

@@ -2,6 +2,7 @@
 import type { ComponentChildren } from "preact";
 import { duration } from "../format";
 import { Ago, Bar, type State, Tag } from "../parts/basics";
+import { held } from "../parts/toast";
 import { to } from "../route";
 import { t, type Text } from "../words";
 import type { Job } from "../wire";
@@ -44,7 +45,8 @@ interface TableProps {
   choose?: (ids: ReadonlySet<string>) => void;
 }
 
-export function JobTable({ jobs, state, chosen = new Set(), choose }: TableProps) {
+export function JobTable({ jobs: all, state, chosen = new Set(), choose }: TableProps) {
+  const jobs = all.filter((job) => !held.value.has(`${job.queue}/${job.id}`));
   const some = chosen.size > 0;
   const toggle = (id: string) => {
     const next = new Set(chosen);

@@ -16,6 +16,7 @@ import { Bulk } from "./jobs-bulk";
 import { Filters, filtersOf, type JobFilter } from "./jobs-filter";
 import { JobTable } from "./jobs-table";
 
+const FIRST: State[] = ["waiting", "active", "failed", "delayed", "completed"];
 const PAGE = 50;
 const MOST = 1000;
 const SEARCH_MS = 3000;
@@ -25,8 +26,10 @@ export function Jobs() {
   const now = queues.value ?? asked.data?.queues;
   const names = Object.keys(now ?? {}).sort();
   const said = place.value.query;
-  const queue = said.get("queue") ?? names[0] ?? "";
-  const state = (STATES as readonly string[]).includes(said.get("state") ?? "") ? (said.get("state") as State) : "waiting";
+  const queue = said.get("queue") ?? (names.find((name) => now?.[name]?.total) || names[0]) ?? "";
+  const named = (STATES as readonly string[]).includes(said.get("state") ?? "") ? (said.get("state") as State) : null;
+  const first = useMemo(() => FIRST.find((one) => now?.[queue]?.[one]) ?? "waiting", [queue, now === undefined]); // where there is something
+  const state = named ?? first;
   const filter = useMemo(() => filtersOf(said), [said]);
   if (!now) return asked.error ? <Failed error={asked.error} again={asked.again} /> : <Loading rows={10} />;
   const stats = now[queue];

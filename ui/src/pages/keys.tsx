@@ -24,7 +24,7 @@ export function Keys() {
     <>
       <Head title={t("Keys")} under={t("Jobs with the same key run in order: each waits for the one before it.")} />
       <Ask key={queue + key} queue={queue} keyNow={key} />
-      {queue && key ? <Line queue={queue} keyName={key} /> : <Lines />}
+      {queue && key ? <Line queue={queue} keyName={key} /> : <Lines only={queue} />}
     </>
   );
 }
@@ -143,8 +143,10 @@ function Halted({ told, queue, then }: { told: Key; queue: string; then: () => P
   );
 }
 
-function Lines() {
-  const names = Object.keys(queues.value ?? {}).sort();
+function Lines({ only }: { only: string }) {
+  const names = Object.keys(queues.value ?? {})
+    .filter((name) => !only || name === only)
+    .sort();
   const [found, setFound] = useState<Record<string, number>>({});
   const none = names.length > 0 && names.every((name) => found[name] === 0);
   return (

@@ -5,12 +5,14 @@ import { clock, count, duration, rate, short } from "../format";
 import { finished, queues, type LiveStats } from "../live";
 import { Ago, Card, CountLink, Figure, Head, StateBadge, Tag } from "../parts/basics";
 import { Empty, Failed, Loading } from "../parts/blank";
-import { Chart } from "../parts/chart";
+import { Chart, lived } from "../parts/chart";
 import { Choice } from "../parts/field";
 import { Icon } from "../parts/icon";
+import { workersOf } from "../parts/workers";
 import { to } from "../route";
+import { ill } from "../said";
 import { t } from "../words";
-import type { Health, Overview as Told, Workers } from "../wire";
+import type { Health, Ill, Overview as Told, Workers } from "../wire";
 
 type Span = "60" | "360" | "1440";
 
@@ -53,24 +55,34 @@ export function Overview() {
   );
 }
 
+/** Well, something waits for a person, or something is wrong: in words, each leading to where it can be dealt with. */
 function Verdict({ health }: { health: Health | undefined }) {
   if (!health) return <div class="verdict" role="status"><Loading rows={1} /></div>;
-  const well = health.status === "healthy";
+  const ills = [...health.problems].sort((a, b) => Number(b.serious) - Number(a.serious));
+  const bad = health.status === "unhealthy";
   return (
-    <div class={`verdict ${well ? "good" : "bad"}`} role="status">
-      <Icon name={well ? "done" : "failed"} size={20} />
-      <div>
-        <b>{well ? t("All queues work normally") : t("Something needs attention")}</b>
-        {!well && (
+    <div class={`verdict ${bad ? "bad" : ills.length ? "warn" : "good"}`} role="status">
+      <Icon name={bad ? "failed" : ills.length ? "dead" : "done"} size={20} />
+      <div class="grow">
+        <b>{bad ? t("Something needs attention") : ills.length ? t("All queues work; something waits for you") : t("All queues work normally")}</b>
+        {ills.length > 0 && (
           <ul>
-            {health.message.split("; ").map((one) => (
-              <li key={one}>{one}</li>
+            {ills.slice(0, 6).map((one) => (
+              <li key={one.code + one.queue}>
+                {one.queue && <a href={whereTo(one)}>{one.queue}</a>} {ill(one)}
+              </li>
             ))}
+            {ills.length > 6 && <li>{t("and {n} more", { n: ills.length - 6 })}</li>}
           </ul>
         )}
       </div>
     </div>
   );
+}
+
+function whereTo(one: Ill): string {
+  const queue = one.queue ?? "";
+  return one.code === "halted" ? to.keys(queue) : one.code === "paused" ? to.queue(queue) : to.jobs(queue, "waiting");
 }
 
 function Figures({ now, told, workers }: { now: LiveStats[]; told: Told | undefined; workers: Workers | undefined }) {
@@ -82,17 +94,18 @@ function Figures({ now, told, workers }: { now: LiveStats[]; told: Told | undefi
   const hour = told?.minutes.slice(-60) ?? [];
   const failed = hour.reduce((all, one) => all + one.failed, 0);
   const done = hour.reduce((all, one) => all + one.completed, 0);
-  const processes = workers?.workers.length;
-  const slots = workers?.workers.reduce((all, one) => all + Object.values(one.queues).reduce((n, q) => n + q.concurrency, 0), 0);
+  const working = workers && workersOf(workers);
+  const processes = working?.length;
+  const slots = working?.reduce((all, one) => all + Object.values(one.queues).reduce((n, q) => n + q.concurrency, 0), 0);
   const share = done + failed ? failed / (done + failed) : 0;
   return (
     <div class="figures">
-      <Figure label={t("Completed now")} value={rate(sum((one) => one.perSecond?.completed ?? 0))} unit="/ s" note={t("{n} in the last hour", { n: done })} />
+      <Figure label={t("Completed now")} value={rate(sum((one) => one.perSecond?.completed ?? 0))} unit="/ s" note={t("{n} in an hour", { n: done })} />
       <Figure label={t("Waiting")} value={short(sum((one) => one.waiting))} note={t("{n} later", { n: sum((one) => one.delayed) })} href={to.queues()} />
       <Figure label={t("Running")} value={count(sum((one) => one.active))} note={slots === undefined ? "" : t("of {n} slots", { n: slots })} href={to.workers()} />
       <Figure label={t("Waiting time")} value={told?.wait.p50Ms == null ? "–" : duration(told.wait.p50Ms)} note={told?.wait.p95Ms == null ? t("no job has run lately") : t("median · p95 {time}", { time: duration(told.wait.p95Ms) })} />
-      <Figure label={t("Oldest waiting")} value={oldest ? duration(age) : "–"} note={oldest ? oldest.name : t("nothing waits")} tone={age > 60_000 ? "warn" : ""} href={oldest && to.jobs(oldest.name, "waiting")} />
-      <Figure label={t("Failed in an hour")} value={count(failed)} note={t("{share} of all that ended", { share: `${rate(share * 100)} %` })} tone={failed ? "bad" : ""} href={to.dead()} />
+      <Figure label={t("Oldest waiting")} value={oldest ? duration(age) : "–"} note={oldest ? oldest.name : sum((one) => one.waiting) ? t("all held back") : t("nothing waits")} tone={age > 60_000 ? "warn" : ""} href={oldest && to.jobs(oldest.name, "waiting")} />
+      <Figure label={t("Failed in an hour")} value={count(failed)} note={t("{share} of all", { share: `${rate(share * 100)} %` })} tone={failed ? "bad" : ""} href={to.dead()} />
       <Figure label={t("Workers")} value={processes === undefined ? "–" : count(processes)} note={processes === 0 ? t("nobody works") : t("process|processes", { n: processes ?? 0 })} tone={processes === 0 ? "bad" : ""} href={to.workers()} />
     </div>
   );
@@ -100,7 +113,7 @@ function Figures({ now, told, workers }: { now: LiveStats[]; told: Told | undefi
 
 function Throughput({ told }: { told: Told }) {
   const made = useMemo(() => {
-    const whole = told.minutes.slice(0, -1); // the last minute is not over
+    const whole = lived(told.minutes.slice(0, -1)); // the last minute is not over
     const step = whole.length > 400 ? 10 : whole.length > 100 ? 5 : 1;
     const times: number[] = [];
     const done: number[] = [];
@@ -140,7 +153,7 @@ function Failing({ told }: { told: Told | undefined }) {
             <li key={queue + group.fingerprint}>
               <span class="row-count bad">{short(group.count)}</span>
               <a class="row-main" href={to.jobs(queue, "failed", { fingerprint: group.fingerprint })}>
-                <span class="cut error-text" title={group.error}>{group.error}</span>
+                <span class="cut error-text" title={group.lastError ?? group.error}>{group.lastError ?? group.error}</span>
                 <small class="faint cut">
                   {queue} · {group.tasks.join(", ")}
                 </small>

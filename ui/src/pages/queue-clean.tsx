@@ -1,20 +1,31 @@
 // Clean: remove finished jobs of a queue that ended long enough ago.
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
+import { at, query } from "../api";
+import { useAsk } from "../ask";
+import { count } from "../format";
 import { FormDialog } from "../parts/dialog";
 import { Field, Select } from "../parts/field";
 import { operate } from "../parts/operations";
 import { say } from "../parts/toast";
 import { t } from "../words";
-import type { Queue } from "../wire";
+import type { Matching, Queue } from "../wire";
 
 export function Clean({ queue, onClose }: { queue: Queue; onClose: () => void }) {
   const [state, setState] = useState<"completed" | "failed" | "cancelled">("completed");
   const [minutes, setMinutes] = useState("60");
-  const there = queue.stats[state];
+  const [before, setBefore] = useState(() => new Date().toISOString());
+  useEffect(() => {
+    const wait = setTimeout(() => setBefore(new Date(Date.now() - Number(minutes || 0) * 60_000).toISOString()), 250);
+    return () => clearTimeout(wait);
+  }, [minutes, state]);
+  const asked = useAsk<Matching>(at.queue(queue.name, `/matching${query({ state, before })}`));
+  const meant = asked.waiting ? undefined : asked.data;
+  const many = meant && `${count(meant.count)}${meant.exact ? "" : "+"}`;
   return (
     <FormDialog
       title={t("Clean {queue}", { queue: queue.name })}
-      action={t("Remove them")}
+      action={many ? `${t("Remove them")} (${many})` : t("Remove them")}
+      disabled={meant?.count === 0}
       danger
       onClose={onClose}
       submit={async () => {
@@ -36,7 +47,9 @@ export function Clean({ queue, onClose }: { queue: Queue; onClose: () => void })
         />
         <Field label={t("that ended so many minutes ago or longer")} type="number" value={minutes} onInput={setMinutes} required />
       </div>
-      <p class="dialog-text">{t("{n} job is {state} now. What is removed cannot be brought back.|{n} jobs are {state} now. What is removed cannot be brought back.", { n: there, state: t(state) })}</p>
+      <p class="dialog-text" role="status">
+        {many === undefined ? t("Counting …") : t("{n} job of {all} is meant. What is removed cannot be brought back.|{n} jobs of {all} are meant. What is removed cannot be brought back.", { n: many, all: queue.stats[state] })}
+      </p>
     </FormDialog>
   );
 }

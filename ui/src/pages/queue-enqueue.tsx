@@ -7,17 +7,7 @@ import { say } from "../parts/toast";
 import { to } from "../route";
 import { t } from "../words";
 import type { Accepted, Queue } from "../wire";
-import { argumentsOf } from "./queue";
-
-/** Arguments with something of the right kind in them, to begin with. */
-export function sample(schema: Record<string, unknown> | null): string {
-  const made: Record<string, unknown> = {};
-  const required = (schema?.required as string[] | undefined) ?? [];
-  for (const [name, of] of Object.entries((schema?.properties ?? {}) as Record<string, { type?: string }>)) {
-    if (required.includes(name)) made[name] = { integer: 0, number: 0, boolean: false, array: [], object: {} }[of.type ?? ""] ?? "";
-  }
-  return JSON.stringify(made, null, 2);
-}
+import { argumentsOf, sample } from "./task-arguments";
 
 export function asObject(text: string): Record<string, unknown> {
   let made: unknown;

@@ -11,7 +11,7 @@ import { Icon } from "../parts/icon";
 import { say } from "../parts/toast";
 import { to } from "../route";
 import { admin } from "../session";
-import { t } from "../words";
+import { t, translated } from "../words";
 import type { Partition, Partitions, Queue } from "../wire";
 
 export function PartitionsCard({ queue }: { queue: Queue }) {
@@ -29,8 +29,8 @@ export function PartitionsCard({ queue }: { queue: Queue }) {
               <div class={`notice ${one.serious ? "bad" : "warn"}`} key={one.fact}>
                 <Icon name="dead" />
                 <div>
-                  <b>{one.fact}</b>
-                  <p>{one.next}</p>
+                  <b>{translated(one.fact)}</b>
+                  <p>{translated(one.next)}</p>
                 </div>
               </div>
             ))}

@@ -6,7 +6,7 @@ import { clock, count, duration, rate } from "../format";
 import { queues } from "../live";
 import { Button, Card, Figure, Head, Tag } from "../parts/basics";
 import { Empty, Failed, Loading, Shown } from "../parts/blank";
-import { Chart } from "../parts/chart";
+import { Chart, lived } from "../parts/chart";
 import { place, to } from "../route";
 import { admin } from "../session";
 import { t } from "../words";
@@ -16,6 +16,7 @@ import { Enqueue } from "./queue-enqueue";
 import { PartitionsCard } from "./queue-partitions";
 import { SettingsCard } from "./queue-settings";
 import { PauseButton } from "./queues";
+import { argumentsOf } from "./task-arguments";
 
 export function QueueView() {
   const name = place.value.query.get("name") ?? "";
@@ -97,14 +98,6 @@ export function QueueView() {
   );
 }
 
-export function argumentsOf(schema: Record<string, unknown> | null): string {
-  const known = (schema?.properties ?? {}) as Record<string, unknown>;
-  const required = new Set((schema?.required as string[] | undefined) ?? []);
-  return Object.keys(known)
-    .map((one) => (required.has(one) ? one : `${one}?`))
-    .join(", ");
-}
-
 function Nature({ queue }: { queue: Queue }) {
   const order = queue.order === "key" ? t("in order by key") : queue.order === "partition" ? t("in order by partition") : t("no order");
   const parts = [
@@ -120,7 +113,7 @@ function Nature({ queue }: { queue: Queue }) {
 function QueueMinutes({ name }: { name: string }) {
   const asked = useAsk<Minutes>(at.queue(name, "/metrics?minutes=60"), { every: 5000 });
   const made = useMemo(() => {
-    const whole = asked.data?.minutes.slice(0, -1) ?? [];
+    const whole = lived(asked.data?.minutes.slice(0, -1) ?? []);
     return {
       times: whole.map((one) => Date.parse(one.at) / 1000),
       series: [

@@ -7,7 +7,6 @@ import { queues, type LiveStats } from "../live";
 import { Button, Card, CountLink, Head, Tag } from "../parts/basics";
 import { Empty, Failed, Loading } from "../parts/blank";
 import { Spark } from "../parts/chart";
-import { confirm } from "../parts/dialog";
 import { doing } from "../parts/toast";
 import { place, refine, to } from "../route";
 import { admin } from "../session";
@@ -78,27 +77,27 @@ function QueueCard({ one }: { one: LiveStats }) {
   );
 }
 
+/** At once, and back at once: jobs that wait meanwhile are not lost. */
+export async function pauseOrResume(name: string, paused: boolean, then?: () => unknown): Promise<void> {
+  const call = (verb: "pause" | "resume") => async () => {
+    await post(at.queue(name, `/${verb}`));
+    then?.();
+  };
+  const [act, back] = paused ? (["resume", "pause"] as const) : (["pause", "resume"] as const);
+  const said = { pause: t("{queue} is paused", { queue: name }), resume: t("{queue} goes on", { queue: name }) };
+  await doing(call(act), said[act], { undo: () => doing(call(back), said[back]) });
+}
+
 export function PauseButton({ name, paused, small, then }: { name: string; paused: boolean; small?: boolean; then?: () => unknown }) {
-  if (paused) {
-    return (
-      <Button small={small} kind="primary" icon="play" onClick={async () => (await doing(() => post(at.queue(name, "/resume")), t("{queue} goes on", { queue: name }))) && then?.()}>
-        {t("Resume")}
-      </Button>
-    );
-  }
-  const ask = () =>
-    confirm({
-      title: t("Pause {queue}?", { queue: name }),
-      text: t("Running jobs go on to their end; nothing more begins until somebody resumes it. New jobs are still taken."),
-      action: t("Pause"),
-      submit: async () => {
-        await post(at.queue(name, "/pause"));
-        then?.();
-      },
-    });
   return (
-    <Button small={small} icon="pause" onClick={ask}>
-      {t("Pause")}
+    <Button
+      small={small}
+      kind={paused ? "primary" : "plain"}
+      icon={paused ? "play" : "pause"}
+      title={paused ? undefined : t("Running jobs go on to their end; nothing more begins until somebody resumes it. New jobs are still taken.")}
+      onClick={() => pauseOrResume(name, paused, then)}
+    >
+      {paused ? t("Resume") : t("Pause")}
     </Button>
   );
 }

@@ -9,7 +9,8 @@ import { Area, Choice, Field, Select } from "../parts/field";
 import { say } from "../parts/toast";
 import { t } from "../words";
 import type { Queue, Schedule } from "../wire";
-import { asObject, sample } from "./queue-enqueue";
+import { asObject } from "./queue-enqueue";
+import { sample } from "./task-arguments";
 
 export function EditSchedule({ one, onClose, then }: { one: Schedule | null; onClose: () => void; then: () => Promise<void> }) {
   const names = Object.keys(queues.value ?? {}).sort();

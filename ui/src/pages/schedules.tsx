@@ -10,7 +10,7 @@ import { Icon } from "../parts/icon";
 import { doing } from "../parts/toast";
 import { to } from "../route";
 import { admin } from "../session";
-import { t } from "../words";
+import { t, translated } from "../words";
 import type { Preview, Ran, Schedule, Schedules as Told } from "../wire";
 import { EditSchedule } from "./schedule-edit";
 
@@ -52,7 +52,9 @@ function ScheduleCard({ one, edit, then }: { one: Schedule; edit: () => void; th
         <code class="rule">{one.cron ?? t("every {time}", { time: duration((one.every ?? 0) * 1000) })}</code>
         <span class="faint">{one.tz}</span>
         {one.paused && <Tag tone="warn">{t("paused")}</Tag>}
-        <Tag>{one.source === "code" ? t("from the code") : t("added at run time")}</Tag>
+        <span title={one.source === "code" ? t("The code declares it, so only the code can remove it; pause it instead.") : undefined}>
+          <Tag>{one.source === "code" ? t("from the code") : t("added at run time")}</Tag>
+        </span>
         <span class="push actions">
           {admin.value && <Actions one={one} edit={edit} then={then} />}
         </span>
@@ -60,7 +62,7 @@ function ScheduleCard({ one, edit, then }: { one: Schedule; edit: () => void; th
       {one.problem && (
         <div class="notice bad">
           <Icon name="dead" />
-          <div>{one.problem}</div>
+          <div>{translated(one.problem)}</div>
         </div>
       )}
       <div class="schedule-body">
@@ -149,24 +151,27 @@ function Actions({ one, edit, then }: { one: Schedule; edit: () => void; then: (
     let ran: Ran | undefined;
     const well = await doing(async () => {
       ran = await post<Ran>(at.schedule(one.name, "/run"));
-    }, t("{name} was started", { name: one.name }), undefined);
+    }, t("{name} was started", { name: one.name }));
     if (well && ran) await then();
   };
-  const verb = one.paused ? "resume" : "pause";
+  const call = (verb: "pause" | "resume") => async () => {
+    await post(at.schedule(one.name, `/${verb}`));
+    await then();
+  };
+  const [act, back] = one.paused ? (["resume", "pause"] as const) : (["pause", "resume"] as const);
+  const said = { pause: t("{name} is paused", { name: one.name }), resume: t("{name} goes on", { name: one.name }) };
   return (
     <>
       <Button small icon="play" onClick={run}>{t("Run now")}</Button>
       <Button
         small
         icon={one.paused ? "play" : "pause"}
-        onClick={async () => {
-          if (await doing(() => post(at.schedule(one.name, `/${verb}`)), one.paused ? t("{name} goes on", { name: one.name }) : t("{name} is paused", { name: one.name }))) await then();
-        }}
+        onClick={() => doing(call(act), said[act], { undo: () => doing(call(back), said[back]) })}
       >
         {one.paused ? t("Resume") : t("Pause")}
       </Button>
       <Button small icon="edit" onClick={edit}>{t("Edit")}</Button>
-      <Button
+      {one.source !== "code" && <Button
         small
         kind="ghost"
         icon="trash"
@@ -174,7 +179,7 @@ function Actions({ one, edit, then }: { one: Schedule; edit: () => void; then: (
         onClick={() =>
           confirm({
             title: t("Remove the schedule {name}?", { name: one.name }),
-            text: one.source === "code" ? t("It is declared in code: a worker that runs this code brings it back.") : t("It does not run any more. Its jobs stay."),
+            text: t("It does not run any more, or as the code says where the code declares it. Its jobs stay."),
             action: t("Remove"),
             danger: true,
             submit: async () => {
@@ -183,7 +188,7 @@ function Actions({ one, edit, then }: { one: Schedule; edit: () => void; then: (
             },
           })
         }
-      />
+      />}
     </>
   );
 }

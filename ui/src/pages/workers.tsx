@@ -3,6 +3,7 @@ import { useAsk } from "../ask";
 import { count } from "../format";
 import { Bar, Card, Head, Tag } from "../parts/basics";
 import { Empty, Shown } from "../parts/blank";
+import { workersOf } from "../parts/workers";
 import { to } from "../route";
 import { t } from "../words";
 import type { Running, RunningJob, Worker, Workers as Told } from "../wire";
@@ -13,10 +14,10 @@ export function Workers() {
   const jobs = running.data?.jobs ?? [];
   return (
     <>
-      <Head title={t("Workers")} under={asked.data && t("{n} live process|{n} live processes", { n: asked.data.workers.length })} />
+      <Head title={t("Workers")} under={asked.data && t("{n} live process|{n} live processes", { n: workersOf(asked.data).length })} />
       <Shown answer={asked} rows={6}>
         {(told) =>
-          told.workers.length === 0 ? (
+          workersOf(told).length === 0 ? (
             <Card>
               <Empty icon="workers" title={t("No worker is alive")}>
                 <p>{t("Start one; jobs wait until then:")}</p>
@@ -25,7 +26,7 @@ export function Workers() {
             </Card>
           ) : (
             <div class="worker-cards">
-              {told.workers.map((one) => (
+              {workersOf(told).map((one) => (
                 <WorkerCard key={one.id} one={one} jobs={jobs.filter((job) => job.worker === one.id)} />
               ))}
             </div>

@@ -4,6 +4,7 @@ import uPlot from "uplot";
 import { count, rate } from "../format";
 import { dark } from "../theme";
 import { locale } from "../words";
+import type { Minute } from "../wire";
 
 export interface Series {
   name: string;
@@ -18,6 +19,14 @@ interface ChartProps {
   series: Series[];
   label: string;
   height?: number;
+}
+
+const FEWEST = 15; // minutes in a chart
+
+/** Without the minutes before anything was done: a new server has no empty half. */
+export function lived(minutes: Minute[]): Minute[] {
+  const first = minutes.findIndex((one) => one.enqueued || one.completed || one.failed);
+  return first > 0 ? minutes.slice(Math.max(0, Math.min(first - 1, minutes.length - FEWEST))) : minutes;
 }
 
 function css(name: string): string {

@@ -1,6 +1,6 @@
 // The palette: type a few letters, press Enter. Views, queues, jobs by their id, and what can be done.
 import { useMemo, useRef, useState } from "preact/hooks";
-import { at, get, post } from "../api";
+import { at, get, Problem } from "../api";
 import { queues } from "../live";
 import { go, to } from "../route";
 import { admin, logOut } from "../session";
@@ -88,12 +88,11 @@ function everything(): Item[] {
     items.push({ text: name, note: t("queue"), icon: "queues", act: () => go(to.queue(name)) });
     items.push({ text: name, note: t("failed jobs"), icon: "failed", act: () => go(to.jobs(name, "failed")) });
     if (admin.value) {
-      const verb = stats.isPaused ? "resume" : "pause";
       items.push({
         text: stats.isPaused ? t("Resume {queue}", { queue: name }) : t("Pause {queue}", { queue: name }),
         note: t("action"),
         icon: stats.isPaused ? "play" : "pause",
-        act: () => doing(() => post(at.queue(name, `/${verb}`)), stats.isPaused ? t("{queue} goes on", { queue: name }) : t("{queue} is paused", { queue: name })),
+        act: async () => (await import("../pages/queues")).pauseOrResume(name, stats.isPaused),
       });
     }
   }
@@ -108,7 +107,7 @@ async function findJob(id: string): Promise<void> {
   await doing(async () => {
     const names = Object.keys(queues.value ?? {});
     const found = await Promise.any(names.map((name) => get<Job>(at.job(name, id)))).catch(() => null);
-    if (!found) throw new Error(t('No queue has a job "{id}"', { id }));
+    if (!found) throw new Problem(404, t('No queue has a job "{id}"', { id }));
     go(to.job(found.queue, found.id));
   }, t("Found"));
 }

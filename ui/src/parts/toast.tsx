@@ -1,4 +1,4 @@
-// Toasts: short words about what was done or could not be.
+// Toasts: short words about what was done or could not be, with a way back where there is one.
 import { signal } from "@preact/signals";
 import { Problem } from "../api";
 import { t } from "../words";
@@ -9,32 +9,78 @@ interface Toast {
   text: string;
   bad: boolean;
   link?: { text: string; href: string };
+  undo?: () => unknown;
 }
 
+interface Manner {
+  bad?: boolean;
+  link?: Toast["link"];
+  undo?: Toast["undo"];
+}
+
+const HELD_MS = 6000;
 const toasts = signal<Toast[]>([]);
+/** What was asked for and is not done yet, by name. */
+export const held = signal<ReadonlySet<string>>(new Set());
+const waiting = new Map<string, () => void>();
 let last = 0;
 
-export function say(text: string, { bad = false, link }: { bad?: boolean; link?: Toast["link"] } = {}): void {
+export function say(text: string, { bad = false, link, undo }: Manner = {}): number {
   const id = ++last;
-  toasts.value = [...toasts.value.slice(-3), { id, text, bad, link }];
-  setTimeout(() => hush(id), bad ? 9000 : 5000);
+  toasts.value = [...toasts.value.slice(-3), { id, text, bad, link, undo }];
+  setTimeout(() => hush(id), bad ? 9000 : undo ? HELD_MS : 5000);
+  return id;
 }
 
 function hush(id: number): void {
   toasts.value = toasts.value.filter((one) => one.id !== id);
 }
 
-/** Do something and say how it went; gives whether it went well. */
-export async function doing(what: () => Promise<unknown>, well: string, link?: Toast["link"]): Promise<boolean> {
+function why(error: unknown): string {
+  return error instanceof Problem ? error.message : String(error);
+}
+
+/** Do something and say how it went; gives whether it went well. `undo` does the contrary. */
+export async function doing(what: () => Promise<unknown>, well: string, { link, undo }: Omit<Manner, "bad"> = {}): Promise<boolean> {
   try {
     await what();
   } catch (error) {
-    say(error instanceof Problem ? error.message : String(error), { bad: true });
+    say(why(error), { bad: true });
     return false;
   }
-  say(well, { link });
+  say(well, { link, undo });
   return true;
 }
+
+/** Do what cannot be undone in a few seconds, unless somebody wants it back before. A page that is left does it at once. */
+export function inAMoment(name: string, text: string, what: () => Promise<unknown>, back?: () => void): void {
+  const end = () => {
+    clearTimeout(timer);
+    waiting.delete(name);
+    hush(shown);
+  };
+  const free = () => (held.value = new Set([...held.value].filter((one) => one !== name)));
+  const act = () => {
+    end();
+    void what()
+      .catch((error) => say(why(error), { bad: true }))
+      .finally(free);
+  };
+  const timer = window.setTimeout(act, HELD_MS);
+  held.value = new Set([...held.value, name]);
+  waiting.set(name, act);
+  const shown = say(text, {
+    undo: () => {
+      end();
+      free();
+      back?.();
+    },
+  });
+}
+
+addEventListener("pagehide", () => {
+  for (const act of waiting.values()) act();
+});
 
 export function Toasts() {
   return (
@@ -44,6 +90,18 @@ export function Toasts() {
           <Icon name={one.bad ? "failed" : "done"} />
           <span class="toast-text">{one.text}</span>
           {one.link && <a href={one.link.href}>{one.link.text}</a>}
+          {one.undo && (
+            <button
+              type="button"
+              class="toast-undo"
+              onClick={() => {
+                hush(one.id);
+                void one.undo?.();
+              }}
+            >
+              {t("Undo")}
+            </button>
+          )}
           <button type="button" class="toast-close" aria-label={t("Close")} onClick={() => hush(one.id)}>
             <Icon name="close" size={13} />
           </button>

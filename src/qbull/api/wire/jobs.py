@@ -187,7 +187,7 @@ class FailuresQuery(Filter, kw_only=True):
 
 
 class FailureGroup(Shape, kw_only=True):
-    """Dead letters that failed for the same reason; `error` is that without its details."""
+    """Dead letters that failed for the same reason; `error` is that without its details, `lastError` what the newest failed with."""
 
     fingerprint: str
     error: str
@@ -196,6 +196,7 @@ class FailureGroup(Shape, kw_only=True):
     first_at: Moment
     last_at: Moment
     last_id: str
+    last_error: str
 
 
 class Failures(Said, kw_only=True):

@@ -1,0 +1,164 @@
+// A flow as a picture: its jobs from left to right, each behind those that it waits for. Many alike on one level are one box.
+import { duration } from "../format";
+import { to } from "../route";
+import { t, type Text } from "../words";
+import type { FlowStep } from "../wire";
+import { type State, stateIcon } from "./basics";
+import { Icon } from "./icon";
+
+const WIDE = 190;
+const HIGH = 52;
+const ACROSS = 54;
+const DOWN = 12;
+const FOLDED = 6; // more jobs of one task on one level are one box
+
+export interface Box {
+  steps: FlowStep[];
+  level: number;
+  x: number;
+  y: number;
+}
+
+/** Which boxes there are, and which lines go between them. */
+export function arranged(steps: FlowStep[]): { boxes: Box[]; lines: [Box, Box][]; width: number; height: number } {
+  const boxes: Box[] = [];
+  const of = new Map<number, Box>();
+  const levels = new Map<number, Map<string, number[]>>();
+  steps.forEach((step, n) => {
+    const level = levels.get(step.level) ?? new Map<string, number[]>();
+    levels.set(step.level, level);
+    const name = `${step.queue}/${step.task}/${step.fallback}`;
+    level.set(name, [...(level.get(name) ?? []), n]);
+  });
+  let highest = 0;
+  for (const [level, tasks] of levels) {
+    const column: Box[] = [];
+    for (const numbers of tasks.values()) {
+      const groups = numbers.length > FOLDED ? [numbers] : numbers.map((n) => [n]);
+      for (const group of groups) {
+        const box = { steps: group.map((n) => steps[n] as FlowStep), level, x: level * (WIDE + ACROSS), y: 0 };
+        column.push(box);
+        for (const n of group) of.set(n, box);
+      }
+    }
+    boxes.push(...column);
+    highest = Math.max(highest, column.length);
+  }
+  const height = highest * (HIGH + DOWN) - DOWN;
+  for (const level of levels.keys()) {
+    const column = boxes.filter((box) => box.level === level);
+    const from = (height - (column.length * (HIGH + DOWN) - DOWN)) / 2;
+    column.forEach((box, n) => (box.y = from + n * (HIGH + DOWN)));
+  }
+  const lines = new Map<string, [Box, Box]>();
+  steps.forEach((step, n) => {
+    for (const before of step.waitsFor) {
+      const pair: [Box, Box] = [of.get(before) as Box, of.get(n) as Box];
+      lines.set(`${boxes.indexOf(pair[0])}-${boxes.indexOf(pair[1])}`, pair);
+    }
+  });
+  return { boxes, lines: [...lines.values()], width: Math.max(...boxes.map((box) => box.x), 0) + WIDE, height };
+}
+
+export function FlowGraph({ steps, here }: { steps: FlowStep[]; here: string }) {
+  const { boxes, lines, width, height } = arranged(steps);
+  return (
+    <div class="flow-scroll" tabIndex={0} role="region" aria-label={t("Flow")}>
+      <div class="flow" style={{ width: `${width}px`, height: `${height}px` }}>
+        <svg width={width} height={height} aria-hidden="true" focusable="false">
+          {lines.map(([from, to]) => {
+            const [x, y, z, u] = [from.x + WIDE, from.y + HIGH / 2, to.x, to.y + HIGH / 2];
+            return <path key={`${x},${y},${z},${u}`} class={from.steps.every((one) => one.state === "completed") ? "passed" : ""} d={`M${x} ${y}C${x + ACROSS / 2} ${y} ${z - ACROSS / 2} ${u} ${z} ${u}`} />;
+          })}
+        </svg>
+        {boxes.map((box) => (
+          <StepBox key={`${box.x},${box.y}`} box={box} here={here} />
+        ))}
+      </div>
+    </div>
+  );
+}
+
+function StepBox({ box, here }: { box: Box; here: string }) {
+  const one = box.steps[0] as FlowStep;
+  const many = box.steps.length;
+  const state = overall(box.steps);
+  const mine = box.steps.some((step) => step.id === here);
+  const place = { left: `${box.x}px`, top: `${box.y}px`, width: `${WIDE}px`, height: `${HIGH}px` };
+  const inside = (
+    <>
+      <span class={`step-icon state-${state}`}>
+        <Icon name={state === "removed" ? "trash" : stateIcon(state as State)} size={14} />
+      </span>
+      <span class="step-words">
+        <b class="cut">{many > 1 ? `${one.task} × ${many}` : one.task}</b>
+        <small class="faint cut">{many > 1 ? sums(box.steps) : note(one)}</small>
+      </span>
+    </>
+  );
+  const title = `${one.queue}/${one.task}: ${many > 1 ? sums(box.steps) : t(word(one))}${one.error ? `\n${one.error}` : ""}`;
+  const kind = `step ${mine ? "here" : ""} ${one.fallback ? "fallback" : ""}`;
+  const href = many > 1 ? to.jobs(one.queue, state === "removed" ? undefined : state, { task: one.task }) : to.job(one.queue, one.id);
+  return one.kept || many > 1 ? (
+    <a class={kind} style={place} href={href} title={title} aria-current={mine ? "true" : undefined}>
+      {inside}
+    </a>
+  ) : (
+    <span class={kind} style={place} title={title}>
+      {inside}
+    </span>
+  );
+}
+
+/** Level by level in one line, for a list of flows. */
+export function FlowLine({ steps }: { steps: FlowStep[] }) {
+  const levels: Map<string, FlowStep[]>[] = [];
+  for (const step of steps) {
+    const level = (levels[step.level] ??= new Map());
+    const name = `${step.task}/${step.fallback}`;
+    level.set(name, [...(level.get(name) ?? []), step]);
+  }
+  return (
+    <ol class="flow-line">
+      {levels.map((level, n) => (
+        <li key={n}>
+          {n > 0 && <Icon name="right" size={11} />}
+          {[...level.values()].map((some) => {
+            const state = overall(some);
+            return (
+              <span key={some[0]?.id} class={`badge state-${state} ${some[0]?.fallback ? "fallback" : ""}`} title={`${some[0]?.queue}/${some[0]?.task}: ${sums(some)}`}>
+                <Icon name={state === "removed" ? "trash" : stateIcon(state as State)} size={12} />
+                {some[0]?.task}
+                {some.length > 1 && ` × ${some.length}`}
+                <span class="unseen"> {sums(some)}</span>
+              </span>
+            );
+          })}
+        </li>
+      ))}
+    </ol>
+  );
+}
+
+/** What is worst, else what goes on, else how it ended. */
+function overall(steps: FlowStep[]): FlowStep["state"] {
+  const order: FlowStep["state"][] = ["failed", "active", "waiting", "delayed", "cancelled", "removed", "completed"];
+  return order.find((state) => steps.some((step) => step.state === state)) ?? "completed";
+}
+
+function sums(steps: FlowStep[]): string {
+  const counts = new Map<Text, number>();
+  for (const step of steps) counts.set(word(step), (counts.get(word(step)) ?? 0) + 1);
+  return [...counts].map(([text, n]) => (steps.length > 1 ? `${n} ${t(text)}` : t(text))).join(", ");
+}
+
+function word(step: FlowStep): Text {
+  return step.blocked ? "waits for others" : step.state;
+}
+
+function note(step: FlowStep): string {
+  const parts = [t(word(step))];
+  if (step.fallback) parts.push(t("only if it fails"));
+  else if (step.durationMs !== null && step.state !== "cancelled") parts.push(duration(step.durationMs));
+  return parts.join(" · ");
+}

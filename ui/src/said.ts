@@ -1,0 +1,117 @@
+// What the server says of itself, in the language of the page: it gives a code and values, and its own English words for whoever knows no better.
+import { duration, moment } from "./format";
+import { type Text, t } from "./words";
+import type { AlertProblem, Ill, Reason } from "./wire";
+
+type Values = Record<string, string | number>;
+
+/** What is wrong with a queue. Its name is said elsewhere. */
+export function ill({ code, values }: Ill): string {
+  const n = values.jobs ?? 0;
+  switch (code) {
+    case "away":
+      return t("The server that keeps the jobs cannot be reached.");
+    case "unserved":
+      return t("{n} job waits and no worker serves the queue.|{n} jobs wait and no worker serves the queue.", { n });
+    case "stale":
+      return t("The oldest waiting job could have run {time} ago.", { time: duration((values.seconds ?? 0) * 1000) });
+    case "halted": {
+      const keys = t("{n} key is halted by a dead letter.|{n} keys are halted by dead letters.", { n: values.keys ?? 0 });
+      return n ? `${keys} ${t("{n} job waits behind.|{n} jobs wait behind.", { n })}` : keys;
+    }
+    case "paused":
+      return t("Paused: {n} job waits until somebody resumes it.|Paused: {n} jobs wait until somebody resumes it.", { n });
+  }
+}
+
+/** Why a job is not running, or what it does. */
+export function reason({ code, text, jobId, at, values }: Reason, queue: string): string {
+  const when = at ? moment(at) : "";
+  const told: Values = { queue, ...values, at: when, job: jobId ?? "" };
+  const key = values.key === undefined ? t("its lane") : t("its key {key}", { key: values.key });
+  const error = values.error === undefined ? "" : ` (${values.error})`;
+  switch (code) {
+    case "finished":
+      return t(finished[String(values.state)] ?? "It completed at {at}", told) + error;
+    case "running":
+      return t("Worker {worker} has it since {at}", told);
+    case "stopping":
+      return t("It was told to stop, and has not yet");
+    case "paused":
+      return t("The queue {queue} is paused, by {by} since {at}; resume it", told);
+    case "held":
+      return t("The queue {queue} rests until {at}, after {because}", told);
+    case "no-worker":
+      return t('No live worker serves the queue {queue}; start one with "qbull worker MODULE:APP"', told);
+    case "unread":
+      return t("None of the {workers} live workers reads partition {partition}", told);
+    case "no-task":
+      return t("No live worker of the queue knows the task {task}; they know: {tasks}", told);
+    case "retry":
+      return t("Attempt {attempt} failed, it waits until {at} for the next", told) + error;
+    case "put-off":
+      return t("The starts of {key} are used up ({rate}); it waits until {at}", { ...told, key });
+    case "due":
+      return t("It is delayed until {at}", told);
+    case "flow":
+      return flow(told) + error;
+    case "behind":
+      if (!jobId) return t("Others of {key} come first", { key });
+      return t(behind[String(values.state)] ?? "It is number {position} behind a job of {key}, which has just ended", { ...told, key });
+    case "halted":
+      return t("The line of {key} stands still: job {job} failed for good; retry or remove that one", { ...told, key });
+    case "rate":
+      return t("The rate of the queue ({rate}) is used up until {at}", told);
+    case "limit":
+      return t("{jobs} jobs of the queue run, and at most {most} may", told);
+    case "busy":
+      return t("All {slots} slots of the queue's workers are in use", told);
+    case "line":
+      return Number(values.jobs) > 1000 ? t("More than 1,000 others come first") : t("{n} other comes first|{n} others come first", { n: values.jobs ?? 0 });
+    case "next":
+      return t("Nothing stands in its way; a worker is about to take it");
+    default:
+      return text;
+  }
+}
+
+const finished: Record<string, Text> = {
+  failed: "It failed for good at {at}",
+  cancelled: "It was cancelled at {at}",
+};
+
+const behind: Record<string, Text> = {
+  active: "It is number {position} behind a job of {key}, which worker {worker} has",
+  delayed: "It is number {position} behind a job of {key}, which is delayed",
+  waiting: "It is number {position} behind a job of {key}, which waits for a worker",
+};
+
+function flow(told: Values): string {
+  return Number(told.others)
+    ? t("It waits for {task} of the queue {queue} and {others} others of its flow", told)
+    : t("It waits for {task} of the queue {queue}, a job of its flow", told);
+}
+
+/** What people are told of, without whose problem it is. */
+export function alert({ kind, count: n, over }: AlertProblem): string {
+  if (over) return t(ended[kind], { n });
+  return t(begun[kind], { n, time: duration(n * 1000) });
+}
+
+const begun: Record<AlertProblem["kind"], Text> = {
+  failed: "{n} job failed for good|{n} jobs failed for good",
+  repeated: "{n} attempt failed within five minutes|{n} attempts failed within five minutes",
+  stale: "Its oldest job has waited for {time}",
+  missed: "{n} tick was missed|{n} ticks were missed",
+  overdue: "Nobody has fired it for {time}",
+  lost: "{n} worker was lost|{n} workers were lost",
+};
+
+const ended: Record<AlertProblem["kind"], Text> = {
+  failed: "No more jobs failed for good",
+  repeated: "Its attempts no longer fail",
+  stale: "Its jobs are begun again",
+  missed: "No more ticks were missed",
+  overdue: "It is fired again",
+  lost: "No more workers were lost",
+};
