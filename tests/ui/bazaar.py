@@ -14,6 +14,7 @@ email = app.queue(
     concurrency=20,
     retry=qbull.Retry(delays=(0.2, 0.5)),
     keep=qbull.Keep(completed=5_000, failed=5_000),
+    alert=True,
 )
 payments = app.queue(
     "payments",
@@ -30,6 +31,7 @@ reports = app.queue(
 slack = app.queue(
     "slack", partitions=1, concurrency=10, retry=qbull.Retry(attempts=3, backoff="fixed", delay=2)
 )
+orders = app.queue("orders", partitions=2, concurrency=10, retry=qbull.Retry(attempts=1))
 maintenance = app.queue("maintenance", partitions=1, concurrency=1)
 
 
@@ -93,6 +95,39 @@ async def export(customer: str, format: str = "csv") -> None:
 async def alert(channel: str, text: str) -> str:
     await asyncio.sleep(0.05)
     return "ok"
+
+
+@orders.task(name="place")
+async def place(order: str, seconds: float = 0.0, labels: int = 2) -> str:
+    """Begins a flow; gives the id of the job that it ends with."""
+    sent = qbull.group(*(label.step(order, seconds) for _ in range(labels)))
+    flow = await qbull.chain(
+        reserve.step(order), sent, ship.step(order), fallback=refund.step(order)
+    ).enqueue()
+    return flow.last.id
+
+
+@orders.task(name="reserve")
+async def reserve(order: str) -> str:
+    if order == "sold out":
+        raise LookupError(order)
+    return order
+
+
+@orders.task(name="label")
+async def label(order: str, seconds: float) -> str:
+    await asyncio.sleep(seconds)
+    return order
+
+
+@orders.task(name="ship")
+async def ship(order: str) -> str:
+    return order
+
+
+@orders.task(name="refund")
+async def refund(order: str) -> str:
+    return order
 
 
 @maintenance.cron("0 * * * *", tz="America/Argentina/Cordoba", name="clean-verification-tokens")

@@ -10,7 +10,9 @@ import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import httpx
@@ -69,6 +71,29 @@ class Stage:
         return ids
 
 
+class Inbox:
+    """Where alerts are posted to: a real server in a thread of its own."""
+
+    class _Taking(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["content-length"] or 0))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None: ...
+
+    def __init__(self) -> None:
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._Taking)
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}/hooks"
+
+    def __enter__(self) -> None:
+        Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
 @contextmanager
 def running(environment: dict[str, str], *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
     command = [sys.executable, "-m", "qbull.cli.main", *arguments]
@@ -100,6 +125,7 @@ def address(process: subprocess.Popen[bytes]) -> str:
 def set_stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     """A Valkey of its own: other tests empty theirs."""
     valkey = Embedded.open(tmp_path_factory.mktemp("page"))
+    inbox = Inbox()
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith(("QBULL", "REDIS"))},
         "QBULL_URL": f"unix://:{valkey.password}@{valkey.socket}?db=0",
@@ -107,12 +133,14 @@ def set_stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         "QUEUES_UI_PASS": PASSWORD,
         "QBULL_ADMIN_TOKEN": ADMIN,
         "QBULL_VIEWER_TOKEN": VIEWER,
+        "QBULL_ALERT_URLS": inbox.url,
+        "QBULL_ALERT_ALLOW": "127.0.0.1",
         "PYTHONPATH": str(HERE),
         "TZ": "UTC",
     }
     log = {**environment, "QBULL_LOG_LEVEL": "ERROR"}
     work = ("worker", "bazaar:app", "--processes", "1")
-    with running(log, *work), running(log, "serve", "bazaar:app", "--port", "0") as serving:
+    with inbox, running(log, *work), running(log, "serve", "bazaar:app", "--port", "0") as serving:
         stage = Stage(environment, address(serving))
         deadline = time.monotonic() + 20
         while not stage.ask("GET", "workers")["workers"]:
@@ -173,6 +201,10 @@ class Person:
     async def press(self, name: str, *, inside: str = "main") -> None:
         await self.page.locator(inside).get_by_role("button", name=name, exact=True).first.click()
 
+    async def undo(self, said: str) -> None:
+        """What a word about what was done has for whoever wants it back."""
+        await self.page.locator(".toast", has_text=said).get_by_role("button", name="Undo").click()
+
     async def confirm(self, name: str) -> None:
         """Press what a dialog ends with; it closes when that was done."""
         dialog = self.page.locator("dialog[open]")
@@ -181,9 +213,8 @@ class Person:
 
 
 async def person(stage: Stage, browser: Browser, token: str | None, **options: Any) -> Person:
-    context = await browser.new_context(
-        viewport={"width": 1440, "height": 900}, locale="en-GB", timezone_id="Europe/Madrid", **options
-    )
+    usual = {"viewport": {"width": 1440, "height": 900}, "locale": "en-GB", "timezone_id": "Europe/Madrid"}
+    context = await browser.new_context(**{**usual, **options})
     made = Person(stage, context, await context.new_page())
     if token is not None:
         await made.log_in(token)

@@ -32,7 +32,7 @@ export function Frame({ me }: { me: Me }) {
 
   return (
     <div class={`frame ${menu ? "menu-open" : ""}`} onClick={follow}>
-      <a class="skip" href="#main" onClick={() => document.getElementById("main")?.focus()}>
+      <a class="skip" href="#main" onClick={skip}>
         {t("Skip to the content")}
       </a>
       <aside class="side">
@@ -91,6 +91,12 @@ export function Frame({ me }: { me: Me }) {
       {help && <Help onClose={() => setHelp(false)} />}
     </div>
   );
+}
+
+/** Not by the address: the page has a base, and `#main` would lead to that. */
+function skip(event: MouseEvent): void {
+  event.preventDefault();
+  document.getElementById("main")?.focus();
 }
 
 function View({ path }: { path: string }) {

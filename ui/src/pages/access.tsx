@@ -68,10 +68,10 @@ function TokensCard() {
                     <tr key={one.id} data-row tabIndex={-1}>
                       <td class="grow strong">{one.name}</td>
                       <td><Tag tone={one.role === "admin" ? "accent" : "plain"}>{t(one.role)}</Tag></td>
-                      <td>{one.createdBy}</td>
-                      <td class="num"><Ago at={one.createdAt} /></td>
-                      <td class="num">{one.lastUsedAt ? <Ago at={one.lastUsedAt} /> : <span class="faint">{t("never")}</span>}</td>
-                      <td class="num">{one.expiresAt ? <Ago at={one.expiresAt} /> : <span class="faint">{t("never")}</span>}</td>
+                      <td data-label={t("Made by")}>{one.createdBy}</td>
+                      <td class="num" data-label={t("Made")}><Ago at={one.createdAt} /></td>
+                      <td class="num" data-label={t("Last used")}>{one.lastUsedAt ? <Ago at={one.lastUsedAt} /> : <span class="faint">{t("never")}</span>}</td>
+                      <td class="num" data-label={t("Expires")}>{one.expiresAt ? <Ago at={one.expiresAt} /> : <span class="faint">{t("never")}</span>}</td>
                       <td class="actions">
                         <Button
                           small

@@ -42,6 +42,8 @@ export function Dead() {
   );
 }
 
+const GROUPED = 10_000; // dead letters that the server looks at
+
 interface Wanted {
   group: FailureGroup | null;
 }
@@ -83,8 +85,8 @@ function QueueLetters({ queue, total }: { queue: string; total: number }) {
                         <a class="cut error-text" href={to.jobs(queue, "failed", { fingerprint: one.fingerprint })} title={one.lastError ?? one.error}>{one.lastError ?? one.error}</a>
                       </td>
                       <td class="nowrap">{one.tasks.map((task) => <Tag key={task}>{task}</Tag>)}</td>
-                      <td class="num"><Ago at={one.firstAt} /></td>
-                      <td class="num"><a href={to.job(queue, one.lastId)} title={t("The newest of them")}><Ago at={one.lastAt} /></a></td>
+                      <td class="num" data-label={t("First")}><Ago at={one.firstAt} /></td>
+                      <td class="num" data-label={t("Last")}><a href={to.job(queue, one.lastId)} title={t("The newest of them")}><Ago at={one.lastAt} /></a></td>
                       {admin.value && (
                         <td class="actions">
                           <Button small icon="retry" onClick={() => setRedriving({ group: one })}>{t("Redrive")}</Button>
@@ -96,7 +98,7 @@ function QueueLetters({ queue, total }: { queue: string; total: number }) {
                 </tbody>
               </table>
             </div>
-            {counted < total && <p class="list-foot faint">{t("grouped are the newest {n} of {all}", { n: count(counted), all: count(total) })}</p>}
+            {counted < total && counted >= GROUPED && <p class="list-foot faint">{t("grouped are the newest {n} of {all}", { n: count(counted), all: count(total) })}</p>}
           </>
         )}
       </Shown>

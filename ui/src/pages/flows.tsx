@@ -64,8 +64,8 @@ function Row({ one }: { one: ShownFlow }) {
       <td class="grow">
         <FlowLine steps={one.steps} />
       </td>
-      <td class="num">{t("{n} of {all}", { n: done, all: one.more ? `${one.steps.length}+` : one.steps.length })}</td>
-      <td class="num">
+      <td class="num" data-label={t("completed")}>{t("{n} of {all}", { n: done, all: one.more ? `${one.steps.length}+` : one.steps.length })}</td>
+      <td class="num" data-label={t("Enqueued")}>
         <Ago at={one.createdAt} />
       </td>
     </tr>

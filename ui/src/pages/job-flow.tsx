@@ -16,10 +16,13 @@ export function JobFlow({ job }: { job: Job }) {
     <Card
       title={t("Flow")}
       aside={
-        <span class="faint">
-          {t("{n} of {all} jobs completed", { n: done, all: told.steps.length })}
-          {told.more && ` · ${t("only a part is shown")}`} · <a href={to.flows()}>{t("All flows")}</a>
-        </span>
+        <>
+          <span class="faint">
+            {t("{n} of {all} jobs completed", { n: done, all: told.steps.length })}
+            {told.more && ` · ${t("only a part is shown")}`}
+          </span>
+          <a href={to.flows()}>{t("All flows")}</a>
+        </>
       }
     >
       <FlowGraph steps={told.steps} here={job.id} />

@@ -92,10 +92,10 @@ export function JobTable({ jobs: all, state, chosen = new Set(), choose }: Table
                 </a>
               </td>
               {keyed && (
-                <td>{job.key === null ? <span class="faint">–</span> : <a class="mono cut key-cell" href={to.keys(job.queue, job.key)}>{job.key}</a>}</td>
+                <td data-label={t("Key")}>{job.key === null ? <span class="faint">–</span> : <a class="mono cut key-cell" href={to.keys(job.queue, job.key)}>{job.key}</a>}</td>
               )}
               {columns[state].map((one) => (
-                <td key={one.head} class={one.num ? "num" : one.grow ? "grow" : ""}>{one.cell(job)}</td>
+                <td key={one.head} class={one.num ? "num" : one.grow ? "grow" : ""} data-label={one.grow ? undefined : t(one.head)}>{one.cell(job)}</td>
               ))}
             </tr>
           ))}

@@ -45,7 +45,7 @@ export function Jobs() {
           </select>
         </div>
       </Head>
-      <div class="tabs" role="group" aria-label={t("State")}>
+      <div class="tabs" role="group" aria-label={t("State")} ref={(tabs) => tabs?.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" })}>
         {STATES.map((one) => (
           <a key={one} href={to.jobs(queue, one, filter)} aria-current={one === state ? "true" : undefined} class={`state-${one}`}>
             <Icon name={stateIcon(one)} size={14} />

@@ -166,7 +166,8 @@ function Lines({ only }: { only: string }) {
 function QueueLines({ queue, told }: { queue: string; told: (n: number) => void }) {
   const asked = useAsk<Partitions>(at.queue(queue, "/partitions"), { every: 3000 });
   if (!asked.data) return null;
-  const { haltedLanes, longLanes } = asked.data;
+  const { haltedLanes } = asked.data;
+  const longLanes = asked.data.longLanes.filter((one) => !haltedLanes.some((other) => other.key === one.key && other.partition === one.partition));
   told(haltedLanes.length + longLanes.length);
   if (!haltedLanes.length && !longLanes.length) return null;
   return (
@@ -187,18 +188,18 @@ function QueueLines({ queue, told }: { queue: string; told: (n: number) => void 
               <tr key={`h${one.partition}${one.key}`} data-row tabIndex={-1}>
                 <td class="grow">{one.key === null ? <a href={to.job(queue, one.jobId)}>{t("the whole partition")}</a> : <a class="mono" href={to.keys(queue, one.key)}>{one.key}</a>}</td>
                 <td><Tag tone="bad">{t("halted")}</Tag></td>
-                <td class="num">{count(one.waiting)}</td>
-                <td class="num">{one.partition}</td>
-                <td class="num"><Ago at={one.since} /></td>
+                <td class="num" data-label={t("waiting")}>{count(one.waiting)}</td>
+                <td class="num" data-label={t("Partition")}>{one.partition}</td>
+                <td class="num" data-label={t("Since")}><Ago at={one.since} /></td>
               </tr>
             ))}
             {longLanes.map((one) => (
               <tr key={`l${one.partition}${one.key}`} data-row tabIndex={-1}>
                 <td class="grow">{one.key === null ? t("the whole partition") : <a class="mono" href={to.keys(queue, one.key)}>{one.key}</a>}</td>
                 <td><Tag>{t("in line")}</Tag></td>
-                <td class="num">{count(one.waiting)}</td>
-                <td class="num">{one.partition}</td>
-                <td class="num"><Ago at={one.oldestWaitingAt} /></td>
+                <td class="num" data-label={t("waiting")}>{count(one.waiting)}</td>
+                <td class="num" data-label={t("Partition")}>{one.partition}</td>
+                <td class="num" data-label={t("Since")}><Ago at={one.oldestWaitingAt} /></td>
               </tr>
             ))}
           </tbody>

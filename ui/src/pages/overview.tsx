@@ -179,7 +179,7 @@ function Feed() {
             <li key={one.queue + one.id}>
               <StateBadge state={one.state} />
               <a class="row-main one-line" href={to.job(one.queue, one.id)}>
-                <span class="nowrap">
+                <span class="cut feed-name">
                   {one.queue}/{one.task}
                 </span>
                 <small class="faint mono cut">{one.id}</small>
@@ -217,13 +217,13 @@ function QueueTable({ now }: { now: Record<string, LiveStats> }) {
                 <td>
                   <a class="strong" href={to.queue(one.name)}>{one.name}</a> {one.isPaused && <Tag tone="warn">{t("paused")}</Tag>}
                 </td>
-                <td class="num">{rate(one.perSecond?.completed ?? 0)}</td>
+                <td class="num" data-label={t("per second")}>{rate(one.perSecond?.completed ?? 0)}</td>
                 {(["waiting", "active", "delayed", "completed", "failed"] as const).map((state) => (
-                  <td class="num" key={state}>
+                  <td class="num" key={state} data-label={t(state)}>
                     <CountLink n={one[state]} href={to.jobs(one.name, state)} tone={state === "failed" ? "bad" : ""} label={`${one.name}: ${count(one[state])} ${t(state)}`} />
                   </td>
                 ))}
-                <td class="num">{one.oldestWaitingAt ? duration(Math.max(0, clock.value - Date.parse(one.oldestWaitingAt))) : <span class="faint">–</span>}</td>
+                <td class="num" data-label={t("Oldest waiting")}>{one.oldestWaitingAt ? duration(Math.max(0, clock.value - Date.parse(one.oldestWaitingAt))) : <span class="faint">–</span>}</td>
               </tr>
             ))}
           </tbody>

@@ -106,7 +106,8 @@ function Moving({ told }: { told: Partitions }) {
 }
 
 function Lanes({ told, queue }: { told: Partitions; queue: string }) {
-  if (!told.haltedLanes.length && !told.longLanes.length) return null;
+  const long = told.longLanes.filter((one) => !told.haltedLanes.some((other) => other.key === one.key && other.partition === one.partition));
+  if (!told.haltedLanes.length && !long.length) return null;
   return (
     <div class="lanes">
       {told.haltedLanes.length > 0 && (
@@ -125,11 +126,11 @@ function Lanes({ told, queue }: { told: Partitions; queue: string }) {
           </ul>
         </section>
       )}
-      {told.longLanes.length > 0 && (
+      {long.length > 0 && (
         <section>
           <h3>{t("Longest lines")}</h3>
           <ul class="rows boxed">
-            {told.longLanes.slice(0, 6).map((one) => (
+            {long.slice(0, 6).map((one) => (
               <li key={`${one.partition}${one.key}`}>
                 <span class="row-count">{count(one.waiting)}</span>
                 {one.key === null ? (

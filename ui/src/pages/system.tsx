@@ -62,9 +62,9 @@ function OperationsCard() {
                       <td class="strong">{t(one.action as Text)}</td>
                       <td><a href={to.queue(one.queue)}>{one.queue}</a></td>
                       <td class="grow"><span class="cut mono faint">{Object.entries(one.filter).map(([name, value]) => `${name}=${String(value)}`).join(" ")}</span></td>
-                      <td class="num">{count(one.done)}</td>
+                      <td class="num" data-label={t("Jobs")}>{count(one.done)}</td>
                       <td><Tag tone={one.state === "done" ? "good" : one.state === "running" ? "accent" : "bad"}>{t(one.state)}</Tag></td>
-                      <td>{one.by}</td>
+                      <td data-label={t("By")}>{one.by}</td>
                       <td class="num"><Ago at={one.startedAt} /></td>
                     </tr>
                   ))}
