@@ -132,7 +132,7 @@ export interface FailureGroup {
   firstAt: string;
   lastAt: string;
   lastId: string;
-  lastError: string | null;
+  lastError: string;
 }
 
 export interface Failures {

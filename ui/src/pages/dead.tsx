@@ -82,7 +82,7 @@ function QueueLetters({ queue, total }: { queue: string; total: number }) {
                     <tr key={one.fingerprint} data-row tabIndex={-1}>
                       <td class="num strong">{count(one.count)}</td>
                       <td class="grow">
-                        <a class="cut error-text" href={to.jobs(queue, "failed", { fingerprint: one.fingerprint })} title={one.lastError ?? one.error}>{one.lastError ?? one.error}</a>
+                        <a class="cut error-text" href={to.jobs(queue, "failed", { fingerprint: one.fingerprint })} title={one.lastError}>{one.lastError}</a>
                       </td>
                       <td class="nowrap">{one.tasks.map((task) => <Tag key={task}>{task}</Tag>)}</td>
                       <td class="num" data-label={t("First")}><Ago at={one.firstAt} /></td>
@@ -110,7 +110,7 @@ function QueueLetters({ queue, total }: { queue: string; total: number }) {
 function forget(queue: string, group: FailureGroup): void {
   confirm({
     title: t("Remove {n} dead letter?|Remove {n} dead letters?", { n: group.count }),
-    text: <span class="error-line">{group.lastError ?? group.error}</span>,
+    text: <span class="error-line">{group.lastError}</span>,
     action: t("Remove"),
     danger: true,
     submit: async () => {
@@ -139,7 +139,7 @@ function Redrive({ queue, total, group, onClose }: { queue: string; total: numbe
         });
       }}
     >
-      {group && <p class="error-line">{group.lastError ?? group.error}</p>}
+      {group && <p class="error-line">{group.lastError}</p>}
       <p class="dialog-text">{t("They go round again with all their attempts, the oldest first, and with the same arguments.")}</p>
       <div class="fields">
         <Field label={t("How many a second at most")} type="number" value={rate} onInput={setRate} placeholder={t("no limit")} />

@@ -153,7 +153,7 @@ function Failing({ told }: { told: Told | undefined }) {
             <li key={queue + group.fingerprint}>
               <span class="row-count bad">{short(group.count)}</span>
               <a class="row-main" href={to.jobs(queue, "failed", { fingerprint: group.fingerprint })}>
-                <span class="cut error-text" title={group.lastError ?? group.error}>{group.lastError ?? group.error}</span>
+                <span class="cut error-text" title={group.lastError}>{group.lastError}</span>
                 <small class="faint cut">
                   {queue} · {group.tasks.join(", ")}
                 </small>
