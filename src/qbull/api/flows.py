@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias, get_args
+from functools import partial
+from typing import Literal, TypeAlias
 
 from qbull import wire as plain
 from qbull.api.endpoint import Call, Endpoint, Nothing
 from qbull.api.jobs import unknown
 from qbull.api.site import Site, now
 from qbull.api.wire import flows as wire
-from qbull.api.wire.shape import State
 from qbull.core.flow import FAR_MS, Told
 from qbull.core.job import JobInfo
 from qbull.errors import NotFound
-from qbull.queue import Queue
 from qbull.store import flows as planted
 
 MOST = 300
@@ -25,10 +23,8 @@ IN_LIST = 40
 """The same in a list of flows."""
 LISTED = 25
 """Flows in a list."""
-LOOKED_AT = 30
-"""Jobs of each state that are looked at in a queue, the newest, and of those that wait for others in a partition."""
-AT_ONCE = 4
-"""Queues that are looked at at a time."""
+LOOKED_AT = 200
+"""Jobs of flows that are looked for in a queue."""
 
 Place: TypeAlias = tuple[str, str]
 Word: TypeAlias = Literal["waiting", "active", "delayed", "completed", "failed", "cancelled", "removed"]
@@ -181,53 +177,35 @@ def _levels(seen: dict[Place, Seen]) -> dict[Place, int]:
 
 
 async def look(site: Site) -> wire.Flows:
-    """The newest flows that a bounded look at each queue finds."""
-    turn = asyncio.Semaphore(AT_ONCE)
-
-    async def one(queue: Queue) -> dict[str, JobInfo]:
-        async with turn:
-            return await _some(site, queue)
-
-    newest: dict[str, JobInfo] = {}
-    for some in await asyncio.gather(*(one(queue) for queue in await site.queues())):
-        for flow, info in some.items():
-            before = newest.get(flow)
-            if before is None or info.created_at > before.created_at:
-                newest[flow] = info
-    shown = sorted(newest.values(), key=lambda info: info.created_at, reverse=True)[:LISTED]
-    flows = [await _shown(site, info) for info in shown]
-    return wire.Flows(timestamp=now(), flows=[flow for flow in flows if flow is not None])
-
-
-async def _some(site: Site, queue: Queue) -> dict[str, JobInfo]:
-    """A job of each flow that is met."""
+    """The flows that a bounded look at each queue finds, the newest first."""
     client = site.app.client()
-    met: list[JobInfo] = []
-    for state in get_args(State):
-        if state in ENDED:
-            met += (await queue.search(state, limit=LOOKED_AT)).jobs
-        elif state != "delayed":
-            met += await queue.jobs(state, 0, LOOKED_AT)
-    for partition in await client.partitions(queue.settings):
-        for id in await planted.waiting(partition, LOOKED_AT):
-            info = await queue.job(id).info()
-            met += [] if info is None else [info]
-    return {info.flow: info for info in met if info.flow is not None}
+    places: list[Place] = []
+    for queue in await site.queues():
+        partitions = await client.partitions(queue.settings)
+        ids = await client.store.patiently(partial(planted.some, partitions, LOOKED_AT))
+        places += [(queue.name, id) for id in ids]
+    places.sort(key=lambda place: place[1], reverse=True)  # ids begin with when they were made
+    flows: list[wire.ShownFlow] = []
+    met: set[Place] = set()
+    for place in places:
+        if place not in met and len(flows) < LISTED:
+            walked = await walk(site, place, IN_LIST)
+            met |= set(walked.seen) if walked is not None else set()
+            if walked is not None and walked.flow:
+                flows.append(_shown(site, walked))
+    flows.sort(key=lambda flow: flow.created_at or "", reverse=True)
+    return wire.Flows(timestamp=now(), flows=flows)
 
 
-async def _shown(site: Site, info: JobInfo) -> wire.ShownFlow | None:
-    walked = await walk(site, (info.queue, info.id), IN_LIST)
-    if walked is None or not walked.flow:
-        return None
+def _shown(site: Site, walked: Walked) -> wire.ShownFlow:
     kept = {place: one for place, one in walked.seen.items() if one.info is not None}
     levels = _levels(walked.seen)
     last = max(kept, key=lambda place: (not kept[place].fallback, levels[place]))
-    queue, id = last
     created = [one.info.created_at for one in kept.values() if one.info is not None]
     return wire.ShownFlow(
         flow=walked.flow,
-        queue=queue,
-        id=id,
+        queue=last[0],
+        id=last[1],
         task=kept[last].task,
         state=_state_of(kept[last], list(kept.values())),
         steps=_steps(site, walked),

@@ -26,6 +26,7 @@ from qbull.store import inspect
 from qbull.store.confirm import Confirmed
 from qbull.store.connect import Server
 from qbull.store.layout import follow
+from qbull.store.many import scripts
 from qbull.store.partition import BATCH, Partition, successor_in
 from qbull.store.store import Store
 
@@ -339,12 +340,12 @@ async def mode_of(partition: Partition, id: str) -> str:
     return (found or b"").decode()
 
 
-async def waiting(partition: Partition, most: int) -> list[str]:
-    """Some of the jobs that wait for others of their flow."""
-    found = await partition.server.call(
-        "ZRANGE", partition.base + "delayed", FAR_MS, FAR_MS, "BYSCORE", "LIMIT", 0, most
-    )
-    return [id.decode("utf-8", "replace") for id in found]
+async def some(partitions: Sequence[Partition], most: int) -> list[str]:
+    """Jobs that wait for others of their flow, and such as ended lately: about so many, over all partitions."""
+    each = max(1, most // len(partitions))
+    calls = [(partition.base, each, max(1, each // 4)) for partition in partitions]
+    found = await scripts(partitions[0].server, "flows", calls)
+    return [id.decode("utf-8", "replace") for ids in found for id in ids]
 
 
 def _arguments(seeds: Sequence[Seed], taken: set[str]) -> list[str | bytes | int]:

@@ -97,7 +97,7 @@ _ADMIN = (
 )
 _API = _ADMIN | Role(
     verbs=(
-        *("roam", "lane", "ahead", "minutes", "news", "operation", "trail"),
+        *("roam", "lane", "ahead", "flows", "minutes", "news", "operation", "trail"),
         *("token", "token_used", "session_begin", "session_seen", "attempt", "forgive"),
     ),
     commands=("get", "hgetall", "hlen", "hvals", "mget", "unlink", "zrem"),
