@@ -6,6 +6,7 @@ import asyncio
 import os
 import random
 import signal
+from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 import yard
 from fleet import Fleet, every, order_faults, runs
 
+import qbull
 from conftest import eventually
 from qbull.store.store import Store
 
@@ -175,3 +177,37 @@ def _alive(pid: int) -> bool:
     except FileNotFoundError:
         return False
     return stat.rpartition(") ")[2][0] not in "ZX"
+
+
+async def test_the_chunks_of_a_killed_worker_are_done_once_more_and_each_job_ends_once(
+    log: Path, server_url: str
+) -> None:
+    async with Fleet(server_url, log, processes=2, environment={"YARD_PACKING": "0.5"}) as fleet:
+        jobs = await yard.pack.enqueue_many([{"item": number} for number in range(40)])
+        await eventually(lambda: _begun(log, 20))
+        victim = runs(log)[0].pid
+        os.kill(victim, signal.SIGKILL)
+        results = [await job.result(timeout=60) for job in jobs]
+
+    again = [run for run in runs(log) if run.pid == victim]
+    stats = await yard.parcels.stats()
+    assert results == list(range(40)) and again
+    assert (stats.totals["completed"], stats.failed, stats.unfinished) == (40, 0, 0)
+    assert all(run.attempt == 1 for run in runs(log))  # a crash of the worker is no attempt of the job
+    assert fleet.said().count("signal 9") == 1
+
+
+async def test_a_job_that_kills_its_chunk_takes_the_others_with_it_twice_at_most(
+    log: Path, server_url: str
+) -> None:
+    async with Fleet(server_url, log):
+        jobs = await yard.pack.enqueue_many([{"item": number} for number in (1, 2, -1, 3, 4)])
+        with pytest.raises(qbull.JobFailed, match="its worker died 3 times while it ran"):
+            await jobs[2].result(timeout=60)
+        results = [await job.result(timeout=60) for job in (*jobs[:2], *jobs[3:])]
+
+    seen = Counter(run.number for run in runs(log))
+    last = [run for run in runs(log) if run.number < 0][-1]
+    assert results == [1, 2, 3, 4]
+    assert seen[-1] == 3 and max(seen.values()) == 3  # twice with others, then by itself
+    assert last.key == "1"  # so many were in its chunk

@@ -61,6 +61,22 @@ def plain(key: str, seconds: float) -> None:
     note("end", key, 0)
 
 
+parcels = app.queue("parcels", concurrency=20, retry=qbull.Retry(attempts=1, backoff="fixed", delay=1))
+
+
+@parcels.task(chunk=5, wait=0.2)
+async def pack(numbers: list[int]) -> list[int]:
+    """A number below zero kills its worker and all that it has."""
+    for number, job in zip(numbers, qbull.current_jobs(), strict=True):
+        line = f"begin {len(numbers)} {number} {job.attempt} {os.getpid()} {time.time()}\n"
+        with open(os.environ["YARD_LOG"], "a") as log:
+            log.write(line)
+    await asyncio.sleep(float(os.environ.get("YARD_PACKING", "0")))
+    if any(number < 0 for number in numbers):
+        os._exit(3)
+    return numbers
+
+
 async def ready_workers() -> int:
     """How many workers have asked for work."""
     store = Store(app.url, app.prefix)
