@@ -110,6 +110,20 @@ async def test_a_batch_may_have_a_job_more_than_once(database: str) -> None:
         assert await cursor.fetchall() == [("j1", "orders", "test", "waiting")]
 
 
+@pytest.mark.parametrize("together", [True, False])
+async def test_another_job_with_the_id_of_one_that_has_ended_has_times_of_its_own(
+    database: str, together: bool
+) -> None:
+    first, later = life()[:-1], line_of("w", "j1", record(), NOON + 9000)
+    assert later is not None
+    async with await AsyncConnection.connect(database, autocommit=True) as connection:
+        for lines in [[*first, later]] if together else [first, [later]]:
+            await tracking.write(connection, "test", "orders", lines)
+        cursor = await connection.execute("SELECT status, created_at, started_at, worker FROM qbull_jobs")
+
+        assert await cursor.fetchall() == [("waiting", later.created_at, None, None)]
+
+
 @pytest.fixture(name="impatient")
 def make_impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keeper, "AGAIN", 0.1)

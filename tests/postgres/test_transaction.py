@@ -6,6 +6,7 @@ from typing import Any
 
 import asyncpg
 import psycopg
+import psycopg.rows
 import pytest
 import sqlalchemy
 from psycopg import AsyncConnection
@@ -51,6 +52,17 @@ async def test_psycopg(task: Task, database: str) -> None:
     assert written(database) == [1, 3]
 
 
+@pytest.mark.parametrize(
+    "rows", [psycopg.rows.dict_row, psycopg.rows.namedtuple_row, psycopg.rows.scalar_row]
+)
+async def test_psycopg_with_rows_of_any_kind(task: Task, database: str, rows: Any) -> None:
+    async with await AsyncConnection.connect(database, row_factory=rows) as connection:
+        await task.options(transaction=connection).enqueue(1)
+        await connection.commit()
+
+    assert written(database) == [1]
+
+
 async def test_asyncpg(task: Task, database: str) -> None:
     async with asyncpg.create_pool(database, min_size=1, max_size=1) as pool, pool.acquire() as connection:
         async with connection.transaction():
@@ -78,6 +90,35 @@ async def test_sqlalchemy_asynchronous(task: Task, database: str, driver: str) -
     await engine.dispose()
 
     assert written(database) == [1, 3]
+
+
+@pytest.mark.parametrize("driver", ["psycopg", "asyncpg"])
+async def test_sqlalchemy_that_commits_by_itself_is_refused(task: Task, database: str, driver: str) -> None:
+    url = database.replace("postgresql:", f"postgresql+{driver}:")
+    engine = create_async_engine(url, isolation_level="AUTOCOMMIT")
+    refused = pytest.raises(qbull.ArgumentsError, match="commits each statement by itself")
+    async with engine.connect() as connection, AsyncSession(engine) as session:
+        with refused:
+            await task.options(transaction=connection).enqueue(1)
+        with refused:
+            await task.options(transaction=session).enqueue(2)
+    await engine.dispose()
+
+    assert written(database) == []
+
+
+def test_sqlalchemy_synchronous_that_commits_by_itself_is_refused(task: Task, database: str) -> None:
+    engine = sqlalchemy.create_engine(database.replace("postgresql:", "postgresql+psycopg:"))
+    committing = engine.execution_options(isolation_level="AUTOCOMMIT")
+    refused = pytest.raises(qbull.ArgumentsError, match="commits each statement by itself")
+    with committing.connect() as connection, Session(committing) as session:
+        with refused:
+            task.options(transaction=connection).enqueue_sync(1)
+        with refused:
+            task.options(transaction=session).enqueue_sync(2)
+    engine.dispose()
+
+    assert written(database) == []
 
 
 def test_sqlalchemy_synchronous(task: Task, database: str) -> None:

@@ -49,6 +49,9 @@ class Line(msgspec.Struct, frozen=True):
 
     def after(self, before: Line) -> Line:
         """This one, with what only an earlier one of the same job has said."""
+        ended = before.finished_at
+        if ended is not None and self.created_at is not None and self.created_at > ended:
+            return self  # another job, with the same id
         return msgspec.structs.replace(
             self,
             task=self.task or before.task,
@@ -146,7 +149,8 @@ _COLUMNS = "job_id, task, key, status, attempts, error_message, worker, created_
 _KINDS = """\
 job_id text, task text, key text, status text, attempts integer, error_message text, worker text, created_at timestamptz,
 started_at timestamptz, finished_at timestamptz, updated_at timestamptz, version bigint"""
-# A job whose beginning was never told, because nobody has read for too long, has a "?" for its task.
+# A job whose beginning was never told, because nobody has read for too long, has a "?" for its task. One that was enqueued after
+# the end that is written down is another job with the same id: nothing of the earlier one is kept.
 WRITE = f"""\
 INSERT INTO qbull_jobs AS j (app, queue, {_COLUMNS})
 SELECT %(app)s, %(queue)s, {_COLUMNS.replace("task,", "coalesce(task, '?'),").replace("created_at,", "coalesce(created_at, updated_at),")}
@@ -154,8 +158,10 @@ FROM json_to_recordset(%(lines)s::json) AS lines({_KINDS})
 ON CONFLICT (job_id, queue, app) DO UPDATE SET
     task = CASE excluded.task WHEN '?' THEN j.task ELSE excluded.task END, key = coalesce(excluded.key, j.key),
     status = excluded.status, attempts = excluded.attempts, error_message = excluded.error_message,
-    worker = coalesce(excluded.worker, j.worker), created_at = least(excluded.created_at, j.created_at),
-    started_at = coalesce(excluded.started_at, j.started_at), finished_at = excluded.finished_at,
+    worker = CASE WHEN excluded.created_at > j.finished_at THEN excluded.worker ELSE coalesce(excluded.worker, j.worker) END,
+    created_at = CASE WHEN excluded.created_at > j.finished_at THEN excluded.created_at ELSE least(excluded.created_at, j.created_at) END,
+    started_at = CASE WHEN excluded.created_at > j.finished_at THEN excluded.started_at ELSE coalesce(excluded.started_at, j.started_at) END,
+    finished_at = excluded.finished_at,
     updated_at = excluded.updated_at, version = excluded.version
 WHERE j.version < excluded.version"""
 

@@ -38,6 +38,7 @@ async def run(transaction: Any, statement: str, parameter: str) -> Any:
             _refuse_autocommit(transaction)
             cursor = await transaction.execute(statement.replace(HERE, "%s"), (parameter,))
             return _first(await cursor.fetchone())
+        await _refuse_committing(transaction)
         return (await transaction.execute(_sqlalchemy(statement), {"rows": parameter})).scalar()
 
 
@@ -56,13 +57,16 @@ def run_sync(transaction: Any, statement: str, parameter: str) -> Any:
         if kind == "psycopg":
             _refuse_autocommit(transaction)
             return _first(transaction.execute(statement.replace(HERE, "%s"), (parameter,)).fetchone())
+        _refuse_committing_sync(transaction)
         return transaction.execute(_sqlalchemy(statement), {"rows": parameter}).scalar()
 
 
 def _first(row: Any) -> Any:
-    """Rows may be tuples, dictionaries or the user's own classes."""
+    """Rows may be tuples, dictionaries, the user's own classes, or the value alone."""
     if row is None or isinstance(row, tuple | list):
         return row and row[0]
+    if isinstance(row, str):
+        return row
     return next(iter(row.values() if isinstance(row, dict) else vars(row).values()))
 
 
@@ -92,6 +96,26 @@ def _refuse_autocommit(connection: Any) -> None:
     idle = 0
     if connection.autocommit and int(connection.info.transaction_status) == idle:
         raise _not_open(connection)
+
+
+async def _refuse_committing(transaction: Any) -> None:
+    """SQLAlchemy's isolation level AUTOCOMMIT has transactions that are none."""
+    is_session = inspect.iscoroutinefunction(getattr(type(transaction), "connection", None))
+    connection = await transaction.connection() if is_session else transaction
+    _refuse_autocommit_of(transaction, await connection.get_raw_connection())
+
+
+def _refuse_committing_sync(transaction: Any) -> None:
+    connection = transaction.connection
+    _refuse_autocommit_of(transaction, connection().connection if callable(connection) else connection)
+
+
+def _refuse_autocommit_of(transaction: Any, proxied: Any) -> None:
+    if getattr(proxied.dbapi_connection, "autocommit", False) is True:
+        raise ArgumentsError(
+            f"transaction={_named(transaction)} commits each statement by itself (AUTOCOMMIT), so nothing could be rolled "
+            "back; use another isolation level"
+        )
 
 
 def _not_open(connection: Any, how: str = "with connection.transaction():") -> ArgumentsError:
