@@ -1,8 +1,6 @@
 """A storm: real worker processes join, leave and are killed while jobs of many keys come in; servers die where there are others.
 
-The test runs small ones. A larger one for every kind of sharing on every topology, with a table at the end:
-
-    make chaos                                   # or ARGS="--seconds 60 --sharing auto --topology cluster"
+The tests run one for every kind of sharing on every topology, and change.py one in which the partitions change.
 
 What is judged: every job that was enqueued has had its effect, and the effects of each key came in order. Replication is
 asynchronous, so before a server is killed producing rests until its replicas have what it acknowledged; what workers write
@@ -11,15 +9,12 @@ down meanwhile may be lost with it, and is then done again: in order, from where
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import os
 import random
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -345,28 +340,3 @@ def _children(pid: int) -> list[int]:
         return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     except FileNotFoundError:
         return []
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--seconds", type=float, default=60.0)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--sharing", action="append", choices=SHARINGS)
-    parser.add_argument("--topology", action="append", choices=list(TOPOLOGIES))
-    given = parser.parse_args()
-    bad = 0
-    for topology in given.topology or TOPOLOGIES:
-        for sharing in given.sharing or SHARINGS:
-            directory = Path(tempfile.mkdtemp(prefix="qbull-storm-"))
-            with TOPOLOGIES[topology](directory) as site:
-                storm = Storm(site, directory, sharing, topology, seconds=given.seconds, seed=given.seed)
-                report = asyncio.run(storm.blow())
-            shutil.rmtree(directory)  # it stays where something went wrong
-            print(report.row, flush=True)
-            harmed = report.backward if topology == "single" else []
-            bad += len(report.lost) + len(report.disorder) + len(report.faults) + report.failed + len(harmed)
-    return 1 if bad else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,6 +1,6 @@
 """Workers join, leave and are killed, and servers die: no job is lost, every key stays in order, with each kind of sharing.
 
-These are small; `make chaos` runs longer ones.
+These are small; `make chaos` runs longer ones, with more kinds of faults.
 """
 
 from __future__ import annotations

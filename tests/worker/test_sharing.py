@@ -11,6 +11,7 @@ from partitioned import Yard, make_yard  # noqa: F401 - a fixture
 import qbull
 from conftest import eventually
 from qbull.config import Sharing
+from qbull.store.scripts import script
 from qbull.store.store import Store
 from qbull.worker.worker import Worker
 
@@ -23,6 +24,26 @@ async def test_more_workers_than_partitions_are_all_used(app: qbull.App, store: 
             return [len(share) for share in await yard.shares()] == [1, 1, 1, 1]
 
         await eventually(all_read)
+
+
+async def test_a_worker_takes_its_place_among_the_others_last(app: qbull.App, store: Store) -> None:
+    """From then on they leave its share to it: whatever else it has to do at its start comes before."""
+    queue = app.queue("work")
+
+    @queue.cron(every=3600, name="hourly")
+    async def hourly() -> None: ...
+
+    await store.server.call("CONFIG", "SET", "slowlog-log-slower-than", 0)
+    await store.server.call("SLOWLOG", "RESET")
+    async with app.worker():
+        calls = [entry[3] for entry in reversed(await store.server.call("SLOWLOG", "GET", -1))]
+    await store.server.call("CONFIG", "RESETSTAT")
+    await store.server.call("CONFIG", "SET", "slowlog-log-slower-than", 10_000)
+
+    scripts = [call[1].decode() for call in calls if call[0] in (b"EVALSHA", b"EVAL") and len(call[1]) == 40]
+    assert scripts.index(script("enroll").digest) > max(
+        n for n, digest in enumerate(scripts) if digest == script("plan").digest
+    )
 
 
 async def test_static_workers_read_what_the_formula_says(yard: Yard) -> None:

@@ -95,13 +95,13 @@ class Worker:
             await self._store.patiently(
                 partial(self._store.register, assignment.settings, sorted(assignment.tasks))
             )
-        await self._store.patiently(self._enroll)
         if self._beat is not None:
             await self._beat.start()
         self._listening.append(start(Bell(self._store, self._outage, self._heard).run))
         for declarer in self._declarers:
             await self._store.patiently(declarer.tick)
             self._listening.append(start(declarer.run))
+        await self._store.patiently(self._enroll)  # not before: from now on the others leave its share to it
         for line in self._lines:
             await line.start()
         self._listening += [start(duty) for duty in self._beside]
