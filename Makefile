@@ -20,7 +20,7 @@ DURABILITY ?=
 ONLY   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check format bench chaos proofs saboteurs docs dist lock clean
+.PHONY: help setup run test check format bench chaos proofs saboteurs soak docs dist lock clean
 
 help: ## show what there is
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
@@ -79,6 +79,10 @@ proofs: $(STAMP) ## schedules and the PostgreSQL bridge: everybody is killed or 
 
 saboteurs: $(STAMP) ## break the code in every way of a catalogue and see that the tests catch it; ARGS="train lane"
 	$(BIN)/python tests/saboteurs/run.py $(ARGS)
+
+soak: MINUTES = 60
+soak: $(STAMP) $(PAGE) ## steady load for MINUTES=60; memory, descriptors, connections and names must stay flat
+	PYTHONPATH=tests:tests/soak $(BIN)/python tests/soak/soak.py --minutes $(MINUTES) $(ARGS)
 
 $(TOOLS): $(STAMP) requirements/tools.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/tools.txt

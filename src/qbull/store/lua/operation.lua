@@ -6,6 +6,9 @@
 -- GIVES 1 where somebody wants it to stop
 redis.call('SET', base .. 'operation:' .. id, what, 'PX', kept_ms)
 redis.call('ZADD', operations, started_ms, id)
+for _, old in ipairs(redis.call('ZRANGE', operations, 0, -most - 1)) do
+  redis.call('PEXPIRE', base .. 'operation:' .. old, 60000) -- one that still runs says so again before that
+end
 redis.call('ZREMRANGEBYRANK', operations, 0, -most - 1)
 redis.call('PEXPIRE', operations, kept_ms)
 return redis.call('EXISTS', base .. 'operation:' .. id .. ':stop')
