@@ -168,3 +168,16 @@ def test_a_server_that_is_away_is_a_problem(shell: Shell) -> None:
 
     assert "cannot be reached" in lines(found, "problem")
     assert len(found["findings"]) == 1
+
+
+async def test_something_of_the_wrong_type_is_named(shell: Shell, shop: Shop) -> None:
+    await shop.send.enqueue(to="a")
+    await shop.send.app.client().store.server.call("SET", "{test:email:0}:delayed", "not ours")
+
+    done = shell.run("doctor")
+
+    assert done.code == 1
+    assert (
+        'queue "email": the name "{test:email:0}:delayed": is a string, and must be a zset; another'
+        in done.out
+    )

@@ -11,7 +11,9 @@ KEEP = qbull.Keep(completed=200, failed=100)
 
 app = qbull.App(os.environ.get("SOAK_URL") or "redis://127.0.0.1:1/0", prefix="soak")
 plain = app.queue("plain", partitions=2, concurrency=20, keep=KEEP, retry=qbull.Retry(delays=(0.2,)))
-keyed = app.queue("keyed", partitions=4, order="key", concurrency=20, keep=KEEP, retry=qbull.Retry(delays=(0.2,)))
+keyed = app.queue(
+    "keyed", partitions=4, order="key", concurrency=20, keep=KEEP, retry=qbull.Retry(delays=(0.2,))
+)
 limited = app.queue("limited", concurrency=5, max_active=5, rate=qbull.Rate(50, per=1), keep=KEEP)
 idle = app.queue("idle", keep=KEEP)
 

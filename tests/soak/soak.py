@@ -125,19 +125,21 @@ class Visitor:
         self.refusals: dict[str, int] = defaultdict(int)
 
     async def run(self, until: float) -> None:
-        for round in count(-OPERATIONS):
+        for turn in count(-OPERATIONS):
             if time.monotonic() > until:
                 return
             bearer = {"authorization": f"Bearer {self.token}"}
-            async with httpx.AsyncClient(base_url=self.url, headers=bearer, timeout=30, trust_env=False) as client:
-                if round < 0:  # as many as are kept
+            async with httpx.AsyncClient(
+                base_url=self.url, headers=bearer, timeout=30, trust_env=False
+            ) as client:
+                if turn < 0:  # as many as are kept
                     await self.ask(client, "POST", "/api/queues/keyed/redrive", json={"limit": 1})
                     continue
                 await self.look(client)
-                if round % 5 == 0:
+                if turn % 5 == 0:
                     await self.act(client)
                     await self.listen(client)
-            if round % 20 == 0:
+            if turn % 20 == 0:
                 await self.log_in_and_out()
             await asyncio.sleep(0.5)
 
@@ -154,7 +156,9 @@ class Visitor:
             await self.ask(client, "GET", path)
 
     async def act(self, client: httpx.AsyncClient) -> None:
-        made = await self.ask(client, "POST", "/api/queues/plain/jobs", json={"task": "turn", "payload": {"number": 1}})
+        made = await self.ask(
+            client, "POST", "/api/queues/plain/jobs", json={"task": "turn", "payload": {"number": 1}}
+        )
         await self.ask(client, "GET", made.headers["location"])
         for path in ("/api/queues/idle/pause", "/api/queues/idle/resume", "/api/schedules/each-second/run"):
             await self.ask(client, "POST", path)
@@ -170,14 +174,18 @@ class Visitor:
 
     async def log_in_and_out(self) -> None:
         headers = {"origin": self.url}
-        async with httpx.AsyncClient(base_url=self.url, headers=headers, timeout=30, trust_env=False) as client:
+        async with httpx.AsyncClient(
+            base_url=self.url, headers=headers, timeout=30, trust_env=False
+        ) as client:
             await self.ask(client, "POST", "/api/login", json={"password": PASSWORD})
             await self.ask(client, "GET", "/api/queues/stats")
             await self.ask(client, "POST", "/api/logout")
 
 
 @contextlib.asynccontextmanager
-async def running(command: list[str], environment: dict[str, str], output: Path) -> AsyncIterator[subprocess.Popen[bytes]]:
+async def running(
+    command: list[str], environment: dict[str, str], output: Path
+) -> AsyncIterator[subprocess.Popen[bytes]]:
     with output.open("wb") as file:
         process = subprocess.Popen(
             [sys.executable, "-m", "qbull.cli.main", *command],
@@ -280,7 +288,9 @@ async def soak(seconds: float, rate: float, leak: bool, directory: Path) -> Outc
             await drain(load.mill)
         from conftest import every_fault, strays
 
-        faults = await every_fault(store) + [f"a name without a lifetime: {name}" for name in await strays(store)]
+        faults = await every_fault(store) + [
+            f"a name without a lifetime: {name}" for name in await strays(store)
+        ]
     finally:
         await load.mill.app.close()
         await store.close()
@@ -339,7 +349,9 @@ def main() -> int:
     if options.out is not None:
         rows = [[who, what, rows] for (who, what), rows in outcome.samples.rows.items()]
         options.out.write_text(json.dumps(rows))
-    print(f"{outcome.sent:,} jobs and {outcome.answers:,} requests in {seconds:.0f} s; the first {warm:.0f} s are warm-up")
+    print(
+        f"{outcome.sent:,} jobs and {outcome.answers:,} requests in {seconds:.0f} s; the first {warm:.0f} s are warm-up"
+    )
     print(text)
     for fault in (*outcome.faults, *(f"{times} times {what}" for what, times in outcome.refusals.items())):
         print(f"fault: {fault}")

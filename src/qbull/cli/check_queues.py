@@ -12,7 +12,7 @@ from qbull.core import verdict
 from qbull.core.misfits import misfits
 from qbull.errors import ServerError
 from qbull.store import inspect
-from qbull.store.audit import audit
+from qbull.store.audit import audit, wrong_types
 from qbull.store.inspect import Counts
 from qbull.store.live import is_paused
 from qbull.store.partition import Partition
@@ -55,6 +55,13 @@ async def check_queue(store: Store, name: str, say: Callable[[str], None]) -> As
         return
     counts, faults = Counts(), 0
     for partition in await store.partitions(settings):
+        wrong = await wrong_types(partition)
+        for where, fact in wrong:
+            faults += 1
+            next_step = "another program has written it; find out which, then RENAME it out of the way"
+            yield problem(f'{subject}: the name "{where}"', fact, next_step)
+        if wrong:
+            continue  # nothing else can be read then
         counted = await inspect.count(partition)
         counts += counted
         if counted.total > LARGE:

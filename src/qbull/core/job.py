@@ -155,7 +155,9 @@ def again(record: bytes, ending: Ending, finished_ms: int, payload: bytes | None
     body.expires = None
     if payload is not None:
         body.payload = payload
-    created = record[4:10] if created_ms_of(record) else ending.created_ms.to_bytes(6, "big")
+    created = (
+        record[4:10] if created_ms_of(record) else min(max(ending.created_ms, 0), FAR_MS).to_bytes(6, "big")
+    )
     crashes = min(crashes_of(record), SUSPECT)
     return repack(record[:3] + bytes((crashes,)) + created + record[10:], body)
 
@@ -274,4 +276,5 @@ def due(milliseconds: int | None) -> datetime | None:
 
 
 def moment(milliseconds: int) -> datetime:
-    return datetime.fromtimestamp(milliseconds / 1000, UTC)
+    """The last one that a calendar has, where a damaged record says more."""
+    return datetime.fromtimestamp(min(max(milliseconds, 0), FAR_MS) / 1000, UTC)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-from qbull.store.names import ready
+from qbull.store.names import KINDS, ready
 from qbull.store.partition import Partition
 from qbull.store.schedules import Place, Schedules, in_batches
 from qbull.store.store import Store
@@ -35,6 +35,17 @@ async def audit(partition: Partition) -> list[str]:
         f'queue "{partition.settings.name}" partition {partition.shown}: {fault}'
         for fault in dict.fromkeys(faults)
     ]
+
+
+async def wrong_types(partition: Partition) -> list[tuple[str, str]]:
+    """Each name of the partition under which there is something that qbull did not put there, and the fact."""
+    found = []
+    for kind, names in KINDS.items():
+        for name in names:
+            there = (await partition.server.call("TYPE", partition.base + name)).decode()
+            if there not in (kind, "none"):
+                found.append((partition.base + name, f"is a {there}, and must be a {kind}"))
+    return found
 
 
 async def audit_schedules(store: Store) -> list[str]:

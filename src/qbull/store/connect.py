@@ -265,7 +265,16 @@ class Server:
             return ServerRefused(f"{self.address.shown}: {text}")
         if isinstance(error, _AWAY) or text.startswith(_AWAY_WORDS):
             return ServerAway(f"{self.address.shown}: cannot be reached: {text}")
+        if text.startswith("WRONGTYPE"):
+            return ErrorReply(f"{self.address.shown}: {_wrong_type(command)}", "WRONGTYPE")
         return ErrorReply(f"{self.address.shown}: {text}", text.split(" ", 1)[0])
+
+
+def _wrong_type(command: tuple[Argument, ...]) -> str:
+    """The first name of a script is what all its others begin with."""
+    words = (word.decode("utf-8", "replace") if isinstance(word, bytes) else str(word) for word in command)
+    under = next((f' under "{word}"' for word in words if word.startswith("{")), "")
+    return f'another program has written something of the wrong type{under}; "qbull doctor" says what'
 
 
 class Talk:

@@ -172,3 +172,19 @@ class Names:
 
 def ready(base: str, band: str) -> str:
     return f"{base}ready:{band}"
+
+
+KINDS = {
+    "hash": ("index", "lanes", "trains", "kept", "cancelling", "stats", "lease", "arrivals"),
+    "zset": ("delayed", "schedules", "expiring", "leaving"),
+    "set": ("bands", "extras", "ahead", "held"),
+    "stream": (
+        "completed",
+        "failed",
+        "cancelled",
+        "reports",
+        "outgoing",
+        *(f"ready:{band}" for band in BANDS),
+    ),
+}
+"""The names that every partition may have, by their type on the server."""

@@ -59,8 +59,8 @@ class Delivery(NamedTuple):
     """How many jobs of the train were settled before it came here."""
 
     def at(self, at: int) -> Position:
-        """The job whose id is at this place of the fields."""
-        last = at == len(self.fields) - 2
+        """The job whose id is at this place of the fields. More of them without a lane are of another program."""
+        last = not self.lane or at == len(self.fields) - 2
         return Position(self.place, self.lane, self.before + at // 2 if self.lane else 0, last)
 
 

@@ -54,7 +54,7 @@ class Settler:
         fields = delivery.fields
         batch = self._batch()
         if not delivery.lane:
-            batch.outcomes.done(delivery.band, delivery.entry, fields[0], fields[1] + seal)
+            batch.outcomes.done(delivery.band, delivery.entry, fields[at], fields[at + 1] + seal)
             batch.ended.append(delivery)
             return True
         position = delivery.at(at)

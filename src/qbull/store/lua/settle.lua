@@ -127,16 +127,25 @@ for i = others_at, #ARGV, 8 do
   local is_last, record, detail = ARGV[i + 5] == '1', ARGV[i + 6], ARGV[i + 7]
   local band, entry = string.sub(place, 1, 1), string.sub(place, 2)
   local in_train = lane ~= ''
-  local ours
+  local ours, foreign
   if in_train then
     ours = train_state(lane) == state
   else
     look_up({id})
-    ours = place_of(id) == 'r' .. place or (word == 'dead' and is_foreign(band, entry, id, record))
-    lane = is_record(record) and lane_of(record)
+    ours = place_of(id) == 'r' .. place
+    foreign = not ours and redis.call('XRANGE', base .. 'ready:' .. band, entry, entry)[1]
+    lane = not foreign and is_record(record) and lane_of(record)
+  end
+  if foreign and (word == 'dead' or not place_of(id)) then
+    local name = foreign_id(id, entry)
+    if name ~= id and not place_of(id) then forget_extras(id) end
+    ours, id, record = true, name, is_record(record) and laneless(record) or foreign_record(foreign[2])
+  elseif foreign then
+    leave(band, entry)
   end
   if not ours then
     stale[#stale + 1] = id
+    if not in_train and not place_of(id) then forget_extras(id) end
   else
     local delays = word == 'delay' or word == 'later'
     local held = lane and (delays or (word == 'dead' and halt == 1))

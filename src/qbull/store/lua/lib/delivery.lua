@@ -22,11 +22,27 @@ local function write_leaving()
   leaving = {}
 end
 
--- Something that another program wrote into the stream: no index knows it, and it is no record. It is not dropped
--- silently but becomes a dead letter.
-local function is_foreign(band, entry, id, record)
-  return not place_of(id) and not is_record(record)
-    and #redis.call('XRANGE', base .. 'ready:' .. band, entry, entry) > 0
+-- An entry that is there although the index does not name it: another program wrote it into the stream. It is not dropped
+-- silently but becomes a dead letter where it is no record, and else a job without a lane, because none has counted it.
+-- What it is to be kept as: its fields in a row, so that nothing takes them for a record.
+local function foreign_record(fields)
+  if is_record(fields[2]) then return laneless(fields[2]) end
+  return 'fields ' .. table.concat(fields, ' ')
+end
+
+-- What is to name it: what it says itself, unless that is a job already or nothing that a job can be called.
+local named = {}
+local function foreign_id(id, entry)
+  if place_of(id) or named[id] or #id > 200 or not string.find(id, '^[%w%p]+$') then
+    local n = 1
+    id = 'foreign-' .. entry
+    while named[id] do
+      n = n + 1
+      id = 'foreign-' .. entry .. '-' .. n
+    end
+  end
+  named[id] = true
+  return id
 end
 
 -- What of an entry is still this entry's: its ids; their lane, where it is a train; the record of the first.
@@ -46,8 +62,7 @@ local function unsettled(band, entry)
   end
   look_up({id})
   local place = place_of(id)
-  if place == 'r' .. band .. entry or (not place and not is_record(record)) then
-    return {id}, nil, stamped(record, entry)
-  end
-  return {}
+  if place == 'r' .. band .. entry then return {id}, nil, stamped(record, entry) end
+  if place and is_record(record) then return {} end
+  return {foreign_id(id, entry)}, nil, stamped(foreign_record(fields), entry)
 end

@@ -14,10 +14,16 @@ local function lane_of(record)
   return string.sub(record, 12, 11 + length)
 end
 
+-- Another program may have written into the stream: such bytes have no header to go by.
+local function is_record(record)
+  if #record < 12 then return false end
+  local version, priority, lane = string.byte(record, 1), string.byte(record, 2), string.byte(record, 11)
+  return version < 32 and priority >= 1 and priority <= 10 and (lane == 0 or lane == 8 or lane == 9)
+end
+
 -- The first bit of what the third byte says; the others are in lib/report.lua.
 local function holds_lane(record)
-  local flags = string.byte(record, 3)
-  return flags and flags % 2 == 1
+  return is_record(record) and string.byte(record, 3) % 2 == 1
 end
 
 local function holding(record, yes)
@@ -33,9 +39,8 @@ local function with_crashes(record, n)
   return string.sub(record, 1, 3) .. string.char(math.min(n, 255)) .. string.sub(record, 5)
 end
 
--- Another program may have written into the stream: such bytes have no header to go by.
-local function is_record(record)
-  if #record < 12 then return false end
-  local version, priority, lane = string.byte(record, 1), string.byte(record, 2), string.byte(record, 11)
-  return version < 32 and priority >= 1 and priority <= 10 and (lane == 0 or lane == 8 or lane == 9)
+-- As the record of a job that is in no lane.
+local function laneless(record)
+  if not is_record(record) then return record end
+  return holding(string.sub(record, 1, 10) .. '\0' .. string.sub(record, 12 + string.byte(record, 11)), false)
 end
