@@ -170,9 +170,9 @@ def test_a_server_that_is_away_is_a_problem(shell: Shell) -> None:
     assert len(found["findings"]) == 1
 
 
-async def test_something_of_the_wrong_type_is_named(shell: Shell, shop: Shop) -> None:
+async def test_something_of_the_wrong_type_is_named(shell: Shell, shop: Shop, broken: Store) -> None:
     await shop.send.enqueue(to="a")
-    await shop.send.app.client().store.server.call("SET", "{test:email:0}:delayed", "not ours")
+    await broken.server.call("SET", "{test:email:0}:delayed", "not ours")
 
     done = shell.run("doctor")
 
