@@ -10,6 +10,7 @@ import pytest
 from qbull.config import QueueSettings
 from qbull.core.job import Body, pack
 from qbull.store import inspect, many
+from qbull.store.cluster import ClusterServer
 from qbull.store.connect import ErrorReply
 from qbull.store.partition import NewJob, Partition
 from qbull.store.store import Store
@@ -87,10 +88,14 @@ async def test_the_nodes_of_a_cluster_are_each_asked_for_what_they_have(
         counts = await inspect.counts(partitions)
         groups = await store.server.together([partition.base for partition in partitions])
         there = await many.holding(partitions, "job-42")
+        assert isinstance(store.server, ClusterServer)
+        store.server._owners.reverse()  # as after slots have moved: each node says that they are another's
+        again = await inspect.counts(partitions)
     finally:
         await store.close()
 
     assert [one.waiting for one in counts] == [int(number % 3 == 0) for number in range(200)]
+    assert again == counts
     assert len(groups) == 3 and sorted(at for group in groups for at in group) == list(range(200))
     assert [one.number for one in there] == [42]
 

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+from qbull.errors import ServerAway
 from qbull.store.connect import Argument, ErrorReply, NoScript, Server, Talk
 from qbull.store.partition import Partition
 from qbull.store.scripts import script
@@ -73,12 +74,15 @@ async def holding(partitions: Sequence[Partition], id: str) -> list[Partition]:
 async def _each(
     server: Server, keys: Sequence[str], send: Callable[[Sequence[int]], Awaitable[None]]
 ) -> None:
-    """`send` all of them, by the servers that have them."""
-    groups = await server.together(keys) if keys else []
-    ends = await asyncio.gather(*map(send, groups), return_exceptions=True)
-    for end in ends:
-        if end is not None:
-            raise end
+    """`send` all of them, by the servers that have them. A cluster that has moved some is asked where they are now, once."""
+    for is_last in (not server.same_slot_only, True):
+        groups = await server.together(keys) if keys else []
+        ends = await asyncio.gather(*map(send, groups), return_exceptions=True)
+        errors = [end for end in ends if end is not None]
+        if not errors:
+            return
+        if is_last or not isinstance(errors[0], ServerAway):
+            raise errors[0]
 
 
 async def _sent(server: Server, key: str, calls: Sequence[tuple[Argument, ...]]) -> list[Any]:
