@@ -1,4 +1,4 @@
-"""Real producers: Celery and RQ themselves, which write to the same server in a database of their own."""
+"""Real producers: Celery and RQ themselves, which write to a server of their own."""
 
 from __future__ import annotations
 
@@ -38,10 +38,17 @@ class Old:
         return {name for name in names if not name.startswith("_kombu.") and name != "rq:queues"}
 
 
+@pytest.fixture(name="old_server", scope="session")
+def open_old_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Embedded]:
+    embedded = Embedded.open(tmp_path_factory.mktemp("old"))
+    yield embedded
+    embedded.close()
+
+
 @pytest.fixture(name="old")
-def open_old(server: Embedded, store: Any) -> Iterator[Old]:
-    """Emptied with the rest of the server, before the test."""
-    old = Old(server)
+def open_old(old_server: Embedded) -> Iterator[Old]:
+    old = Old(old_server)
+    old.redis.flushall()
     yield old
     old.redis.close()
     kombu.pools.reset()  # connections that are used again believe that their queues are still bound

@@ -13,7 +13,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from producers import Killed, Mortal, Old, open_old  # noqa: F401 - one is a fixture
+from producers import Killed, Mortal, Old, open_old, open_old_server  # noqa: F401 - two are fixtures
 from shell import Shell, open_shell, seen  # noqa: F401 - one is a fixture
 
 import qbull
@@ -22,6 +22,7 @@ from qbull.drain.celery import CelerySource
 from qbull.drain.delivery import Delivery
 from qbull.drain.moving import Moving, Report
 from qbull.drain.shelf import OldServer
+from qbull.store.store import Store
 
 NOW = qbull.Keep(completed=0, failed=0)
 
@@ -274,15 +275,17 @@ def note(n):
 """
 
 
-def test_a_drain_that_is_killed_while_workers_run_moves_each_once(shell: Shell, old: Old) -> None:
+def test_a_drain_that_is_killed_while_workers_run_moves_each_once(
+    shell: Shell, old: Old, store: Store
+) -> None:
     (shell.directory / "shop.py").write_text(PROGRAM)
     theirs = old.celery()
     with theirs.producer_pool.acquire(block=True) as producer:
-        for n in range(600):
+        for n in range(900):
             theirs.send_task("shop.note", (n,), producer=producer)
     shell.start("worker", "shop:app")
     kills = 0
-    while old.redis.llen("celery") > 450:
+    while old.redis.llen("celery") > 500:
         before = old.redis.llen("celery")
         dying = shell.start("drain", "celery", "--from", old.url, "--app", "shop:app")
         while dying.poll() is None and old.redis.llen("celery") == before:
@@ -293,14 +296,14 @@ def test_a_drain_that_is_killed_while_workers_run_moves_each_once(shell: Shell, 
 
     report = shell.json("drain", "celery", "--from", old.url, "--app", "shop:app")
     ran = Path(shell.directory / "ran")
-    seen(lambda: ran.exists() and len(ran.read_text().splitlines()) >= 600, within=60)
+    seen(lambda: ran.exists() and len(ran.read_text().splitlines()) >= 900, within=60)
 
     assert kills >= 1
-    assert sorted(map(int, ran.read_text().splitlines())) == list(range(600))
+    assert sorted(map(int, ran.read_text().splitlines())) == list(range(900))
     assert (report["left"], old.left()) == ([], set())
 
 
-def test_the_command_says_what_it_did_and_what_not(shell: Shell, old: Old) -> None:
+def test_the_command_says_what_it_did_and_what_not(shell: Shell, old: Old, store: Store) -> None:
     (shell.directory / "shop.py").write_text(PROGRAM)
     theirs = old.celery()
     theirs.send_task("shop.note", (1,))

@@ -20,7 +20,7 @@ import pytest
 import rq
 from hypothesis import given
 from hypothesis import strategies as some
-from producers import Killed, Mortal, Old, open_old  # noqa: F401 - one is a fixture
+from producers import Killed, Mortal, Old, open_old, open_old_server  # noqa: F401 - two are fixtures
 
 import qbull
 from qbull.compat.rq import Queue

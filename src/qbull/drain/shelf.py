@@ -10,7 +10,8 @@ from typing import Any, Literal
 from qbull.drain.letter import Found
 from qbull.store.connect import Server, open_server
 
-AT_ONCE = 100
+AT_ONCE = 250
+"""Messages that are between the two servers at a time."""
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ OWN = ("prefix", "database", "durability", "payload_limit", "results", "trace", 
 """Keywords of qbull.App that can be given besides."""
 ONCE = Retry(attempts=1)
 
-_made: list[Celery] = []
+_current: Celery | None = None
 
 
 class Celery(App):
@@ -60,7 +60,8 @@ class Celery(App):
         self._include = list(include)
         self._discover: list[tuple[Callable[[], Iterable[str]], str | None]] = []
         self.conf.update(settings)
-        _made.append(self)
+        global _current
+        _current = self
 
     def __getattr__(self, name: str) -> Any:
         refuse_attribute(self, name, APP_ATTRIBUTES)
@@ -192,6 +193,9 @@ class Celery(App):
             raise ConfigError(
                 f'beat_schedule "{name}": relative=True: instants are the same for everybody; remove it'
             )
+        for needed in ("task", "schedule"):
+            if needed not in entry:
+                raise ConfigError(f'beat_schedule "{name}": it has no "{needed}"')
         if entry["task"] not in self.tasks:
             raise DeclarationError(
                 f'beat_schedule "{name}": no task "{entry["task"]}" is declared; there is: {", ".join(sorted(self.tasks)) or "none"}'
@@ -221,11 +225,11 @@ def shared_task(function: Callable[..., Any] | None = None, /, **traits: Any) ->
 
 
 def current_app(what: str) -> Celery:
-    if not _made:
+    if _current is None:
         raise DeclarationError(
             f"{what}: there is no Celery(…) yet; import the module that makes it first, for example in the package's __init__.py"
         )
-    return _made[-1]
+    return _current
 
 
 def address_of(broker: str) -> str:

@@ -166,5 +166,7 @@ def _routes(given: Any) -> Iterable[tuple[str, str]]:
                 ConfigError,
                 GUIDE,
             )
-            route = route["queue"]
+            route = route.get("queue")
+        if not isinstance(route, str):
+            raise ConfigError(f'conf.task_routes: "{pattern}": give the name of a queue')
         yield pattern, route
