@@ -53,7 +53,7 @@ async def test_an_error_is_raised_and_the_next_answers_are_right_ones(store: Sto
     partitions = await filled(store)
     await store.server.call("SET", partitions[100].base + "kept", "no hash")
 
-    with pytest.raises(ErrorReply, match="WRONGTYPE"):
+    with pytest.raises(ErrorReply, match="of the wrong type"):
         await inspect.counts(partitions)
     await store.server.call("DEL", partitions[100].base + "kept")
 
