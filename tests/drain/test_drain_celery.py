@@ -6,6 +6,8 @@ import asyncio
 import os
 import signal
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -24,6 +26,7 @@ from qbull.drain.moving import Moving, Report
 from qbull.drain.shelf import OldServer
 from qbull.store.store import Store
 
+KEY = bytes(range(32))
 NOW = qbull.Keep(completed=0, failed=0)
 
 
@@ -214,6 +217,56 @@ async def test_what_workers_have_taken_is_left_to_them_unless_one_says_otherwise
     assert (moved.moved["celery"], moved.held) == (2, 0)
     assert (counts.waiting, counts.delayed) == (1, 1)
     assert old.left() == set()
+
+
+async def test_the_oldest_comes_first_for_each_key_of_an_ordered_queue(old: Old, shop: Shop) -> None:
+    walked: list[tuple[str, int]] = []
+    steps = shop.app.queue("steps", partitions=3, order="key", keep=NOW)
+
+    @steps.task(name="walk", key="{who}")
+    async def walk(who: str, step: int) -> None:
+        walked.append((who, step))
+
+    theirs = old.celery()
+    for step in range(40):
+        for who in ("ann", "bob", "cy"):
+            theirs.send_task("walk", (who, step), queue="feet")
+
+    await shop.move(source(old))
+    await shop.work()
+
+    for who in ("ann", "bob", "cy"):
+        assert [step for name, step in walked if name == who] == list(range(40))
+
+
+class Tenant(qbull.Middleware):
+    @contextmanager
+    def around_enqueue(self, call: qbull.Enqueueing) -> Iterator[None]:
+        call.headers["tenant"] = f"of {call.arguments[0]['x']}"
+        yield
+
+
+async def test_what_is_moved_goes_through_the_middleware_and_is_sealed(
+    old: Old, server_url: str, store: Store
+) -> None:
+    seen_by: list[Any] = []
+    app = qbull.App(server_url, prefix="test", middleware=[Tenant(), qbull.Signed([KEY])])
+    queue = app.queue("celery")
+
+    @queue.task
+    async def add(x: int) -> None:
+        seen_by.append((x, dict(qbull.current_job().headers)))
+
+    old.celery().send_task("add", (7,), retries=2)
+    old_server = source(old)
+
+    await Moving(old_server, Delivery(app), dry=False, on_step=print).run(["celery"])
+    async with app.worker() as worker:
+        await worker.drain()
+    await old_server.old.close()
+    await app.close()
+
+    assert seen_by == [(7, {"celery.retries": "2", "tenant": "of 7"})]
 
 
 @pytest.mark.parametrize("heard", [False, True], ids=["before it is sent", "before it is answered"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import ModuleType
@@ -56,6 +57,10 @@ ran: list[Any] = []
 def note(what: Any, more: int = 0) -> str:
     ran.append(what)
     return f"{what} {more}"
+
+
+def show_headers() -> dict[str, str]:
+    return dict(qbull.current_job().headers)
 
 
 def break_down() -> None:
@@ -120,6 +125,25 @@ def test_a_call_that_fails_runs_again_as_often_as_it_said(mail: Queue) -> None:
     assert ran == [1, 2, 3, 1]
     assert (twice.is_failed, once.is_failed) == (True, True)
     assert "ValueError: broken" in (once.exc_info or "")
+
+
+def test_middleware_sends_along_what_it_has_beside_the_retries(mail: Queue) -> None:
+    class Tenant(qbull.Middleware):
+        @contextmanager
+        def around_enqueue(self, call: qbull.Enqueueing) -> Iterator[None]:
+            call.headers["tenant"] = call.task.rpartition(".")[2]
+            yield
+
+    app = qbull.App(middleware=[Tenant()])
+    app.queue("mail", retry=qbull.Retry(attempts=1))
+    queue = Queue("mail", connection=app)
+    queue.register(show_headers)
+
+    job = queue.enqueue(show_headers, retry=Retry(max=1, interval=5))
+    run_all(app)
+
+    assert job.return_value() == {"rq.retry": "5", "tenant": "show_headers"}
+    app.close_sync()
 
 
 @pytest.mark.parametrize(("most", "interval"), [(3, [10, 30, 60]), (5, [10, 30]), (2, 7), (1, [1, 2, 3])])
