@@ -20,7 +20,7 @@ DURABILITY ?=
 ONLY   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check format bench chaos proofs saboteurs soak docs dist lock clean
+.PHONY: help setup run test check format bench chaos proofs saboteurs soak docs dist audit sbom lock clean
 
 help: ## show what there is
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
@@ -96,6 +96,12 @@ dist: $(TOOLS) $(PAGE) ## build the wheel and the source distribution, and run e
 	$(BIN)/python -m hatchling build -d dist
 	$(BIN)/twine check --strict dist/*
 	$(BIN)/python tests/release/empty.py
+
+audit: ## ask the OSV database for known faults of everything that is locked; needs a network
+	@$(PYTHON) requirements/audit.py
+
+sbom: ## write what is in it, with hashes, to dist/qbull.cdx.json (CycloneDX)
+	@$(PYTHON) requirements/sbom.py
 
 lock: ## renew the lock files from pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

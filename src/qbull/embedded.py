@@ -40,6 +40,7 @@ from pathlib import Path
 
 from qbull.config import valkey_server
 from qbull.errors import EmbeddedError
+from qbull.pinned import refuse_altered
 
 _LOCK, _LOG, _PASSWORD, _CONFIG = "qbull.lock", "server.log", "password", "server.conf"
 _PATIENCE = 30.0  # seconds without a sign of life; a server that says it is loading has all the time it needs
@@ -47,6 +48,10 @@ _PAUSE = 0.005  # between two looks while something starts
 _ORPHANED = 1.0  # a lock held for so long while no keeper listens is held by a server without a keeper
 _ENDS = 3  # so many ends of the server during one wait: it is not going to stay
 _LONGEST_SOCKET = 100  # bytes; the kernel's own limit is 108, and 104 on macOS
+SCARCE = 1 << 20
+"""Bytes of free disk below which the server cannot write."""
+LITTLE = 1 << 28
+"""Below which `qbull doctor` says so."""
 _NO_SERVER = "no embedded server for this platform; set QBULL_URL to a running Redis or Valkey"
 
 _SETTINGS = """\
@@ -133,7 +138,7 @@ class Embedded:
             ends += len(news)
             if ends >= _ENDS:
                 raise EmbeddedError(
-                    f"{self.directory}: the server does not stay up: {news[-1]}; see {_LOG} there"
+                    f"{self.directory}: the server does not stay up: {news[-1]}{disk_hint(self.directory)}; see {_LOG} there"
                 )
             answer = self._ask("PING")
             if answer.startswith(("-WRONGPASS", "-NOAUTH")):
@@ -287,6 +292,15 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
+def disk_hint(directory: Path) -> str:
+    """What is to be said where the disk has no room for what is enqueued; nothing where it has."""
+    with contextlib.suppress(OSError):
+        free = shutil.disk_usage(directory).free
+        if free < SCARCE:
+            return f": its disk is full ({free / 1e6:.1f} MB free): make room, work goes on by itself then"
+    return ""
+
+
 def _own_directory(directory: Path) -> Path:
     """The directory, made if it is missing, and private to this user."""
     try:
@@ -338,6 +352,7 @@ def _find_server() -> str:
         machine = f"{platform.system()}-{platform.machine()}".lower()
         bundled = Path(place, "_binaries", machine, "valkey-server")
         if bundled.exists():
+            refuse_altered(bundled, machine)
             return _executable(os.fspath(bundled))
     for name in ("valkey-server", "redis-server"):
         if found := shutil.which(name):

@@ -21,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from array import array
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
@@ -59,11 +60,16 @@ BOUNDS = {
 @dataclass
 class Samples:
     began: float = field(default_factory=time.monotonic)
-    rows: dict[tuple[str, str], list[tuple[float, float]]] = field(default_factory=lambda: defaultdict(list))
+    rows: dict[tuple[str, str], array[float]] = field(default_factory=lambda: defaultdict(lambda: array("d")))
+    """Second, value …: packed, because this process is one of those that are looked at."""
     kinds: list[Counter[str]] = field(default_factory=list)
 
     def add(self, who: str, what: str, value: float) -> None:
-        self.rows[who, what].append((time.monotonic() - self.began, value))
+        self.rows[who, what].extend((time.monotonic() - self.began, value))
+
+    def pairs(self, who: str, what: str) -> list[tuple[float, float]]:
+        flat = self.rows[who, what]
+        return list(zip(flat[::2], flat[1::2], strict=True))
 
     def of_process(self, who: str, pid: int) -> None:
         status = Path(f"/proc/{pid}/status").read_text()
@@ -234,8 +240,9 @@ async def sample(samples: Samples, store: Any, pids: dict[str, int]) -> None:
     trail = await store.server.call("MEMORY", "USAGE", store.names.trail) or 0
     samples.add("server", "used_memory", (int(figures["used_memory"]) - trail) / MIB)
     samples.add("server", "connections", int(figures["connected_clients"]))
-    samples.kinds.append(await names(store))
-    samples.add("server", "names", samples.kinds[-1].total())
+    kinds = await names(store)
+    samples.add("server", "names", kinds.total())
+    samples.kinds = [*samples.kinds[:1], kinds]
 
 
 @dataclass
@@ -319,7 +326,8 @@ def table(outcome: Outcome, warm: float) -> tuple[str, int]:
 
     lines = [f"{'':11} {'':12} {'first':>9} {'last':>9} {'highest':>9} {'gained':>9} {'allowed':>9}"]
     leaks = 0
-    for (who, what), samples in outcome.samples.rows.items():
+    for who, what in outcome.samples.rows:
+        samples = outcome.samples.pairs(who, what)
         bound = BOUNDS[what]
         found = trend([each for each in samples if each[0] >= warm], bound.share, bound.least)
         leaks += found.leaks
@@ -328,8 +336,10 @@ def table(outcome: Outcome, warm: float) -> tuple[str, int]:
         numbers = " ".join(f"{cell:9.{digits}f}" for cell in cells)
         lines.append(f"{who:11} {what:12} {numbers} {bound.unit:4}{'LEAKS' if found.leaks else ''}".rstrip())
         if found.leaks and what == "names":
-            more = outcome.samples.kinds[-1] - outcome.samples.kinds[len(samples) // 2]
-            lines.append("  since the middle: " + ", ".join(f"{n} {kind}" for kind, n in more.most_common(8)))
+            more = outcome.samples.kinds[-1] - outcome.samples.kinds[0]
+            lines.append(
+                "  since the beginning: " + ", ".join(f"{n} {kind}" for kind, n in more.most_common(8))
+            )
     return "\n".join(lines), leaks
 
 
@@ -347,7 +357,7 @@ def main() -> int:
         outcome = asyncio.run(soak(seconds, options.rate, options.leak, Path(directory)))
     text, leaks = table(outcome, warm)
     if options.out is not None:
-        rows = [[who, what, rows] for (who, what), rows in outcome.samples.rows.items()]
+        rows = [[*row, outcome.samples.pairs(*row)] for row in outcome.samples.rows]
         options.out.write_text(json.dumps(rows))
     print(
         f"{outcome.sent:,} jobs and {outcome.answers:,} requests in {seconds:.0f} s; the first {warm:.0f} s are warm-up"

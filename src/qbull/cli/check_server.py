@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
 from qbull.cli.check_durability import check_durability
 from qbull.cli.finding import Finding, note, ok, problem
 from qbull.cli.show import span
 from qbull.core.durability import Durability
+from qbull.embedded import LITTLE, SCARCE
 from qbull.errors import ServerError, ServerRefused
 from qbull.store import inspect
 from qbull.store.check import read_info, refuse_unfit
@@ -36,6 +39,8 @@ async def check_server(store: Store, wanted: Durability | None) -> AsyncIterator
         yield problem("role", "this is a replica, which takes no jobs", "give the address of its primary")
     yield _memory(info)
     async for finding in check_durability(store, wanted):
+        yield finding
+    for finding in _embedded(store):
         yield finding
     yield _transport(store)
     yield await _clock(store)
@@ -66,6 +71,23 @@ def _memory(info: dict[str, str]) -> Finding:
     if used > FILLING * limit:
         return note("memory", fact, "raise maxmemory, or keep fewer finished jobs")
     return ok("memory", fact)
+
+
+def _embedded(store: Store) -> Iterator[Finding]:
+    """Of the server that qbull starts itself: has its disk room, is its binary known, and who is it run by?"""
+    directory = store.server.address.directory
+    if directory is None:
+        return
+    free = shutil.disk_usage(directory).free
+    if free < SCARCE:
+        yield problem("disk", f"{directory} is full", "make room: nothing can be enqueued until then")
+    elif free < LITTLE:
+        yield note("disk", f"{directory} has {_size(free)} left", "make room before nothing can be enqueued")
+    else:
+        yield ok("disk", f"{directory} has {_size(free)} left")
+    if os.geteuid() == 0:
+        next_step = "run qbull as a user of its own, so that a fault of the server is not one of the machine"
+        yield note("embedded server", "runs as root", next_step)
 
 
 def _transport(store: Store) -> Finding:

