@@ -6,6 +6,7 @@ import fnmatch
 import json
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -85,11 +86,11 @@ def last(word: str) -> Step:
     return [step for step in stages()[-1] if step.word == word][-1]
 
 
-def test_the_bases_are_slim_pythons_that_qbull_supports() -> None:
+def test_the_bases_are_slim_and_pythons_that_qbull_supports() -> None:
     [argument] = [step for step in steps() if step.word == "ARG"]
     bases = [stage[0].rest.split()[0] for stage in stages()]
 
-    assert bases == ["python:${PYTHON}-slim"] * 2
+    assert bases == ["node:22-slim", *["python:${PYTHON}-slim"] * 2]
     assert (
         f"Programming Language :: Python :: {argument.rest.partition('=')[2]}"
         in (ROOT / "pyproject.toml").read_text()
@@ -168,13 +169,28 @@ def test_its_variables_are_known() -> None:
     assert read_environment(ours).log_format == "json"
 
 
+def put(source: Path, target: Path) -> None:
+    """As COPY does it."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if source.is_dir():
+        shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+    else:
+        shutil.copyfile(source, target)
+
+
 @pytest.mark.timeout(120)
 def test_the_wheel_has_all_that_a_worker_needs(tmp_path: Path) -> None:
-    """Built as the image builds it, and used without the sources."""
-    subprocess.run(
-        [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", tmp_path, ROOT],
-        check=True, capture_output=True, text=True,
+    """Built as the image builds it, from what is copied there and nothing else, and used without the sources."""
+    there = tmp_path / "src"
+    for step in (step for step in stages()[1] if step.word == "COPY"):
+        *sources, target = shlex.split(step.rest)
+        for source in () if sources[0].startswith("--from=") else sources:
+            put(ROOT / source, there / target / ("" if (ROOT / source).is_dir() else Path(source).name))
+    done = subprocess.run(
+        [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", tmp_path, there],
+        capture_output=True, text=True,
     )  # fmt: skip
+    assert done.returncode == 0, done.stderr
     [wheel] = tmp_path.glob("*.whl")
     with zipfile.ZipFile(wheel) as file:
         names = set(file.namelist())
