@@ -74,6 +74,7 @@ def test_the_changelog_speaks_of_this_version_or_of_the_next() -> None:
     assert heads[0] == "## Unreleased" or heads[0].startswith(f"## {qbull.__version__} ")
 
 
+@pytest.mark.timeout(400)
 def test_it_runs_and_serves_its_page_without_node(wheel: zipfile.ZipFile, tmp_path: Path) -> None:
     installed = tmp_path / "installed"
     wheel.extractall(installed)

@@ -37,6 +37,13 @@ def test_every_member_that_is_shown_is_there(owner: str) -> None:
         assert hasattr(getattr(qbull, owner), member) or (owner, member) == ("App", "schedules")
 
 
+def test_what_the_page_leads_to_is_on_it() -> None:
+    page = REFERENCE["python"]()
+    heads = {re.sub(r"[^\w-]", "", head.lower()) for head in re.findall(r"^#+ (.*)$", page, re.MULTILINE)}
+
+    assert set(re.findall(r"\]\(#(\w+)\)", page)) <= heads
+
+
 def test_every_endpoint_is_there() -> None:
     page = REFERENCE["rest"]()
 

@@ -110,7 +110,7 @@ def described(name: str, thing: Any) -> str:
         return text + f"A `{thing.__bases__[0].__name__}`. {_doc(thing)}\n"
     if inspect.isclass(thing):
         text += ("" if short in MADE else _signature(short, thing)) + f"{_doc(thing)}\n" + _fields(thing)
-        for member in MEMBERS.get(short, ()):
+        for member in () if name.startswith("qbull.compat.") else MEMBERS.get(short, ()):
             text += _member(short, member, thing)
         return text
     return text + (_signature(short, thing) if callable(thing) else "") + f"{_doc(thing)}\n"
