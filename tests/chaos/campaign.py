@@ -28,9 +28,9 @@ import psycopg
 from arena import PROFILES, Arena, Topology, raised
 from checker import Checker, Found, Verdict
 from crew import Crew, Member
-from history import ACK, Book, words_in
+from history import ACK, RUN, Book, words_in
 from load import BELLS, PARTITIONS
-from nemesis import SERVERS, Nemesis
+from nemesis import PACES, SERVERS, Nemesis, Pace
 
 import qbull
 from conftest import every_fault, strays
@@ -56,8 +56,7 @@ class Orders:
     database: bool = True
     only: tuple[str, ...] = ()
     """Kinds of faults, instead of those that the seed decides."""
-    pace: tuple[float, float, float] = (1.2, 0.7, 8.0)
-    """Seconds between two faults of each line, on average."""
+    paces: tuple[Pace, ...] = PACES
     behind: int = 12_000
     """Unfinished jobs beyond which producers rest."""
     drain: float = 300.0
@@ -99,7 +98,9 @@ class Campaign:
         self._book = Book(directory / "faults.words")
         self._crew = Crew(directory, arena.url, orders.profile, database, orders.seed, orders.behind)
         self._sharing = random.Random(f"{orders.seed}-sharing").choice(SHARINGS)
-        self._nemesis = Nemesis(arena, self._crew, self._book, orders.seed, orders.pace, orders.only)
+        self._nemesis = Nemesis(
+            arena, self._crew, self._book, orders.seed, self._begun, orders.paces, orders.only
+        )
         self._database = database
         self._left = ""
         self._app = qbull.App(arena.url, prefix="test")
@@ -140,6 +141,10 @@ class Campaign:
         """Not quite: batches for later are smaller."""
         sizes = [path.stat().st_size for path in self._directory.glob("*.acks")]
         return sum(sizes) // ACK.size * 375
+
+    def _begun(self) -> int:
+        """About how many jobs were begun: of each there are two records, at least."""
+        return sum(path.stat().st_size for path in self._directory.glob("*.runs")) // RUN.size // 2
 
     async def _tell(self) -> None:
         """How far it is, now and then."""

@@ -15,6 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 import redis
@@ -42,18 +43,32 @@ SERVERS: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 
 
+@dataclass(frozen=True)
+class Pace:
+    """How often the faults of a line come: so many seconds from one to the next on average, and never before so many jobs
+    were begun since the one before: on a slow machine nothing would ever be done otherwise."""
+
+    seconds: float
+    jobs: int
+
+
+PACES = (Pace(1.2, 1_500), Pace(0.7, 1_000), Pace(8.0, 5_000))
+"""Of workers and producers, connections, servers."""
+
+
 class Nemesis:
-    """`pace` is how many seconds there are between two faults of each line, on average."""
+    """`progress` says how many jobs were begun."""
 
     def __init__(
-        self, arena: Arena, crew: Crew, book: Book, seed: int,
-        pace: tuple[float, float, float], only: tuple[str, ...] = (),
+        self, arena: Arena, crew: Crew, book: Book, seed: int, progress: Callable[[], int],
+        paces: tuple[Pace, ...], only: tuple[str, ...] = (),
     ) -> None:  # fmt: skip
         self._arena = arena
         self._crew = crew
         self._book = book
         self._seed = seed
-        self._pace = pace
+        self._progress = progress
+        self._paces = paces
         self.counts: Counter[str] = Counter()
         self._luck = random.Random(f"{seed}-kinds")
         lacks = {**arena.lacks, **crew.lacks}
@@ -75,7 +90,7 @@ class Nemesis:
         deeds = (self._hit_people, self._hit_lines, self._hit_servers)
         lines = [
             asyncio.create_task(self._line(name, kinds, pace, deed, over))
-            for name, kinds, pace, deed in zip("pls", self.kinds, self._pace, deeds, strict=True)
+            for name, kinds, pace, deed in zip("pls", self.kinds, self._paces, deeds, strict=True)
         ]
         try:
             await asyncio.gather(*lines)
@@ -85,13 +100,17 @@ class Nemesis:
             await self.heal()
 
     async def _line(
-        self, name: str, kinds: list[str], pace: float,
+        self, name: str, kinds: list[str], pace: Pace,
         deed: Callable[[str, random.Random], Awaitable[dict[str, Any] | None]], over: Callable[[], bool],
     ) -> None:  # fmt: skip
         luck = random.Random(f"{self._seed}-{name}")
         deck: list[str] = []
+        enough = 0
         while kinds and not over():
-            await asyncio.sleep(luck.uniform(0.3, 1.7) * pace)
+            await asyncio.sleep(luck.uniform(0.3, 1.7) * pace.seconds)
+            while self._progress() < enough and not over():
+                await asyncio.sleep(0.1)
+            enough = self._progress() + pace.jobs
             deck = deck or luck.sample(kinds, len(kinds))
             kind = deck.pop()
             began = time.monotonic_ns()

@@ -18,9 +18,9 @@ from history import BEGUN, DEAD, DONE, FAILED
 
 MS = 1_000_000
 QUICK = 2 * MS
-BEHIND = 25 * MS
+BEHIND = 50 * MS
 """What docs/guides/guarantees.md says: how far quick jobs run ahead of what is written down."""
-SLACK = 75 * MS
+SLACK = 50 * MS
 """A process may be kept waiting by others between its look at the clock and what it writes into its history."""
 
 

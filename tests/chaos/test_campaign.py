@@ -10,14 +10,17 @@ from pathlib import Path
 import pytest
 from campaign import Orders, run
 from history import BEGUN, DEAD, DONE, FAILED
+from nemesis import Pace
 from order import Judge
+
+OFTEN = (Pace(0.8, 100), Pace(0.6, 100), Pace(2.0, 200))
 
 pytestmark = [pytest.mark.xdist_group("storm"), pytest.mark.timeout(300)]
 
 
 def test_every_promise_is_kept_while_anything_fails(tmp_path: Path) -> None:
     orders = Orders(
-        seed=7, seconds=6, faults=8, pods=2, senders=2, database=False, behind=1500, drain=200.0, pace=(0.8, 0.6, 3.0)
+        seed=7, seconds=6, faults=8, pods=2, senders=2, database=False, behind=1500, drain=200.0, paces=OFTEN
     )  # fmt: skip
 
     outcome = run(orders, tmp_path)
@@ -29,7 +32,7 @@ def test_every_promise_is_kept_while_anything_fails(tmp_path: Path) -> None:
 def test_the_same_with_less_durability_loses_jobs_and_is_seen(tmp_path: Path) -> None:
     orders = Orders(
         seed=7, seconds=3, faults=2, durability="fast", pods=1, senders=2, database=False, behind=1500, drain=60.0,
-        only=("power cut",), pace=(1.0, 1.0, 1.5),
+        only=("power cut",), paces=OFTEN,
     )  # fmt: skip
 
     outcome = run(orders, tmp_path)

@@ -26,7 +26,7 @@ MOST = 1000
 QUICK = 0.002
 """Seconds. The outcome of a job that took longer is written down before the next job of its lane begins."""
 BEHIND = 0.025
-"""Seconds. Quicker ones run ahead of what is written down, but not further than this."""
+"""Seconds. Quicker ones run ahead of the call that is on its way, but not further than this."""
 
 
 @dataclass(slots=True)
