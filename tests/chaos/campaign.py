@@ -104,8 +104,11 @@ class Campaign:
         self._database = database
         self._left = ""
         self._app = qbull.App(arena.url, prefix="test")
-        names = ("work", "same", "bells", *(("transfers",) if database else ()))
-        self._queues = {name: self._app.queue(name) for name in names}
+        self._queues = {name: self._app.queue(name) for name in ("same", "bells")}
+        for name in ("work", "transfers") if database else ("work",):
+            self._queues[name] = self._app.queue(
+                name, order="key"
+            )  # or what is redriven would not wait its turn
 
     async def run(self) -> Outcome:
         self._crew.muster(self._orders.pods, self._orders.senders, self._sharing)

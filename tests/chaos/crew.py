@@ -16,6 +16,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from load import PARTITIONS
+
 from topology import _die_with_parent
 
 HERE = Path(__file__).parent
@@ -90,6 +92,8 @@ class Crew:
         library = self._library()
         for n in range(pods):
             options = [] if sharing == "auto" else ["--sharing", sharing]
+            if sharing == "leased":  # so that all but one of them are enough
+                options += ["--partitions-per-pod", str(PARTITIONS // max(pods - 1, 1) + 1)]
             if sharing == "static":
                 options += ["--instance-id", str(n), "--instance-count", str(pods)]
             command = ["-m", "qbull.cli.main", "worker", "load:app", "--processes", str(PROCESSES), *options]

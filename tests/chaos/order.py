@@ -91,8 +91,8 @@ class Judge:
                     self.faults.append(f"key {key}: {n} ran again after {highest}")
                 else:
                     self.excused[excuse] += 1
-                if excuse == "zombie":
-                    continue
+                if excuse is not None and stay.process in self.silent:
+                    continue  # what it does has no place in the line, either
             elif n > last + 1 and not all(
                 m in letters or (key, m) in self.crashed for m in range(last + 1, n)
             ):

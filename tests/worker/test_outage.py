@@ -121,6 +121,27 @@ async def test_an_ordered_job_is_not_begun_while_it_cannot_be_known_whose_it_is(
     assert (begins_at_once, is_ours) == ((False, False) if order else (True, True))
 
 
+async def test_a_worker_that_was_stopped_between_two_jobs_of_a_key_asks_before_the_next(
+    app: qbull.App,
+) -> None:
+    queue = app.queue("work", order="key")
+
+    @queue.task
+    async def step() -> None: ...
+
+    async with app.worker() as worker:
+        runner = worker._lines[0]._runner
+        theirs = Delivery(
+            worker._store.partition(queue.settings, 0), "5", b"1-1", [b"taken over", b""], b"51-1", asked=0.0
+        )
+
+        goes_on = await runner._may_go_on(runner._slots[0], theirs, None)
+        runner._doubt = -1.0  # however short the rest was, it was too long
+        asks = await runner._may_go_on(runner._slots[0], theirs, None)
+
+    assert (goes_on, asks) == (True, False)
+
+
 @pytest.mark.timeout(120)
 async def test_lost_replies_double_nothing(server: Embedded, store: Store) -> None:
     ran: Counter[int] = Counter()

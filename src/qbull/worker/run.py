@@ -285,17 +285,20 @@ class Runner:
 
     async def _may_go_on(self, slot: Slot, delivery: Delivery, id: bytes | None) -> bool:
         """Let the event loop turn; or let the outcome of this job be written down: should this process die, what ended
-        before the next one began is not run again after it."""
+        before the next one began is not run again after it. It may be stopped in this very moment, and others go on."""
+        refused: list[bytes] = []
+        before = time.monotonic()
         try:
             if id is None:
                 await self._rest()
-                return True
-            refused = await self._settlers[delivery.partition.number].written()
+            else:
+                refused = await self._settlers[delivery.partition.number].written()
         except asyncio.CancelledError:
             if slot.absorb() is None:
                 raise
             return False  # the worker ends; the rest is given back
-        if id not in refused or await self._still_ours(delivery):
+        doubtful = id in refused or time.monotonic() - before > self._doubt
+        if not doubtful or await self._still_ours(delivery):
             return True
         self._hand.drop(delivery)
         return False
