@@ -63,22 +63,17 @@ def test_the_smallest_change_runs_with_a_worker_of_its_own(
     shell.start("worker", "shop:app")
     exec(calls, said)
 
-    assert said["result"].get(timeout=20) == 5
+    assert said["result"].get(timeout=60) == 5
     assert said["result"].state == "SUCCESS"
-    [receipt] = [job for job in shell.json("jobs", "mail", "--state", "delayed") if job["id"] == "receipt-7"]
-    assert (receipt["task"], receipt["payload"], receipt["priority"]) == (
-        "shop.mail_receipt",
-        {"order_id": 7},
-        7,
-    )
+    receipt = info(AsyncResult("receipt-7", shop.app))
+    assert (receipt.task, receipt.payload, receipt.priority) == ("shop.mail_receipt", {"order_id": 7}, 7)
+    assert (receipt.queue, receipt.state) == ("mail", "delayed")
     exec(refused, said)
     assert capsys.readouterr().out.startswith(
         "apply_async(link=…): use qbull.chain(a.step(…), b.step(…)); the result of the one before"
     )
-    seen(lambda: shell.json("schedules"))
-    assert [(s["name"], s["cron"], s["args"]) for s in shell.json("schedules")] == [
-        ("nightly", "30 2 * * *", {"older_than": 86400})
-    ]
+    [nightly] = seen(lambda: shop.app.run_sync(shop.app.schedules.list()), within=60)
+    assert (nightly.name, nightly.cron, nightly.args) == ("nightly", "30 2 * * *", {"older_than": 86400})
 
 
 def test_what_is_written_for_celery_there_is_what_celery_takes(page: Page) -> None:
