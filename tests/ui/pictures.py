@@ -1,6 +1,7 @@
 """Take the pictures of docs/images from a running server: `python tests/ui/pictures.py http://127.0.0.1:3050 PASSWORD [FOLDER]`.
 
-Each view in light and dark at 1,440 pixels. pngquant makes them small, where it is installed.
+Each view in light and dark at 1,440 pixels, some as a phone shows them. The server is that of tests/ui/scene/run.py. Before, somebody does what
+people do, so that there is something in the audit. pngquant makes the pictures small, where it is installed.
 """
 
 from __future__ import annotations
@@ -10,16 +11,19 @@ import subprocess
 import sys
 from pathlib import Path
 
+import httpx
 from browser import options
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
 
 WIDTH = 1440
 
 
 def main(url: str, password: str, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
+    act(url, password)
     with sync_playwright() as play:
         browser = play.chromium.launch(**options())
+        phone(browser, url, password, folder)
         for scheme in ("light", "dark"):
             context = browser.new_context(
                 viewport={"width": WIDTH, "height": 900},
@@ -38,15 +42,15 @@ def main(url: str, password: str, folder: Path) -> None:
             page.goto(f"{url}/ui/")
             if scheme == "light":
                 _shoot(page, folder / "login-light.png")
-            page.get_by_label("Password", exact=True).fill(password)
-            page.get_by_role("button", name="Log in").click()
-            page.get_by_role("heading", name="Overview").wait_for()
+            enter(page, url, password)
             page.wait_for_timeout(4500)  # so that the stream has told of something
             for name, path in views(page, url).items():
-                page.goto(f"{url}/ui/{path}")
+                page.goto(f"{url}/ui/{path if name != 'job-flow' else views(page, url)[name]}")
                 page.locator("h1").wait_for()
-                page.wait_for_timeout(1700 if name != "overview" else 5000)
+                page.wait_for_timeout({"overview": 6000, "job-flow": 900}.get(name, 2200))
                 _shoot(page, folder / f"{name}-{scheme}.png")
+            if scheme == "light":
+                dialogs(page, url, folder)
             context.close()
         browser.close()
     packer = shutil.which("pngquant")
@@ -58,6 +62,59 @@ def main(url: str, password: str, folder: Path) -> None:
         print(f"{picture.stat().st_size / 1000:6.0f} kB  {picture.name}")
 
 
+def act(url: str, password: str) -> None:
+    """What somebody does on a working day."""
+    api = httpx.Client(base_url=f"{url}/api/", auth=("admin", password), timeout=30, trust_env=False)
+    known = {token["name"] for token in api.get("tokens").json()["tokens"]}
+    for name, role in (("grafana", "viewer"), ("github-actions", "admin"), ("support-desk", "viewer")):
+        if name not in known:
+            made = api.post("tokens", json={"name": name, "role": role, "expiresIn": 90 * 86_400}).json()
+            headers = {"authorization": f"Bearer {made['token']}"}
+            httpx.get(f"{url}/api/queues/stats", headers=headers, trust_env=False)
+            httpx.post(f"{url}/api/queues/slack/pause", headers=headers, trust_env=False)
+    api.post("queues/slack/resume")
+    api.put("queues/email/settings", json={"concurrency": 40, "rate": {"count": 6000, "per": 60}})
+    api.post("schedules/sync-exchange-rates/run")
+    api.post("queues/email/redrive", json={"errorContains": "refused", "limit": 40})
+    api.post("queues/reports/clean/failed", json={"gracePeriod": 3_600_000})
+    put = {"task": "slack/notify", "cron": "30 8 * * 1", "tz": "Europe/Madrid"}
+    api.put(
+        "schedules/weekly-greeting", json={**put, "args": {"channel": "#team", "text": "Have a good week"}}
+    )
+    api.post("schedules/weekly-greeting/pause")
+    api.close()
+
+
+def phone(browser: Browser, url: str, password: str, folder: Path) -> None:
+    context = browser.new_context(
+        viewport={"width": 390, "height": 844}, device_scale_factor=2, has_touch=True, locale="en-GB"
+    )
+    page = context.new_page()
+    enter(page, url, password)
+    for name, path in {"phone-overview": "", "phone-jobs": "jobs?queue=email&state=failed"}.items():
+        page.goto(f"{url}/ui/{path}")
+        page.locator("h1").wait_for()
+        page.wait_for_timeout(4000)
+        _shoot(page, folder / f"{name}.png")
+    context.close()
+
+
+def dialogs(page: Page, url: str, folder: Path) -> None:
+    page.goto(f"{url}/ui/")
+    page.locator(".figures").wait_for()
+    page.keyboard.press("Control+k")
+    page.keyboard.type("pay")
+    page.wait_for_timeout(600)
+    _shoot(page, folder / "palette-light.png")
+
+
+def enter(page: Page, url: str, password: str) -> None:
+    page.goto(f"{url}/ui/")
+    page.get_by_label("Password", exact=True).fill(password)
+    page.get_by_role("button", name="Log in").click()
+    page.get_by_role("heading", name="Overview").wait_for()
+
+
 def views(page: Page, url: str) -> dict[str, str]:
     """A path for each view; those of single jobs are looked up."""
 
@@ -66,15 +123,24 @@ def views(page: Page, url: str) -> dict[str, str]:
         found = page.request.get(f"{url}/api/queues/{queue}/jobs", params=query).json()["jobs"]
         return f"job?queue={queue}&id={found[0]['id']}" if found else f"jobs?queue={queue}&state={state}"
 
+    def flow() -> str:
+        """One that is under way, and has got somewhere."""
+        found = page.request.get(f"{url}/api/flows").json()["flows"]
+        best = [one for one in found if any(step["state"] == "active" for step in one["steps"])] or found
+        return f"job?queue={best[0]['queue']}&id={best[0]['id']}" if best else "flows"
+
     return {
         "overview": "",
         "queues": "queues",
         "queue": "queue?name=payments",
         "jobs": "jobs?queue=email&state=completed",
-        "jobs-failed": "jobs?queue=email&state=failed&errorContains=smtp",
-        "job-failed": first("email", "failed"),
+        "jobs-failed": "jobs?queue=email&state=failed&errorContains=421",
+        "job-failed": first("email", "failed", errorContains="421"),
         "job-completed": first("reports", "completed", task="monthly-statement"),
-        "job-waiting": first("payments", "waiting"),
+        "job-waiting": first("payments", "waiting", key="ACC-7731"),
+        "job-flow": flow(),
+        "flows": "flows",
+        "alerts": "alerts",
         "dead": "dead",
         "key": "keys?queue=payments&key=ACC-7731",
         "schedules": "schedules",

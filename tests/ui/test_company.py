@@ -58,7 +58,7 @@ async def test_a_flow_is_seen_step_by_step(stage: Stage, admin: Person) -> None:
 
     page = await admin.go(f"job?queue=orders&id={last}")
 
-    steps = page.locator(".flow .step")
+    steps = page.locator(".flow-graph .step")
     await expect(steps).to_have_count(5)
     await expect(page.locator(".step.here")).to_contain_text("waits for others")
     await expect(page.locator(".reasons")).to_contain_text(re.compile("It waits for (label|reserve)"))

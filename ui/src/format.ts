@@ -54,9 +54,10 @@ export function ago(iso: string, now: number): string {
   const sign = ms >= 0 ? -1 : 1;
   if (s < 1 || (sign > 0 && s < 3)) return t("now"); // clocks differ a little
   if (s < 60) return form.format(sign * s, "second");
-  if (s < 3600) return form.format(sign * Math.floor(s / 60), "minute");
-  if (s < 172_800) return form.format(sign * Math.floor(s / 3600), "hour");
-  return form.format(sign * Math.floor(s / 86_400), "day");
+  const whole = sign < 0 ? Math.floor : Math.round;
+  if (s < 3600) return form.format(sign * whole(s / 60), "minute");
+  if (s < 172_800) return form.format(sign * whole(s / 3600), "hour");
+  return form.format(sign * whole(s / 86_400), "day");
 }
 
 export function moment(iso: string, zone?: string): string {
@@ -81,8 +82,8 @@ export function shortMoment(iso: string, zone?: string): string {
   }).format(new Date(iso));
 }
 
-export function timeOfDay(iso: string | number): string {
-  return new Intl.DateTimeFormat(locale.value, { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" }).format(
+export function timeOfDay(iso: string | number, digits?: 3): string {
+  return new Intl.DateTimeFormat(locale.value, { hour: "2-digit", minute: "2-digit", second: "2-digit", fractionalSecondDigits: digits, hourCycle: "h23" }).format(
     new Date(iso),
   );
 }

@@ -133,7 +133,7 @@ async def _look_at(site: Site, place: Place, told: dict[Place, tuple[str, Told]]
 def _steps(site: Site, walked: Walked) -> list[wire.FlowStep]:
     """In the order in which they can run."""
     levels = _levels(walked.seen)
-    places = sorted(walked.seen, key=lambda place: levels[place])
+    places = sorted(walked.seen, key=lambda place: (levels[place], place[1]))  # ids rise as they are written
     number = {place: n for n, place in enumerate(places)}
     steps = []
     for place in places:

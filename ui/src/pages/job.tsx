@@ -2,7 +2,7 @@
 import { useEffect, useState } from "preact/hooks";
 import { at, post, remove } from "../api";
 import { useAsk } from "../ask";
-import { clock, count, duration, moment } from "../format";
+import { clock, count, duration, moment, timeOfDay } from "../format";
 import { watch, watched } from "../live";
 import { Ago, Bar, Button, Card, Copy, Head, StateBadge } from "../parts/basics";
 import { Failed, Loading } from "../parts/blank";
@@ -191,7 +191,7 @@ function LogsCard({ job }: { job: Job }) {
           {lines.map((one, n) => (
             <li key={n}>
               <time class="faint mono" dateTime={one.at} title={moment(one.at)}>
-                {one.at.slice(11, 23)}
+                {timeOfDay(one.at, 3)}
               </time>
               <span class="log-attempt faint" title={t("Attempt")}>{one.attempt}</span>
               <span class="log-text">{one.text}</span>

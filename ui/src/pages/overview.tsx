@@ -8,7 +8,7 @@ import { Empty, Failed, Loading } from "../parts/blank";
 import { Chart, lived } from "../parts/chart";
 import { Choice } from "../parts/field";
 import { Icon } from "../parts/icon";
-import { workersOf } from "../parts/workers";
+import { inOrder, workersOf } from "../parts/own";
 import { to } from "../route";
 import { ill } from "../said";
 import { t } from "../words";
@@ -194,7 +194,7 @@ function Feed() {
 }
 
 function QueueTable({ now }: { now: Record<string, LiveStats> }) {
-  const all = Object.values(now).sort((a, b) => a.name.localeCompare(b.name));
+  const all = Object.values(now).sort(inOrder);
   return (
     <Card title={t("Queues")} aside={<a href={to.queues()}>{t("All queues")}</a>} flush>
       <div class="scroll">

@@ -7,6 +7,7 @@ import { queues, type LiveStats } from "../live";
 import { Button, Card, CountLink, Head, Tag } from "../parts/basics";
 import { Empty, Failed, Loading } from "../parts/blank";
 import { Spark } from "../parts/chart";
+import { inOrder } from "../parts/own";
 import { doing } from "../parts/toast";
 import { place, refine, to } from "../route";
 import { admin } from "../session";
@@ -20,7 +21,7 @@ export function Queues() {
   if (!now) return asked.error ? <Failed error={asked.error} again={asked.again} /> : <Loading rows={8} />;
   const all = Object.values(now)
     .filter((one) => one.name.toLowerCase().includes(wanted.toLowerCase()))
-    .sort((a, b) => a.name.localeCompare(b.name));
+    .sort(inOrder);
   return (
     <>
       <Head title={t("Queues")}>

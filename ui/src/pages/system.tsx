@@ -18,7 +18,7 @@ export function System() {
           <>
             <div class="figures">
               <Figure label={t("Topology")} value={told.topology === "one" ? t("single server") : told.topology} note={t("{n} primary|{n} primaries", { n: told.servers.length })} />
-              <Figure label={t("Durability")} value={told.durability ?? t("by the server")} note={durability(told.durability)} />
+              <Figure label={t("Durability")} value={told.durability ?? profile(told.servers)} note={told.durability ? t("when an enqueue was answered") : t("by the server's settings")} />
               <Figure label={t("Clock difference")} value={duration(Math.abs(told.clockSkewMs))} note={Math.abs(told.clockSkewMs) > 1000 ? t("more than it should be") : t("the server's clock decides")} tone={Math.abs(told.clockSkewMs) > 1000 ? "warn" : ""} />
               <Figure label={t("Version of qbull")} value={told.version} note={`Python ${told.python}`} />
               <Figure label={t("Prefix")} value={told.app} note={t("what names begin with")} />
@@ -78,8 +78,10 @@ function OperationsCard() {
   );
 }
 
-function durability(profile: string | null): string {
-  return profile === null ? t("as safe as the server's settings make it") : t("when an enqueue was answered");
+/** What the settings of all servers come to, in the words of the guide. */
+function profile(servers: Server[]): string {
+  if (servers.some((one) => !one.appendOnly)) return t("none");
+  return servers.every((one) => one.fsync === "always") ? "durable" : "fast";
 }
 
 function ServerCard({ one }: { one: Server }) {

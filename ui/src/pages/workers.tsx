@@ -3,7 +3,7 @@ import { useAsk } from "../ask";
 import { count } from "../format";
 import { Bar, Card, Head, Tag } from "../parts/basics";
 import { Empty, Shown } from "../parts/blank";
-import { workersOf } from "../parts/workers";
+import { workersOf } from "../parts/own";
 import { to } from "../route";
 import { t } from "../words";
 import type { Running, RunningJob, Worker, Workers as Told } from "../wire";

@@ -64,7 +64,7 @@ export function FlowGraph({ steps, here }: { steps: FlowStep[]; here: string }) 
   const { boxes, lines, width, height } = arranged(steps);
   return (
     <div class="flow-scroll" tabIndex={0} role="region" aria-label={t("Flow")}>
-      <div class="flow" style={{ width: `${width}px`, height: `${height}px` }}>
+      <div class="flow-graph" style={{ width: `${width}px`, height: `${height}px` }}>
         <svg width={width} height={height} aria-hidden="true" focusable="false">
           {lines.map(([from, to]) => {
             const [x, y, z, u] = [from.x + WIDE, from.y + HIGH / 2, to.x, to.y + HIGH / 2];
@@ -157,8 +157,8 @@ function word(step: FlowStep): Text {
 }
 
 function note(step: FlowStep): string {
+  if (step.fallback && step.blocked) return t("only if it fails");
   const parts = [t(word(step))];
-  if (step.fallback) parts.push(t("only if it fails"));
-  else if (step.durationMs !== null && step.state !== "cancelled") parts.push(duration(step.durationMs));
+  if (step.durationMs !== null && step.state !== "cancelled") parts.push(duration(step.durationMs));
   return parts.join(" · ");
 }

@@ -29,7 +29,6 @@ export const spanish = {
   "As in QUEUES_UI_PASS, or as printed by qbull serve.": "La de QUEUES_UI_PASS, o la que imprime qbull serve.",
   "as in the code": "como en el código",
   "As in the code again": "Otra vez como en el código",
-  "as safe as the server's settings make it": "según la configuración del servidor",
   "as the task has it": "la de la tarea",
   "At the head": "Al frente",
   Attempt: "Intento",
@@ -41,7 +40,6 @@ export const spanish = {
   "Back to what the code says?": "¿Volver a lo que dice el código?",
   Began: "Empezó",
   "Behind it": "Detrás",
-  "by the server": "la del servidor",
   "by {who}": "por {who}",
   cancel: "cancelar",
   Cancel: "Cancelar",
@@ -546,4 +544,6 @@ export const spanish = {
   "No more workers were lost": "No se perdieron más workers",
   Silence: "Silenciar",
   "End the silence": "Terminar el silencio",
+  "Waits for other jobs": "Espera a otros trabajos",
+  "by the server's settings": "según los ajustes del servidor",
 } as const;
