@@ -97,10 +97,10 @@ async def alert(channel: str, text: str) -> str:
     return "ok"
 
 
-@orders.task(name="place")
-async def place(order: str, seconds: float = 0.0, labels: int = 2) -> str:
+@maintenance.task(name="place")
+async def place(order: str, labels: int = 2) -> str:
     """Begins a flow; gives the id of the job that it ends with."""
-    sent = qbull.group(*(label.step(order, seconds) for _ in range(labels)))
+    sent = qbull.group(*(label.step(order) for _ in range(labels)))
     flow = await qbull.chain(
         reserve.step(order), sent, ship.step(order), fallback=refund.step(order)
     ).enqueue()
@@ -115,8 +115,7 @@ async def reserve(order: str) -> str:
 
 
 @orders.task(name="label")
-async def label(order: str, seconds: float) -> str:
-    await asyncio.sleep(seconds)
+async def label(order: str) -> str:
     return order
 
 

@@ -55,7 +55,7 @@ async def test_nothing_that_a_job_or_a_person_says_runs(stage: Stage, admin: Per
         logged = stage.enqueue(
             "reports", "monthly-statement", {"customer": evil, "month": evil, "seconds": 0.1}
         )
-        placed = stage.enqueue("orders", "place", {"order": evil})
+        placed = stage.enqueue("maintenance", "place", {"order": evil})
         stopped = stage.enqueue("email", "welcome", {"user_id": "u", "address": "a"}, delay=3600)
         stage.ask("POST", f"queues/email/jobs/{stopped}/cancel", {"reason": evil})
         for queue, id, state in (
@@ -66,7 +66,7 @@ async def test_nothing_that_a_job_or_a_person_says_runs(stage: Stage, admin: Per
         ):
             stage.until(queue, quote(id, safe=""), state)
             views.append(f"job?queue={queue}&id={quote(id, safe='')}")
-        views.append(f"job?queue=orders&id={stage.until('orders', placed, 'completed')['result']}")
+        views.append(f"job?queue=orders&id={stage.until('maintenance', placed, 'completed')['result']}")
         views += [
             f"job?queue=email&id={later}",
             f"job?queue=email&id={stopped}",

@@ -193,8 +193,8 @@ async def test_axe_finds_nothing_wrong_with_any_view(stage: Stage, browser: Brow
     done = stage.enqueue("reports", "monthly-statement", {"customer": "c", "month": "m", "seconds": 0.1})
     stage.until("reports", done, "completed")
     later = stage.enqueue("email", "welcome", {"user_id": "u1", "address": "a@b.c"}, delay=3600)
-    order = stage.enqueue("orders", "place", {"order": "for axe"})
-    ends = stage.until("orders", order, "completed")["result"]
+    order = stage.enqueue("maintenance", "place", {"order": "for axe"})
+    ends = stage.until("maintenance", order, "completed")["result"]
     somebody = await person(stage, browser, None, color_scheme=scheme, bypass_csp=True)
     found: dict[str, list[str]] = {"login": await _axe(await somebody.go(""), scheme)}
     await somebody.log_in(ADMIN)
