@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from dataclasses import dataclass, field
 from functools import partial
@@ -25,6 +26,8 @@ LISTED = 25
 """Flows in a list."""
 LOOKED_AT = 200
 """Jobs of flows that are looked for in a queue."""
+AT_ONCE = 6
+"""Flows that are walked through at a time."""
 
 Place: TypeAlias = tuple[str, str]
 Word: TypeAlias = Literal["waiting", "active", "delayed", "completed", "failed", "cancelled", "removed"]
@@ -38,6 +41,7 @@ class Seen:
 
     task: str
     state: Word
+    flow: str = ""
     info: JobInfo | None = None
     awaits: list[Place] = field(default_factory=list)
     tells: list[Place] = field(default_factory=list)
@@ -71,63 +75,56 @@ async def all_flows(call: Call[Nothing, Nothing]) -> wire.Flows:
 
 
 async def walk(site: Site, start: Place, most: int) -> Walked | None:
-    """All jobs of the flow that this one is of; None where there is no such job."""
+    """All jobs of the flow that this one is of; None where there is no such job. Those that are found together are looked at together."""
     seen: dict[Place, Seen] = {}
     told: dict[Place, tuple[str, Told]] = {}
-    flow, left, more = "", deque([start]), False
-    while left:
-        place = left.popleft()
-        if place in seen:
-            continue
-        if len(seen) >= most:
-            more = True
-            break
-        found = await _look_at(site, place, told)
-        if found is None:
-            if place == start:
-                return None
-            continue  # a fallback that was not needed is forgotten
-        one, its_flow = found
-        if flow and its_flow not in ("", flow):
-            continue  # another one has taken its id
-        flow = flow or its_flow
-        seen[place] = one
-        if not flow:
-            break
-        left.extend((*one.awaits, *one.tells))
-    return Walked(flow, seen, more)
+    flow, tried, next_ = "", {start}, [start]
+    while next_ and len(seen) < most:
+        places = next_[: most - len(seen)]
+        next_ = next_[len(places) :]
+        found = await asyncio.gather(*(_look_at(site, place, told) for place in places))
+        if found[0] is None and not seen:
+            return None
+        for place, one in zip(places, found, strict=True):
+            if one is None or (flow and one.flow != flow):
+                continue  # it is not kept any more, or another one has taken its id
+            flow, seen[place] = one.flow, one
+            new = [other for other in (*one.awaits, *one.tells) if other not in tried]
+            tried.update(new)
+            next_ += new if flow else []
+    for place, (letter, known) in told.items():
+        if place not in seen and len(seen) < most:
+            seen[place] = Seen(known.task, ENDS.get(letter, "removed"), error=known.error)
+    return Walked(flow, seen, bool(next_))
 
 
-async def _look_at(site: Site, place: Place, told: dict[Place, tuple[str, Told]]) -> tuple[Seen, str] | None:
-    """What there is to know of a job, and the flow that it is of. Notes in `told` what it says of others."""
+async def _look_at(site: Site, place: Place, told: dict[Place, tuple[str, Told]]) -> Seen | None:
+    """What there is to know of a job. Notes in `told` what it says of others."""
     name, id = place
-    client = site.app.client()
     try:
         queue = await site.queue(name)
     except NotFound:
         return None
-    there = await client.find(queue.settings, id)
+    there = await site.app.client().find(queue.settings, id)
     if there is None:
-        letter, known = told.get(place, ("", None))
-        if known is None:
-            return None
-        return Seen(known.task, ENDS.get(letter, "removed"), error=known.error), ""
+        return None
     partition, found = there
     body = found.body()
-    awaited = await planted.awaited(partition, id) if body.flow else []
+    mode, awaited = await planted.waits(partition, id) if body.flow else ("", [])
     for letter, known in awaited:
         told[known.queue, known.id] = letter, known
     info = found.info(queue.name, queue.attempts_of(body.task))
     return Seen(
         body.task,
         info.state,
+        body.flow,
         info,
         awaits=[(known.queue, known.id) for _, known in awaited],
         tells=[(link.queue, link.id) for link in body.tells],
         blocked=info.state == "delayed" and (found.due_ms or 0) >= FAR_MS,
-        fallback=bool(awaited) and await planted.mode_of(partition, id) == "rescue",
+        fallback=mode == "rescue",
         error=info.error,
-    ), body.flow
+    )
 
 
 def _steps(site: Site, walked: Walked) -> list[wire.FlowStep]:
@@ -187,14 +184,15 @@ async def look(site: Site) -> wire.Flows:
     places.sort(key=lambda place: place[1], reverse=True)  # ids begin with when they were made
     flows: list[wire.ShownFlow] = []
     met: set[Place] = set()
-    for place in places:
-        if place not in met and len(flows) < LISTED:
-            walked = await walk(site, place, IN_LIST)
-            met |= set(walked.seen) if walked is not None else set()
-            if walked is not None and walked.flow:
+    while places and len(flows) < LISTED:
+        some, places = places[:AT_ONCE], places[AT_ONCE:]
+        for walked in await asyncio.gather(*(walk(site, place, IN_LIST) for place in some)):
+            if walked is not None and walked.flow and not met & set(walked.seen):
                 flows.append(_shown(site, walked))
+                met |= set(walked.seen)
+        places = [place for place in places if place not in met]
     flows.sort(key=lambda flow: flow.created_at or "", reverse=True)
-    return wire.Flows(timestamp=now(), flows=flows)
+    return wire.Flows(timestamp=now(), flows=flows[:LISTED])
 
 
 def _shown(site: Site, walked: Walked) -> wire.ShownFlow:

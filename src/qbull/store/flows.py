@@ -324,20 +324,20 @@ async def join(
 
 async def awaited(partition: Partition, id: bytes | str) -> list[tuple[str, Told]]:
     """What a job of a flow knows of those that it waits for or has waited for: letter and facts, in their order."""
+    return (await waits(partition, id))[1]
+
+
+async def waits(partition: Partition, id: bytes | str) -> tuple[str, list[tuple[str, Told]]]:
+    """The same, and what the job does when one of them does not complete (core/flow.py)."""
     name = partition.base.encode() + b"job:" + (id if isinstance(id, bytes) else id.encode())
     flat = await partition.server.call("HGETALL", name)
+    fields = dict(zip(flat[::2], flat[1::2], strict=True))
     found = {
         int(field[len(b"child:") :]): (chr(value[0]), decode_told(value[1:]))
-        for field, value in zip(flat[::2], flat[1::2], strict=True)
+        for field, value in fields.items()
         if field.startswith(b"child:")
     }
-    return [found[position] for position in sorted(found)]
-
-
-async def mode_of(partition: Partition, id: str) -> str:
-    """What a job that waits does when one that it waits for does not complete, as core/flow.py has it."""
-    found: bytes | None = await partition.server.call("HGET", f"{partition.base}job:{id}", "mode")
-    return (found or b"").decode()
+    return fields.get(b"mode", b"").decode(), [found[position] for position in sorted(found)]
 
 
 async def some(partitions: Sequence[Partition], most: int) -> list[str]:
