@@ -10,6 +10,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,12 +40,7 @@ class Example:
     def run(self, line: str, within: float = 220) -> str:
         """A command of the page, to its end; gives what it printed."""
         self._must_be_said(line)
-        done = subprocess.run(
-            ["sh", "-c", line],
-            cwd=self.directory, env=self.environment, capture_output=True, text=True, timeout=within, check=False,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        return to_its_end(["sh", "-c", line], self.directory, self.environment, within)
 
     def start(self, line: str, more: str = "") -> subprocess.Popen[bytes]:
         """A command of the page that goes on until it is stopped; `more` is for a port of its own. Of several, the last goes on."""
@@ -84,6 +80,24 @@ class Example:
     def _must_be_said(self, line: str) -> None:
         said = [written.partition("  #")[0].strip() for written in self.page.splitlines()]
         assert line in said, f"the page of {self.directory.name} does not have the command: {line}"
+
+
+def to_its_end(command: Sequence[str], directory: Path, environment: Mapping[str, str], within: float) -> str:
+    """What it printed. Where it takes too long it is told to stop, so that it ends what it has started."""
+    with subprocess.Popen(
+        command, cwd=directory, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:  # fmt: skip
+        try:
+            out, err = process.communicate(timeout=within)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGINT)
+            try:
+                process.communicate(timeout=40)
+            finally:
+                _kill_group(process)
+            raise
+    assert process.returncode == 0, err
+    return out
 
 
 def ask(url: str, method: str = "GET", body: Any = None, token: str = "") -> tuple[int, Any]:

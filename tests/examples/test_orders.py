@@ -17,6 +17,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from playing import to_its_end
 
 from conftest import eventually
 from qbull.store.store import Store
@@ -57,12 +58,8 @@ class Shop:
     def run(self, line: str, *more: str, within: float = 120) -> str:
         """A command of the page to its end; `more` makes it shorter."""
         said(line)
-        done = subprocess.run(
-            [sys.executable, *line.split()[1:], *more],
-            cwd=ORDERS, env=self.environment, capture_output=True, text=True, timeout=within, check=False,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        command = [sys.executable, *line.split()[1:], *more]
+        return to_its_end(command, ORDERS, self.environment, within)
 
     def start(self, line: str, *more: str) -> subprocess.Popen[bytes]:
         """A command of the page that goes on; `more` is said behind it and wins."""
