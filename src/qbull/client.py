@@ -76,23 +76,33 @@ class Client:
         self._registered: dict[tuple[str, Durability | None], int] = {}
         self._registering = asyncio.Lock()
         self._layouts: dict[str, Layout] = {}
+        self._declared: dict[str, QueueSettings] = {}
         self._read: dict[str, float] = {}
         self._outbox: Outbox | None = None
 
     def partition(self, settings: QueueSettings, number: int) -> Partition:
         name = (settings.name, number)
-        if name not in self._partitions:
-            self._partitions[name] = self.store.partition(settings, number)
-        return self._partitions[name]
+        found = self._partitions.get(name)
+        if found is None or found.settings is not settings:
+            found = self._partitions[name] = self.store.partition(settings, number)
+        return found
 
     async def partitions(self, settings: QueueSettings) -> list[Partition]:
-        """All that may have jobs of the queue now, the oldest first: who looks in this order misses none that moves."""
+        """All that may have jobs of the queue now, the oldest first: who looks in this order misses none that moves.
+
+        What is done with jobs that are there is done by the settings that the server has: whoever only steers a queue
+        need not declare its order, and must not break it.
+        """
         layout = await self.layout(settings)
+        settings = self._declared[settings.name]
         return [self.partition(settings, n) for generation in layout.generations for n in generation.numbers]
 
     async def layout(self, settings: QueueSettings) -> Layout:
         """As the server says now."""
-        return self._keep(settings, await self.store.patiently(partial(self.store.layout, settings)))
+        self._declared[settings.name], layout = await self.store.patiently(
+            partial(self.store.known, settings)
+        )
+        return self._keep(settings, layout)
 
     def totals(self, settings: QueueSettings, counted: dict[str, int]) -> dict[str, int]:
         """What was counted in the partitions that are there, and in those that are gone."""
@@ -116,6 +126,7 @@ class Client:
                 register = partial(self.store.register, settings, list(tasks), durability)
                 layout = self._keep(settings, await self.store.patiently(register))
                 self._registered[settings.name, durability] = len(tasks)
+                self._declared[settings.name] = settings
             return layout
 
     async def enqueue(
@@ -232,6 +243,7 @@ class Client:
     async def _likely(self, settings: QueueSettings, id: str) -> AsyncIterator[Partition]:
         """One look for an id that was made here; others are looked for in their likeliest partition first."""
         layout = self._layouts.get(settings.name) or await self.layout(settings)
+        settings = self._declared.get(settings.name, settings)
         first = self.partition(settings, layout.home_of_id(id))
         yield first
         now = await self.layout(settings)

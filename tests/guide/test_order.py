@@ -302,3 +302,22 @@ async def test_jobs_without_a_key_are_in_no_lane(app: qbull.App) -> None:
     async with app.worker():
         for job in jobs:
             await job.result(timeout=10)
+
+
+async def test_a_program_that_declares_another_order_is_told(
+    app: qbull.App, caplog: pytest.LogCaptureFixture
+) -> None:
+    @app.queue("chat", order="key").task(key="{phone}")
+    async def answer(phone: str) -> None: ...
+
+    await answer.enqueue("+1")
+    assert "declared here" not in caplog.text
+
+    async with qbull.App(app.url, prefix=app.prefix) as other:
+
+        @other.queue("chat").task(name="answer", key="{phone}")
+        async def ask(phone: str) -> None: ...
+
+        await ask.enqueue("+1")
+
+    assert 'queue "chat": declared here with order=None' in caplog.text

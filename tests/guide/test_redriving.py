@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import qbull
+from conftest import eventually
 
 
 class Till:
@@ -186,6 +187,43 @@ async def test_a_halted_lane_goes_on_when_its_dead_letter_is_removed(app: qbull.
 
     assert till.charged == [1, 2]
     assert await jobs[0].info() is None
+
+
+@pytest.mark.parametrize("by", ["redrive", "retry"])
+async def test_a_program_that_does_not_declare_the_order_does_not_break_it(app: qbull.App, by: str) -> None:
+    ran: list[str] = []
+    queue = app.queue("billing", order="key", retry=qbull.Retry(attempts=2, delay=600))
+
+    @queue.task(key="{customer}")
+    async def charge(customer: str, fails: str) -> None:
+        ran.append(f"{customer} {fails}")
+        if fails == "for good":
+            raise qbull.Fail("no such card")
+        if fails == "once":
+            raise ConnectionError("no till")
+
+    dead = await charge.enqueue("c1", "for good")
+    holds = await charge.enqueue("c1", "once")
+
+    async def it_waits_for_its_retry() -> bool:
+        return await holds.state() == "delayed"
+
+    async with app.worker():
+        await eventually(it_waits_for_its_retry)
+    async with qbull.App(app.url, prefix=app.prefix) as other:
+        steered = other.queue("billing")
+
+        await (steered.redrive() if by == "redrive" else steered.job(dead.id).retry())
+
+    await charge.enqueue("c2", "never")
+    async with app.worker():
+
+        async def the_other_customer_was_served() -> bool:
+            return "c2 never" in ran
+
+        await eventually(the_other_customer_was_served)
+    assert ran == ["c1 for good", "c1 once", "c2 never"]
+    assert (await dead.state(), await holds.state()) == ("waiting", "delayed")
 
 
 async def test_only_what_failed_or_was_cancelled_is_retried(app: qbull.App) -> None:

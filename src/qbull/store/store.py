@@ -125,8 +125,11 @@ class Store:
 
     async def layout(self, settings: QueueSettings) -> Layout:
         """Which partitions the queue has, as the server says; as declared, where it does not know the queue."""
-        known = await self._known(settings.name)
-        return Layout(partitions=settings.partitions) if known is None else known[1]
+        return (await self.known(settings))[1]
+
+    async def known(self, settings: QueueSettings) -> tuple[QueueSettings, Layout]:
+        """The settings and the partitions that the server has; as declared here, where it does not know the queue."""
+        return await self._known(settings.name) or (settings, Layout(partitions=settings.partitions))
 
     async def register(
         self, settings: QueueSettings, tasks: Sequence[str], durability: Durability | None = None
@@ -138,6 +141,8 @@ class Store:
         if settings.partitions != layout.partitions:
             self._follow(settings, layout)
         if declared != replace(settings, partitions=layout.partitions):
+            if declared is not None and (declared.order, declared.lane) != (settings.order, settings.lane):
+                self._say_other_order(declared, settings)
             followed = replace(settings, partitions=layout.partitions)
             await self.server.call("HSET", name, "declared", msgspec.json.encode(followed))
             await self.server.call("SADD", self.names.queues, settings.name)
@@ -156,6 +161,18 @@ class Store:
         if fact not in _said:
             _said.add(fact)
             log.warning("%s by now; following it; set partitions=%d", fact, layout.partitions)
+
+    @staticmethod
+    def _say_other_order(before: QueueSettings, settings: QueueSettings) -> None:
+        log.warning(
+            'queue "%s": declared here with order=%r, lane=%r, before with order=%r, lane=%r; jobs follow what their producer '
+            "declares: declare it alike in all programs, once all are deployed",
+            settings.name,
+            settings.order,
+            settings.lane,
+            before.order,
+            before.lane,
+        )
 
     async def queues(self) -> list[str]:
         return sorted(name.decode() for name in await self.server.call("SMEMBERS", self.names.queues))
