@@ -3,7 +3,7 @@
 1. A job begins for the first time only after the one before it has ended for good: done, or a dead letter.
 2. No two runs of a key overlap.
 3. A job is run again after a later one only where its outcome did not reach the server: its process died, and it was a quick
-   job that ended within the last moments of that. The ones behind it are then run again in their order, none is left out.
+   job that ended within the last moments of that. The ones behind it whose outcome was lost are then run again in their order.
 
 A worker that was wrongly taken for dead, and news that a failover has lost, excuse 2 and 3. Nothing excuses 1.
 """
@@ -91,10 +91,11 @@ class Judge:
                     self.faults.append(f"key {key}: {n} ran again after {highest}")
                 else:
                     self.excused[excuse] += 1
-                if excuse is not None and stay.process in self.silent:
+                if excuse == "zombie":
                     continue  # what it does has no place in the line, either
             elif n > last + 1 and not all(
-                m in letters or (key, m) in self.crashed for m in range(last + 1, n)
+                ends.get(m, stay.begun + 1) <= stay.begun or m in letters or (key, m) in self.crashed
+                for m in range(last + 1, n)
             ):
                 self.faults.append(f"key {key}: {n} came after {last}")
             highest, last = max(highest, n), n
