@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -170,3 +171,16 @@ async def lines_about(here: Site, caplog: pytest.LogCaptureFixture) -> str:
 
     found: str = await eventually(heard)
     return found
+
+
+@pytest.mark.parametrize(
+    "name", ["os.system", "builtins.eval", "__class__", "good.__globals__", "../good", ""]
+)
+async def test_a_job_names_only_what_the_worker_has_registered(server_url: str, name: str) -> None:
+    async with site(server_url, None) as here:
+        await here.add(b"forged", pack(Body(name, b'{"n": 1}'), priority=5, lane=b""))
+
+        job = here.app.job("work", "forged")
+        with pytest.raises(qbull.JobFailed, match=re.escape(f'no task "{name}" is registered')):
+            await eventually(job.info)
+            await job.result(timeout=20)
