@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from qbull import config
 from qbull.config import (
     DEFAULT_KEEP,
     Environment,
@@ -160,3 +165,58 @@ def test_a_wrong_value_in_the_environment_is_one_line_that_names_it(
         read_environment({name: value})
 
     assert str(refused.value) == message
+
+
+_VARIABLES = sorted(
+    set(re.findall(r'"([A-Z][A-Z_]{1,}[A-Z])"', inspect.getsource(config)))
+    - {"INFO", "DEBUG", "WARNING", "ERROR", "UTC"}
+)
+_odd = st.one_of(
+    st.sampled_from(
+        [
+            "0",
+            "-1",
+            "1e9",
+            "9" * 40,
+            "nan",
+            "yes",
+            "json",
+            "strict",
+            "static",
+            "leased",
+            "worker-3",
+            "worker-",
+            "Europe/Berlin",
+            "../etc/passwd",
+            "redis://",
+            "postgresql://x",
+            "https://example.org",
+            "https://[",
+            "http://a b",
+            ",",
+            "a,b,,c",
+            "\n",
+            "{x}",
+            "١",
+        ]
+    ),
+    st.text(max_size=20),
+)
+
+
+@given(st.dictionaries(st.sampled_from(_VARIABLES), _odd, max_size=5))
+def test_any_environment_is_read_or_refused_in_one_line(environ: dict[str, str]) -> None:
+    said = refusal(environ)
+
+    assert "\n" not in said
+    assert not said or any(
+        name.partition("_")[2] in said or name in said for name in (*environ, "environment")
+    )
+
+
+def refusal(environ: dict[str, str]) -> str:
+    try:
+        read_environment(environ)
+    except ConfigError as refused:
+        return str(refused)
+    return ""
