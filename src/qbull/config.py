@@ -318,10 +318,10 @@ def make_sharing(
 ) -> Sharing:
     """Static where an instance count is given, else auto; an id such as "worker-3" counts as 3."""
     if mode is not None and mode not in ("auto", "leased", "static"):
-        raise ConfigError(f'QBULL_SHARING="{mode}": use "auto", "leased" or "static"')
+        raise ConfigError(f'QBULL_SHARING="{_shown(mode)}": use "auto", "leased" or "static"')
     if instances is None:
         if instance is not None or mode == "static":
-            given = f'INSTANCE_ID="{instance}"' if instance is not None else 'sharing "static"'
+            given = f'INSTANCE_ID="{_shown(instance)}"' if instance is not None else 'sharing "static"'
             raise ConfigError(f"{given} needs INSTANCE_COUNT: how many instances there are in all")
         return Sharing("leased" if mode == "leased" else "auto", per_pod)
     if mode in ("auto", "leased"):
@@ -337,9 +337,14 @@ def make_sharing(
     digits = re.search(r"(\d+)$", instance)
     if digits is None:
         raise ConfigError(
-            f'INSTANCE_ID="{instance}": give a number, or a name that ends in one such as worker-3'
+            f'INSTANCE_ID="{_shown(instance)}": give a number, or a name that ends in one such as worker-3'
         )
     return Sharing("static", None, int(digits.group(1)), instances)
+
+
+def _shown(text: str) -> str:
+    """In one line, whatever it is."""
+    return "".join(sign if sign.isprintable() else "?" for sign in text)
 
 
 def _prefix(env: Mapping[str, str], *names: str) -> str | None:
