@@ -82,7 +82,7 @@ SABOTEURS = (
         "a train runs on",
         "a worker whose outcome was refused goes on with the rest of the train beside its new owner",
         "worker/run.py",
-        "if id not in refused or await self._still_ours(delivery):",
+        "if not doubtful or await self._still_ours(delivery):",
         "if True:",
         ("tests/guide/test_order.py",),
     ),
