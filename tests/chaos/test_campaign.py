@@ -49,7 +49,7 @@ def judged(*events: tuple[float, int, int, int], deaths: dict[int, int] | None =
 def test_order_is_judged_as_it_is_promised() -> None:
     quick = [(0, 1, BEGUN, 0), (1, 1, DONE, 0), (1.1, 1, BEGUN, 1), (1.2, 1, DONE, 1)]
     slow = [(0, 1, BEGUN, 0), (4, 1, DONE, 0), (4.1, 1, BEGUN, 1), (4.2, 1, DONE, 1)]
-    again = [(90, 2, BEGUN, 0), (91, 2, DONE, 0), (91.1, 2, BEGUN, 1), (91.2, 2, DONE, 1)]
+    again = [(900, 2, BEGUN, 0), (901, 2, DONE, 0), (901.1, 2, BEGUN, 1), (901.2, 2, DONE, 1)]
 
     assert judged(*quick) == []
     assert judged(*quick, *again, deaths={1: 2_000_000}) == [], (
