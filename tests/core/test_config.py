@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from qbull import config
@@ -204,6 +204,7 @@ _odd = st.one_of(
 )
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(st.dictionaries(st.sampled_from(_VARIABLES), _odd, max_size=5))
 def test_any_environment_is_read_or_refused_in_one_line(environ: dict[str, str]) -> None:
     said = refusal(environ)

@@ -126,9 +126,12 @@ def test_data_can_be_read(language: str) -> None:
 def test_sql_runs(database: str) -> None:
     with psycopg.connect(database) as connection:
         connection.execute("CREATE TABLE orders (id serial PRIMARY KEY)")
+        for role in ("web", "tasks", "relay"):
+            connection.execute(f"CREATE ROLE {role}".encode())
         for block in BLOCKS:
             if block.language == "sql":
                 connection.execute(block.text.encode())
+        connection.rollback()  # roles are the whole server's
 
 
 # ---- shell ----

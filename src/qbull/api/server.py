@@ -44,9 +44,10 @@ class Server(uvicorn.Server):
         self._api.site.ending.set()
         super().handle_exit(sig, frame)
 
-    async def serve_without_signals(self) -> None:
+    async def serve_without_signals(self, listening: socket.socket) -> None:
         """For a process that deals with signals itself."""
-        await self._serve(None)
+        with listening:
+            await self._serve([listening])
 
     async def startup(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
         await super().startup(sockets)  # type: ignore[arg-type]

@@ -27,8 +27,8 @@ async def served(app: App) -> AsyncIterator[str]:
     from qbull.api.server import Server, config_of
 
     port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-    server = Server(api, config_of(api, HOST, PORT if _is_free() else 0), port.set_result)
-    serving = asyncio.create_task(server.serve_without_signals())
+    server = Server(api, config_of(api, HOST, PORT), port.set_result)
+    serving = asyncio.create_task(server.serve_without_signals(_listening()))
     try:
         yield f"dashboard: http://{HOST}:{await port}/ui, user admin, password {password}"
     finally:
@@ -37,11 +37,9 @@ async def served(app: App) -> AsyncIterator[str]:
         await serving
 
 
-def _is_free() -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((HOST, PORT))
-        except OSError:
-            return False
-        return True
+def _listening() -> socket.socket:
+    """On the usual port; on any, where another demo has that."""
+    try:
+        return socket.create_server((HOST, PORT))
+    except OSError:
+        return socket.create_server((HOST, 0))

@@ -136,7 +136,7 @@ class Worker:
             left = 0
             for line in self._lines:
                 await line.flush()
-                for count in await inspect.counts(await self._store.partitions(line.settings)):
+                for count in await self._store.patiently(partial(self._counts, line)):
                     left += count.active if line.paused else count.runnable
             if not left:
                 moved = await self._moved()
@@ -144,6 +144,9 @@ class Worker:
                     return
                 quiet = not moved  # what was let go just before this was not counted: look once more
             await asyncio.sleep(0.02)
+
+    async def _counts(self, line: Line) -> list[inspect.Counts]:
+        return await inspect.counts(await self._store.partitions(line.settings))
 
     async def _moved(self) -> int | None:
         """How much was moved on between partitions; None where the number of no queue's partitions was changed."""
