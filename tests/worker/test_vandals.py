@@ -90,6 +90,7 @@ entries = st.lists(st.tuples(odd_names, values), min_size=1, max_size=3)
 some = st.lists(st.tuples(entries, st.sampled_from("50")), min_size=1, max_size=5)
 
 
+@pytest.mark.filterwarnings("ignore:Generating overly large repr")  # of what has failed
 @pytest.mark.parametrize("order", [None, "key", "partition"])
 def test_whatever_is_written_into_the_stream_the_worker_goes_on(server_url: str, order: str | None) -> None:
     @settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))

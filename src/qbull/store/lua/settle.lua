@@ -137,7 +137,7 @@ for i = others_at, #ARGV, 8 do
     lane = not foreign and is_record(record) and lane_of(record)
   end
   if foreign and (word == 'dead' or not place_of(id)) then
-    local name = foreign_id(id, entry)
+    local name = foreign_id(id, place)
     if name ~= id and not place_of(id) then forget_extras(id) end
     ours, id, record = true, name, is_record(record) and laneless(record) or foreign_record(foreign[2])
   elseif foreign then

@@ -32,13 +32,13 @@ end
 
 -- What is to name it: what it says itself, unless that is a job already or nothing that a job can be called.
 local named = {}
-local function foreign_id(id, entry)
+local function foreign_id(id, place)
   if place_of(id) or named[id] or #id > 200 or not string.find(id, '^[%w%p]+$') then
     local n = 1
-    id = 'foreign-' .. entry
+    id = 'foreign-' .. place
     while named[id] do
       n = n + 1
-      id = 'foreign-' .. entry .. '-' .. n
+      id = 'foreign-' .. place .. '-' .. n
     end
   end
   named[id] = true
@@ -64,5 +64,5 @@ local function unsettled(band, entry)
   local place = place_of(id)
   if place == 'r' .. band .. entry then return {id}, nil, stamped(record, entry) end
   if place and is_record(record) then return {} end
-  return {foreign_id(id, entry)}, nil, stamped(foreign_record(fields), entry)
+  return {foreign_id(id, band .. entry)}, nil, stamped(foreign_record(fields), entry)
 end
