@@ -1,4 +1,4 @@
-"""Real producers: Celery and RQ themselves, which write to a server of their own."""
+"""Real producers: Celery and RQ themselves, which write to a server of their own; and what they wrote, moved to qbull."""
 
 from __future__ import annotations
 
@@ -11,6 +11,11 @@ import pytest
 import redis
 import rq
 
+import qbull
+from qbull.drain.celery import CelerySource
+from qbull.drain.delivery import Delivery
+from qbull.drain.moving import Moving, Report
+from qbull.drain.rq import RqSource
 from qbull.drain.shelf import OldServer
 from qbull.embedded import Embedded
 
@@ -74,3 +79,15 @@ class Mortal(OldServer):
         if self.left == 0:
             raise Killed
         return answer
+
+
+async def move(
+    app: qbull.App, source: CelerySource | RqSource, *, dry: bool = False, **options: Any
+) -> Report:
+    """All that waits in the old system, to this app."""
+    delivery = Delivery(app, **options)
+    try:
+        queues = await source.queues()
+        return await Moving(source, delivery, dry=dry, on_step=lambda report: None).run(queues)
+    finally:
+        await source.old.close()

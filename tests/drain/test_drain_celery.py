@@ -15,7 +15,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from producers import Killed, Mortal, Old, open_old, open_old_server  # noqa: F401 - two are fixtures
+from producers import Killed, Mortal, Old, move, open_old, open_old_server  # noqa: F401 - two are fixtures
 from shell import Shell, open_shell, seen  # noqa: F401 - one is a fixture
 
 import qbull
@@ -55,12 +55,7 @@ class Shop:
             self.ran.append((when, day, price, who))
 
     async def move(self, source: CelerySource, *, dry: bool = False, **options: Any) -> Report:
-        delivery = Delivery(self.app, **options)
-        try:
-            queues = await source.queues()
-            return await Moving(source, delivery, dry=dry, on_step=lambda report: None).run(queues)
-        finally:
-            await source.old.close()
+        return await move(self.app, source, dry=dry, **options)
 
     async def work(self) -> None:
         async with self.app.worker() as worker:

@@ -20,13 +20,12 @@ import pytest
 import rq
 from hypothesis import given
 from hypothesis import strategies as some
-from producers import Killed, Mortal, Old, open_old, open_old_server  # noqa: F401 - two are fixtures
+from producers import Killed, Mortal, Old, move, open_old, open_old_server  # noqa: F401 - two are fixtures
 
 import qbull
 from qbull.compat.rq import Queue
-from qbull.drain.delivery import Delivery
 from qbull.drain.letter import Cannot
-from qbull.drain.moving import Moving, Report
+from qbull.drain.moving import Report
 from qbull.drain.pickles import ALLOWED, MOST, read, unpacked
 from qbull.drain.rq import RqSource
 from qbull.drain.shelf import OldServer
@@ -58,12 +57,7 @@ class Shop:
         Queue("default", connection=self.app).register(note, book, break_down)
 
     async def move(self, source: RqSource, *, dry: bool = False, **options: Any) -> Report:
-        delivery = Delivery(self.app, **options)
-        try:
-            queues = await source.queues()
-            return await Moving(source, delivery, dry=dry, on_step=lambda report: None).run(queues)
-        finally:
-            await source.old.close()
+        return await move(self.app, source, dry=dry, **options)
 
     async def work(self) -> None:
         async with self.app.worker() as worker:

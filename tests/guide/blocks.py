@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import importlib.util
-import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
-GUIDES = Path(__file__).parents[2] / "docs" / "guides"
+import pytest
+from pages import DOCS, blocks_of
+
+import qbull
+
 OLD = ("# Celery", "# RQ")
 PLACE = "redis://localhost:6379/0"
 
@@ -19,12 +23,19 @@ class Page:
     def __init__(self, name: str, directory: Path, url: str) -> None:
         self._directory = directory
         self._url = url
-        self.text = (GUIDES / f"{name}.md").read_text()
+        self._path = DOCS / "guides" / f"{name}.md"
+        self.text = self._path.read_text()
 
     def code(self, section: str, *, old: bool = False) -> list[str]:
         """The blocks of a section: those of qbull, or those of what is moved away from."""
-        body = self.text.partition(f"\n## {section}\n")[2].partition("\n## ")[0]
-        blocks = re.findall(r"```python\n(.*?)```", body, re.DOTALL)
+        lines = self.text.splitlines()
+        first = lines.index(f"## {section}")
+        last = next((at for at in range(first + 1, len(lines)) if lines[at].startswith("## ")), len(lines))
+        blocks = [
+            block.text
+            for block in blocks_of(self._path)
+            if block.language == "python" and first < block.line <= last
+        ]
         assert blocks, f'there is no code in "{section}"'
         return [block.replace(PLACE, self._url) for block in blocks if block.startswith(OLD) is old]
 
@@ -37,3 +48,12 @@ class Page:
         module = sys.modules[name] = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         return module
+
+
+@pytest.fixture(name="closing")
+def close_apps() -> Iterator[list[qbull.App]]:
+    """Apps that are closed when the test has ended."""
+    apps: list[qbull.App] = []
+    yield apps
+    for app in apps:
+        app.close_sync()

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
-from blocks import Page
+from blocks import Page, close_apps  # noqa: F401 - one is a fixture
 from shell import Shell, open_shell, seen  # noqa: F401 - one is a fixture
 
 import qbull
@@ -22,14 +21,6 @@ def page(server_url: str, store: Store, tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("QBULL_PREFIX", "test")
     monkeypatch.setenv("QBULL_URL", server_url)
     return Page("from_celery", tmp_path, server_url)
-
-
-@pytest.fixture
-def closing() -> Iterator[list[qbull.App]]:
-    apps: list[qbull.App] = []
-    yield apps
-    for app in apps:
-        app.close_sync()
 
 
 @pytest.fixture

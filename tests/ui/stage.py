@@ -30,6 +30,22 @@ QUEUES = ("email", "payments", "reports", "slack", "maintenance")
 
 expect.set_options(timeout=10_000)
 
+VIEWS = (
+    "",
+    "queues",
+    "queue?name=payments",
+    "jobs?queue=email&state=failed",
+    "keys",
+    "dead",
+    "flows",
+    "schedules",
+    "workers",
+    "alerts",
+    "access",
+    "system",
+)
+"""Every view that needs no job of its own: a new one belongs here, so that all that is asked of views is asked of it."""
+
 
 class Stage:
     """Where the page is, and the API behind it for what a test needs to be there."""

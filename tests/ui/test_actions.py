@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import pytest
 from playwright.async_api import Browser, expect
-from stage import Person, Stage, person
+from stage import VIEWS, Person, Stage, person
 
 from qbull.api.page import Page as Built
 
@@ -329,22 +329,7 @@ async def test_a_viewer_sees_no_button_that_would_be_refused(stage: Stage, viewe
         r"^(Filter|Load again|Copy.*|1 h|6 h|24 h|Show more|Show the line|Apply|Try again|.*– show|Choose.*)$"
     )
 
-    for path in (
-        "",
-        "queues",
-        "queue?name=payments",
-        "jobs?queue=email&state=failed",
-        f"job?queue=email&id={failed}",
-        f"job?queue=email&id={later}",
-        "keys",
-        "dead",
-        "flows",
-        "schedules",
-        "workers",
-        "alerts",
-        "access",
-        "system",
-    ):
+    for path in (*VIEWS, f"job?queue=email&id={failed}", f"job?queue=email&id={later}"):
         page = await viewer.go(path)
         await expect(page.locator(".loading")).to_have_count(0)
         names = [

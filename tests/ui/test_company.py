@@ -6,7 +6,7 @@ import re
 
 import pytest
 from playwright.async_api import Browser, expect
-from stage import ADMIN, Person, Stage, person
+from stage import ADMIN, VIEWS, Person, Stage, person
 
 from qbull.api.page import Page as Built
 
@@ -15,21 +15,6 @@ pytestmark = [
     pytest.mark.xdist_group("page"),
     pytest.mark.skipif(not Built()._there, reason="the dashboard was not built: Node.js is needed for that"),
 ]
-
-VIEWS = (
-    "",
-    "queues",
-    "queue?name=payments",
-    "jobs?queue=email&state=failed",
-    "keys",
-    "dead",
-    "flows",
-    "schedules",
-    "workers",
-    "alerts",
-    "access",
-    "system",
-)
 
 
 async def test_a_key_that_waits_for_somebody_is_in_the_verdict(stage: Stage, admin: Person) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from playwright.async_api import Browser, expect
-from stage import ADMIN, PASSWORD, Person, Stage, address, person, running
+from stage import ADMIN, PASSWORD, VIEWS, Person, Stage, address, person, running
 
 from qbull.api.page import Page as Built
 
@@ -199,23 +199,11 @@ async def test_axe_finds_nothing_wrong_with_any_view(stage: Stage, browser: Brow
     found: dict[str, list[str]] = {"login": await _axe(await somebody.go(""), scheme)}
     await somebody.log_in(ADMIN)
 
+    jobs = (("email", failed), ("reports", done), ("email", later), ("orders", ends))
     for path in (
-        "",
-        "queues",
-        "queue?name=payments",
+        *VIEWS,
         "jobs?queue=email&state=failed&task=verify",
-        f"job?queue=email&id={failed}",
-        f"job?queue=reports&id={done}",
-        f"job?queue=email&id={later}",
-        f"job?queue=orders&id={ends}",
-        "keys",
-        "dead",
-        "flows",
-        "schedules",
-        "workers",
-        "alerts",
-        "access",
-        "system",
+        *(f"job?queue={queue}&id={id}" for queue, id in jobs),
     ):
         page = await somebody.go(path)
         await expect(page.locator(".loading")).to_have_count(0)
