@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import signal
 import socket
-from collections.abc import Callable, Coroutine, Generator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator
+from contextlib import asynccontextmanager, contextmanager
 from types import FrameType
 from typing import Any, TypeVar
 
@@ -77,6 +77,21 @@ async def serve(api: Api, host: str, port: int, *, proxies: str = "", ready: Cal
     with listening:
         server = Server(api, config_of(api, host, port, proxies), ready)
         await server.serve(sockets=[listening])
+
+
+@asynccontextmanager
+async def beside(api: Api, listening: socket.socket) -> AsyncIterator[int]:
+    """Serve while it lasts, in a process that does other things too and deals with signals itself. Gives the port."""
+    host, port = listening.getsockname()[:2]
+    ready: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    server = Server(api, config_of(api, host, port), ready.set_result)
+    serving = asyncio.create_task(server.serve_without_signals(listening))
+    try:
+        yield await ready
+    finally:
+        api.site.ending.set()
+        server.should_exit = True
+        await serving
 
 
 def config_of(api: Api, host: str, port: int, proxies: str = "") -> uvicorn.Config:

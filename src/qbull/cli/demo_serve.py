@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 import socket
 from collections.abc import AsyncIterator
@@ -24,17 +23,10 @@ async def served(app: App) -> AsyncIterator[str]:
     except ConfigError as why:
         yield f"no dashboard: {why}"
         return
-    from qbull.api.server import Server, config_of
+    from qbull.api.server import beside
 
-    port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-    server = Server(api, config_of(api, HOST, PORT), port.set_result)
-    serving = asyncio.create_task(server.serve_without_signals(_listening()))
-    try:
-        yield f"dashboard: http://{HOST}:{await port}/ui, user admin, password {password}"
-    finally:
-        api.site.ending.set()
-        server.should_exit = True
-        await serving
+    async with beside(api, _listening()) as port:
+        yield f"dashboard: http://{HOST}:{port}/ui, user admin, password {password}"
 
 
 def _listening() -> socket.socket:

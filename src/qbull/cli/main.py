@@ -17,6 +17,8 @@ from qbull.observe.log import one_line
 
 COMMANDS = {
     "demo": "qbull.cli.demo:demo",
+    "dev": "qbull.cli.dev:dev",
+    "dev-process": "qbull.cli.dev_process:dev_process",
     "worker": "qbull.cli.worker:worker",
     "worker-process": "qbull.cli.worker:worker_process",
     "queues": "qbull.cli.queues:queues",
