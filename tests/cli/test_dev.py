@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import shutil
 import signal
 import socket
-import subprocess
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from shell import Shell, seen
+from shell import seen
+from workshop import Workshop, open_short_path, open_workshop  # noqa: F401 - two are fixtures
 
 from qbull.cli.dev_files import Files
 
@@ -51,56 +48,6 @@ def block() -> None:
 """
 
 
-class Desk:
-    """A developer's directory, with `qbull dev` in it; no server is named."""
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self.shop = directory / "shop.py"
-        self.shell = Shell("", directory)
-        self.shell.environment["TMPDIR"] = str(directory)
-
-    def dev(self, *options: str, **environment: str) -> subprocess.Popen[str]:
-        return self.shell.start("dev", "shop:app", *options, **environment)
-
-    def save(self, text: str) -> None:
-        """As editors do: another file in its place."""
-        new = self.directory / "shop.py~"
-        new.write_text(text)
-        new.replace(self.shop)
-
-    def said(self, pattern: str) -> re.Match[str]:
-        found = seen(lambda: re.search(pattern, self.shell.err), within=60)
-        assert found is not None
-        return found
-
-    def api(self) -> httpx.Client:
-        url, password = self.said(r"(http://\S+)/ui, user admin, password (\S+)").groups()
-        return httpx.Client(base_url=f"{url}/api", auth=("admin", password), trust_env=False, timeout=30)
-
-    def left_behind(self) -> list[str]:
-        """Processes that name the directory or work in it."""
-        found = []
-        for process in Path("/proc").glob("[0-9]*"):
-            try:
-                words = (process / "cmdline").read_bytes().decode(errors="replace")
-                if str(self.directory) in words or (process / "cwd").readlink() == self.directory:
-                    found.append(words)
-            except OSError:
-                continue
-        return found
-
-
-@pytest.fixture
-def desk() -> Iterator[Desk]:
-    with tempfile.TemporaryDirectory(prefix="q") as directory:  # a short path, as those of sockets have to be
-        desk = Desk(Path(directory))
-        desk.save(SHOP)
-        yield desk
-        desk.shell.close()
-        seen(lambda: not desk.left_behind(), within=60)
-
-
 def enqueue(api: httpx.Client, task: str, **payload: str) -> str:
     answer = api.post("/queues/orders/jobs", json={"task": task, "payload": payload})
     assert answer.status_code == 202, answer.text
@@ -118,91 +65,105 @@ def result(api: httpx.Client, id: str) -> Any:
     return job["result"]
 
 
-def test_a_save_is_at_work_and_what_cannot_be_loaded_is_reported(desk: Desk) -> None:
-    dev = desk.dev()
-    with desk.api() as api:
+def test_a_save_is_at_work_and_what_cannot_be_loaded_is_reported(workshop: Workshop) -> None:
+    workshop.save(SHOP)
+    dev = workshop.dev()
+    with workshop.api() as api:
         assert result(api, enqueue(api, "charge", customer="ada")) == "one ada"
 
-        desk.save(SHOP.replace('f"one', 'f"two'))  # as long as before, perhaps within the same second
-        desk.said("shop.py changed, reloaded")
+        workshop.save(SHOP.replace('f"one', 'f"two'))  # as long as before, perhaps within the same second
+        workshop.said("shop.py changed, reloaded")
         assert result(api, enqueue(api, "charge", customer="ada")) == "two ada"
 
-        desk.save(SHOP.replace('f"one', 'f"six').replace("customer: str)", "customer: str"))
-        desk.said(
+        workshop.save(SHOP.replace('f"one', 'f"six').replace("customer: str)", "customer: str"))
+        workshop.said(
             r"shop.py changed, but the app cannot be loaded; the version before goes on until the next save"
         )
-        assert desk.said(r"  shop.py, line 12\n.*async def charge.*\n.*\^\n  SyntaxError: .*\n")
+        assert workshop.said(r"  shop.py, line 12\n.*async def charge.*\n.*\^\n  SyntaxError: .*\n")
         assert result(api, enqueue(api, "charge", customer="ada")) == "two ada"
 
-        desk.save(SHOP.replace('f"one', 'f"ten').replace('"orders", order', '"orders", partitions=3, order'))
-        desk.said(r'  queue "orders": partitions=3 but the server has 1; run "qbull repartition orders 3"')
+        workshop.save(
+            SHOP.replace('f"one', 'f"ten').replace('"orders", order', '"orders", partitions=3, order')
+        )
+        workshop.said(
+            r'  queue "orders": partitions=3 but the server has 1; run "qbull repartition orders 3"'
+        )
 
-        desk.save(SHOP.replace('f"one', 'f"new') + '\n\nmail = app.queue("mail")\n')
-        desk.said(r"queues      orders \(3 tasks, in order by key\); mail \(0 tasks\)")
+        workshop.save(SHOP.replace('f"one', 'f"new') + '\n\nmail = app.queue("mail")\n')
+        workshop.said(r"queues      orders \(3 tasks, in order by key\); mail \(0 tasks\)")
         assert result(api, enqueue(api, "charge", customer="ada")) == "new ada"
 
     dev.send_signal(signal.SIGINT)
     assert dev.wait(30) == 0
-    assert desk.left_behind() == []
-    assert "Traceback" not in desk.shell.err
+    assert workshop.left_behind() == []
+    assert "Traceback" not in workshop.shell.err
 
 
-def test_what_runs_ends_in_its_version_or_is_given_back_to_the_next(desk: Desk) -> None:
-    desk.dev("--grace", "2")
-    with desk.api() as api:
+def test_what_runs_ends_in_its_version_or_is_given_back_to_the_next(workshop: Workshop) -> None:
+    workshop.save(SHOP)
+    workshop.dev("--grace", "2")
+    with workshop.api() as api:
         ends, stays = enqueue(api, "wait_for", mark="ends"), enqueue(api, "wait_for", mark="stays")
-        seen(lambda: (desk.directory / "ends.begun").exists() and (desk.directory / "stays.begun").exists())
+        seen(
+            lambda: (
+                (workshop.directory / "ends.begun").exists() and (workshop.directory / "stays.begun").exists()
+            )
+        )
 
-        desk.save(SHOP.replace("one went", "two went"))
-        desk.said("shop.py changed, reloaded")
-        (desk.directory / "stays.begun").unlink()
-        (desk.directory / "ends.go").touch()
+        workshop.save(SHOP.replace("one went", "two went"))
+        workshop.said("shop.py changed, reloaded")
+        (workshop.directory / "stays.begun").unlink()
+        (workshop.directory / "ends.go").touch()
         assert result(api, ends) == "one went"
-        seen(lambda: (desk.directory / "stays.begun").exists())
-        (desk.directory / "stays.go").touch()
+        seen(lambda: (workshop.directory / "stays.begun").exists())
+        (workshop.directory / "stays.go").touch()
 
         assert result(api, stays) == "two went"
 
 
-def test_killed_with_a_running_job_it_leaves_nothing_behind(desk: Desk) -> None:
-    dev = desk.dev("--grace", "0")
-    with desk.api() as api:
+def test_killed_with_a_running_job_it_leaves_nothing_behind(workshop: Workshop) -> None:
+    workshop.save(SHOP)
+    dev = workshop.dev("--grace", "0")
+    with workshop.api() as api:
         enqueue(api, "wait_for", mark="never")
-        seen(lambda: (desk.directory / "never.begun").exists())
+        seen(lambda: (workshop.directory / "never.begun").exists())
 
     dev.kill()
 
-    seen(lambda: not desk.left_behind(), within=60)
+    seen(lambda: not workshop.left_behind(), within=60)
 
 
-def test_a_second_signal_does_not_wait_for_jobs(desk: Desk) -> None:
-    dev = desk.dev("--grace", "600")
-    with desk.api() as api:
+def test_a_second_signal_does_not_wait_for_jobs(workshop: Workshop) -> None:
+    workshop.save(SHOP)
+    dev = workshop.dev("--grace", "600")
+    with workshop.api() as api:
         enqueue(api, "block")
-        seen(lambda: (desk.directory / "block.begun").exists())
+        seen(lambda: (workshop.directory / "block.begun").exists())
 
     dev.send_signal(signal.SIGINT)
-    desk.said("ending; running jobs have 600 s to end, a second Ctrl-C ends at once")
+    workshop.said("ending; running jobs have 600 s to end, a second Ctrl-C ends at once")
     dev.send_signal(signal.SIGINT)
 
     assert dev.wait(30) == 1
-    assert desk.left_behind() == []
+    assert workshop.left_behind() == []
 
 
-def test_code_that_is_broken_from_the_start_is_awaited(desk: Desk, server_url: str) -> None:
-    desk.save("import qbull\n\napp = qbull.App()\napp.queue('mail', order='kye')\n")
+def test_code_that_is_broken_from_the_start_is_awaited(workshop: Workshop, server_url: str) -> None:
+    workshop.save("import qbull\n\napp = qbull.App()\napp.queue('mail', order='kye')\n")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        assert f"port {port}: Address already in use" in desk.shell.refused("dev", "shop:app", "--port", port)
-    dev = desk.dev("--port", port, QBULL_URL=server_url, QBULL_PREFIX="dev")
-    desk.said("the app cannot be loaded; nothing runs until the next save\n  shop.py, line 4\n.*\n.*kye")
+        assert f"port {port}: Address already in use" in workshop.shell.refused(
+            "dev", "shop:app", "--port", port
+        )
+    dev = workshop.dev("--port", port, QBULL_URL=server_url, QBULL_PREFIX="dev")
+    workshop.said("the app cannot be loaded; nothing runs until the next save\n  shop.py, line 4\n.*\n.*kye")
 
-    desk.save(SHOP)
-    with desk.api() as api:
+    workshop.save(SHOP)
+    with workshop.api() as api:
         assert str(api.base_url) == f"http://127.0.0.1:{port}/api/"
         assert result(api, enqueue(api, "charge", customer="ada")) == "one ada"
 
-    assert desk.said(r"server      unix://\S+\n") and not (desk.directory / ".qbull").exists()
+    assert workshop.said(r"server      unix://\S+\n") and not (workshop.directory / ".qbull").exists()
     dev.send_signal(signal.SIGTERM)
     assert dev.wait(30) == 0
 
@@ -215,8 +176,10 @@ def test_code_that_is_broken_from_the_start_is_awaited(desk: Desk, server_url: s
     ],
     ids=str,
 )
-def test_what_no_save_can_mend_ends_it(desk: Desk, arguments: list[str], said: str) -> None:
-    assert said in desk.shell.refused("dev", *arguments)
+def test_what_no_save_can_mend_ends_it(workshop: Workshop, arguments: list[str], said: str) -> None:
+    workshop.save(SHOP)
+
+    assert said in workshop.shell.refused("dev", *arguments)
 
 
 async def test_only_saves_of_the_project_count(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """What `make dist` has built, as somebody who installs it has it: in an empty environment, without Node, with the versions of the lock.
 
-For the wheel and for the source distribution: install it, run the demo to its end, start the REST server and ask it for its page.
+For the wheel and for the source distribution: install it, begin a project, run the demo to its end, start the REST server and ask it for its page.
 """
 
 from __future__ import annotations
@@ -62,8 +62,9 @@ def check(file: Path, directory: Path) -> None:
 
 
 def play(qbull: list[str], env: Mapping[str, str], directory: Path) -> None:
-    """The demo to its end, then a server that is asked for its page."""
+    """A new project, the demo to its end, then a server that is asked for its page."""
     assert shutil.which("node", path=env["PATH"]) is None, "Node is here"
+    assert "qbull dev kiosk.tasks:app" in run(*qbull, "init", "kiosk", env=env, cwd=directory)
     said = run(*qbull, "demo", "--once", env=env, cwd=directory)
     assert "order: kept for each of 12 accounts" in said, said
     (directory / "shop.py").write_text(APP)

@@ -17,6 +17,7 @@ from qbull.observe.log import one_line
 
 COMMANDS = {
     "demo": "qbull.cli.demo:demo",
+    "init": "qbull.cli.init:init",
     "dev": "qbull.cli.dev:dev",
     "dev-process": "qbull.cli.dev_process:dev_process",
     "worker": "qbull.cli.worker:worker",
