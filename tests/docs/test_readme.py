@@ -93,18 +93,13 @@ def ask(url: str, password: str) -> Any:
 async def test_a_newcomer_has_a_job_of_his_own_on_the_dashboard(short_path: Path) -> None:
     terminal = Terminal(short_path)
     (short_path / "shop.py").write_text(said("python")[0].text)
-    [worker], [serve], [enqueue] = (
-        commands("qbull worker"),
-        commands("qbull serve"),
-        commands("qbull enqueue"),
-    )
+    [dev], [enqueue] = commands("qbull dev"), commands("qbull enqueue")
 
-    with terminal.running(worker), terminal.running(f"{serve} --port 0") as log:
-        found = await printed(log, r"(http://\S+)/ui")
-        password = (await printed(log, r"password (\S+?)[;.,\s]"))[1]
+    with terminal.running(f"{dev} --port 0") as log:
+        found = await printed(log, r"(http://\S+)/ui, user admin, password (\S+)")
         assert "charged ada 12.50" in terminal.run(enqueue)
-        done = ask(f"{found[1]}/api/queues/orders/jobs?state=completed", password)
-        page = ask(f"{found[1]}/ui", password)
+        done = ask(f"{found[1]}/api/queues/orders/jobs?state=completed", found[2])
+        page = ask(f"{found[1]}/ui", found[2])
 
     [job] = done["jobs"]
     assert (job["task"], job["key"], job["result"]) == ("charge", "ada", "charged ada 12.50")
