@@ -1,8 +1,8 @@
 """`qbull dev`: server, worker, API and dashboard of an app in one command, with the newest version of its code.
 
 This process watches the files, holds the port, and imports nothing of the app. Each version of the code is a process of its own
-(dev_process.py): the next one is started at a save, and takes over once it has said that it is loaded; if it cannot
-be, the one before it goes on. Whoever leaves lets running jobs end while the next one already works, as in a rolling deploy.
+(dev_process.py): the next one is started at a save, and takes over once its worker is up; if it cannot be loaded, the one
+before it goes on. Whoever leaves lets running jobs end while the next one already works, as in a rolling deploy.
 """
 
 from __future__ import annotations
@@ -83,6 +83,7 @@ class Version:
     process: asyncio.subprocess.Process
     reader: asyncio.StreamReader
     line: asyncio.StreamWriter
+    pod: str = ""
 
     async def report(self) -> Report:
         said = await self.reader.readline()
@@ -143,23 +144,32 @@ class Dev:
     async def _try(self, changed: Sequence[Path]) -> list[Path]:
         """Load the code as it is now, and let it take over; answers with what was changed again before that."""
         version = await self._start()
+        report = await self._hear(version)
+        if isinstance(report, list):
+            version.leave(self._grace)
+            return report
+        if report.error:
+            self._complain(changed, report)
+            return []
+        version.pod = report.pod
+        self._take_over(version)
+        done = await self._hear(version)
+        if isinstance(done, list):
+            return done
+        if not done.error:  # otherwise it has ended, and that was said
+            self._welcome(changed, report)
+        return []
+
+    async def _hear(self, version: Version) -> Report | list[Path]:
+        """What it says next, or what was changed before it said something."""
         reporting = asyncio.create_task(version.report())
         changing = asyncio.create_task(self._files.changed())
         try:
             await asyncio.wait([reporting, changing], return_when=asyncio.FIRST_COMPLETED)
-            if not reporting.done():
-                version.send(signal.SIGKILL)
-                return changing.result()
+            return reporting.result() if reporting.done() else changing.result()
         finally:
             reporting.cancel()
             changing.cancel()
-        report = reporting.result()
-        if report.error:
-            self._complain(changed, report)
-        else:
-            self._take_over(version)
-            self._welcome(changed, report)
-        return []
 
     async def _start(self) -> Version:
         ours, theirs = socket.socketpair()
@@ -194,7 +204,8 @@ class Dev:
         before, self._working = self._working, version
         if before is not None:
             before.leave(self._grace)
-        version.line.write(msgspec.json.encode(Go(self._password)) + b"\n")
+        go = Go(self._password, before.pod if before is not None else "")
+        version.line.write(msgspec.json.encode(go) + b"\n")
 
     async def _end_all(self) -> None:
         for version in self._keeping:

@@ -17,11 +17,13 @@ LONGEST = 2000
 
 
 class Report(msgspec.Struct):
-    """What a process says once it has tried to load the app. Without `error` it is ready to work."""
+    """What a process says once its worker is up, and again when it has taken over; or why that will not be."""
 
     error: str = ""
     mendable: bool = True
     """The next save may make it good; otherwise it is the command or the server that is wrong."""
+    pod: str = ""
+    """What its worker has in the roster."""
     server: str = ""
     queues: list[str] = []
 

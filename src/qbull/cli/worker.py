@@ -107,8 +107,13 @@ def worker(
     sys.exit(asyncio.run(main()))
 
 
-def make_supervisor(app: App, orders: Orders, processes: int) -> Supervisor:
-    pod = f"{os.uname().nodename}-{os.getpid()}-{secrets.token_hex(3)}"
+def new_pod() -> str:
+    """The name that the worker processes of one parent have in common."""
+    return f"{os.uname().nodename}-{os.getpid()}-{secrets.token_hex(3)}"
+
+
+def make_supervisor(app: App, orders: Orders, processes: int, pod: str | None = None) -> Supervisor:
+    pod = pod or new_pod()
     settings = [assignment.settings for assignment in app.assignments(orders.queues, orders.concurrency)]
 
     def command(number: int, id: str, board: int, life: int) -> list[str]:
