@@ -17,7 +17,7 @@ from qbull.core.layout import MOST
 from qbull.core.rate import Rate
 from qbull.core.retry import Retry
 from qbull.core.route import PARTITION_LANE
-from qbull.errors import LONGEST, ConfigError
+from qbull.errors import LARGEST, LONGEST, ConfigError
 
 Order = Literal["key", "partition"]
 OnFailed = Literal["continue", "halt"]
@@ -132,8 +132,8 @@ class QueueSettings:
         return key_digest if self.lane_limit and key_digest is not None else b""
 
     def _at_least_one(self, what: str, value: int) -> None:
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            self._refuse(f"{what}={value!r}: give a whole number from 1")
+        if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= LARGEST:
+            self._refuse(f"{what}={value!r}: give a whole number from 1 to {LARGEST:,}")
 
     def _refuse(self, fact: str) -> None:
         raise ConfigError(f'queue "{self.name}": {fact}')

@@ -27,6 +27,8 @@ from __future__ import annotations
 
 LONGEST = 10 * 366 * 86_400
 """Seconds: no job waits longer than ten years."""
+LARGEST = 10**9
+"""No limit, count or position is larger."""
 
 
 class QbullError(Exception):

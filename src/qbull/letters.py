@@ -20,7 +20,7 @@ from qbull.client import Client
 from qbull.core.failures import fingerprint, normal_form
 from qbull.core.job import STATES, JobInfo, State, moment
 from qbull.core.wanted import Filters, Wanted
-from qbull.errors import LONGEST, ArgumentsError
+from qbull.errors import LARGEST, LONGEST, ArgumentsError
 from qbull.store import roam
 from qbull.store.finished import Place, Span, merged
 from qbull.store.inspect import Found, counts
@@ -230,7 +230,7 @@ def _check_finished(state: State) -> None:
         raise ArgumentsError(f"state {state!r}: use completed, failed or cancelled")
 
 
-def _check_count(name: str, value: int, most: int = 10**9) -> None:
+def _check_count(name: str, value: int, most: int = LARGEST) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
         raise ArgumentsError(f"{name}={value!r}: give a whole number from 1 to {most:,}")
 

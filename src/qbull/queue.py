@@ -27,7 +27,7 @@ from qbull.core.rule import Rule, When
 from qbull.core.schedule import Schedule
 from qbull.core.task import TaskSpec, kind_of
 from qbull.core.unique import Unique
-from qbull.errors import LONGEST, ArgumentsError, ConfigError, DeclarationError, QbullError
+from qbull.errors import LARGEST, LONGEST, ArgumentsError, ConfigError, DeclarationError, QbullError
 from qbull.events import Event, follow
 from qbull.handle import Job
 from qbull.letters import Letters
@@ -194,7 +194,7 @@ class Queue(Controls, Letters, Repartitions):
         """Jobs of one state: finished ones newest first, others in the order in which they will run."""
         if state not in STATES:
             raise ConfigError(f"state {state!r}: use one of {', '.join(STATES)}")
-        if not 0 <= start <= end or end - start > 1000:
+        if not 0 <= start <= end <= LARGEST or end - start > 1000:
             raise ConfigError(f"jobs from {start} to {end}: give 0 <= start <= end, at most 1,000 at a time")
         found = await page(await self._partitions(), state, start, end)
         return [self._info(job) for job in found]

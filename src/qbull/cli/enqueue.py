@@ -9,6 +9,7 @@ import click
 import msgspec
 
 from qbull import by_name
+from qbull.cli.seconds import Seconds
 from qbull.cli.show import print_json
 from qbull.cli.target import Target, on_target
 from qbull.core.durability import PROFILES
@@ -30,7 +31,7 @@ from qbull.options import Options
     "--durability", type=click.Choice(PROFILES), help="How safe it must be.  [default: QBULL_DURABILITY]"
 )
 @click.option(
-    "--wait", type=click.FloatRange(0), metavar="SECONDS", help="Wait so long for its result, and print that."
+    "--wait", type=Seconds(), metavar="SECONDS", help="Wait so long for its result, and print that."
 )
 @on_target
 def enqueue(

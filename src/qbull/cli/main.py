@@ -55,6 +55,8 @@ COMMANDS = {
 }
 
 INTERRUPTED = 130
+LONGEST = 800
+"""Characters of a message; an argument that it names may have any length."""
 
 
 class Commands(click.Group):
@@ -91,6 +93,7 @@ def qbull(ctx: click.Context) -> None:
 
 def main() -> None:
     try:
+        _refuse_garbled(sys.argv[1:])
         code = qbull.main(prog_name="qbull", standalone_mode=False)
         sys.stdout.flush()
     except QbullError as error:
@@ -105,10 +108,28 @@ def main() -> None:
     sys.exit(code if isinstance(code, int) else 0)
 
 
+def _refuse_garbled(arguments: list[str]) -> None:
+    """Bytes that are no UTF-8 come as lone surrogates, which neither a server nor a terminal takes."""
+    for argument in arguments:
+        try:
+            argument.encode()
+        except UnicodeEncodeError:
+            raise click.UsageError(f'"{argument}" is not UTF-8; write it in UTF-8') from None
+
+
 def _end(code: int, message: str = "") -> None:
     if message:
-        click.echo(f"qbull: {one_line(message)}", err=True)
+        visible = one_line(message).encode(errors="backslashreplace").decode()
+        click.echo(f"qbull: {_shortened(visible)}", err=True)
     sys.exit(code)
+
+
+def _shortened(line: str) -> str:
+    """What was asked for is at its beginning, what to do at its end: what is too long is left out between them."""
+    if len(line) <= LONGEST:
+        return line
+    half = LONGEST // 2
+    return f"{line[:half]} … {line[-half:]}"
 
 
 def _complaint(error: click.ClickException) -> str:

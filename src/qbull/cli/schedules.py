@@ -9,6 +9,7 @@ import click
 
 from qbull import wire
 from qbull.cli.enqueue import read_arguments
+from qbull.cli.seconds import Seconds
 from qbull.cli.show import ago, print_json, print_table, short
 from qbull.cli.target import Target, as_json, on_target
 from qbull.errors import ArgumentsError
@@ -178,7 +179,7 @@ def remove(target: Target, name: str) -> None:
 @click.command()
 @click.argument("name", metavar="SCHEDULE")
 @click.option(
-    "--wait", type=click.FloatRange(0), metavar="SECONDS", help="Wait so long for its result, and print that."
+    "--wait", type=Seconds(), metavar="SECONDS", help="Wait so long for its result, and print that."
 )
 @on_target
 def run(target: Target, name: str, wait: float | None) -> None:

@@ -64,9 +64,10 @@ NONE: Any = object()
 def _places(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
     if value is None or value == "none":
         return NONE if value else None
-    if not value.isdecimal():
-        raise click.BadParameter(f'"{value}": give a number of jobs from 1, or none', ctx, param)
-    return int(value)
+    try:
+        return int(value)
+    except ValueError:
+        raise click.BadParameter(f'"{value}": give a number of jobs from 1, or none', ctx, param) from None
 
 
 def _rate(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:

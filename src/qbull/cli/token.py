@@ -17,6 +17,7 @@ from qbull.store.tokens import Token
 from qbull.wire import moment as written
 
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+MOST = 10 * 366 * 86_400
 
 
 @click.group()
@@ -32,10 +33,13 @@ def token() -> None:
 def _lasts(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
     if value is None:
         return None
-    number, unit = value[:-1], value[-1:]
-    if unit not in UNITS or not number.isdigit() or not 0 < int(number) * UNITS[unit] <= 10 * 366 * 86_400:
+    try:
+        seconds = int(value[:-1]) * UNITS[value[-1:]]
+    except (ValueError, KeyError):
+        seconds = 0
+    if not 0 < seconds <= MOST:
         raise click.BadParameter(f'"{value}": give a number with s, m, h or d, for example 90d', ctx, param)
-    return float(int(number) * UNITS[unit])
+    return float(seconds)
 
 
 @token.command()

@@ -15,7 +15,9 @@ import msgspec
 
 from qbull.app import App
 from qbull.cli.loading import load_app
+from qbull.cli.seconds import Seconds
 from qbull.config import Sharing, make_sharing
+from qbull.errors import ConfigError
 from qbull.observe.log import set_up
 from qbull.worker.board import Board, slots_of
 from qbull.worker.supervisor import Supervisor
@@ -46,7 +48,7 @@ class Orders:
 )
 @click.option(
     "--grace",
-    type=click.FloatRange(0),
+    type=Seconds(),
     default=30.0,
     show_default=True,
     help="Seconds that running jobs have to end after SIGTERM.",
@@ -91,7 +93,7 @@ def worker(
     shared = make_sharing(sharing, partitions_per_pod, instance_id, instance_count)
     app = load_app(app_path)
     set_up(app.environment.log_format, app.environment.log_level)
-    names = [name.strip() for name in queues.split(",") if name.strip()] if queues else None
+    names = None if queues is None else _names(queues)
     orders = Orders(app_path, grace, shared, names, concurrency)
 
     async def main() -> int:
@@ -105,6 +107,13 @@ def worker(
             return await supervisor.run()
 
     sys.exit(asyncio.run(main()))
+
+
+def _names(queues: str) -> list[str]:
+    names = [name.strip() for name in queues.split(",") if name.strip()]
+    if not names:
+        raise ConfigError(f'--queues "{queues}": name at least one, or leave it away for all')
+    return names
 
 
 def new_pod() -> str:

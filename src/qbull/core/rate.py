@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from qbull.errors import ConfigError
+from qbull.errors import LARGEST, ConfigError
 
 LONGEST_PER = 31 * 86_400
 
@@ -22,8 +22,10 @@ class Rate:
     per: float = 1.0
 
     def __post_init__(self) -> None:
-        if not isinstance(self.count, int) or isinstance(self.count, bool) or self.count < 1:
-            raise ConfigError(f"Rate({self.count!r}, per={self.per!r}): give a whole number of starts from 1")
+        if not isinstance(self.count, int) or isinstance(self.count, bool) or not 1 <= self.count <= LARGEST:
+            raise ConfigError(
+                f"Rate({self.count!r}, per={self.per!r}): give a whole number of starts from 1 to {LARGEST:,}"
+            )
         if not isinstance(self.per, int | float) or not 0.1 <= self.per <= LONGEST_PER:
             raise ConfigError(
                 f"Rate({self.count}, per={self.per!r}): give seconds from 0.1 to {LONGEST_PER:,}"

@@ -18,6 +18,7 @@ W = TypeVar("W", bound=str)
 
 _A_DAY_MS = 1_735_689_600_000
 """Some day, to see how far apart the ticks are: the first of January 2025."""
+FIRST_YEAR, LAST_YEAR = 1970, 9000
 
 
 class When(TypedDict, total=False):
@@ -126,4 +127,6 @@ def _moment(what: str, at: datetime | None) -> int | None:
         return None
     if not isinstance(at, datetime) or at.utcoffset() is None:
         raise ValueError(f"{what}={at!r}: give a datetime with a time zone, for example datetime.now(UTC)")
+    if not FIRST_YEAR <= at.year <= LAST_YEAR:  # its ticks are shown in any time zone
+        raise ValueError(f"{what}={at.isoformat()}: give a year from {FIRST_YEAR} to {LAST_YEAR}")
     return int(at.timestamp() * 1000)
