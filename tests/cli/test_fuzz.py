@@ -28,9 +28,9 @@ from qbull.store.store import Store
 
 LONGEST = 1_000
 """Characters of a refusal."""
-ENDLESS = {"worker", "serve", "relay", "demo"}
+ENDLESS = {"worker", "serve", "relay", "demo", "dev"}
 """They go on until they are stopped, so each call has an app or a directory that is not there, or no database."""
-ALWAYS, NEVER = {"directory", "no_wait"}, {"watching"}
+ALWAYS, NEVER = {"directory", "no_wait", "watch"}, {"watching"}
 """Options without which, and with which, a command would not end."""
 REPORTS = {"doctor", "drain"}
 """With these, 1 says that something is wrong, and what they print says what."""
@@ -156,7 +156,7 @@ def odd_values(command: str, parameter: click.Parameter) -> st.SearchStrategy[st
             return refused_addresses
         case "wait":  # what is not refused is waited for
             return st.sampled_from(["0", "nan", "inf", "-1", "x", "1e-9"])
-        case "directory":
+        case "directory" | "watch":
             return st.sampled_from(["/dev/null", "/dev/null/x", "/proc/x"])
         case "partitions":  # more of them take longer
             return st.sampled_from(["0", "1", "3", "-1", "nan", "9" * 40, "x"])

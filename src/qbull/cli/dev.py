@@ -25,6 +25,7 @@ import msgspec
 from qbull.cli.dev_files import Files
 from qbull.cli.dev_process import Go
 from qbull.cli.dev_report import Report
+from qbull.cli.seconds import Seconds
 from qbull.config import read_environment
 from qbull.errors import ConfigError
 
@@ -53,7 +54,7 @@ AGAIN = 0.3
 )
 @click.option(
     "--grace",
-    type=click.FloatRange(0),
+    type=Seconds(),
     default=5.0,
     show_default=True,
     help="Seconds that running jobs have to end after a change or Ctrl-C; then they are given back.",
