@@ -19,8 +19,9 @@ def test_a_project_is_written_tested_run_changed_broken_and_mended(short_path: P
     said = Shell("", short_path).ok("init", "my-shop")
     workshop = Workshop(short_path / "my-shop", "my_shop.tasks:app", "my_shop/tasks.py")
     code = workshop.file.read_text()
-    assert [f"  cd {workshop.directory.name}", "  qbull dev my_shop.tasks:app"] == [
-        line.partition("  #")[0].rstrip() for line in said.splitlines()[1:3]
+    assert [line.partition("#")[0].strip() for line in said.splitlines()[1:]] == [
+        *("cd my-shop", 'pip install -e ".[test]"'),
+        *("qbull dev my_shop.tasks:app", "python -m my_shop.send", "python -m pytest"),
     ]
     assert "3 passed" in python(workshop, "pytest")
     assert "All checks passed!" in python(workshop, "ruff", "check", ".")

@@ -117,6 +117,7 @@ def _say_next(directory: Path, package: str) -> None:
     if directory.resolve() != Path.cwd():
         click.echo(f"  cd {shlex.quote(str(directory))}")
     steps = {
+        'pip install -e ".[test]"': "once, in a virtual environment: qbull with its API, and pytest",
         f"qbull dev {package}.tasks:app": "server, worker, REST API and dashboard; reloads when you save",
         f"python -m {package}.send": "in a second terminal: enqueue some jobs and print their results",
         "python -m pytest": "the tests, on a real server that they start themselves",

@@ -84,6 +84,8 @@ def qbull(ctx: click.Context) -> None:
     \b
     Example:
       qbull demo
+      qbull init shop
+      qbull dev shop.tasks:app
       qbull worker shop.tasks:app --processes 2
       qbull jobs email --state failed
     """
