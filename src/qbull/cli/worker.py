@@ -88,7 +88,8 @@ def worker(
     Example:
       qbull worker shop.tasks:app --processes 4
 
-    A first signal lets running jobs end and gives back what was not begun; a second one ends at once.
+    A first signal lets running jobs end and gives back what was not begun; a second one ends at once. A server that is away
+    is waited for, also at the start; one that refuses the password, or would lose jobs, ends it.
     """
     shared = make_sharing(sharing, partitions_per_pod, instance_id, instance_count)
     app = load_app(app_path)
@@ -98,7 +99,8 @@ def worker(
 
     async def main() -> int:
         supervisor = make_supervisor(app, orders, processes)
-        await supervisor.reach()
+        if not await supervisor.reach():
+            return 0
         served = ", ".join(a.settings.name for a in app.assignments(names))
         click.echo(
             f"qbull worker: {processes} process{'es' * (processes > 1)} for {served}; Ctrl-C ends", err=True
@@ -178,8 +180,14 @@ async def _serve(app: App, orders: Orders, id: str, board: int, life: int) -> No
     # More of them change nothing: a service manager may signal the whole group, and the parent passes its own on.
     loop.add_signal_handler(signal.SIGTERM, stop.set)
     _follow_parent(life, loop, stop, min_idle / 2)
-    await worker.start()
-    await stop.wait()
+    starting, stopping = asyncio.create_task(worker.start()), asyncio.create_task(stop.wait())
+    await asyncio.wait([starting, stopping], return_when=asyncio.FIRST_COMPLETED)
+    if starting.done():
+        await starting
+        await stopping
+    else:  # it waits for its server
+        starting.cancel()
+        await asyncio.wait([starting])
     await worker.stop(orders.grace)
     await app.close()
 

@@ -46,6 +46,9 @@ class Outage:
                     self.met(error, who)
                 await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311
                 pause = min(pause * 2, LONGEST_PAUSE)
+        except asyncio.CancelledError:  # it was told to stop, which is no news of the server
+            self._failing.discard(who)
+            raise
         finally:
             if self._failing:
                 self.over(who)

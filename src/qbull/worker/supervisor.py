@@ -15,8 +15,10 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from qbull.config import QueueSettings
+from qbull.errors import ServerAway
 from qbull.store.store import Store
 from qbull.worker.actor import end, start
 from qbull.worker.beat import Beat
@@ -25,10 +27,13 @@ from qbull.worker.outage import Outage
 from qbull.worker.worker import new_worker_id
 
 log = logging.getLogger("qbull.supervisor")
+A = TypeVar("A")
 
 STEADY = 10.0
 """A process that lived this long is started again at once when it dies; others wait longer each time."""
 LONGEST_WAIT = 30.0
+LAST_TRY = 2.0
+"""Seconds that a server has to come back in, once the parent is to end."""
 ONE_SIGNAL = 0.5
 """SIGTERMs this close together are one: some senders signal a process and then its whole group."""
 
@@ -69,18 +74,35 @@ class Supervisor:
         self._stopped = 0.0
         self._at_once = False
 
-    async def reach(self) -> None:
-        """See that the server is there and fit, before anything is started."""
-        await self._store.patiently(self._store.open)
-
-    async def run(self) -> int:
-        """Serve until a signal; answers with the exit code."""
-        await self.reach()
+    async def reach(self) -> bool:
+        """Wait for the server, before anything is started. One that refuses is raised; False where a signal came first."""
         loop = asyncio.get_running_loop()
         for name in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(name, self._signalled, name)
+        reaching = asyncio.create_task(self._find_server())
+        stopping = asyncio.create_task(self._stop.wait())
+        await asyncio.wait([reaching, stopping], return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        if not reaching.done():
+            reaching.cancel()
+            await asyncio.wait([reaching])
+            return False
+        await reaching
+        return True
+
+    async def _find_server(self) -> None:
+        try:
+            await self._store.patiently(self._store.open)
+        except ServerAway:  # not EmbeddedError: nobody else is going to start that one
+            await self._outage.survive(self._store.open, refusals=False)
+
+    async def run(self) -> int:
+        """Serve until a signal; answers with the exit code."""
+        loop = asyncio.get_running_loop()
         duties: list[asyncio.Task[None]] = []
         try:
+            if not await self.reach():
+                return 0
             keepers = [asyncio.create_task(self._keep(number)) for number in range(self._processes)]
             duties = [start(duty) for duty in (self._beat.run, *self._beside)]
             await asyncio.wait(keepers)
@@ -147,9 +169,9 @@ class Supervisor:
     async def _clean_up(self, child: Child, *, lost: bool) -> None:
         """Take back what a dead process held; only the jobs that were running are suspected."""
         running = child.board.running()
-        taken = await self._outage.survive(lambda: self._beat.reclaim(child.id, running))
+        taken = await self._until_told(lambda: self._beat.reclaim(child.id, running))
         del self._children[child.id]
-        await self._outage.survive(lambda: self._store.bury(child.id, certain=True, lost=lost))
+        await self._until_told(lambda: self._store.bury(child.id, certain=True, lost=lost))
         child.board.close()
         os.close(child.life)
         if taken:
@@ -159,6 +181,19 @@ class Supervisor:
                 taken,
                 len(running),
             )
+
+    async def _until_told(self, call: Callable[[], Awaitable[A]]) -> A | None:
+        """Make the call while the server is away; who is to end leaves it to the other workers, after a last try."""
+        calling = asyncio.create_task(self._outage.survive(call))
+        stopping = asyncio.create_task(self._stop.wait())
+        await asyncio.wait([calling, stopping], return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        await asyncio.wait([calling], timeout=LAST_TRY)
+        if calling.done():
+            return await calling
+        calling.cancel()
+        await asyncio.wait([calling])
+        return None
 
     def stop(self) -> None:
         """Let running jobs end, then end."""

@@ -64,7 +64,9 @@ class Worker:
         self._min_idle = min_idle
         self._outage = Outage()
         self._beat = None if supervised else BeatThread(self._make_beat)
+        self._supervised = supervised
         self._lines: list[Line] = []
+        self._started: list[Line] = []
         self._declarers = [Declarer(self._store, assignment, self._outage) for assignment in assignments]
         self._listening: list[asyncio.Task[None]] = []
         self._beside = beside
@@ -92,19 +94,30 @@ class Worker:
     async def start(self) -> None:
         """Begin to run jobs. Raises where the server cannot be used."""
         for assignment in self._assignments:
-            await self._store.patiently(
-                partial(self._store.register, assignment.settings, sorted(assignment.tasks))
-            )
+            await self._taken(partial(self._store.register, assignment.settings, sorted(assignment.tasks)))
         if self._beat is not None:
             await self._beat.start()
         self._listening.append(start(Bell(self._store, self._outage, self._heard).run))
         for declarer in self._declarers:
-            await self._store.patiently(declarer.tick)
+            await self._taken(declarer.tick)
             self._listening.append(start(declarer.run))
-        await self._store.patiently(self._enroll)  # not before: from now on the others leave its share to it
+        await self._taken(self._enroll)  # not before: from now on the others leave its share to it
         for line in self._lines:
+            self._started.append(line)
             await line.start()
         self._listening += [start(duty) for duty in self._beside]
+
+    async def _taken(self, call: Callable[[], Awaitable[object]]) -> None:
+        """A process of its own waits for a server that is away; within a program it is said after a while."""
+        if not self._supervised:
+            await self._store.patiently(call)
+            return
+
+        async def opened() -> None:
+            await self._store.open()
+            await call()
+
+        await self._outage.survive(opened, refusals=False)
 
     async def stop(self, grace: float = 30.0) -> None:
         """Fetch no more, let running jobs end within `grace` seconds, write everything down, give the rest back."""
@@ -112,7 +125,7 @@ class Worker:
             return
         self._stopped = True
         await end(self._listening)
-        await asyncio.gather(*(line.stop(grace) for line in self._lines))
+        await asyncio.gather(*(line.stop(grace) for line in self._started))
         if self._beat is not None:
             await self._beat.stop()
         with suppress(ServerError):
