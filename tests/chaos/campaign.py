@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import money
+import msgspec
 import psycopg
 from arena import PROFILES, Arena, Topology, raised
 from checker import Checker, Found, Verdict
@@ -31,6 +32,7 @@ from crew import Crew, Member
 from history import ACK, RUN, Book, words_in
 from load import BELLS, PARTITIONS
 from nemesis import PACES, SERVERS, Nemesis, Pace
+from silence import Ears
 
 import qbull
 from conftest import every_fault, strays
@@ -96,6 +98,7 @@ class Campaign:
         self._arena = arena
         self._directory = directory
         self._book = Book(directory / "faults.words")
+        self._ears = Ears(directory, self._book)
         self._crew = Crew(directory, arena.url, orders.profile, database, orders.seed, orders.behind)
         self._sharing = random.Random(f"{orders.seed}-sharing").choice(SHARINGS)
         self._nemesis = Nemesis(
@@ -112,7 +115,7 @@ class Campaign:
 
     async def run(self) -> Outcome:
         self._crew.muster(self._orders.pods, self._orders.senders, self._sharing)
-        duties = (self._tend, self._watch, self._operate, self._tell)
+        duties = (self._tend, self._watch, self._listen, self._operate, self._tell)
         beside = [asyncio.create_task(each()) for each in duties]
         began = time.monotonic()
         try:
@@ -126,13 +129,16 @@ class Campaign:
             for task in beside:
                 task.cancel()
             await self._stop(self._crew.pods)
+            self._ears.listen()
             await self._look(found)
+            found.replicated = self._arena.servers is not None
+            (self._directory / "found.json").write_bytes(msgspec.json.encode(found))  # for recheck.py
         finally:
             for task in beside:
                 task.cancel()
             self._crew.close()
             await self._app.close()
-        verdict = Checker(self._directory, found, replicated=self._arena.servers is not None).check()
+        verdict = Checker(self._directory, found, replicated=found.replicated).check()
         return Outcome(verdict, self._facts(time.monotonic() - began))
 
     def _enough(self) -> bool:
@@ -190,6 +196,11 @@ class Campaign:
                     last = owners
                 before = at
             await asyncio.sleep(0.25)
+
+    async def _listen(self) -> None:
+        while True:
+            await asyncio.sleep(0.1)
+            self._ears.listen()
 
     async def _operate(self) -> None:
         """Now and then the other system is mended, and what has failed because of it is sent round again."""

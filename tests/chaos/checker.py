@@ -6,7 +6,6 @@ what was to become of each job (fate.py).
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
@@ -18,13 +17,13 @@ from typing import Any
 from fate import fate_of
 from history import DEAD, DONE, Batch, acks_in, batches_in, runs_in, words_in
 from load import BELL, BELLS, PARTITIONS, SAME, WORK
+from money import Books
 from order import Judge, Stay
+from silence import Moments, silences
 
 from qbull.core.route import digest, partition_of
 
 SECOND = 1_000_000_000
-STARTED = re.compile(r"worker (\S+) started, process (\d+)")
-SILENT = re.compile(r"worker (\S+) (?:has fallen silent|is not known any more)")
 SPLIT = 5 * SECOND
 """A primary that was replaced may take itself for one so much longer."""
 
@@ -44,7 +43,9 @@ class Found:
     """The last second of which every tick must be there."""
     audit: list[str] = field(default_factory=list)
     leaked: list[str] = field(default_factory=list)
-    money: Any = None
+    money: Books | None = None
+    replicated: bool = False
+    """Servers take over from each other here, so that news of what was done may be lost."""
 
 
 @dataclass
@@ -145,9 +146,11 @@ class Checker:
         events: dict[int, list[tuple[int, int, int, int]]] = defaultdict(list)
         self._rung: dict[tuple[int, int], set[int]] = defaultdict(set)
         self._done_same: set[int] = set()
+        self._signs: dict[int, int] = {}
         for path in self._directory.glob("*.runs"):
             process = int(path.name.partition("-")[0])
             for kind, _, source, key, number, at in runs_in(path):
+                self._signs.setdefault(process, at)
                 if source == WORK:
                     events[key].append((at, process, kind, number))
                 elif source == BELL:
@@ -280,15 +283,10 @@ class Checker:
     def _deaths(self) -> dict[int, int]:
         return {pid: word["at_ns"] for word in self._words for pid in word.get("pids", ())}
 
-    def _silent(self) -> set[int]:
-        """Processes that were taken for dead, as the workers' own logs say."""
-        started: dict[str, int] = {}
-        silent: set[str] = set()
-        for path in self._directory.glob("pod-*.out"):
-            text = path.read_text(errors="replace")
-            started |= {worker: int(pid) for worker, pid in STARTED.findall(text)}
-            silent |= set(SILENT.findall(text))
-        return {started[worker] for worker in silent if worker in started}
+    def _silent(self) -> dict[int, Moments]:
+        """When processes were taken for dead, as the workers' own logs say."""
+        logs = (path.read_text(errors="replace") for path in self._directory.glob("pod-*.out"))
+        return silences(logs, self._deaths(), self._signs, self._words)
 
     def _moved(self, key: int, since: int, until: int) -> bool:
         partition = _partition(key)

@@ -5,7 +5,8 @@
 3. A job is run again after a later one only where its outcome did not reach the server: its process died, and it was a quick
    job that ended within the last moments of that. The ones behind it whose outcome was lost are then run again in their order.
 
-A worker that was wrongly taken for dead, and news that a failover has lost, excuse 2 and 3. Nothing excuses 1.
+A worker that was wrongly taken for dead, and news that a failover has lost, excuse 2 and 3. Nothing excuses 1. The first does so for what was
+under way when it was taken for dead, not for the rest of its life.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from history import BEGUN, DEAD, DONE, FAILED
+from silence import Moments
 
 MS = 1_000_000
 QUICK = 2 * MS
@@ -22,6 +24,11 @@ BEHIND = 50 * MS
 """What docs/guides/guarantees.md says: how far quick jobs run ahead of what is written down."""
 SLACK = 250 * MS
 """A process may be kept waiting by others between its look at the clock and what it writes into its history."""
+
+
+WAKING = 30_000 * MS
+"""A worker that was taken for dead has learned of it by then, and what it had done before that was on the server, or never gets there: those
+that are frozen are so for 5 s at most, and servers that are away come back."""
 
 
 @dataclass(slots=True)
@@ -37,11 +44,11 @@ class Stay:
 
 @dataclass
 class Judge:
-    """`deaths`: process → when it was killed; `silent`: processes taken for dead; `moved`: whether the partition of a key had
+    """`deaths`: process → when it was killed; `silent`: process → when it was taken for dead; `moved`: whether the partition of a key had
     another primary at some time between two moments; `crashed`: jobs that are dead letters because their workers died."""
 
     deaths: Mapping[int, int]
-    silent: Container[int]
+    silent: Mapping[int, Moments]
     moved: Callable[[int, int, int], bool]
     crashed: Container[tuple[int, int]]
     faults: list[str] = field(default_factory=list)
@@ -107,9 +114,13 @@ class Judge:
                 return "failover"
             if self._was_killed(before, stay, stays):
                 return "killed"
-            if before.process in self.silent:
+            unheard = stay.begun if before.ended is None else min(stay.begun, before.ended + WAKING)
+            if self._was_taken_for_dead(before.process, before.begun - WAKING, unheard):
                 return "taken over"
-        return "zombie" if stay.process in self.silent else None
+        return "zombie" if self._was_taken_for_dead(stay.process, stay.begun - WAKING, stay.begun) else None
+
+    def _was_taken_for_dead(self, process: int, since: int, until: int) -> bool:
+        return any(low <= until and high >= since for low, high in self.silent.get(process, ()))
 
     def _was_killed(self, before: Stay, stay: Stay, stays: list[Stay]) -> bool:
         """Its outcome was lost with its process: it was quick, and ended within the last moments."""
@@ -136,7 +147,9 @@ class Judge:
                     continue
                 if end is None and other.process == stay.process and other.number == stay.number:
                     continue
-                if other.process in self.silent or stay.process in self.silent:
+                if self._was_taken_for_dead(
+                    other.process, other.begun - WAKING, stay.begun
+                ) or self._was_taken_for_dead(stay.process, stay.begun - WAKING, stay.begun):
                     self.excused["overlap, taken over"] += 1
                 elif self.moved(key, other.begun, stay.begun):
                     self.excused["overlap, failover"] += 1

@@ -1,0 +1,64 @@
+"""Check the histories of a campaign once more, without running it.
+
+    PYTHONPATH=tests:tests/chaos python tests/chaos/recheck.py DIRECTORY        # the one that make chaos ARGS=--keep has named
+
+What the servers said at the end is in `found.json` there. Where it is missing, dead letters, ticks and counts are taken to be right, and only
+what the processes wrote down themselves is judged.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+import msgspec
+from checker import Checker, Found
+from fate import fate_of
+from history import DEAD, runs_in, words_in
+from load import BELL, BELLS, WORK
+
+from table import table
+
+
+def found_in(directory: Path) -> tuple[Found, bool]:
+    """What was found, and whether it was written down."""
+    path = directory / "found.json"
+    if path.exists():
+        return msgspec.json.decode(path.read_bytes(), type=Found), True
+    words = words_in(directory / "faults.words")
+    letters, rung = set(), defaultdict[int, int](int)
+    for runs in directory.glob("*.runs"):
+        for kind, _, source, key, number, _ in runs_in(runs):
+            if source == WORK and kind == DEAD and fate_of(key, number).letter == "never":
+                letters.add(f"{key}:{number}")
+            elif source == BELL:
+                rung[key & 0xFF] = max(rung[key & 0xFF], number)
+    crashed = sorted({id for word in words for id in word.get("crashed", ())})
+    until = min(rung.values(), default=0) if len(rung) == BELLS else 0
+    return Found(failed=sorted(letters), crashed=crashed, until=until), False
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("directory", type=Path)
+    parser.add_argument(
+        "--replicated", action="store_true", help="of sentinel and cluster, where found.json is missing"
+    )
+    given = parser.parse_args()
+    directory = given.directory / "history" if (given.directory / "history").is_dir() else given.directory
+    found, kept = found_in(directory)
+    checker = Checker(directory, found, replicated=found.replicated if kept else given.replicated)
+    verdict = checker.check()
+    print(
+        table(
+            verdict,
+            {} if kept else {"found.json": "missing, so only what the processes wrote down was judged"},
+        )
+    )
+    return 1 if verdict.broken() else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
