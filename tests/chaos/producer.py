@@ -34,15 +34,22 @@ async def main(name: str, book: Path) -> None:
         later = f"{name}-later-{number}"
         await yard.step.options(id=later, delay=1 + number % 3).enqueue(key=later, number=0)
         number += 1
-        book.write_text(f"{number}")
+        _write(book, number)
         while (await yard.work.stats()).unfinished > BEHIND and not stop.is_set():
             await asyncio.sleep(0.05)
     await yard.app.close()
 
 
+def _write(book: Path, number: int) -> None:
+    """Whoever kills this process in the middle of it finds the number before."""
+    draft = book.with_suffix(book.suffix + ".new")
+    draft.write_text(f"{number}")
+    draft.replace(book)
+
+
 def acknowledged(book: Path) -> int:
     """How many rounds of its jobs were acknowledged."""
-    return int(book.read_text() or 0) if book.exists() else 0
+    return int(book.read_text()) if book.exists() else 0
 
 
 def sent(name: str, book: Path) -> dict[str, int]:

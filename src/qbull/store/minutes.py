@@ -33,18 +33,21 @@ class Minute(NamedTuple):
 
 async def minutes(partitions: Sequence[Partition], many: int) -> list[Minute]:
     """The last minutes, the oldest first; the last of them is the one that is not over."""
-    counts: dict[int, list[int]] = {}
-    now = 0
+    rows: dict[tuple[str, int], list[int]] = {}
+    """By partition: servers whose clocks differ by a minute are asked for one of them twice."""
+    now = last = 0
     for start in range(0, many, AT_ONCE):
-        some = min(AT_ONCE, many - start)
-        calls = [(partition.base, many - 1 - start, some, *COUNTED) for partition in partitions]
-        for this, *flat in await scripts(partitions[0].server, "minutes", calls):
-            now = max(now, this)
+        calls = [(each.base, last, min(AT_ONCE, many - start), *COUNTED) for each in partitions]
+        found = await scripts(partitions[0].server, "minutes", calls)
+        now = now or max(this for this, *_ in found)
+        last = now - start - AT_ONCE
+        for (base, *_), (_, *flat) in zip(calls, found, strict=True):
             for at in range(0, len(flat), WIDTH):
-                minute, *row = flat[at : at + WIDTH]
-                before = counts.get(minute)
-                counts[minute] = row if before is None else [a + b for a, b in zip(before, row, strict=True)]
-    return [Minute(minute * 60_000, *counts.get(minute, ())) for minute in range(now - many + 1, now + 1)]
+                rows[str(base), flat[at]] = flat[at + 1 : at + WIDTH]
+    counts: dict[int, list[int]] = {}
+    for (_, minute), row in rows.items():
+        counts[minute] = [a + b for a, b in zip(counts.get(minute, [0] * len(row)), row, strict=True)]
+    return [Minute(minute * MINUTE, *counts.get(minute, ())) for minute in range(now - many + 1, now + 1)]
 
 
 class Memory:
@@ -57,12 +60,11 @@ class Memory:
         """The same as `minutes`."""
         found = await minutes(partitions, min(many, FRESH))
         known = self._over.get(queue, {})
+        older = range(found[-1].at_ms - (many - 1) * MINUTE, found[0].at_ms, MINUTE)
+        if any(at_ms not in known for at_ms in older):
+            found, older = await minutes(partitions, many), range(0)
         last = found[-1].at_ms
-        wanted = range(last - (many - 1) * MINUTE, found[0].at_ms, MINUTE)
-        if any(at_ms not in known for at_ms in wanted):
-            found = await minutes(partitions, many)
-            last = found[-1].at_ms
         over = {one.at_ms: one for one in found if one.at_ms <= last - OVER * MINUTE}
         oldest = last - DAY * MINUTE
-        self._over[queue] = known = {at: one for at, one in (known | over).items() if at >= oldest}
-        return [known[at_ms] for at_ms in wanted if at_ms < found[0].at_ms] + found
+        self._over[queue] = {at: one for at, one in (known | over).items() if at >= oldest}
+        return [known[at_ms] for at_ms in older] + found

@@ -2,13 +2,13 @@
 -- KEYS  base
 -- FLAGS no-writes
 -- USES  clock
--- ARGV  back:int many:int  … what
---       back: how many minutes before this one the first of them is
+-- ARGV  last:int many:int  … what
+--       last: the number of the last of them; 0 is this one
 -- GIVES this minute; and of each minute its number, and a number for each `what`
 local names, answer = {}, {math.floor(now_ms / 60000)}
 for i = rest, #ARGV do names[#names + 1] = ARGV[i] end
-local first = answer[1] - back
-for minute = first, first + many - 1 do
+if last == 0 then last = answer[1] end
+for minute = last - many + 1, last do
   local name = string.format('%sstats:%.0f', base, minute)
   if redis.call('EXISTS', name) == 1 then
     answer[#answer + 1] = minute

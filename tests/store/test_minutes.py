@@ -1,0 +1,100 @@
+"""The specification of minutes: each is counted once, also while the clock goes on and between servers whose clocks differ."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from desk import Desk
+
+from qbull.store import minutes as module
+from qbull.store import moved
+from qbull.store.minutes import MINUTE, Memory, minutes
+from qbull.store.store import Store
+
+
+@pytest_asyncio.fixture(autouse=True)
+async def clock(store: Store) -> AsyncIterator[None]:
+    moved.make_movable()
+    yield
+    moved.forget()
+    await store.server.call("DEL", moved.SHIFT)
+
+
+class Turning:
+    """Lets a minute pass behind each call to the server."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._ask = module.scripts
+        self.calls = 0
+
+    async def __call__(self, *call: Any) -> list[Any]:
+        answers = await self._ask(*call)
+        self.calls += 1
+        await moved.move(self._store, MINUTE)
+        return answers
+
+
+async def a_job_each_minute(desk: Desk, many: int) -> None:
+    for n in range(many):
+        await desk.enqueue(f"job-{n}")
+        await moved.move(desk.store, MINUTE)
+
+
+async def test_a_minute_that_ends_between_two_calls_is_counted(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk = await Desk.open(store)
+    await a_job_each_minute(desk, 8)
+    monkeypatch.setattr(module, "AT_ONCE", 3)
+    monkeypatch.setattr(module, "scripts", Turning(store))
+
+    found = await minutes([desk.partition], 9)
+
+    assert [minute.enqueued for minute in found] == [1] * 8 + [0]
+
+
+async def test_a_minute_that_ends_between_two_looks_does_no_harm(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk = await Desk.open(store)
+    await a_job_each_minute(desk, 8)
+    memory = Memory()
+    turning = Turning(store)
+    monkeypatch.setattr(module, "scripts", turning)
+
+    first = await memory.last("q", [desk.partition], 20)
+    again = await memory.last("q", [desk.partition], 20)
+
+    assert [len(first), len(again)] == [20, 20]
+    assert [sum(minute.enqueued for minute in found) for found in (first, again)] == [8, 8]
+    assert turning.calls == 3  # the second time only the newest were read
+
+
+async def test_servers_whose_clocks_differ_count_a_minute_once(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk = await Desk.open(store, partitions=2)
+    other = store.partition(desk.settings, 1)
+    await a_job_each_minute(desk, 8)
+    ask = module.scripts
+
+    async def one_is_behind(server: Any, verb: str, calls: list[tuple[Any, ...]]) -> list[Any]:
+        ahead = await ask(server, verb, calls[:1])
+        await moved.move(store, -MINUTE)
+        behind = await ask(server, verb, calls[1:])
+        await moved.move(store, MINUTE)
+        return ahead + behind
+
+    monkeypatch.setattr(module, "AT_ONCE", 3)
+    monkeypatch.setattr(module, "scripts", one_is_behind)
+
+    for order in ([desk.partition, other], [other, desk.partition]):
+        assert _counted(await minutes(order, 9)) == [1] * 8 + [0]
+
+
+def _counted(found: list[module.Minute]) -> list[int]:
+    return [minute.enqueued for minute in found]
