@@ -76,6 +76,7 @@ proofs: $(STAMP) ## schedules and the PostgreSQL bridge: everybody is killed or 
 	QBULL_CHAOS_SECONDS=$(SECONDS) $(BIN)/python -m pytest -s tests/postgres tests/worker/test_ticks.py -k "killed or restarted_in or emptied_in or database_are_restarted"
 	QBULL_LONG=yes $(BIN)/python -m pytest -s tests/examples -k other_numbers
 	PYTHONPATH=tests:tests/postgres $(BIN)/python tests/postgres/figures.py
+	$(BIN)/python tests/ui/million.py
 
 saboteurs: $(STAMP) ## break the code in every way of a catalogue and see that the tests catch it; ARGS="train lane"
 	$(BIN)/python tests/saboteurs/run.py $(ARGS)

@@ -18,6 +18,7 @@ class Proxy:
         self.mood: Mood = "fair"
         self.lost = 0
         self.port = 0
+        self._stranded = 0  # connections that were made before so many strandings hear nothing any more
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Proxy]:
@@ -31,6 +32,10 @@ class Proxy:
                 task.cancel()
             if self._tasks:
                 await asyncio.wait(self._tasks)
+
+    def strand(self) -> None:
+        """The connections that there are now are never heard of again, as behind a router that has forgotten them."""
+        self._stranded += 1
 
     async def _serve(self, client_in: asyncio.StreamReader, client_out: asyncio.StreamWriter) -> None:
         server_in, server_out = await asyncio.open_unix_connection(str(self._socket))
@@ -53,6 +58,7 @@ class Proxy:
     async def _pump(
         self, source: asyncio.StreamReader, target: asyncio.StreamWriter, *, replies: bool
     ) -> None:
+        born = self._stranded
         with suppress(OSError):
             while data := await source.read(65536):
                 if replies and self.mood == "loses replies":
@@ -61,7 +67,7 @@ class Proxy:
                 if self.mood == "away":
                     self.lost += 1
                     return  # the server has not heard of it
-                while self.mood == "silent":
+                while self.mood == "silent" or born < self._stranded:
                     await asyncio.sleep(0.05)
                 target.write(data)
                 await target.drain()

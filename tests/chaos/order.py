@@ -92,7 +92,7 @@ class Judge:
                 before is not None and (key, n) in self.crashed
             ):
                 continue  # a dead letter that was redriven has no place in the line
-            if n < highest:
+            if n < highest and n != last:  # the next attempt of the one that runs again is in its place
                 excuse = self._excuse(key, stay, before, stays)
                 if excuse is None:
                     self.faults.append(f"key {key}: {n} ran again after {highest}")

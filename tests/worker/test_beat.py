@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
+import pytest
 from desk import Desk
 
 from conftest import eventually
+from proxy import Proxy
 from qbull.config import QueueSettings
+from qbull.embedded import Embedded
+from qbull.store.connect import CALL_TIMEOUT
+from qbull.store.partition import Partition, Reclaimed
 from qbull.store.roster import Member, Serving
 from qbull.store.store import Store
+from qbull.worker.actor import end
 from qbull.worker.beat import Beat
 from qbull.worker.outage import Outage
 
@@ -19,13 +28,15 @@ async def test_a_newcomer_lets_others_be_heard_before_it_calls_them_dead(store: 
     await silent(store, "old")
     beat = Beat(store, [desk.settings], lambda: ["new"], 3.0, Outage())
 
-    await beat.tick()
+    await beat.say()
+    await beat.bury_the_dead()
 
     assert (await desk.counts()).active == 1
     assert await store.remembered() == {"old", "new"}
 
     async def buried() -> bool:
-        await beat.tick()
+        await beat.say()
+        await beat.bury_the_dead()
         return await store.remembered() == {"new"}
 
     await eventually(buried)
@@ -42,11 +53,98 @@ async def test_what_a_silent_worker_held_of_other_queues_is_taken_back_too(store
     beat = Beat(store, [QueueSettings("another")], lambda: ["new"], 0.5, Outage())
 
     async def buried() -> bool:
-        await beat.tick()
+        await beat.say()
+        await beat.bury_the_dead()
         return await store.remembered() == {"new"}
 
     await eventually(buried)
     assert (await desk.counts()).waiting == 1
+
+
+async def test_whoever_buries_the_dead_is_heard_meanwhile(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk = await Desk.open(store)
+    await desk.enqueue("a")
+    await desk.fetch("old")
+    await silent(store, "old")
+    reclaim, begun, go_on = Partition.reclaim, asyncio.Event(), asyncio.Event()
+
+    async def slow(*arguments: Any) -> Reclaimed:
+        begun.set()
+        await go_on.wait()
+        return await reclaim(*arguments)
+
+    monkeypatch.setattr(Partition, "reclaim", slow)
+    beating = asyncio.create_task(Beat(store, [desk.settings], lambda: ["new"], 0.6, Outage()).run())
+    await begun.wait()
+
+    await heard_again(store, "new", 3 * 0.6)
+
+    go_on.set()
+
+    async def buried() -> bool:
+        return await store.remembered() == {"new"}
+
+    await eventually(buried)
+    await end([beating])
+
+
+async def test_one_that_is_heard_again_in_time_is_not_called_dead(store: Store) -> None:
+    desk = await Desk.open(store)
+    await desk.enqueue("a")
+    await desk.fetch("old")
+    await silent(store, "old")
+    await silent(store, "older")
+    beat = Beat(store, [desk.settings], lambda: ["new"], 0.5, Outage())
+    say, late = beat.say, asyncio.Event()
+
+    async def say_and_hear() -> list[str]:
+        found = await say()
+        if "old" in found:
+            late.set()
+        if late.is_set():  # it was only late, and is there from now on
+            await store.beat(1.0, ["old"])
+        return found
+
+    beat.say = say_and_hear  # type: ignore[method-assign]
+
+    async def buried() -> bool:
+        await beat.bury_the_dead()
+        return "older" not in await store.remembered()
+
+    await eventually(buried)
+    assert late.is_set() and "old" in await store.remembered()
+    assert (await desk.counts()).active == 1
+
+
+async def test_a_beat_whose_connection_has_died_unseen_is_sent_on_another(
+    server: Embedded, store: Store
+) -> None:
+    async with Proxy(server.socket).running() as proxy:
+        other = Store(f"redis://:{server.password}@127.0.0.1:{proxy.port}/0", "test")
+        beating = asyncio.create_task(Beat(other, [], lambda: ["new"], 1.0, Outage()).run())
+        await heard_again(store, "new", 0)
+
+        proxy.strand()
+
+        await heard_again(store, "new", 1.0, within=CALL_TIMEOUT / 2)
+        await end([beating])
+        await other.close()
+
+
+async def heard_again(store: Store, worker: str, later: float, within: float = 20.0) -> None:
+    """Until what it last said is so many seconds newer than what it says now."""
+
+    async def until() -> float:
+        return float(await store.server.call("ZSCORE", store.names.workers, worker) or 0)
+
+    first = await until()
+
+    async def newer() -> bool:
+        return await until() > first + later * 1000
+
+    await eventually(newer, within)
 
 
 async def silent(store: Store, worker: str) -> None:

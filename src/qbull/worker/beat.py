@@ -2,7 +2,8 @@
 
 Liveness belongs to the process, not to its event loop: for the processes of `qbull worker` their parent beats, and a
 worker inside another program beats from a thread. So a job that blocks the loop is not run twice. Whoever beats
-is told who has fallen silent, and reclaims.
+is told who has fallen silent, and reclaims. Reclaiming may take long where the server is slow, and a beat may be lost on its way: the next
+one waits for neither, or whoever buries the dead would be taken for dead itself.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from qbull.worker.outage import Outage
 log = logging.getLogger("qbull.worker")
 
 SWEEP = 60.0
+SHORT = 0.5
+"""Seconds in which a server answers a beat, at least: a busy machine takes its time."""
 
 
 class Beat:
@@ -46,32 +49,60 @@ class Beat:
         self._came = 0.0
         self._swept = -SWEEP
         self._soon = asyncio.Event()
+        self._due = asyncio.Event()
+        """Somebody has fallen silent, or it is time to sweep."""
 
     def soon(self) -> None:
         """There is a new worker to speak for."""
         self._soon.set()
 
     async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._beat())
+            group.create_task(self._undertake())
+
+    async def say(self) -> list[str]:
+        """The workers live; answers with those that do not. No answer soon is none: another connection may have one."""
+        try:
+            async with asyncio.timeout(max(self._min_idle / 5, SHORT)):
+                silent = await self._store.beat(self._min_idle, self._workers())
+        except TimeoutError:
+            raise ServerAway(f"{self._store.server.address.shown}: cannot be reached: no answer") from None
+        self._came = self._came or time.monotonic()
+        return silent
+
+    async def _beat(self) -> None:
         while True:
             self._soon.clear()
-            await self._outage.survive(self.tick)
+            silent = await self._outage.survive(self.say, longest=self._min_idle / 5)
+            if silent or self._is_time_to_sweep():
+                self._due.set()
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._min_idle / 5):
                     await self._soon.wait()
 
-    async def tick(self) -> None:
-        living = self._workers()
-        silent = await self._store.beat(self._min_idle, living)
-        self._came = self._came or time.monotonic()
+    async def _undertake(self) -> None:
+        while True:
+            await self._due.wait()
+            self._due.clear()
+            await self._outage.survive(self.bury_the_dead)
+
+    async def bury_the_dead(self) -> None:
         if time.monotonic() - self._came < self._min_idle / 6:
             return  # should the server have been away, this one is only the first to be heard
-        for worker in silent:
+        for worker in await self.say():
+            if worker not in await self.say():
+                continue  # it was heard again while others were buried
+            log.warning("worker %s has fallen silent; its deliveries are taken back", worker)
             taken = await self.reclaim(worker) + await self._reclaim_elsewhere(worker)
             await self._store.bury(worker, lost=True)
-            log.warning("worker %s has fallen silent; %d of its deliveries were taken back", worker, taken)
-        if time.monotonic() - self._swept >= max(SWEEP, self._min_idle):
+            log.info("worker %s: %d deliveries were taken back", worker, taken)
+        if self._is_time_to_sweep():
             self._swept = time.monotonic()
-            await self._sweep(set(living))
+            await self._sweep(set(self._workers()))
+
+    def _is_time_to_sweep(self) -> bool:
+        return time.monotonic() - self._swept >= max(SWEEP, self._min_idle)
 
     async def reclaim(self, worker: str, running: Sequence[tuple[str, int, bytes]] | None = None) -> int:
         """Take back all that a dead worker held; `running` is what it was doing, where somebody saw it."""
@@ -162,7 +193,7 @@ class BeatThread:
         self._stop = asyncio.Event()
         store, beat = self._make()
         try:
-            await beat.tick()
+            await beat.say()
             self._ready.set()
             running = start(beat.run)
             await self._stop.wait()

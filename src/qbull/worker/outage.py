@@ -29,8 +29,10 @@ class Outage:
         self._since = 0.0
         self._said: dict[str, float] = {}
 
-    async def survive(self, call: Callable[[], Awaitable[A]], *, refusals: bool = True) -> A:
-        """Make the call until the server takes it. Only for calls that may be sent twice.
+    async def survive(
+        self, call: Callable[[], Awaitable[A]], *, refusals: bool = True, longest: float = LONGEST_PAUSE
+    ) -> A:
+        """Make the call until the server takes it, `longest` seconds after the last time. Only for calls that may be sent twice.
 
         Without `refusals` it is only waited for a server that is away; what it refuses is raised.
         """
@@ -45,7 +47,7 @@ class Outage:
                         raise
                     self.met(error, who)
                 await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311
-                pause = min(pause * 2, LONGEST_PAUSE)
+                pause = min(pause * 2, longest)
         except asyncio.CancelledError:  # it was told to stop, which is no news of the server
             self._failing.discard(who)
             raise

@@ -1,0 +1,133 @@
+"""How long each view of the dashboard takes with 1,000,000 jobs on the server: `python tests/ui/million.py [JOBS]`, part of `make proofs`.
+
+Most of them wait, in lanes and without; some are for later, some are done, some have failed. A worker goes on with them meanwhile, as
+slowly as the queues say. Each view is opened by its address in a real Chromium. It is usable when its heading is there and nothing in it says any
+more that it is loading. A view that takes more than a second is an exit code of 1.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from browser import options
+from playwright.sync_api import Page, sync_playwright
+from stage import ADMIN, address, running
+
+from qbull.embedded import Embedded
+
+ROUNDS = 5
+LIMIT = 1.0
+TOGETHER = 20_000
+VIEWS = (
+    "",
+    "queues",
+    "queue?name=parcels",
+    "jobs?queue=parcels&state=waiting",
+    "jobs?queue=parcels&state=delayed",
+    "jobs?queue=parcels&state=waiting&task=deliver",
+    "jobs?queue=parcels&state=waiting&key=customer-77",
+    "jobs?queue=letters&state=waiting&payload=page=4711",
+    "jobs?queue=returns&state=failed",
+    "jobs?queue=returns&state=failed&errorContains=depot+3",
+    "jobs?queue=returns&state=completed",
+    "keys?queue=parcels",
+    "keys?queue=parcels&key=customer-77",
+    "dead",
+    "dead?queue=returns",
+    "flows",
+    "schedules",
+    "workers",
+    "alerts",
+    "access",
+    "system",
+)
+
+
+def main(jobs: int) -> int:
+    with tempfile.TemporaryDirectory() as directory:
+        valkey = Embedded.open(Path(directory))
+        os.environ |= {
+            "QBULL_URL": f"unix://:{valkey.password}@{valkey.socket}?db=0",
+            "QBULL_PREFIX": "crowd",
+            "QBULL_ADMIN_TOKEN": ADMIN,
+            "QBULL_LOG_LEVEL": "CRITICAL",
+            "PYTHONPATH": str(Path(__file__).parent),
+        }
+        try:
+            return look(jobs)
+        finally:
+            valkey.close()
+
+
+def look(jobs: int) -> int:
+    began = time.monotonic()
+    with (
+        running(dict(os.environ), "worker", "crowd:app", "--processes", "1"),
+        running(dict(os.environ), "serve", "crowd:app", "--port", "0") as serving,
+    ):
+        where = address(serving)
+        id = asyncio.run(fill(jobs))
+        print(f"{jobs:,} jobs after {time.monotonic() - began:.0f} s", flush=True)
+        with sync_playwright() as play:
+            browser = play.chromium.launch(**options())  # type: ignore[arg-type]
+            context = browser.new_context(viewport={"width": 1440, "height": 900})
+            answer = context.request.post(
+                f"{where}/api/login", data={"token": ADMIN}, headers={"origin": where}
+            )
+            assert answer.ok, answer.text()
+            page = context.new_page()
+            views = (*VIEWS, f"job?queue=parcels&id={id}")
+            took = {view: [seconds(page, f"{where}/ui/{view}") for _ in range(ROUNDS)] for view in views}
+            browser.close()
+    print(f"{'view':58} median   longest of {ROUNDS}")
+    for view, times in took.items():
+        slow = "  SLOW" if median(times) > LIMIT else ""
+        print(f"{view or 'overview':58} {median(times):5.2f} s  {max(times):5.2f} s{slow}")
+    return int(any(median(times) > LIMIT for times in took.values()))
+
+
+async def fill(jobs: int) -> str:
+    """Seven in ten wait in lanes, two without; a twentieth is for later, as many are done or have failed. Gives one that waits in a lane."""
+    import crowd  # behind the environment
+
+    async with crowd.app:
+        ended = jobs // 20
+        await send(crowd.take_back, ended, lambda n: {"customer": f"customer-{n}", "parcel": n})
+        await send(
+            crowd.deliver.options(delay=86_400), ended, lambda n: {"customer": f"late-{n}", "parcel": n}
+        )
+        await send(crowd.print_letter, jobs // 5, lambda n: {"customer": f"customer-{n}", "page": n})
+        await send(
+            crowd.deliver, jobs * 7 // 10, lambda n: {"customer": f"customer-{n % 50_000}", "parcel": n}
+        )
+        last = await crowd.deliver.enqueue(customer="customer-77", parcel=jobs)
+        while (await crowd.returns.stats()).unfinished:
+            await asyncio.sleep(0.2)
+        return last.id
+
+
+async def send(call: Any, many: int, arguments: Any) -> None:
+    for first in range(0, many, TOGETHER):
+        await call.enqueue_many([arguments(n) for n in range(first, min(first + TOGETHER, many))])
+
+
+def seconds(page: Page, url: str) -> float:
+    began = time.monotonic()
+    page.goto(url, wait_until="commit")
+    page.locator("h1").first.wait_for()
+    while page.locator(".loading").count():
+        page.locator(".loading").first.wait_for(state="detached")
+    took = time.monotonic() - began
+    assert page.locator(".blank.bad").count() == 0, (url, page.locator("main").inner_text())
+    return took
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000))
