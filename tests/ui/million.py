@@ -57,7 +57,7 @@ def main(jobs: int) -> int:
             "QBULL_URL": f"unix://:{valkey.password}@{valkey.socket}?db=0",
             "QBULL_PREFIX": "crowd",
             "QBULL_ADMIN_TOKEN": ADMIN,
-            "QBULL_LOG_LEVEL": "CRITICAL",
+            "QBULL_LOG_LEVEL": "ERROR",
             "PYTHONPATH": str(Path(__file__).parent),
         }
         try:
@@ -69,7 +69,7 @@ def main(jobs: int) -> int:
 def look(jobs: int) -> int:
     began = time.monotonic()
     with (
-        running(dict(os.environ), "worker", "crowd:app", "--processes", "1"),
+        running(dict(os.environ), "worker", "crowd:app", "--processes", "1", unheard=True),
         running(dict(os.environ), "serve", "crowd:app", "--port", "0") as serving,
     ):
         where = address(serving)

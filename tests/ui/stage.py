@@ -111,9 +111,13 @@ class Inbox:
 
 
 @contextmanager
-def running(environment: dict[str, str], *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+def running(
+    environment: dict[str, str], *arguments: str, unheard: bool = False
+) -> Iterator[subprocess.Popen[bytes]]:
+    """With `unheard`, what it says is not kept: it may be much."""
     command = [sys.executable, "-m", "qbull.cli.main", *arguments]
-    process = subprocess.Popen(command, env=environment, cwd=HERE, stderr=subprocess.PIPE)
+    words = subprocess.DEVNULL if unheard else subprocess.PIPE
+    process = subprocess.Popen(command, env=environment, cwd=HERE, stderr=words)
     try:
         yield process
     finally:
@@ -123,8 +127,8 @@ def running(environment: dict[str, str], *arguments: str) -> Iterator[subprocess
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-        assert process.stderr is not None
-        process.stderr.close()
+        if process.stderr is not None:
+            process.stderr.close()
 
 
 def address(process: subprocess.Popen[bytes]) -> str:
