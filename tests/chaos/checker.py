@@ -26,6 +26,8 @@ from qbull.core.route import digest, partition_of
 SECOND = 1_000_000_000
 SPLIT = 5 * SECOND
 """A primary that was replaced may take itself for one so much longer."""
+HEARD = SECOND
+"""A sentinel that is asked for the primary may hear of another one so much later than a worker that asked another sentinel."""
 
 
 @dataclass
@@ -292,7 +294,7 @@ class Checker:
         partition = _partition(key)
         return any(
             before["owners"][partition] != after["owners"][partition]
-            and after["before"] < until
+            and after["before"] - HEARD < until
             and after["since"] + SPLIT > since
             for before, after in self._changes()
         )
