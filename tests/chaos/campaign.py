@@ -76,7 +76,8 @@ class Orders:
 
     @property
     def command(self) -> str:
-        more = f" DURABILITY={self.durability}" if self.durability else ""
+        more = f" JOBS={self.jobs} FAULTS={self.faults}" if self.jobs or self.faults else ""
+        more += f" DURABILITY={self.durability}" if self.durability else ""
         if self.only:
             more += f' ONLY="{", ".join(self.only)}"'
         return f"make chaos MINUTES={self.seconds / 60:g} TOPOLOGY={self.topology} SEED={self.seed}{more}"
