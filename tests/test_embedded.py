@@ -322,8 +322,10 @@ def test_after_a_killed_keeper_the_next_ensure_starts_both_again(
     user("import threading; threading.Timer(0.3, embedded.ensure).start()")
     client(embedded).set("name", "value")
     before = running(directory)
+    killed = keeper(directory)
 
-    os.kill(keeper(directory), signal.SIGKILL)
+    os.kill(killed, signal.SIGKILL)
+    eventually(lambda: not Path(f"/proc/{killed}").exists())  # or the old server may answer once more
     embedded.ensure()
 
     assert client(embedded).get("name") == b"value"

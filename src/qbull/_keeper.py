@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import selectors
 import signal
 import socket
@@ -29,6 +30,7 @@ SLOW_RESTART = 5.0  # … and before all later ones: a full disk must not become
 SETTLED = 10.0  # a server that lived this long starts over with the quick ones
 GRACE = 10.0  # from SIGTERM to SIGKILL; nothing acknowledged is lost by it under appendfsync always
 LOG_LIMIT = 1_000_000
+NO_WORD = "it left no word"
 
 
 class Keeper:
@@ -196,7 +198,12 @@ def last_line(path: str, offset: int) -> str:
     with contextlib.suppress(OSError), open(path, "rb") as file:
         file.seek(offset)
         lines = file.read().decode(errors="replace").strip().splitlines()
-        return lines[-1].rpartition(" # ")[2] if lines else "it left no word"
+        # A line with * tells what went well: where a full disk took no more, that is the last one, and no reason.
+        return (
+            lines[-1].rpartition(" # ")[2]
+            if lines and not re.match(r"\d+:\w [^*#]* \* ", lines[-1])
+            else NO_WORD
+        )
     return "its log cannot be read"
 
 

@@ -38,7 +38,9 @@ import weakref
 from io import FileIO
 from pathlib import Path
 
+from qbull._keeper import NO_WORD
 from qbull.config import valkey_server
+from qbull.disk import disk_hint, refuse_full
 from qbull.errors import EmbeddedError
 from qbull.pinned import refuse_altered
 
@@ -48,10 +50,6 @@ _PAUSE = 0.005  # between two looks while something starts
 _ORPHANED = 1.0  # a lock held for so long while no keeper listens is held by a server without a keeper
 _ENDS = 3  # so many ends of the server during one wait: it is not going to stay
 _LONGEST_SOCKET = 100  # bytes; the kernel's own limit is 108, and 104 on macOS
-SCARCE = 1 << 20
-"""Bytes of free disk below which the server cannot write."""
-LITTLE = 1 << 28
-"""Below which `qbull doctor` says so."""
 _NO_SERVER = "no embedded server for this platform; set QBULL_URL to a running Redis or Valkey"
 
 _SETTINGS = """\
@@ -90,6 +88,7 @@ class Embedded:
         self._claim = socket.socket(socket.AF_UNIX)
         self._starting = contextlib.ExitStack()
         self._closed = False
+        self._ended, self._ended_at = "", 0.0
         self._turn = threading.Lock()
         _in_this_process.add(self)
 
@@ -117,6 +116,11 @@ class Embedded:
                 self._wait_for_answer()
             except OSError as error:
                 raise EmbeddedError(f"{self.directory}: {error}") from error
+
+    def trouble(self) -> str:
+        """What is known of why it is away: how it has just ended, and whether its disk is full."""
+        recent = self._ended and time.monotonic() - self._ended_at < _PATIENCE
+        return (f"; it ended: {self._ended}" if recent else "") + disk_hint(self.directory)
 
     def close(self) -> None:
         """Let go. The last user waits until the server has stopped."""
@@ -162,7 +166,11 @@ class Embedded:
             return []
         except OSError:
             return None
-        return said.decode(errors="replace").splitlines() if said else None
+        ends = said.decode(errors="replace").splitlines()
+        for end in ends:
+            if end != NO_WORD:  # a full disk takes no words; what was said before it was full still holds
+                self._ended, self._ended_at = end, time.monotonic()
+        return ends if said else None
 
     def _ask(self, command: str) -> str:
         """The server's answer to one command; empty when it cannot be reached."""
@@ -214,6 +222,7 @@ class Embedded:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 return False
+            refuse_full(self.directory)
             binary = _find_server()
             temporary = tempfile.gettempdir()
             if len(os.fsencode(temporary)) > 50:  # no room for a socket's path either
@@ -290,15 +299,6 @@ def _after_fork_in_child() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork_in_child)
-
-
-def disk_hint(directory: Path) -> str:
-    """What is to be said where the disk has no room for what is enqueued; nothing where it has."""
-    with contextlib.suppress(OSError):
-        free = shutil.disk_usage(directory).free
-        if free < SCARCE:
-            return f": its disk is full ({free / 1e6:.1f} MB free): make room, work goes on by itself then"
-    return ""
 
 
 def _own_directory(directory: Path) -> Path:

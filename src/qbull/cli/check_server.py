@@ -11,7 +11,7 @@ from qbull.cli.check_durability import check_durability
 from qbull.cli.finding import Finding, note, ok, problem
 from qbull.cli.show import span
 from qbull.core.durability import Durability
-from qbull.embedded import LITTLE, SCARCE
+from qbull.disk import LITTLE, SCARCE
 from qbull.errors import ServerError, ServerRefused
 from qbull.store import inspect
 from qbull.store.check import read_info, refuse_unfit

@@ -264,7 +264,8 @@ class Server:
         if isinstance(error, _REFUSALS):
             return ServerRefused(f"{self.address.shown}: {text}")
         if isinstance(error, _AWAY) or text.startswith(_AWAY_WORDS):
-            return ServerAway(f"{self.address.shown}: cannot be reached: {text}")
+            trouble = "" if self._embedded is None else self._embedded.trouble()
+            return ServerAway(f"{self.address.shown}: cannot be reached: {text}{trouble}")
         if text.startswith("WRONGTYPE"):
             return ErrorReply(f"{self.address.shown}: {_wrong_type(command)}", "WRONGTYPE")
         return ErrorReply(f"{self.address.shown}: {text}", text.split(" ", 1)[0])

@@ -1,0 +1,46 @@
+"""Disk: is there room for what the embedded server writes? Asked before it is started, when it does not stay up, and by `qbull doctor`."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import shutil
+from pathlib import Path
+
+from qbull.errors import EmbeddedError
+
+log = logging.getLogger("qbull.embedded")
+
+SCARCE = 1 << 20
+"""Bytes of free disk below which the server cannot write."""
+LITTLE = 1 << 28
+"""Below which it is said that there is little."""
+
+
+def refuse_full(directory: Path) -> None:
+    """Before a start: a server that cannot write ends at once, and cannot even write why into its log."""
+    with contextlib.suppress(OSError):
+        free = shutil.disk_usage(directory).free
+        if free < SCARCE:
+            raise EmbeddedError(
+                f"{directory}: its disk is full ({_megabytes(free)} free), so that no server is started: make room, then start again"
+            )
+        if free < LITTLE:
+            log.warning(
+                "%s: its disk has %s left; make room before nothing can be enqueued",
+                directory,
+                _megabytes(free),
+            )
+
+
+def disk_hint(directory: Path) -> str:
+    """What is to be said where the disk has no room for what is enqueued; nothing where it has."""
+    with contextlib.suppress(OSError):
+        free = shutil.disk_usage(directory).free
+        if free < SCARCE:
+            return f"; its disk is full ({_megabytes(free)} free): make room, work goes on by itself then"
+    return ""
+
+
+def _megabytes(free: int) -> str:
+    return f"{free / 1e6:.1f} MB"
