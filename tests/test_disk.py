@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import logging
 import shutil
-import subprocess
-from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -15,23 +12,7 @@ import qbull
 from qbull import disk
 from qbull.embedded import Embedded
 from qbull.store import store
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of 8 MB."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=8m", "qbull-test", str(place)]
-    if subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("this user may not mount a small disk")
-    yield place
-    subprocess.run(["umount", "-l", str(place)], check=True)
-
-
-def fill(place: Path, leave: int = 0) -> None:
-    with (place / "filler").open("wb", buffering=0) as filler, suppress(OSError):
-        filler.write(bytes(shutil.disk_usage(place).free - leave))
+from small_disk import fill, mount_small_disk  # noqa: F401 - one is a fixture
 
 
 def test_a_start_on_a_full_disk_is_refused(small_disk: Path) -> None:

@@ -17,7 +17,7 @@ from qbull.store.partition import Partition, Reclaimed
 from qbull.store.roster import Member, Serving
 from qbull.store.store import Store
 from qbull.worker.actor import end
-from qbull.worker.beat import Beat
+from qbull.worker.beat import Beat, BeatThread
 from qbull.worker.outage import Outage
 
 
@@ -155,3 +155,21 @@ async def silent(store: Store, worker: str) -> None:
         return await store.workers() == {}
 
     await eventually(over)
+
+
+@pytest.mark.parametrize("begun", [False, True])
+async def test_a_beat_whose_start_was_cut_short_ends_when_told_to(server_url: str, begun: bool) -> None:
+    def make() -> tuple[Store, Beat]:
+        store = Store(server_url, "test")
+        return store, Beat(store, [], lambda: ["new"], 3.0, Outage())
+
+    thread = BeatThread(make)
+    starting = asyncio.create_task(thread.start())
+    if begun:
+        await asyncio.sleep(0)
+    starting.cancel()
+    await asyncio.wait([starting])
+
+    await asyncio.wait_for(thread.stop(), 20)
+
+    assert not thread._thread.is_alive()

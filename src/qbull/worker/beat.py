@@ -184,8 +184,12 @@ class BeatThread:
             raise self._failure
 
     async def stop(self) -> None:
+        if self._thread.ident is None:
+            return  # it was never started
+        await asyncio.to_thread(self._ready.wait)
         if self._loop is not None and self._stop is not None:
-            self._loop.call_soon_threadsafe(self._stop.set)
+            with suppress(RuntimeError):  # it has failed, and its loop is closed
+                self._loop.call_soon_threadsafe(self._stop.set)
         await asyncio.to_thread(self._thread.join)
 
     async def _main(self) -> None:
