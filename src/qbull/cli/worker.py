@@ -92,9 +92,9 @@ def worker(
     is waited for, also at the start; one that refuses the password, or would lose jobs, ends it.
     """
     shared = make_sharing(sharing, partitions_per_pod, instance_id, instance_count)
+    names = None if queues is None else _names(queues)
     app = load_app(app_path)
     set_up(app.environment.log_format, app.environment.log_level)
-    names = None if queues is None else _names(queues)
     orders = Orders(app_path, grace, shared, names, concurrency)
 
     async def main() -> int:
