@@ -151,6 +151,14 @@ SABOTEURS = (
         ("tests/worker/test_crash.py",),
     ),
     Saboteur(
+        "an undertaker falls silent",
+        "whoever takes back what the dead held does not beat meanwhile, and is taken for dead itself",
+        "worker/beat.py",
+        "                self._due.set()\n",
+        "                await self._outage.survive(self.bury_the_dead)\n",
+        ("tests/worker/test_beat.py",),
+    ),
+    Saboteur(
         "confirmations are not counted",
         "an enqueue counts as replicated however many replicas have it",
         "store/confirm.py",
