@@ -9,10 +9,13 @@ from pathlib import Path
 
 import httpx
 import pytest
+from later import AWAY, BACK, claim_a_place  # noqa: F401 - a fixture
+from later import url_of as later_url
 from shell import Shell, open_shell, open_shop, seen  # noqa: F401 - two are fixtures
 from shop import Shop
 
 import qbull
+from topology import Node
 
 TOKEN = "a-token-that-only-the-tests-know"
 
@@ -43,6 +46,31 @@ def test_a_password_that_is_set_is_not_said(shell: Shell, app: qbull.App) -> Non
 
     assert httpx.get(f"{url}/api/me", auth=("admin", "short"), trust_env=False).status_code == 200
     assert "password" not in shell.err and "QUEUES_UI_PASS has 5 characters and can be guessed" in shell.err
+
+
+def test_a_server_that_is_started_later_is_waited_for(shell: Shell, later: Node) -> None:
+    serving = shell.start(
+        "serve", "shop:app", "--port", "0", QBULL_URL=later_url(later), QUEUES_UI_PASS=TOKEN
+    )
+    seen(lambda: AWAY in shell.err)
+
+    later.start()
+
+    assert httpx.get(f"{url_of(shell)}/api/me", auth=("admin", TOKEN), trust_env=False).status_code == 200
+    serving.terminate()
+    assert serving.wait(20) == 0
+    assert (shell.err.count(AWAY), shell.err.count(BACK)) == (1, 1)
+
+
+@pytest.mark.parametrize("name", [signal.SIGTERM, signal.SIGINT])
+def test_who_waits_for_a_server_ends_when_told_to(shell: Shell, later: Node, name: signal.Signals) -> None:
+    serving = shell.start("serve", "shop:app", "--port", "0", QBULL_URL=later_url(later))
+    seen(lambda: AWAY in shell.err)
+
+    serving.send_signal(name)
+
+    assert serving.wait(10) == 0
+    assert "Traceback" not in shell.err
 
 
 async def test_tokens_are_made_listed_and_revoked(shell: Shell, app: qbull.App) -> None:

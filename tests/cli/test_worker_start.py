@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
-from pathlib import Path
 
 import msgspec
 import pytest
+from later import AWAY, BACK, claim_a_place, url_of  # noqa: F401 - one is a fixture
 from shell import QBULL, Shell, open_shell, seen  # noqa: F401 - one is a fixture
 from shop import Shop
 
@@ -17,22 +16,7 @@ import qbull
 from qbull.cli.worker import Orders
 from qbull.config import Sharing
 from qbull.worker.board import Board, slots_of
-from topology import COMMON, PASSWORD, Node
-
-AWAY, BACK = "work goes on when it is back", "is back after"
-
-
-@pytest.fixture
-def later(tmp_path: Path) -> Iterator[Node]:
-    """A server whose address is known, and that nobody has started yet."""
-    node = Node(tmp_path / "later", COMMON)
-    node.claim()
-    yield node
-    node.kill()
-
-
-def url_of(node: Node, password: str = PASSWORD) -> str:
-    return f"redis://:{password}@{node.place}/0"
+from topology import Node
 
 
 async def test_a_worker_waits_for_a_server_that_is_started_later(shell: Shell, later: Node) -> None:

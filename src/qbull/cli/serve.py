@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import secrets
+import signal
 from dataclasses import replace
 
 import click
@@ -16,6 +18,8 @@ from qbull.cli.target import Target
 from qbull.errors import ConfigError
 from qbull.observe.log import set_up
 from qbull.worker.actor import end, start
+from qbull.worker.outage import Outage
+from qbull.worker.reach import reach
 
 SHORT = 12
 """Characters below which a password or token can be guessed."""
@@ -60,7 +64,7 @@ def serve(
 
     Authentication is always on: tokens of "qbull token create" or QBULL_ADMIN_TOKEN and QBULL_VIEWER_TOKEN, for the page
     QUEUES_UI_PASS. Where no password is set, one is made and printed. Without MODULE:APP it shows any server; arguments of new jobs are then
-    checked by their workers.
+    checked by their workers. A server that is away is waited for.
     """
     app = _app(app_path, url, prefix)
     set_up(app.environment.log_format, app.environment.log_level)
@@ -86,8 +90,12 @@ def serve(
             )
 
     async def main() -> None:
+        stop, loop = asyncio.Event(), asyncio.get_running_loop()
+        for name in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(name, stop.set)  # from when it serves, the server has its own
         async with app:
-            await app.client().store.patiently(app.client().store.open)
+            if not await reach(app.client().store, Outage(), stop):
+                return
             duties = [start(duty) for duty in app.alerting()]
             try:
                 await server.serve(api, host, port, proxies=proxies, ready=ready)

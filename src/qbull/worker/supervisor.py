@@ -18,12 +18,12 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from qbull.config import QueueSettings
-from qbull.errors import ServerAway
 from qbull.store.store import Store
 from qbull.worker.actor import end, start
 from qbull.worker.beat import Beat
 from qbull.worker.board import Board, slots_of
 from qbull.worker.outage import Outage
+from qbull.worker.reach import reach
 from qbull.worker.worker import new_worker_id
 
 log = logging.getLogger("qbull.supervisor")
@@ -79,22 +79,7 @@ class Supervisor:
         loop = asyncio.get_running_loop()
         for name in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(name, self._signalled, name)
-        reaching = asyncio.create_task(self._find_server())
-        stopping = asyncio.create_task(self._stop.wait())
-        await asyncio.wait([reaching, stopping], return_when=asyncio.FIRST_COMPLETED)
-        stopping.cancel()
-        if not reaching.done():
-            reaching.cancel()
-            await asyncio.wait([reaching])
-            return False
-        await reaching
-        return True
-
-    async def _find_server(self) -> None:
-        try:
-            await self._store.patiently(self._store.open)
-        except ServerAway:  # not EmbeddedError: nobody else is going to start that one
-            await self._outage.survive(self._store.open, refusals=False)
+        return await reach(self._store, self._outage, self._stop)
 
     async def run(self) -> int:
         """Serve until a signal; answers with the exit code."""

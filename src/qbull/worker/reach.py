@@ -1,0 +1,30 @@
+"""Reach: wait for the server before anything is started, as containers find it. Called by the processes that have no work without it."""
+
+from __future__ import annotations
+
+import asyncio
+
+from qbull.errors import ServerAway
+from qbull.store.store import Store
+from qbull.worker.outage import Outage
+
+
+async def reach(store: Store, outage: Outage, stop: asyncio.Event) -> bool:
+    """A server that is away is waited for, one that refuses is raised. False where `stop` came first."""
+    reaching = asyncio.create_task(_find(store, outage))
+    stopping = asyncio.create_task(stop.wait())
+    await asyncio.wait([reaching, stopping], return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if not reaching.done():
+        reaching.cancel()
+        await asyncio.wait([reaching])
+        return False
+    await reaching
+    return True
+
+
+async def _find(store: Store, outage: Outage) -> None:
+    try:
+        await store.patiently(store.open)
+    except ServerAway:  # not EmbeddedError: nobody else is going to start that one
+        await outage.survive(store.open, refusals=False)
