@@ -314,3 +314,13 @@ async def test_what_has_ended_cannot_be_cancelled(app: qbull.App) -> None:
         await job.cancel()
     with pytest.raises(qbull.NotFound):
         await app.job("email", "nobody").cancel()
+
+
+async def test_a_reason_with_half_a_character_is_taken(app: qbull.App) -> None:
+    @app.queue("email").task
+    async def send() -> None: ...
+
+    job = await send.enqueue()
+
+    assert await job.cancel("wrong \ud800") == "cancelled"
+    assert (await job.info()).error == "wrong ?"
