@@ -93,12 +93,10 @@ class QueueSettings:
     def __post_init__(self) -> None:
         check_name("queue", self.name)
         check_alert(self.alert, f'queue "{self.name}"')
-        self._at_least_one("partitions", self.partitions)
-        if self.partitions > MOST:
-            self._refuse(f"partitions={self.partitions}: give at most {MOST:,}")
-        self._at_least_one("concurrency", self.concurrency)
+        self._whole("partitions", self.partitions, MOST)
+        self._whole("concurrency", self.concurrency)
         if self.max_active is not None:
-            self._at_least_one("max_active", self.max_active)
+            self._whole("max_active", self.max_active)
         check_rate(self.rate, f'queue "{self.name}"')
         if self.order not in (None, "key", "partition"):
             self._refuse(f'order={self.order!r}: use "key", "partition" or None')
@@ -131,9 +129,9 @@ class QueueSettings:
             return PARTITION_LANE
         return key_digest if self.lane_limit and key_digest is not None else b""
 
-    def _at_least_one(self, what: str, value: int) -> None:
-        if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= LARGEST:
-            self._refuse(f"{what}={value!r}: give a whole number from 1 to {LARGEST:,}")
+    def _whole(self, what: str, value: int, most: int = LARGEST) -> None:
+        if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
+            self._refuse(f"{what}={value!r}: give a whole number from 1 to {most:,}")
 
     def _refuse(self, fact: str) -> None:
         raise ConfigError(f'queue "{self.name}": {fact}')

@@ -60,7 +60,9 @@ AGAIN = 0.3
     help="Seconds that running jobs have to end after a change or Ctrl-C; then they are given back.",
 )
 def dev(app_path: str, port: int | None, watch: tuple[Path, ...], grace: float) -> None:
-    """Run MODULE:APP while you work on it: worker, REST API and dashboard, reloaded when you save.
+    """Run MODULE:APP while you work on it; reload when you save.
+
+    A worker, the REST API and the dashboard in one.
 
     \b
     Example:

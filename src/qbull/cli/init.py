@@ -39,7 +39,9 @@ LONGEST = 40
 @click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
 @click.option("--name", help="What the package is called.  [default: as DIR]")
 def init(directory: Path, name: str | None) -> None:
-    """Write a small project to DIR: a queue, three tasks, a program that enqueues, a test.
+    """Write a small project to DIR to start from.
+
+    A queue, three tasks, a program that enqueues, a test.
 
     \b
     Example:
