@@ -194,7 +194,9 @@ class Job(Generic[R]):
         A coroutine is cancelled, a process of `cpu=True` is killed. A plain function cannot be interrupted: it may ask
         `current_job().cancelled`, and whatever it returns, its job ends as cancelled.
         """
-        said = reason[:REASON_LIMIT].encode("utf-8", "replace").decode()  # half a character, from somewhere else
+        said = (
+            reason[:REASON_LIMIT].encode("utf-8", "replace").decode()
+        )  # half a character, from somewhere else
         sealed = seal(Ending(0, 0.0, "", error=said or "cancelled"))
 
         async def cancel(partition: Partition) -> str:
