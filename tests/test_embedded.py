@@ -24,6 +24,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from qbull import embedded as module
+from qbull._keeper import NO_WORD, last_line
 from qbull.embedded import Embedded
 from qbull.errors import EmbeddedError
 
@@ -623,3 +624,23 @@ def cmdline(pid: int) -> str:
 
 def pids() -> list[int]:
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+@pytest.mark.parametrize(
+    ("log", "words"),
+    [
+        (
+            "7:M 15 Nov 2026 22:14:47.800 # Can't recover from AOF write error",
+            "Can't recover from AOF write error",
+        ),
+        ("*** FATAL CONFIG FILE ERROR ***", "*** FATAL CONFIG FILE ERROR ***"),
+        ("7:M 15 Nov 2026 22:14:47.800 * DB loaded from append only file", NO_WORD),
+        ("7:M 15 Nov", NO_WORD),
+        ("7:", NO_WORD),
+        ("", NO_WORD),
+    ],
+)
+def test_what_a_full_disk_has_cut_off_is_no_reason(tmp_path: Path, log: str, words: str) -> None:
+    (tmp_path / "log").write_text(log)
+
+    assert last_line(str(tmp_path / "log"), 0) == words

@@ -198,12 +198,10 @@ def last_line(path: str, offset: int) -> str:
     with contextlib.suppress(OSError), open(path, "rb") as file:
         file.seek(offset)
         lines = file.read().decode(errors="replace").strip().splitlines()
-        # A line with * tells what went well: where a full disk took no more, that is the last one, and no reason.
-        return (
-            lines[-1].rpartition(" # ")[2]
-            if lines and not re.match(r"\d+:\w [^*#]* \* ", lines[-1])
-            else NO_WORD
-        )
+        # A line with * tells what went well. Where a full disk took no more, that is the last one, or one without an end: no reason.
+        if not lines or re.fullmatch(r"\d+:?(\w( [^*#]*(\* .*)?)?)?", lines[-1]):
+            return NO_WORD
+        return lines[-1].rpartition(" # ")[2]
     return "its log cannot be read"
 
 

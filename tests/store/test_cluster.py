@@ -198,6 +198,27 @@ async def test_a_killed_primary_is_away_until_its_replica_has_taken_over(
     ]
 
 
+async def test_whoever_starts_while_a_primary_is_dead_finds_its_successor(
+    cluster: Cluster, whole: Server
+) -> None:
+    store = Store(cluster.url, "test")
+    store.server = whole
+    await whole.primaries()  # it has learned who they are
+    cluster.primaries()[0].kill()
+
+    with pytest.raises(ServerAway):
+        await store.open()
+
+    async def opened() -> bool:
+        try:
+            await store.open()
+        except ServerAway:
+            return False
+        return True
+
+    await eventually(opened)
+
+
 async def test_a_frozen_primary_is_given_up_for_its_replica(
     cluster: Cluster, cluster_store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

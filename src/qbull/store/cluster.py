@@ -71,7 +71,7 @@ class ClusterServer(Server):
                 turn = [("ASKING",), command] if redirected.once else [command]
                 node = self._node(redirected.endpoint)
             except ServerAway:
-                self._doubt(node)
+                self.doubt(node)
                 raise
         raise self._away(f"its nodes do not agree on who owns slot {slot}")
 
@@ -85,7 +85,7 @@ class ClusterServer(Server):
             self._doubted = True
             raise self._away(f"slot {slot} moves, or has moved, to another node") from None
         except ServerAway:
-            self._doubt(node)
+            self.doubt(node)
             raise
 
     async def together(self, keys: Sequence[str]) -> list[Sequence[int]]:
@@ -106,7 +106,7 @@ class ClusterServer(Server):
                             stood = True
                             yield message
                 except ServerAway as error:
-                    self._doubt(node)
+                    self.doubt(node)
                     lost = error
                 if stood:
                     break
@@ -134,7 +134,7 @@ class ClusterServer(Server):
             raise self._away(f"no node owns slot {slot}")
         return owner
 
-    def _doubt(self, node: Server) -> None:
+    def doubt(self, node: Server) -> None:
         self._doubted = True
         self._suspect = node
 

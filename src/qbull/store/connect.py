@@ -177,6 +177,9 @@ class Server:
         """The servers that keep jobs: itself, or all primaries of a cluster."""
         return [self]
 
+    def doubt(self, node: Server) -> None:
+        """One of the primaries was away: another may be in its place by now."""
+
     async def close(self) -> None:
         await self._drop()
         await self._stop_listening()

@@ -87,7 +87,11 @@ class Store:
         async with self._checking:
             if not self._checked:
                 for primary in await self.server.primaries():
-                    refuse_unfit(primary.address.shown, await read_info(primary))
+                    try:
+                        refuse_unfit(primary.address.shown, await read_info(primary))
+                    except ServerAway:
+                        self.server.doubt(primary)
+                        raise
                 self._checked = True
 
     async def close(self) -> None:
