@@ -4,26 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from own import open_own  # noqa: F401 - a fixture
 from shell import Shell
 from shop import Shop
 
 import qbull
 from conftest import eventually
-from qbull.embedded import Embedded
 from qbull.store.store import Store
-
-
-@pytest.fixture
-def own(tmp_path: Path) -> Iterator[str]:
-    """The address of a server that this test may harm."""
-    embedded = Embedded.open(tmp_path / "own")
-    yield f"unix://:{embedded.password}@{embedded.socket}"
-    embedded.close()
 
 
 @pytest.fixture

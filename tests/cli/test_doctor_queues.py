@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
+from own import open_own  # noqa: F401 - a fixture
 
 import qbull
 from conftest import eventually
 from qbull.cli import check_queues
 from qbull.cli.check_alerts import check_alerts
 from qbull.cli.check_schedules import check_schedules
-from qbull.embedded import Embedded
 from qbull.store.roster import Member, Serving
 from qbull.store.store import Store
-
-
-@pytest.fixture
-def own(tmp_path: Path) -> Iterator[str]:
-    """The address of a server that this test may harm."""
-    embedded = Embedded.open(tmp_path / "own")
-    yield f"unix://:{embedded.password}@{embedded.socket}"
-    embedded.close()
 
 
 @pytest.fixture

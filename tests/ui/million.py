@@ -18,16 +18,14 @@ from typing import Any
 
 from browser import options
 from playwright.sync_api import Page, sync_playwright
-from stage import ADMIN, address, running
+from stage import ADMIN, VIEWS, address, running
 
 from qbull.embedded import Embedded
 
 ROUNDS = 5
 LIMIT = 1.0
 TOGETHER = 20_000
-VIEWS = (
-    "",
-    "queues",
+LOOKS = (
     "queue?name=parcels",
     "jobs?queue=parcels&state=waiting",
     "jobs?queue=parcels&state=delayed",
@@ -39,15 +37,9 @@ VIEWS = (
     "jobs?queue=returns&state=completed",
     "keys?queue=parcels",
     "keys?queue=parcels&key=customer-77",
-    "dead",
     "dead?queue=returns",
-    "flows",
-    "schedules",
-    "workers",
-    "alerts",
-    "access",
-    "system",
 )
+"""Into the queues of crowd.py, beside the views that need no queue."""
 
 
 def main(jobs: int) -> int:
@@ -83,7 +75,8 @@ def look(jobs: int) -> int:
             )
             assert answer.ok, answer.text()
             page = context.new_page()
-            views = (*VIEWS, f"job?queue=parcels&id={id}")
+            plain = [view for view in VIEWS if "?" not in view]
+            views = (*plain, *LOOKS, f"job?queue=parcels&id={id}")
             took = {view: [seconds(page, f"{where}/ui/{view}") for _ in range(ROUNDS)] for view in views}
             browser.close()
     print(f"{'view':58} median   longest of {ROUNDS}")

@@ -32,7 +32,7 @@ class Outage:
     async def survive(
         self, call: Callable[[], Awaitable[A]], *, refusals: bool = True, longest: float = LONGEST_PAUSE
     ) -> A:
-        """Make the call until the server takes it, `longest` seconds after the last time. Only for calls that may be sent twice.
+        """Make the call until the server takes it, with pauses of `longest` seconds at most. Only for calls that may be sent twice.
 
         Without `refusals` it is only waited for a server that is away; what it refuses is raised.
         """
