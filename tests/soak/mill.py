@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 
 import qbull
 
@@ -35,8 +36,8 @@ async def report(number: int) -> None:
 
 
 @plain.task
-def thread(number: int) -> int:
-    return number
+def thread(milliseconds: int) -> None:
+    time.sleep(milliseconds / 1000)
 
 
 @plain.task(cpu=True)
