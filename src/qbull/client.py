@@ -48,21 +48,22 @@ class Placed(NamedTuple):
     """A job, and the partition that it goes to.
 
     `together` is what it must stay together with: its key, where the queue has lanes. `given` is an id that the
-    producer chose.
+    producer chose. `plain` is one that lua/put.lua takes.
     """
 
     number: int
     job: NewJob
     together: bytes | None = None
     given: bool = False
+    plain: bool = False
 
     def home(self, generation: Generation) -> int:
         """The partition that it belongs to in a generation, where it is not any."""
         return generation.home_of(self.together, self.job.id)
 
     def moved(self, layout: Layout) -> Placed:
-        """The same job, to where it belongs now."""
-        return self._replace(number=self.home(layout.current))
+        """The same job, to where it belongs now. It may have come there already."""
+        return self._replace(number=self.home(layout.current), plain=False)
 
 
 class Client:
@@ -283,7 +284,8 @@ class Client:
         try:
             older = await self._in_older(settings, jobs, confirmed) if layout.older else set()
             sent = [placed.job for placed in jobs if not older or placed.job.id not in older]
-            known = await self.store.patiently(lambda: partition.enqueue(sent, confirmed)) if sent else set()
+            verb = partition.put if all(placed.plain for placed in jobs) else partition.enqueue
+            known = await self.store.patiently(partial(verb, sent, confirmed)) if sent else set()
         except NotConfirmed as error:
             raise error.of(settings.name, *(placed.job.id for placed in jobs)) from None
         except Closed as closed:

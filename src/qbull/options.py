@@ -113,6 +113,11 @@ class Options:
         return f"{due} {'@' if self.end_ms >= EPOCH_MS else ''}{self.end_ms}"
 
     @cached_property
+    def is_usual(self) -> bool:
+        """To run now, as urgent as others."""
+        return self.when == 0 and self.priority == DEFAULT_PRIORITY
+
+    @cached_property
     def end_ms(self) -> int | None:
         """Until when it must have begun, as its body keeps it."""
         if isinstance(self.expires, datetime):

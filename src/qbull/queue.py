@@ -19,7 +19,7 @@ from qbull.controls import Controls
 from qbull.core.codec import Signature, Template, encode_payload, plain
 from qbull.core.durability import Durability
 from qbull.core.ids import check_id, new_id
-from qbull.core.job import REPORT_END, STATES, Body, JobInfo, RareBody, State, pack
+from qbull.core.job import REPORT_ALL, REPORT_END, STATES, Body, JobInfo, RareBody, State, pack
 from qbull.core.layout import SPAN, Layout
 from qbull.core.retry import Retry
 from qbull.core.route import digest, lane_of_name
@@ -346,5 +346,7 @@ class Queue(Controls, Letters, Repartitions):
         if options.durability == "outbox":
             reports |= REPORT_END
         record = pack(body, priority=options.priority, lane=lane, reports=reports)
-        made = id if id is not None else new_id(number)
-        return Placed(number, NewJob(made, options.when, record), together, id is not None)
+        if id is not None:
+            return Placed(number, NewJob(id, options.when, record), together, given=True)
+        plain = not lane and options.is_usual and reports < REPORT_ALL
+        return Placed(number, NewJob(new_id(number), options.when, record), together, plain=plain)

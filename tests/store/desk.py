@@ -25,8 +25,8 @@ class Desk:
         self.partition = self.store.partition(self.settings, 0)
 
     @classmethod
-    async def open(cls, store: Store, **settings: Any) -> Desk:
-        desk = cls(store, QueueSettings("q", **settings))
+    async def open(cls, store: Store, name: str = "q", **settings: Any) -> Desk:
+        desk = cls(store, QueueSettings(name, **settings))
         await store.register(desk.settings, ["task"])
         return desk
 

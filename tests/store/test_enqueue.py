@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
 from desk import Desk, ids_of
 
+from qbull.core.ids import new_token
 from qbull.store import inspect
 from qbull.store.store import Store
 
@@ -18,6 +20,46 @@ async def test_an_id_that_is_there_adds_nothing(store: Store) -> None:
     found = await inspect.find(desk.partition, "a")
     assert found is not None and found.body().payload == b'"first"'
     assert (await desk.counts()).waiting == 2
+
+
+async def test_plain_jobs_are_put_as_they_would_be_enqueued(store: Store) -> None:
+    put, enqueued = await Desk.open(store, name="put"), await Desk.open(store, name="enqueued")
+    jobs = [put.job(id, payload=id.encode()) for id in ("a", "b", "c")]
+
+    assert await put.partition.put(jobs) == await enqueued.partition.enqueue(jobs) == set()
+
+    for desk in (put, enqueued):
+        counts = await desk.counts()
+        assert (counts.waiting, counts.totals) == (3, {"enqueued": 3})
+        assert [ids_of(delivery) for delivery in await desk.fetch()] == [["a"], ["b"], ["c"]]
+        found = await inspect.find(desk.partition, "b")
+        assert found is not None and found.body().payload == b"b" and found.created_ms() > 0
+
+
+async def test_a_batch_that_is_put_again_adds_nothing(store: Store) -> None:
+    desk = await Desk.open(store)
+    jobs = [desk.job(id) for id in ("a", "b", "c")]
+    await desk.partition.put(jobs)
+
+    assert await desk.partition.put(jobs) == {0, 1, 2}
+
+    assert (await desk.counts()).waiting == 3
+
+
+@pytest.mark.parametrize("left", [("a",), ("c",), ("a", "c")])
+async def test_a_batch_of_which_some_have_left_is_looked_at_one_by_one(
+    store: Store, left: tuple[str, ...]
+) -> None:
+    desk = await Desk.open(store)
+    jobs = [desk.job(id) for id in ("a", "b", "c")]
+    await desk.partition.put(jobs)
+    places = [(id, found.place) for id in "abc" if (found := await inspect.find(desk.partition, id)) and id not in left]
+    assert await desk.partition.remove(new_token(), places) == ["removed"] * len(places)
+
+    known = await desk.partition.put(jobs)
+
+    assert known == {"abc".index(id) for id in left}
+    assert (await desk.counts()).waiting == 3
 
 
 async def test_the_server_says_when_a_job_was_enqueued(store: Store) -> None:
@@ -98,6 +140,6 @@ async def test_scripts_are_loaded_again_when_the_server_forgot_them(store: Store
 async def test_however_many_wait_none_falls_out(store: Store) -> None:
     desk = await Desk.open(store)
     for some in range(5):
-        await desk.enqueue(*(f"{some}-{n}" for n in range(200)))
+        await desk.partition.put([desk.job(f"{some}-{n}") for n in range(200)])
 
     assert len(await desk.fetch(count=2000)) == 1000

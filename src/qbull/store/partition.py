@@ -128,6 +128,12 @@ class Partition:
             raise Closed(set(known[1:]), successor_in(known[0]))
         return set(known)
 
+    async def put(self, jobs: Sequence[NewJob], confirmed: Confirmed | None = None) -> set[int]:
+        """The same as enqueue, quicker, for jobs that lua/put.lua takes: in a batch that is always sent as it is."""
+        flat = [argument for id, _, record in jobs for argument in (id, record)]
+        is_new = await (confirmed or self.server).script("put", self.base, *flat)
+        return set() if is_new else await self.enqueue(jobs, confirmed)
+
     async def has(self, ids: Sequence[str]) -> set[str]:
         """Which of these ids it has."""
         places = await self.server.call("HMGET", self.base + "index", *ids)

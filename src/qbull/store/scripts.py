@@ -5,7 +5,6 @@
     -- ARGV  limit:int owner … rest  → local limit = tonumber(ARGV[1]) …, and `rest`, where the list begins
     -- USES  record lane             → the files of lua/lib, in this order
     -- FLAGS allow-oom               → the script's flags
-    -- LIBRARY                       → the files of USES come here; without it, before the whole body
 
 Scripts are called by digest, so two versions of qbull can share a server during a rolling deploy.
 """
@@ -40,8 +39,7 @@ def script(name: str) -> Script:
     ]
     lines += _arguments(header.get("ARGV", ""))
     library = [_read(f"lib/{part}.lua") for part in header.get("USES", "").split()]
-    before, found, after = body.partition("\n-- LIBRARY\n")
-    source = "\n".join([*lines, before, *library, after] if found else [*lines, *library, body])
+    source = "\n".join([*lines, *library, body])
     return Script(name, source, hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest())
 
 

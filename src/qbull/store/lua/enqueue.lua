@@ -7,47 +7,6 @@
 -- GIVES the positions (from 0) of the jobs that were there already; before them, where the partition is closed and takes
 --       no others, the mark that says where they go
 
--- Most jobs are to run now, have no key and no priority, and nobody asks to be told. A batch of these needs nothing of what follows.
-local plain = true
-for i = rest, #ARGV, 3 do
-  local priority, flags = string.byte(ARGV[i + 2], 2, 3)
-  if ARGV[i + 1] ~= '0' or priority ~= 5 or flags >= 4 or string.byte(ARGV[i + 2], 11) ~= 0 then
-    plain = false
-    break
-  end
-end
-if plain then
-  local ids, known, set, stream = {}, {}, {}, base .. 'ready:5'
-  for i = rest, #ARGV, 3 do ids[#ids + 1] = ARGV[i] end
-  local many = #ids
-  ids[many + 1] = '\n' -- what the partition says of itself: one name more costs next to nothing
-  local found = redis.call('HMGET', index, unpack(ids))
-  local seen, entry, n = {}, nil, 0
-  local mark = found[many + 1]
-  local closed = mark and string.sub(mark, 1, 6) == 'closed'
-  if closed then known[1] = mark end
-  for i = 1, many do
-    local id = ids[i]
-    if found[i] or seen[id] then
-      known[#known + 1] = i - 1
-    elseif not closed then
-      seen[id] = true
-      entry = redis.call('XADD', stream, '*', id, ARGV[rest + 3 * i - 1])
-      set[n + 1] = id
-      set[n + 2] = 'r5' .. entry
-      n = n + 2
-    end
-  end
-  if n > 0 then
-    redis.call('HSET', index, unpack(set))
-    local minute = base .. 'stats:' .. math.floor(tonumber(string.match(entry, '^%d+')) / 60000)
-    redis.call('HINCRBY', stats, 'enqueued', n / 2)
-    if redis.call('HINCRBY', minute, 'enqueued', n / 2) == n / 2 then redis.call('EXPIRE', minute, 90000) end
-  end
-  return known
-end
--- LIBRARY
-
 local ids, taken_lanes, seen = {}, {}, {}
 for i = rest, #ARGV, 3 do
   local lane = lane_of(ARGV[i + 2])

@@ -1,0 +1,21 @@
+-- put: what enqueue does, for a batch of jobs that are to run now, have no lane and no priority, nobody asks to be told, and whose ids were
+--       made for this batch. Most jobs are of this kind.
+-- KEYS  base
+-- NAMES index stats
+-- ARGV  … id record
+-- GIVES 1; or 0, and nothing is added, where enqueue is to look at each of them
+
+-- They came together or not at all, so the first and the last tell whether the batch was sent before.
+local known = redis.call('HMGET', index, ARGV[1], ARGV[#ARGV - 1], '\n')
+if known[1] or known[2] or known[3] and string.sub(known[3], 1, 6) == 'closed' then return 0 end
+
+local stream, many, entry = base .. 'ready:5', #ARGV / 2, nil
+for i = 1, #ARGV, 2 do
+  entry = redis.call('XADD', stream, '*', ARGV[i], ARGV[i + 1])
+  ARGV[i + 1] = 'r5' .. entry -- where it is now, in place of what it is
+end
+redis.call('HSET', index, unpack(ARGV))
+local minute = base .. 'stats:' .. math.floor(tonumber(string.match(entry, '^%d+')) / 60000)
+redis.call('HINCRBY', stats, 'enqueued', many)
+if redis.call('HINCRBY', minute, 'enqueued', many) == many then redis.call('EXPIRE', minute, 90000) end
+return 1
