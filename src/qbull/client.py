@@ -15,7 +15,9 @@ from collections.abc import (
     Sequence,
 )
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
 
 from qbull.config import QueueSettings
 from qbull.core.durability import Durability
@@ -44,7 +46,7 @@ REREAD = 60.0
 """Seconds after which it is asked again whether a queue still has older partitions."""
 
 
-class Placed(NamedTuple):
+class Placed(msgspec.Struct, frozen=True, gc=False):
     """A job, and the partition that it goes to.
 
     `together` is what it must stay together with: its key, where the queue has lanes. `given` is an id that the
@@ -63,7 +65,7 @@ class Placed(NamedTuple):
 
     def moved(self, layout: Layout) -> Placed:
         """The same job, to where it belongs now. It may have come there already."""
-        return self._replace(number=self.home(layout.current), plain=False)
+        return msgspec.structs.replace(self, number=self.home(layout.current), plain=False)
 
 
 class Client:

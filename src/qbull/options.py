@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import msgspec
 
@@ -28,7 +28,7 @@ def check_expires(expires: float | datetime, refusal: type[QbullError], of: str 
         raise refusal(f"{of}expires={expires}: must be more than 0 seconds")
 
 
-class Arguments(NamedTuple):
+class Arguments(msgspec.Struct, frozen=True, gc=False):
     """The arguments of one call, packed, and what was made of them."""
 
     payload: bytes
@@ -113,23 +113,18 @@ class Options:
         return f"{due} {'@' if self.end_ms >= EPOCH_MS else ''}{self.end_ms}"
 
     @cached_property
-    def is_usual(self) -> bool:
-        """To run now, as urgent as others."""
-        return self.when == 0 and self.priority == DEFAULT_PRIORITY
-
-    @cached_property
     def end_ms(self) -> int | None:
         """Until when it must have begun, as its body keeps it."""
         if isinstance(self.expires, datetime):
             return max(int(self.expires.timestamp() * 1000), EPOCH_MS)
         return None if self.expires is None else max(int(self.expires * 1000), 1)
 
-    @property
+    @cached_property
     def profile(self) -> Durability | None:
         """What is asked of the server."""
         return None if self.durability == "outbox" else self.durability
 
-    @property
+    @cached_property
     def in_outbox(self) -> bool:
         """Whether it is written to PostgreSQL first."""
         return self.transaction is not None or self.durability == "outbox"
@@ -164,3 +159,7 @@ class Options:
         return msgspec.json.encode(
             {name: value for name, value in said.items() if value is not None}
         ).decode()
+
+
+USUAL = Options()
+"""Of most: nothing was said."""

@@ -19,7 +19,17 @@ from qbull.controls import Controls
 from qbull.core.codec import Signature, Template, encode_payload, plain
 from qbull.core.durability import Durability
 from qbull.core.ids import check_id, new_id
-from qbull.core.job import REPORT_ALL, REPORT_END, STATES, Body, JobInfo, RareBody, State, pack
+from qbull.core.job import (
+    DEFAULT_PRIORITY,
+    REPORT_ALL,
+    REPORT_END,
+    STATES,
+    Body,
+    JobInfo,
+    RareBody,
+    State,
+    pack,
+)
 from qbull.core.layout import SPAN, Layout
 from qbull.core.retry import Retry
 from qbull.core.route import digest, lane_of_name
@@ -33,7 +43,7 @@ from qbull.handle import Job
 from qbull.letters import Letters
 from qbull.middleware import Chain
 from qbull.observe.trace import Tracing
-from qbull.options import Arguments, Options, check_expires
+from qbull.options import USUAL, Arguments, Options, check_expires
 from qbull.repartitioning import Repartitions
 from qbull.seals import Seals
 from qbull.store import inspect, live
@@ -72,6 +82,7 @@ class Queue(Controls, Letters, Repartitions):
         self.app: Home = app
         self.settings = settings
         self.tasks: dict[str, TaskSpec] = {}
+        self._is_usual = settings.order != "partition" and not settings.reports
         self._spread = itertools.count(random.randrange(SPAN))  # noqa: S311
 
     def __repr__(self) -> str:
@@ -318,7 +329,12 @@ class Queue(Controls, Letters, Repartitions):
 
     def place(self, layout: Layout, task: str, arguments: Arguments, options: Options) -> Placed:
         """The partition and the job, complete before anything is sent, so that sending twice is harmless."""
-        payload, key, id, name, row = arguments
+        payload, key, id = arguments.payload, arguments.key, arguments.id
+        name, row = arguments.name, arguments.row
+        if options is USUAL and self._is_usual and not (key or id or name or row):  # most of them
+            number = layout.any_home(next(self._spread))
+            record = pack(Body(task, payload), priority=DEFAULT_PRIORITY, lane=b"")
+            return Placed(number, NewJob(new_id(number), 0, record), plain=True)
         key_digest = digest(key) if key is not None else None
         together = key_digest if self.settings.lane_limit else None
         if key_digest is not None and (together is not None or (id is None and not name)):
@@ -348,5 +364,6 @@ class Queue(Controls, Letters, Repartitions):
         record = pack(body, priority=options.priority, lane=lane, reports=reports)
         if id is not None:
             return Placed(number, NewJob(id, options.when, record), together, given=True)
-        plain = not lane and options.is_usual and reports < REPORT_ALL
+        is_usual = options.when == 0 and options.priority == DEFAULT_PRIORITY
+        plain = is_usual and not lane and reports < REPORT_ALL
         return Placed(number, NewJob(new_id(number), options.when, record), together, plain=plain)

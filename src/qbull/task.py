@@ -29,7 +29,7 @@ from qbull.flows import Step
 from qbull.handle import Job
 from qbull.middleware import Enqueueing
 from qbull.observe.trace import Tracing
-from qbull.options import Arguments, Options
+from qbull.options import USUAL, Arguments, Options
 from qbull.store.partition import UniqueJob
 
 if TYPE_CHECKING:
@@ -39,13 +39,11 @@ P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 
-_PLAIN = Options()
-
 
 class Call(Generic[P, R]):
     """A task with options: what `task.options(…)` gives."""
 
-    def __init__(self, queue: Queue, spec: TaskSpec, options: Options = _PLAIN) -> None:
+    def __init__(self, queue: Queue, spec: TaskSpec, options: Options = USUAL) -> None:
         self._queue = queue
         self._app = queue.app
         self.spec = spec
@@ -160,7 +158,7 @@ class Call(Generic[P, R]):
         """As they lie on the server."""
         if not self._app.seals.used:
             return arguments
-        return arguments._replace(payload=self._queue.seal(self.spec.name, arguments.payload))
+        return msgspec.structs.replace(arguments, payload=self._queue.seal(self.spec.name, arguments.payload))
 
     def step(self, *args: P.args, **kwargs: P.kwargs) -> Step[R]:
         """This call as a part of a flow: `qbull.chain(a.step(1), b.step(2))`. Checks the arguments, sends nothing."""
@@ -228,7 +226,7 @@ class Call(Generic[P, R]):
         return Arguments(payload, key, id, name)
 
     def _handle(self, id: str, created: bool) -> Job[R]:
-        return self._queue.handle(id, created, self.spec.signature.decode_result)
+        return Job(self._queue, id, self.spec.signature.decode_result, created=created)
 
 
 class Task(Call[P, R]):

@@ -53,7 +53,11 @@ async def test_a_batch_of_which_some_have_left_is_looked_at_one_by_one(
     desk = await Desk.open(store)
     jobs = [desk.job(id) for id in ("a", "b", "c")]
     await desk.partition.put(jobs)
-    places = [(id, found.place) for id in "abc" if (found := await inspect.find(desk.partition, id)) and id not in left]
+    places = [
+        (id, found.place)
+        for id in "abc"
+        if (found := await inspect.find(desk.partition, id)) and id not in left
+    ]
     assert await desk.partition.remove(new_token(), places) == ["removed"] * len(places)
 
     known = await desk.partition.put(jobs)

@@ -11,7 +11,7 @@ import inspect
 import re
 import typing
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 import msgspec.inspect
@@ -66,7 +66,8 @@ class Signature:
             payload = self._encode(call)
         except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
             raise PayloadError(f'task "{self.name}": its arguments cannot be encoded: {error}') from None
-        _refuse_large(self.name, payload, limit)
+        if len(payload) > limit:
+            _refuse_large(self.name, payload, limit)
         return payload, self._checked(payload)
 
     def decode(self, payload: bytes) -> tuple[list[Any], dict[str, Any]]:
@@ -119,16 +120,16 @@ def encode_payload(task: str, arguments: Mapping[str, Any], limit: int = PAYLOAD
         payload = msgspec.json.encode(dict(arguments), enc_hook=_to_plain)
     except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
         raise PayloadError(f'task "{task}": its arguments cannot be encoded: {error}') from None
-    _refuse_large(task, payload, limit)
+    if len(payload) > limit:
+        _refuse_large(task, payload, limit)
     return payload
 
 
-def _refuse_large(task: str, payload: bytes, limit: int) -> None:
-    if len(payload) > limit:
-        raise TooLarge(
-            f'task "{task}": its arguments take {len(payload):,} bytes, the limit is {limit:,}; '
-            "store the data elsewhere and pass a reference, or raise payload_limit"
-        )
+def _refuse_large(task: str, payload: bytes, limit: int) -> NoReturn:
+    raise TooLarge(
+        f'task "{task}": its arguments take {len(payload):,} bytes, the limit is {limit:,}; '
+        "store the data elsewhere and pass a reference, or raise payload_limit"
+    )
 
 
 def encode_result(value: Any, limit: int = PAYLOAD_LIMIT) -> bytes:

@@ -14,6 +14,8 @@ from functools import partial
 from itertools import groupby
 from typing import Any
 
+import msgspec
+
 from qbull.app import App
 from qbull.core.codec import encode_payload, plain
 from qbull.core.ids import check_id
@@ -112,7 +114,8 @@ class Delivery:
         jobs = []
         for parcel in parcels:
             options = replace(parcel.options, headers=dict(parcel.headers) or None)
-            sealed = parcel.arguments._replace(payload=queue.seal(parcel.task, parcel.arguments.payload))
+            payload = queue.seal(parcel.task, parcel.arguments.payload)
+            sealed = msgspec.structs.replace(parcel.arguments, payload=payload)
             placed = queue.place(layout, parcel.task, sealed, options)
             jobs.append((placed, UniqueJob(*placed.job, sealed.name, "first", REMEMBERED_MS)))
         answers = await client.enqueue_unique(queue.settings, jobs, durability)

@@ -7,6 +7,7 @@ are outstanding, two of them in flight: the server works on the one while the an
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
 
@@ -26,6 +27,7 @@ class Batcher(Generic[T, A]):
     def __init__(
         self, send: Callable[[list[T]], Awaitable[Sequence[A]]], most: int, *, in_order: bool
     ) -> None:
+        self._loop = asyncio.get_running_loop()
         self._in_order = in_order
         self._send = send
         self._most = most
@@ -33,6 +35,7 @@ class Batcher(Generic[T, A]):
         self._flights = 0
         self._flying = 0  # items in flight
         self._usual = 0.0  # items that are outstanding at a time, of late
+        self._half = math.inf  # of these, where a second flight is worth while
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def add(self, item: T) -> A:
@@ -42,19 +45,16 @@ class Batcher(Generic[T, A]):
                 return (await self._send([item]))[0]
             finally:
                 self._land(1)
-        answer: asyncio.Future[A] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[A] = self._loop.create_future()
         self._waiting.append((item, answer))
-        if self._flights == 1 and not self._in_order and self._usual >= FEW and self._is_half():
+        if len(self._waiting) >= self._half and self._flights == 1:
             self._depart()
         return await answer
-
-    def _is_half(self) -> bool:
-        return len(self._waiting) * 2 >= self._usual
 
     def _depart(self) -> None:
         batch, self._waiting = self._waiting[: self._most], self._waiting[self._most :]
         self._take_off(len(batch))
-        task = asyncio.get_running_loop().create_task(self._fly(batch))
+        task = self._loop.create_task(self._fly(batch))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -77,16 +77,17 @@ class Batcher(Generic[T, A]):
         self._flying += items
         outstanding = self._flying + len(self._waiting)
         self._usual = max(outstanding, self._usual * 0.9 + outstanding * 0.1)
+        self._half = self._usual / 2 if self._usual >= FEW and not self._in_order else math.inf
 
     def _land(self, items: int) -> None:
         self._flights -= 1
         self._flying -= items
         if self._flights or not self._waiting:
             return
-        if self._in_order or self._usual < FEW or self._is_half():
+        if self._half is math.inf or len(self._waiting) >= self._half:
             self._depart()
         else:  # those who have just been answered may have more
-            asyncio.get_running_loop().call_soon(self._depart_if_alone)
+            self._loop.call_soon(self._depart_if_alone)
 
     def _depart_if_alone(self) -> None:
         if self._waiting and not self._flights:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
+from msgspec.structs import replace
+
 from qbull.client import Client, Placed
 from qbull.config import QueueSettings
 from qbull.core.durability import Durability
@@ -81,7 +83,7 @@ class InlineClient(Client):
             return counts.id, False
         inline.open_window(queue, job.name, job.id, job.window_ms)
         if job.mode == "debounce":
-            placed = placed._replace(job=placed.job._replace(when=job.window_ms))
+            placed = replace(placed, job=placed.job._replace(when=job.window_ms))
         return job.id, await inline.take(queue, placed)
 
     async def find(self, settings: QueueSettings, id: str) -> tuple[Partition, Found] | None:
