@@ -31,6 +31,8 @@ SETTLED = 10.0  # a server that lived this long starts over with the quick ones
 GRACE = 10.0  # from SIGTERM to SIGKILL; nothing acknowledged is lost by it under appendfsync always
 LOG_LIMIT = 1_000_000
 NO_WORD = "it left no word"
+ALLOCATOR = "libjemalloc.so.2"
+LIBRARIES = (f"/usr/lib/{os.uname().machine}-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/local/lib")
 
 
 class Keeper:
@@ -101,7 +103,8 @@ class Keeper:
             return
         try:
             die_with(keeper)
-            os.execv(self.binary, [self.binary, os.path.join(self.directory, "server.conf")])  # noqa: S606
+            settings = os.path.join(self.directory, "server.conf")
+            os.execve(self.binary, [self.binary, settings], environment(*LIBRARIES))  # noqa: S606
         except OSError as error:
             log(f"{self.binary} cannot be executed: {error.strerror}")
         finally:
@@ -149,6 +152,16 @@ class Keeper:
 def tell(claim: socket.socket, line: str) -> None:
     with contextlib.suppress(OSError):  # gone, or not listening: its own loss
         claim.send(line.replace("\n", " ").encode(errors="replace")[:500] + b"\n")
+
+
+def environment(*libraries: str) -> dict[str, str]:
+    """The server's: with jemalloc, where the machine has it. The C library's allocator makes a job cost twice as much when a
+    million of them wait; with jemalloc it costs the same."""
+    paths = (os.path.join(library, ALLOCATOR) for library in libraries)
+    found = next((path for path in paths if os.path.exists(path)), None)
+    if found is None or "LD_PRELOAD" in os.environ:
+        return dict(os.environ)
+    return {**os.environ, "LD_PRELOAD": found}
 
 
 def catch_signals(*wanted: signal.Signals) -> socket.socket:
