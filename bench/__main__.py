@@ -88,6 +88,7 @@ def describe(server: Server) -> dict[str, Any]:
         "cores": os.cpu_count(),
         "python": platform.python_version(),
         "server": server.version,
+        "allocator": server.allocator,
         "redis_py": redis.__version__,
         "load_at_start": round(os.getloadavg()[0], 2),
     }

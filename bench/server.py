@@ -25,6 +25,14 @@ class Server:
         facts = self.redis.info("server")
         return f"{facts.get('server_name', 'redis')} {facts.get('valkey_version', facts['redis_version'])}"
 
+    @property
+    def allocator(self) -> str:
+        """What it asks for memory, as it runs: what it was built with may have been replaced at its start."""
+        maps = Path(f"/proc/{self.redis.info('server')['process_id']}/maps")
+        if maps.exists() and "jemalloc" in maps.read_text():
+            return "jemalloc"
+        return str(self.redis.info("memory")["mem_allocator"])
+
     def clear(self) -> None:
         """Empty it, and its log on disk too."""
         self.redis.flushall()
