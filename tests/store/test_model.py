@@ -25,7 +25,7 @@ from qbull.config import Keep, Lane
 from qbull.core.ids import new_token
 from qbull.core.job import Body, pack
 from qbull.core.route import lane_of_name
-from qbull.store.partition import UniqueJob
+from qbull.store.partition import NewJob, UniqueJob
 from qbull.store.store import Delivery, Store
 
 KEYS = st.sampled_from(["a", "a", "a", "b", None])
@@ -39,6 +39,11 @@ SHAPES: list[dict[str, Any]] = [
     {"order": "key", "keep": Keep(completed=0, failed=1000)},
 ]
 NAMES = ["plain", "by key", "by key, halting", "by partition", "two of a key", "by key, none kept"]
+
+
+def is_plain(job: NewJob) -> bool:
+    """Whether put takes it: as urgent as others, nobody is told of all that it goes through, no lane."""
+    return job.record[1] == 5 and job.record[2] < 4 and job.record[10] == 0
 
 
 @dataclass
@@ -117,15 +122,23 @@ class Engine(RuleBasedStateMachine):
             return "partition"
         return key if self.limit else None
 
-    @rule(keys=st.lists(KEYS, min_size=1, max_size=6), priority=st.sampled_from([5, 5, 1, 10]))
-    def enqueue(self, keys: list[str | None], priority: int) -> None:
+    @rule(
+        keys=st.lists(KEYS, min_size=1, max_size=6),
+        priority=st.sampled_from([5, 5, 1, 10]),
+        put=st.booleans(),
+    )
+    def enqueue(self, keys: list[str | None], priority: int, put: bool = False) -> None:
         jobs = []
         for key in keys:
             self.number += 1
             id = f"j{self.number:05d}"
             self.model.key[id] = self.lane_key(key)
             jobs.append(self.desk.job(id, key, priority=priority))
-        assert self.do(self.desk.partition.enqueue(jobs)) == set()
+        if put and all(is_plain(job) for job in jobs):
+            assert self.do(self.desk.partition.put(jobs)) == set()
+            assert self.do(self.desk.partition.put(jobs)) == set(range(len(jobs)))
+        else:
+            assert self.do(self.desk.partition.enqueue(jobs)) == set()
         for job in jobs:
             self.model.admit(job.id)
 
