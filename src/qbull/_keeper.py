@@ -104,7 +104,8 @@ class Keeper:
         try:
             die_with(keeper)
             settings = os.path.join(self.directory, "server.conf")
-            os.execve(self.binary, [self.binary, settings], environment(*LIBRARIES))  # noqa: S606
+            wanted = environment(*LIBRARIES) if self.ends < 2 else os.environ  # it may be jemalloc that fails
+            os.execve(self.binary, [self.binary, settings], wanted)  # noqa: S606
         except OSError as error:
             log(f"{self.binary} cannot be executed: {error.strerror}")
         finally:

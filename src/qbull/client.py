@@ -64,8 +64,8 @@ class Placed(msgspec.Struct, frozen=True, gc=False):
         return generation.home_of(self.together, self.job.id)
 
     def moved(self, layout: Layout) -> Placed:
-        """The same job, to where it belongs now. It may have come there already."""
-        return msgspec.structs.replace(self, number=self.home(layout.current), plain=False)
+        """The same job, to where it belongs now."""
+        return msgspec.structs.replace(self, number=self.home(layout.current))
 
 
 class Client:

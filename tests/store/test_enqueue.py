@@ -46,7 +46,7 @@ async def test_a_batch_that_is_put_again_adds_nothing(store: Store) -> None:
     assert (await desk.counts()).waiting == 3
 
 
-@pytest.mark.parametrize("left", [("a",), ("c",), ("a", "c")])
+@pytest.mark.parametrize("left", [("a",), ("b",), ("c",), ("a", "c")])
 async def test_a_batch_of_which_some_have_left_is_looked_at_one_by_one(
     store: Store, left: tuple[str, ...]
 ) -> None:

@@ -94,6 +94,39 @@ async def test_a_server_that_goes_away_while_a_worker_starts_is_waited_for(
     assert ran == Counter(dict.fromkeys(tasks, 1))
 
 
+@pytest.mark.timeout(120)
+async def test_a_server_that_is_out_of_memory_while_a_worker_starts_is_waited_for(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It used to end, and what its first queues had run by then ran again, after later jobs of the same keys."""
+    app = qbull.App(f"embedded://{tmp_path}")
+    call = app.client().store.server.call
+    ran: Counter[str] = Counter()
+
+    async def fill_up(queue: str) -> None:
+        ran[queue] += 1
+        if queue == "q0":
+            await call("CONFIG", "SET", "maxmemory", 1)
+
+    tasks = {f"q{n}": app.queue(f"q{n}").task(name="fill_up")(fill_up) for n in range(15)}
+    for name, task in tasks.items():
+        await task.enqueue(queue=name)
+
+    async def mend() -> bool:
+        full = any("out of memory" in message for message in caplog.messages)
+        if full:
+            await call("CONFIG", "SET", "maxmemory", 0)
+        return full
+
+    mending = asyncio.create_task(eventually(mend))
+    async with app.worker() as worker:
+        await mending
+        await worker.drain()
+    await app.close()
+
+    assert ran == Counter(dict.fromkeys(tasks, 1))
+
+
 @pytest.mark.parametrize("order", ["key", None])
 async def test_an_ordered_job_is_not_begun_while_it_cannot_be_known_whose_it_is(
     server: Embedded, store: Store, order: Literal["key"] | None

@@ -27,7 +27,6 @@ class Batcher(Generic[T, A]):
     def __init__(
         self, send: Callable[[list[T]], Awaitable[Sequence[A]]], most: int, *, in_order: bool
     ) -> None:
-        self._loop = asyncio.get_running_loop()
         self._in_order = in_order
         self._send = send
         self._most = most
@@ -45,7 +44,7 @@ class Batcher(Generic[T, A]):
                 return (await self._send([item]))[0]
             finally:
                 self._land(1)
-        answer: asyncio.Future[A] = self._loop.create_future()
+        answer: asyncio.Future[A] = asyncio.get_running_loop().create_future()
         self._waiting.append((item, answer))
         if len(self._waiting) >= self._half and self._flights == 1:
             self._depart()
@@ -54,7 +53,7 @@ class Batcher(Generic[T, A]):
     def _depart(self) -> None:
         batch, self._waiting = self._waiting[: self._most], self._waiting[self._most :]
         self._take_off(len(batch))
-        task = self._loop.create_task(self._fly(batch))
+        task = asyncio.get_running_loop().create_task(self._fly(batch))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -87,7 +86,7 @@ class Batcher(Generic[T, A]):
         if self._half is math.inf or len(self._waiting) >= self._half:
             self._depart()
         else:  # those who have just been answered may have more
-            self._loop.call_soon(self._depart_if_alone)
+            asyncio.get_running_loop().call_soon(self._depart_if_alone)
 
     def _depart_if_alone(self) -> None:
         if self._waiting and not self._flights:

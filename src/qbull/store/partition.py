@@ -129,7 +129,7 @@ class Partition:
         return set(known)
 
     async def put(self, jobs: Sequence[NewJob], confirmed: Confirmed | None = None) -> set[int]:
-        """The same as enqueue, quicker, for jobs that lua/put.lua takes: in a batch that is always sent as it is."""
+        """The same as enqueue, quicker, for jobs that lua/put.lua takes."""
         flat = [argument for id, _, record in jobs for argument in (id, record)]
         is_new = await (confirmed or self.server).script("put", self.base, *flat)
         return set() if is_new else await self.enqueue(jobs, confirmed)

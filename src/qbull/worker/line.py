@@ -127,11 +127,11 @@ class Line:
         self._chores: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
-        """Should the server go away meanwhile it is waited for: jobs may run here already, and their outcomes would be lost."""
+        """Should the server go away or refuse meanwhile, it is waited for: jobs may run here already, and their outcomes would be lost."""
         self._notes.open()
         self._runner.start(self._fetcher.made_room, self._unfinished, self._hold)
-        await self._outage.survive(self._steering.look, refusals=False)
-        await self._outage.survive(self._leases.tick, refusals=False)
+        await self._outage.survive(self._steering.look)
+        await self._outage.survive(self._leases.tick)
         self._cancelling = [start(self._canceller.run)]
         duties = (
             self._steering.run,
