@@ -10,12 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 import qbull
 from database import Postgres
 from qbull.embedded import Embedded
 from qbull.store.audit import audit, audit_schedules
 from qbull.store.store import Store
+
+settings.register_profile(
+    "patient", deadline=None
+)  # how long an example takes says something of the machine only
+settings.load_profile("patient")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell that starts the tests in the background lets them ignore Ctrl-C, and what they start would inherit that.

@@ -115,6 +115,7 @@ def open_shop(store: Store, server_url: str, database: str, tmp_path: Path) -> I
 
 
 async def test_an_order_is_taken_at_once_and_done_in_the_background(shop: Shop) -> None:
+    shop.environment["ORDERS_SECONDS"] = "2"
     shop.run("python prepare.py")
     api = shop.start_api()
     await eventually(shop.answers)
@@ -157,7 +158,7 @@ async def tracked(shop: Shop) -> Any:
 
 
 async def test_a_worker_that_is_stopped_finishes_its_order_and_leaves_the_others(shop: Shop) -> None:
-    shop.environment["ORDERS_SECONDS"] = "2"
+    shop.environment["ORDERS_SECONDS"] = "5"
     shop.run("python prepare.py")
     shop.start_api()
     worker = shop.start_workers()

@@ -100,6 +100,7 @@ async def test_every_line_of_the_page_that_asks_the_api_is_answered(example: Sch
 
 
 async def test_it_is_steered_watched_and_tells_people(example: Schedulers) -> None:
+    example.configure(AYT_CRON="0 0 1 1 *", SERPRAM_CRON="0 0 1 1 *")  # they run when they are told to
     await example.start_all()
     refused = ask(example.at(1, "/api/queues/serpram/run"), "POST", token="local-viewer")[0]
     started = example.act("/api/queues/serpram/run")
@@ -131,7 +132,7 @@ async def test_it_is_steered_watched_and_tells_people(example: Schedulers) -> No
     assert refused == 403
     assert (found["result"], found["progress"]) == (360, 50)
     assert "asking for readings since 1970" in str(logs)
-    assert re.match(r'queue "ayt-sync": \d jobs? failed for good', message)  # a tick may have come as well
+    assert message.startswith('queue "ayt-sync": 1 job failed for good')
     assert "503" in failed["jobs"][0]["failedReason"]
     schedules = ask(example.at(1, "/api/schedules"), token=ADMIN)[1]
     assert {name for name in ("serpram", "ayt", "esinfa", "sercoamb", "log-cleaning") if name in str(schedules)} == {

@@ -27,7 +27,7 @@ def pair(tmp_path: Path) -> Iterator[Pair]:
 
 @pytest.fixture
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(confirm, "CONFIRM_TIMEOUT", 0.3)
+    monkeypatch.setattr(confirm, "CONFIRM_TIMEOUT", 1.0)
 
 
 @pytest.mark.parametrize("profile", ["fast", "durable", "replicated", "strict"])

@@ -53,7 +53,7 @@ async def test_whoever_waits_for_its_result_is_told_while_the_queue_is_busy(app:
     async def push() -> None: ...
 
     await block.enqueue()
-    job = await push.options(expires=0.2).enqueue()
+    job = await push.options(expires=2).enqueue()
     async with app.worker():
         with pytest.raises(qbull.JobCancelled, match="expired"):
             await job.result(timeout=20)
@@ -89,7 +89,7 @@ async def test_delayed_jobs_and_those_behind_others_expire_too(app: qbull.App) -
 async def test_a_job_that_has_begun_once_does_not_expire(app: qbull.App) -> None:
     attempts: list[int] = []
 
-    @app.queue("push", retry=qbull.Retry(delays=(0.3,))).task
+    @app.queue("push", retry=qbull.Retry(delays=(2.5,))).task
     async def push() -> str:
         attempts.append(qbull.current_job().attempt)
         if len(attempts) == 1:

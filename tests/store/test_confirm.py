@@ -47,7 +47,7 @@ async def desk(pair: Pair) -> AsyncIterator[Desk]:
 @pytest.fixture
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits ten seconds for what does not come."""
-    monkeypatch.setattr(confirm, "CONFIRM_TIMEOUT", 0.3)
+    monkeypatch.setattr(confirm, "CONFIRM_TIMEOUT", 1.0)
     monkeypatch.setattr(confirm, "SLICE", 0.1)
 
 

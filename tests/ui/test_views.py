@@ -63,13 +63,13 @@ async def test_the_overview_tells_what_happens_as_it_happens(stage: Stage, admin
 
 async def test_a_running_job_shows_its_progress_and_its_log_as_they_come(stage: Stage, admin: Person) -> None:
     id = stage.enqueue(
-        "reports", "monthly-statement", {"customer": "acme", "month": "2026-10", "seconds": 4.0}
+        "reports", "monthly-statement", {"customer": "acme", "month": "2026-10", "seconds": 10.0}
     )
     page = await admin.go(f"job?queue=reports&id={id}")
 
     await expect(page.locator(".progress-line")).to_be_visible()
     await expect(page.get_by_text("What it is doing")).to_be_visible()
-    await expect(page.locator("h1")).to_contain_text("completed")
+    await expect(page.locator("h1")).to_contain_text("completed", timeout=30_000)
 
     await expect(page.locator(".log")).to_contain_text("uploaded to the archive")
     await expect(page.get_by_label("Result")).to_contain_text("acme-2026-10.pdf")

@@ -91,7 +91,7 @@ async def test_a_job_that_blocks_the_loop_is_not_run_twice(log: Path, server_url
 async def test_a_worker_that_was_stopped_for_too_long_cannot_settle(log: Path, server_url: str) -> None:
     patient = {"MIN_IDLE_TIME_MS": "1000"}
     async with Fleet(server_url, log, environment=patient) as zombie:
-        job = await yard.step.enqueue(key="a", number=0, seconds=1)
+        job = await yard.step.enqueue(key="a", number=0, seconds=3)
         await eventually(lambda: _begun(log, 1))
         stopped = [zombie.process.pid, *zombie.children()]
         for pid in stopped:
@@ -128,7 +128,7 @@ async def test_a_poison_job_is_given_up_after_three_crashes_and_takes_nobody_wit
 async def test_the_last_worker_of_a_dead_machine_is_taken_over_by_others(log: Path, server_url: str) -> None:
     short = {"MIN_IDLE_TIME_MS": "1000"}
     async with Fleet(server_url, log, environment=short) as gone:
-        job = await yard.step.enqueue(key="a", number=0, seconds=1)
+        job = await yard.step.enqueue(key="a", number=0, seconds=3)
         await eventually(lambda: _begun(log, 1))
         for pid in [gone.process.pid, *gone.children()]:
             os.kill(pid, signal.SIGKILL)
