@@ -39,7 +39,7 @@ import os, sys
 from qbull.embedded import Embedded
 embedded = Embedded.open(sys.argv[1])
 {then}
-os.write(1, b"ready\n")
+os.write(1, b"ready\\n")
 sys.stdin.read()
 embedded.close()
 """
