@@ -86,10 +86,7 @@ async def test_a_server_that_goes_away_while_a_worker_starts_is_waited_for(
             return proxy.lost > 3
 
         mending = asyncio.create_task(eventually(mend))
-        async with app.worker() as worker:
-            await mending
-            await worker.drain()
-        await app.close()
+        await _start_and_drain(app, mending)
 
     assert ran == Counter(dict.fromkeys(tasks, 1))
 
@@ -119,12 +116,17 @@ async def test_a_server_that_is_out_of_memory_while_a_worker_starts_is_waited_fo
         return full
 
     mending = asyncio.create_task(eventually(mend))
+    await _start_and_drain(app, mending)
+
+    assert ran == Counter(dict.fromkeys(tasks, 1))
+
+
+async def _start_and_drain(app: qbull.App, mending: asyncio.Task[None]) -> None:
+    """Work everything off with a worker that starts while its server has a trouble which somebody is mending."""
     async with app.worker() as worker:
         await mending
         await worker.drain()
     await app.close()
-
-    assert ran == Counter(dict.fromkeys(tasks, 1))
 
 
 @pytest.mark.parametrize("order", ["key", None])

@@ -1,5 +1,5 @@
--- put: what enqueue does, for a batch of jobs that are to run now, have no lane and no priority, nobody asks to be told, and whose ids were
---       made for this batch. Most jobs are of this kind.
+-- put: what enqueue does, for a batch of jobs that are to run now, have no lane and no priority, nobody asks to be told, and
+--       whose ids are all different. Most jobs are of this kind.
 -- KEYS  base
 -- NAMES index stats
 -- ARGV  … id record
