@@ -61,7 +61,7 @@ BARS = {
     "enqueue_concurrent": Bar("enqueue_concurrent", "enqueue_bulk", "at least", 0.5),
     "latency_p50": Bar("latency_p50_ms", "latency_p50_ms", "at most", 1.5),
     "bytes_per_job": Bar("bytes_per_job", None, "at most", 200),
-    # Where the machine has jemalloc: with the C library's allocator the floor grows to 1.5 and more, and so does everybody.
+    # With jemalloc or tbbmalloc: with the C library's allocator the floor grows to 1.5 and more, and so does everybody.
     "flat_1m": Bar("flat_1m", None, "at most", 1.1),
     "idle_commands_per_s": Bar("idle_commands_per_s", None, "at most", 2),
     "idle_64_commands_per_s": Bar("idle_64_commands_per_s", None, "at most", 2),

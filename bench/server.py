@@ -29,9 +29,9 @@ class Server:
     def allocator(self) -> str:
         """What it asks for memory, as it runs: what it was built with may have been replaced at its start."""
         maps = Path(f"/proc/{self.redis.info('server')['process_id']}/maps")
-        if maps.exists() and "jemalloc" in maps.read_text():
-            return "jemalloc"
-        return str(self.redis.info("memory")["mem_allocator"])
+        loaded = maps.read_text() if maps.exists() else ""
+        instead = (name for name in ("jemalloc", "tbbmalloc") if name in loaded)
+        return next(instead, None) or str(self.redis.info("memory")["mem_allocator"])
 
     def clear(self) -> None:
         """Empty it, and its log on disk too."""

@@ -24,7 +24,7 @@ MEANING = {
     "idle_commands_per_s": "an idle worker process, commands inside scripts too",
     "idle_64_commands_per_s": "the same with 64 partitions",
     "idle_cpu_percent": "an idle worker process, of one core",
-    "flat_1m": "server time for a job with 1,000,000 waiting : with 10,000; needs jemalloc on the machine",
+    "flat_1m": "server time for a job with 1,000,000 waiting : with 10,000; needs an allocator, see docs/guides/embedded.md",
     "flat_1m_enqueue": "the same for enqueueing one",
     "look_1m_ms": "server time for counts and two pages with 1,000,000 waiting",
 }

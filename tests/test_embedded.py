@@ -24,7 +24,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from qbull import embedded as module
-from qbull._keeper import ALLOCATOR, NO_WORD, environment, last_line
+from qbull._keeper import NO_WORD, last_line
 from qbull.embedded import Embedded
 from qbull.errors import EmbeddedError
 
@@ -644,18 +644,3 @@ def test_what_a_full_disk_has_cut_off_is_no_reason(tmp_path: Path, log: str, wor
     (tmp_path / "log").write_text(log)
 
     assert last_line(str(tmp_path / "log"), 0) == words
-
-
-def test_the_server_gets_the_allocator_of_the_machine(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("LD_PRELOAD", raising=False)
-    empty, full = tmp_path / "empty", tmp_path / "full"
-    empty.mkdir()
-    full.mkdir()
-    (full / ALLOCATOR).touch()
-
-    assert "LD_PRELOAD" not in environment(str(tmp_path / "missing"), str(empty))
-    assert environment(str(empty), str(full))["LD_PRELOAD"] == str(full / ALLOCATOR)
-    monkeypatch.setenv("LD_PRELOAD", "mine.so")
-    assert environment(str(full))["LD_PRELOAD"] == "mine.so"

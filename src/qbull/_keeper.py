@@ -31,13 +31,11 @@ SETTLED = 10.0  # a server that lived this long starts over with the quick ones
 GRACE = 10.0  # from SIGTERM to SIGKILL; nothing acknowledged is lost by it under appendfsync always
 LOG_LIMIT = 1_000_000
 NO_WORD = "it left no word"
-ALLOCATOR = "libjemalloc.so.2"
-LIBRARIES = (f"/usr/lib/{os.uname().machine}-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/local/lib")
 
 
 class Keeper:
-    def __init__(self, listener: socket.socket, binary: str, directory: str) -> None:
-        self.listener, self.binary, self.directory = listener, binary, directory
+    def __init__(self, listener: socket.socket, binary: str, allocator: str, directory: str) -> None:
+        self.listener, self.binary, self.allocator, self.directory = listener, binary, allocator, directory
         self.claims: set[socket.socket] = set()
         self.leaving: list[socket.socket] = []
         self.told_to_stop = False
@@ -104,8 +102,8 @@ class Keeper:
         try:
             die_with(keeper)
             settings = os.path.join(self.directory, "server.conf")
-            wanted = environment(*LIBRARIES) if self.ends < 2 else os.environ  # it may be jemalloc that fails
-            os.execve(self.binary, [self.binary, settings], wanted)  # noqa: S606
+            allocator = self.allocator if self.ends < 2 else ""  # it may be what fails
+            os.execve(self.binary, [self.binary, settings], environment(allocator))  # noqa: S606
         except OSError as error:
             log(f"{self.binary} cannot be executed: {error.strerror}")
         finally:
@@ -155,14 +153,9 @@ def tell(claim: socket.socket, line: str) -> None:
         claim.send(line.replace("\n", " ").encode(errors="replace")[:500] + b"\n")
 
 
-def environment(*libraries: str) -> dict[str, str]:
-    """The server's: with jemalloc, where the machine has it. The C library's allocator makes a job cost twice as much when a
-    million of them wait; with jemalloc it costs the same."""
-    paths = (os.path.join(library, ALLOCATOR) for library in libraries)
-    found = next((path for path in paths if os.path.exists(path)), None)
-    if found is None or "LD_PRELOAD" in os.environ:
-        return dict(os.environ)
-    return {**os.environ, "LD_PRELOAD": found}
+def environment(allocator: str) -> dict[str, str]:
+    """The server's: with this allocator, unless somebody has chosen what it begins with."""
+    return {**({"LD_PRELOAD": allocator} if allocator else {}), **os.environ}
 
 
 def catch_signals(*wanted: signal.Signals) -> socket.socket:
@@ -224,7 +217,7 @@ if __name__ == "__main__":
         os._exit(0)
     os.chdir("/")
     os.umask(0o077)
-    lock, listening, binary, directory = sys.argv[1:]
+    lock, listening, binary, allocator, directory = sys.argv[1:]
     os.set_inheritable(int(lock), True)
     os.set_inheritable(int(listening), False)  # a server with it would look like a keeper
-    Keeper(socket.socket(fileno=int(listening)), binary, directory).run()
+    Keeper(socket.socket(fileno=int(listening)), binary, allocator, directory).run()

@@ -38,6 +38,7 @@ import weakref
 from io import FileIO
 from pathlib import Path
 
+from qbull._allocator import preload
 from qbull._keeper import NO_WORD
 from qbull.config import valkey_server
 from qbull.disk import disk_hint, refuse_full
@@ -71,6 +72,7 @@ maxmemory-policy noeviction
 enable-debug-command no
 enable-module-command no
 enable-protected-configs no
+stream-node-max-bytes 4000
 """
 
 
@@ -254,7 +256,7 @@ class Embedded:
 
     def _run_keeper(self, lock: int, listener: int, binary: str) -> None:
         keeper = Path(__file__).with_name("_keeper.py")
-        arguments = (str(lock), str(listener), binary, os.fspath(self.directory))
+        arguments = (str(lock), str(listener), binary, preload(), os.fspath(self.directory))
         with _open_private(self.directory / _LOG) as log:
             log.seek(0, os.SEEK_END)
             between = subprocess.Popen(

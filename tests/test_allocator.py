@@ -1,0 +1,80 @@
+"""The embedded server asks jemalloc or tbbmalloc for memory, where one of them is there."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+import redis
+
+from qbull import _allocator
+from qbull._allocator import preload
+from qbull._keeper import environment
+from qbull.embedded import Embedded
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LD_PRELOAD", raising=False)
+
+
+def test_the_machines_own_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    empty, full = tmp_path / "empty", tmp_path / "full"
+    empty.mkdir()
+    full.mkdir()
+    (full / "libjemalloc.so.2").touch()
+
+    monkeypatch.setattr(_allocator, "FOLDERS", (str(tmp_path / "missing"), str(empty), str(full)))
+
+    assert preload() == str(full / "libjemalloc.so.2")
+
+
+def test_without_one_and_without_the_extra_the_server_is_started_as_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(_allocator, "FOLDERS", ())
+    monkeypatch.setattr(_allocator, "EXTRA", "no-such-distribution")
+
+    assert preload() == ""
+    assert "LD_PRELOAD" not in environment(preload())
+
+
+def test_what_somebody_has_chosen_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LD_PRELOAD", "mine.so")
+
+    assert environment("libjemalloc.so.2")["LD_PRELOAD"] == "mine.so"
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux" or os.uname().machine != "x86_64",
+    reason="the extra has libraries for Linux on x86-64 only",
+)
+def test_the_extra_brings_one_and_the_server_uses_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_allocator, "FOLDERS", ())
+
+    with closing(Embedded.open(tmp_path / "server")) as embedded:
+        server = redis.Redis(unix_socket_path=str(embedded.socket), password=embedded.password)
+        with closing(server):
+            loaded = Path(f"/proc/{server.info('server')['process_id']}/maps").read_text()
+
+    assert [Path(library).name for library in preload().split(":")] == [
+        "libtbbmalloc.so.2",
+        "libtbbmalloc_proxy.so.2",
+    ]
+    assert all(library in loaded for library in preload().split(":"))
+
+
+def test_an_allocator_that_kills_the_server_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = tmp_path / "broken.so"
+    broken.write_bytes(b"\x7fELF")  # ld.so says so, and goes on without it: the server must be up in any case
+    monkeypatch.setattr("qbull.embedded.preload", lambda: str(broken))
+
+    with closing(Embedded.open(tmp_path / "server")) as embedded:
+        server = redis.Redis(unix_socket_path=str(embedded.socket), password=embedded.password)
+        with closing(server):
+            assert server.ping()
