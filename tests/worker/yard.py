@@ -8,6 +8,7 @@ import time
 
 import qbull
 from qbull.store.store import Store
+from qbull.worker import memory
 
 app = qbull.App(os.environ.get("YARD_URL") or "redis://127.0.0.1:1/0", prefix="test")
 work = app.queue(
@@ -59,6 +60,25 @@ def plain(key: str, seconds: float) -> None:
     note("begin", key, 0)
     time.sleep(seconds)
     note("end", key, 0)
+
+
+memory.EVERY = float(os.environ.get("YARD_GIVE_BACK", memory.EVERY))
+
+
+@work.task
+async def swell(key: str) -> int:
+    """Needs much, and leaves holes between the little that it keeps; gives the kilobytes that the process had."""
+    pieces = [bytes(600 + number % 3000) for number in range(50_000)]
+    left_over.extend(pieces[::50])
+    return anonymous_memory(os.getpid())
+
+
+left_over: list[bytes] = []
+
+
+def anonymous_memory(pid: int) -> int:
+    with open(f"/proc/{pid}/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("RssAnon"))
 
 
 parcels = app.queue("parcels", concurrency=20, retry=qbull.Retry(attempts=1, backoff="fixed", delay=1))

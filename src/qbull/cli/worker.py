@@ -19,7 +19,9 @@ from qbull.cli.seconds import Seconds
 from qbull.config import Sharing, make_sharing
 from qbull.errors import ConfigError
 from qbull.observe.log import set_up
+from qbull.worker.actor import end
 from qbull.worker.board import Board, slots_of
+from qbull.worker.memory import give_back
 from qbull.worker.supervisor import Supervisor
 from qbull.worker.worker import Worker
 
@@ -180,6 +182,7 @@ async def _serve(app: App, orders: Orders, id: str, board: int, life: int) -> No
     # More of them change nothing: a service manager may signal the whole group, and the parent passes its own on.
     loop.add_signal_handler(signal.SIGTERM, stop.set)
     _follow_parent(life, loop, stop, min_idle / 2)
+    spare = asyncio.create_task(give_back())
     starting, stopping = asyncio.create_task(worker.start()), asyncio.create_task(stop.wait())
     await asyncio.wait([starting, stopping], return_when=asyncio.FIRST_COMPLETED)
     if starting.done():
@@ -189,6 +192,7 @@ async def _serve(app: App, orders: Orders, id: str, board: int, life: int) -> No
         starting.cancel()
         await asyncio.wait([starting])
     await worker.stop(orders.grace)
+    await end([spare])
     await app.close()
 
 

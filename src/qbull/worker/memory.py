@@ -1,0 +1,36 @@
+"""Memory: what a worker process no longer needs goes back to the machine.
+
+The C library keeps what is freed. Jobs come and go in all sizes and leave holes between what stays, so that a worker under steady load grew by
+3 MB an hour without holding anything more, and one that had once had a large job stayed as large as that. Once in a while the pages
+of these holes are given back. Only for processes that are ours: `qbull worker` starts this in its children.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+from collections.abc import Callable
+
+EVERY = 60.0
+"""Seconds. A look at 10 MB takes less than a millisecond, and waits for nobody: other threads go on meanwhile."""
+
+
+async def give_back() -> None:
+    """Again and again, where the C library can."""
+    trim = _trim()
+    while trim is not None:
+        await asyncio.sleep(EVERY)
+        await asyncio.to_thread(trim, 0)
+
+
+def _trim() -> Callable[[int], int] | None:
+    """glibc's `malloc_trim`; other C libraries have none, and some Pythons are built without ctypes."""
+    if sys.platform != "linux":
+        return None
+    with contextlib.suppress(ImportError, OSError, AttributeError):
+        import ctypes
+
+        trim: Callable[[int], int] = ctypes.CDLL(None).malloc_trim
+        return trim
+    return None

@@ -1,0 +1,49 @@
+"""A worker process does not keep what one large job needed."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import yard
+from fleet import Fleet
+
+from conftest import eventually
+from qbull.store.store import Store
+
+pytestmark = pytest.mark.skipif(
+    not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="only glibc gives memory back on request"
+)
+
+
+@pytest.fixture
+async def log(
+    tmp_path: Path, store: Store, server_url: str, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Path]:
+    monkeypatch.setattr(yard.app, "url", server_url)
+    yield tmp_path / "log"
+    await yard.app.close()
+
+
+async def test_what_a_large_job_has_freed_goes_back_to_the_machine(log: Path, server_url: str) -> None:
+    async with Fleet(server_url, log, environment={"YARD_GIVE_BACK": "0.2"}) as fleet:
+        (worker,) = fleet.children()
+
+        swollen = await (await yard.swell.enqueue(key="k")).result(timeout=60)
+
+        async def is_small_again() -> bool:
+            return yard.anonymous_memory(worker) < swollen - 50_000
+
+        await eventually(is_small_again, within=60)
+
+
+async def test_without_it_the_memory_stays(log: Path, server_url: str) -> None:
+    async with Fleet(server_url, log, environment={"YARD_GIVE_BACK": "3600"}) as fleet:
+        (worker,) = fleet.children()
+
+        swollen = await (await yard.swell.enqueue(key="k")).result(timeout=60)
+        await (await yard.touch.enqueue(key="k")).result(timeout=60)
+
+        assert yard.anonymous_memory(worker) > swollen - 50_000
