@@ -17,6 +17,7 @@ import contextlib
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -248,7 +249,7 @@ async def sample(samples: Samples, store: Any, pids: dict[str, int]) -> None:
     trail = await store.server.call("MEMORY", "USAGE", store.names.trail) or 0
     samples.add("server", "used_memory", (int(figures["used_memory"]) - trail) / MIB)
     samples.add("server", "connections", int(figures["connected_clients"]))
-    names, with_a_lifetime = re.search(r"^db0:keys=(\d+),expires=(\d+)", info, re.MULTILINE).groups()
+    names, with_a_lifetime = re.findall(r"^db0:keys=(\d+),expires=(\d+)", info, re.MULTILINE)[0]
     samples.add("server", "names", int(names) - int(with_a_lifetime))
     samples.kinds = [*samples.kinds[:1], await kinds_of_names(store)]
 
@@ -267,6 +268,7 @@ async def soak(seconds: float, rate: float, leak: bool, directory: Path) -> Outc
     from qbull.embedded import Embedded
     from qbull.store.store import Store
 
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, asyncio.current_task().cancel)
     embedded = await asyncio.to_thread(Embedded.open, directory / "valkey")
     url = f"unix://:{embedded.password}@{embedded.socket}?db=0"
     os.environ["SOAK_URL"] = url
@@ -286,6 +288,7 @@ async def soak(seconds: float, rate: float, leak: bool, directory: Path) -> Outc
         ):
             address = (await wait_for(lambda: said(output, r"http://[\d.]+:\d+"))).group()
             await wait_for(lambda: said(directory / "worker.out", "."))
+            await wait_for(lambda: store.server.call("DBSIZE"))
             server = int(re.search(r"process_id:(\d+)", (await store.server.call("INFO")).decode()).group(1))
             pids = {"worker": child_of(worker.pid), "its parent": worker.pid, "API": api.pid, "server": server,
                     "producer": os.getpid()}  # fmt: skip
