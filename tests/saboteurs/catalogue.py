@@ -278,4 +278,12 @@ SABOTEURS = (
         "proxy_headers=True,",
         ("tests/api/test_http.py",),
     ),
+    Saboteur(
+        "a full server refuses workers",
+        "who starts on a server without memory cannot register, so nobody empties it",
+        "store/lua/register.lua",
+        "-- FLAGS allow-oom\n",
+        "",
+        ("tests/worker/test_full.py",),
+    ),
 )

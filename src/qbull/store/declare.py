@@ -28,4 +28,4 @@ class Declared:
 
     async def remember(self, queue: str, names: set[str]) -> None:
         packed = msgspec.json.encode(sorted(names))
-        await self._store.server.call("HSET", self._store.names.settings(queue), "schedules", packed)
+        await self._store.server.script("register", self._store.names.settings(queue), "schedules", packed)

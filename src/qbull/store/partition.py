@@ -14,8 +14,8 @@ from qbull.core.job import CRASH_LIMIT, Ending, State, seal, unseal
 from qbull.core.layout import Generation, place_of
 from qbull.core.rate import Rate
 from qbull.store.confirm import Confirmed
-from qbull.store.connect import ErrorReply, Server
-from qbull.store.names import DEFAULT_BAND, GROUP, RETURNED, ready
+from qbull.store.connect import Server
+from qbull.store.names import DEFAULT_BAND, RETURNED
 from qbull.store.note import LOG_LINES, LogLine, Note, read_line
 from qbull.store.outcomes import Outcomes
 
@@ -295,8 +295,7 @@ class Partition:
 
     async def mark_alone(self, job: bytes, place: bytes) -> None:
         """A suspect is about to run: should it take the worker down, this mark is the proof."""
-        await self.server.call("SADD", self.base + "extras", job)
-        await self.server.call("HSET", f"{self.base}job:".encode() + job, "alone", place)
+        await self.server.script("alone", self.base, job, place)
 
     async def note(self, notes: Sequence[Note]) -> None:
         """Keep what running jobs say of themselves."""
@@ -320,12 +319,7 @@ class Partition:
         await self.server.script("unlease", self.base, worker)
 
     async def ensure_groups(self, bands: Sequence[str]) -> None:
-        for band in bands:
-            try:
-                await self.server.call("XGROUP", "CREATE", ready(self.base, band), GROUP, "0", "MKSTREAM")
-            except ErrorReply as error:
-                if error.code != "BUSYGROUP":
-                    raise
+        await self.server.script("group", self.base, *bands)
 
 
 def successor_in(mark: bytes) -> Generation:

@@ -45,32 +45,33 @@ class Role:
 _SWITCHING = ("close", "relayout")
 """What whoever comes to a closed partition may have to end."""
 _MOVING = (*_SWITCHING, *("depart", "land", "departed", "learn", "unhold", "clear", "tally", "raze"))
+_REGISTERING = ("register", "enlist")
 _GREETING = ("client|setname", "client|setinfo", "info", "eval", "evalsha")
 _PRODUCER = Role(
-    verbs=("put", "enqueue", "unique", "plant", "find", "news", *_SWITCHING),
-    commands=("hexists", "hmget", "hset", "sadd", "set", "subscribe", "ping", "xdel"),
+    verbs=("put", "enqueue", "unique", "plant", "find", "news", *_REGISTERING, *_SWITCHING),
+    commands=("hexists", "hmget", "set", "subscribe", "ping", "xdel"),
     names=("queues",),
     channels=("bell", "done"),
 )
 _WORKER = Role(
     verbs=(
-        *("fetch", "note", "settle", "release", "promote", "reclaim", "lease", "unlease"),
+        *("group", "fetch", "alone", "note", "settle", "release", "promote", "reclaim", "lease", "unlease"),
         *("enroll", "beat", "bury", "roster", "live", "figures", "count"),
-        *("declare", "plan", "plans", "tick", "begin", "grant", "hold", "vacate"),
+        *(*_REGISTERING, "declare", "plan", "plans", "tick", "begin", "grant", "hold", "vacate"),
         *("plant", "join", "outgoing", "find", *_MOVING),
         *("failing", "watch", "raise", "minutes", "newest"),
     ),
     commands=(
-        *("hdel", "hget", "hgetall", "hkeys", "hlen", "hmget", "hscan", "hset", "sadd", "smembers", "sscan"),
+        *("hdel", "hget", "hgetall", "hkeys", "hlen", "hmget", "hscan", "smembers", "sscan"),
         *("subscribe", "ping", "zrange"),
-        *("xadd", "xdel", "xrange", "xreadgroup", "xrevrange", "xgroup|create", "xinfo|consumers"),
+        *("xadd", "xdel", "xrange", "xreadgroup", "xrevrange", "xinfo|consumers"),
     ),
     names=("", "queues", "workers", "roster", "losses", "truce", "schedules"),
     channels=("bell", "done"),
 )
 _RELAY = Role(
-    verbs=("enqueue", "states", "reports", *_SWITCHING),
-    commands=("hmget", "hset", "sadd", "smembers"),
+    verbs=("enqueue", "states", "reports", *_REGISTERING, *_SWITCHING),
+    commands=("hmget", "smembers"),
     names=("queues",),
     channels=("bell",),
 )

@@ -279,7 +279,7 @@ class Schedules:
     async def _register(self, name: str, place: Place) -> None:
         """Say where it is. It may have moved on meanwhile: whoever says it last must be right."""
         for _ in range(TRIES):
-            await self._store.server.call("HSET", self._store.names.schedules, name, str(place))
+            await self._store.server.script("register", self._store.names.schedules, name, str(place))
             trace = (await self.read(place, [name])).traces.get(name)
             if trace is None or trace.moving is None:
                 return

@@ -148,10 +148,11 @@ class Store:
             if declared is not None and (declared.order, declared.lane) != (settings.order, settings.lane):
                 self._say_other_order(declared, settings)
             followed = replace(settings, partitions=layout.partitions)
-            await self.server.call("HSET", name, "declared", msgspec.json.encode(followed))
-            await self.server.call("SADD", self.names.queues, settings.name)
+            await self.server.script("register", name, "declared", msgspec.json.encode(followed))
+            await self.server.script("enlist", self.names.queues, settings.name)
         if tasks:
-            await self.server.call("HSET", name, *(part for task in tasks for part in (f"task:{task}", "1")))
+            fields = (part for task in tasks for part in (f"task:{task}", "1"))
+            await self.server.script("register", name, *fields)
         if durability is not None:
             await self.confirmed(durability).confirm(self.names.queue(settings.name), self.names.app)
         return layout

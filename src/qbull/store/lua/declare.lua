@@ -3,6 +3,7 @@
 -- KEYS  base
 -- NAMES versions
 -- USES  clock
+-- FLAGS allow-oom
 -- ARGV  … version
 -- GIVES the version that decides
 local FORGET_MS = 3600000

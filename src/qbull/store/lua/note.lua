@@ -2,6 +2,7 @@
 -- KEYS  base
 -- NAMES index trains extras
 -- USES  clock record index train
+-- FLAGS allow-oom
 -- ARGV  most:int  … id place lane progress attempt first many line …
 --       most: lines kept of a job; lane: of the train that it is in, or ''; progress: '' where it has not changed;
 --       first: how many lines this delivery has logged before these; some of these may be there already
