@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -9,8 +10,15 @@ import pytest
 from desk import CRASHED, Desk
 
 from conftest import every_fault
+from qbull.core.route import digest
 from qbull.errors import ServerRefused
+from qbull.store import alerts, sessions
+from qbull.store.layout import repartition
+from qbull.store.move import Moves
+from qbull.store.sessions import Session
 from qbull.store.store import Store
+
+HOUR = 3_600_000
 
 
 @pytest.fixture
@@ -50,3 +58,58 @@ async def test_a_suspect_may_run_alone(store: Store) -> None:
     await desk.partition.reclaim("dead", CRASHED, None)
 
     assert await desk.state("poison") == "failed"
+
+
+async def test_delayed_jobs_come_to_their_new_partitions(store: Store) -> None:
+    desk = await Desk.open(store)
+    await desk.enqueue("later", when=HOUR)
+    layout = await repartition(store, desk.settings, 2)
+    await fill(store)
+
+    await Moves(store, desk.settings).bring(layout, 0)
+
+    home = store.partition(desk.settings, layout.home(digest("later")))
+    assert await home.has(["later"]) == {"later"}
+    assert await desk.partition.has(["later"]) == set()
+
+
+async def test_a_lane_of_a_new_partition_begins_when_the_older_have_nothing_of_it(store: Store) -> None:
+    """Before it was told which lanes are in older ones a partition holds each of them."""
+    desk = await Desk.open(store, order="key")
+    await desk.enqueue("busy", key="other")
+    layout = await repartition(store, desk.settings, 2)
+    home = store.partition(desk.settings, layout.home(digest("k")))
+    await home.enqueue([desk.job("free", "k")])
+    await fill(store)
+
+    moves = Moves(store, desk.settings)
+    await moves.learn(layout)
+    looked = await moves.let_go(layout, home.number)
+
+    assert (looked.held, looked.let_go) == (0, 1)
+    assert await store.server.call("HGET", home.base + "index", "\n") == b"known"
+
+
+async def test_an_operator_can_log_in(store: Store) -> None:
+    now = int(time.time() * 1000)
+    await fill(store)
+
+    text = await sessions.begin(store, Session("ann", "admin", now, now + HOUR), idle=60)
+
+    found = await sessions.find(store, text, 60)
+    assert found is not None
+    assert found.name == "ann"
+
+
+async def test_an_alert_is_raised(store: Store) -> None:
+    """It may be the one that says that the server is full."""
+    await store.register(alerts.QUEUE, ["say"])
+    seen = await alerts.watch(store, "w1", 10)
+    assert seen is not None
+    desk = Desk(store, alerts.QUEUE)
+    await fill(store)
+
+    assert await alerts.write(store, seen, seen.state, [desk.job("message", when="0 60000")])
+
+    (delivery,) = await desk.fetch()
+    await desk.finish(delivery)

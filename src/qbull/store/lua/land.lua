@@ -3,6 +3,7 @@
 -- KEYS  base
 -- NAMES index delayed arrivals extras expiring
 -- USES  index tell
+-- FLAGS allow-oom
 -- ARGV  source  … number id due record ends besides lines
 --       besides, lines: how many arguments follow these: field, value … of what the job has besides, then lines of its log
 -- GIVES 1, or the mark of this partition where it is closed itself

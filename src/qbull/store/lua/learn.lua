@@ -2,6 +2,7 @@
 -- Who comes too late with it changes nothing.
 -- KEYS  base
 -- NAMES index ahead
+-- FLAGS allow-oom
 -- ARGV  all:int  … lane
 --       all: 1 where none are to come
 -- GIVES 1 where it was still to be learnt

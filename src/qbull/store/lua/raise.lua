@@ -2,6 +2,7 @@
 -- KEYS  base
 -- NAMES index delayed lanes trains bands stats alerts
 -- USES  clock stamp record report index tell ready train lane arrive stats
+-- FLAGS allow-oom
 -- ARGV  rev state  … id when record
 --       rev: what the state was when it was read; when: as in lib/arrive.lua
 -- GIVES 1 where it was written

@@ -2,6 +2,7 @@
 -- KEYS  base
 -- NAMES sessions
 -- USES  clock
+-- FLAGS allow-oom
 -- ARGV  name until_ms:int idle_ms:int session
 redis.call('SET', base .. 'session:' .. name, until_ms .. '\n' .. session, 'PX', math.max(math.min(idle_ms, until_ms - now_ms), 1))
 redis.call('ZREMRANGEBYSCORE', sessions, '-inf', now_ms)
