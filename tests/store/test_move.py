@@ -14,7 +14,7 @@ from qbull.core.ids import new_token
 from qbull.core.job import Body, pack
 from qbull.core.layout import SPAN, Generation, Layout
 from qbull.core.route import PARTITION_LANE, digest
-from qbull.errors import Conflict
+from qbull.errors import Conflict, ServerRefused
 from qbull.store import inspect
 from qbull.store.layout import MOST_OLDER, change, close, follow, repartition
 from qbull.store.move import Moves
@@ -521,3 +521,23 @@ async def test_kept_jobs_of_old_partitions_make_room_for_new_ones(store: Store) 
 
     assert counts == [10, 10]
     assert (await inspect.count(house.old)).completed == 0
+
+
+async def test_a_partition_that_refuses_what_is_brought_holds_up_none_for_the_others(store: Store) -> None:
+    house = await House.open(store)
+    ids = [f"j{n}" for n in range(10)]
+    await house.put(house.old, *ids, when=HOUR)
+    layout = await house.change(2)
+    refusing, other = (house.partition(number) for number in layout.current.numbers)
+    await store.server.call("SET", refusing.base + "arrivals", "no hash")
+
+    with pytest.raises(ServerRefused, match="wrong type"):
+        await house.moves.bring(layout, 0)
+
+    stay, came = await house.old.has(ids), await other.has(ids)
+    assert stay and came
+    assert stay | came == set(ids)
+    assert not stay & came
+    await store.server.call("DEL", refusing.base + "arrivals")
+    await house.moves.bring(layout, 0)
+    assert await refusing.has(ids) == stay

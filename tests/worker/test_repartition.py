@@ -213,3 +213,36 @@ async def _moved(job: qbull.Job[None], queue: qbull.Queue) -> bool:
     found = await client.find(queue.settings, job.id)
     layout = await client.layout(queue.settings)
     return found is not None and found[0].number in layout.current.numbers
+
+
+async def test_a_partition_that_refuses_holds_up_no_lane_of_the_others(app: qbull.App, store: Store) -> None:
+    queue = app.queue("work", order="key")
+    ends = {key: asyncio.Event() for key in ("long", "short")}
+    begun: Counter[str] = Counter()
+
+    @queue.task(key="{key}")
+    async def step(key: str) -> None:
+        begun[key] += 1
+        await ends[key].wait()
+
+    async def has_begun(**many: int) -> None:
+        async def look() -> bool:
+            return begun == many
+
+        await eventually(look)
+
+    broken = store.names.partition("work", 0) + "leaving"
+    async with app.worker() as worker:
+        await step.enqueue(key="long")
+        await step.enqueue(key="short")
+        await has_begun(long=1, short=1)
+        await store.server.call("SET", broken, "no sorted set")
+        await queue.repartition(2)
+        await step.enqueue(key="short")
+        ends["short"].set()
+
+        await has_begun(long=1, short=2)
+
+        await store.server.call("DEL", broken)
+        ends["long"].set()
+        await worker.drain()

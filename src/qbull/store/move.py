@@ -17,6 +17,7 @@ from qbull.config import QueueSettings
 from qbull.core.job import Garbage, body_of, lane_of
 from qbull.core.layout import Generation, Layout, added, generation_of
 from qbull.core.route import PARTITION_LANE, digest
+from qbull.errors import ServerError
 from qbull.store.layout import change, close, follow, help_switch
 from qbull.store.partition import BATCH, Partition, successor_in
 from qbull.store.schedules import Place, Schedules, in_batches
@@ -91,7 +92,10 @@ class Moves:
     # Jobs that are delayed are brought to their new partitions, and schedules.
 
     async def bring(self, layout: Layout, source: int) -> int:
-        """Bring what is delayed in a closed partition to where it belongs now; how many jobs that were."""
+        """Bring what is delayed in a closed partition to where it belongs now; how many jobs that were.
+
+        Raises where a partition could not take its jobs, once those of the others are there.
+        """
         brought = stay = 0
         while True:
             stay, there, *flat = await self._script("depart", source, stay, BATCH)
@@ -100,9 +104,12 @@ class Moves:
                 await self._bring_schedules(layout, source)
                 return brought
             if jobs:
-                layout = await self._arrive(layout, source, jobs)
-                await self._script("departed", source, *(job.id for job in jobs))
-                brought += len(jobs)
+                layout, stuck, trouble = await self._arrive(layout, source, jobs)
+                came = [job.id for job in jobs if job not in stuck]
+                await self._script("departed", source, *came)
+                if trouble is not None:
+                    raise trouble
+                brought += len(came)
 
     async def _bring_schedules(self, layout: Layout, source: int) -> None:
         names = await self._store.server.call("ZRANGE", self.partition(source).base + "schedules", 0, BATCH)
@@ -110,30 +117,43 @@ class Moves:
         for some in in_batches([name.decode() for name in names]):
             await schedules.bring_home(here, some, self._settings, layout)
 
-    async def _arrive(self, layout: Layout, source: int, jobs: Sequence[Departing]) -> Layout:
-        """Put them into the partitions of now, unless they have come to one in between; the layout that held then."""
+    async def _arrive(
+        self, layout: Layout, source: int, jobs: Sequence[Departing]
+    ) -> tuple[Layout, list[Departing], ServerError | None]:
+        """Put them into the partitions of now, unless they have come to one in between.
+
+        The layout that held then, the jobs that their partitions could not take, and why.
+        """
         while True:
             jobs = await self._not_in_between(layout, source, jobs)
             closed: bytes | None = None
+            stuck, trouble = list[Departing](), None
             for home, some in self._by_home(layout.current, jobs).items():
-                flat: list[bytes | int] = []
-                for job in some:
-                    flat += (
-                        job.number,
-                        job.id,
-                        job.due,
-                        job.record,
-                        job.ends,
-                        len(job.besides),
-                        len(job.log),
-                    )
-                    flat += (*job.besides, *job.log)
-                answer = await self._script("land", home, source, *flat)
+                try:
+                    answer = await self._land(home, source, some)
+                except ServerError as error:
+                    stuck, trouble = stuck + some, error
+                    continue
                 if answer != 1:
                     closed = answer
             if closed is None:
-                return layout
+                return layout, stuck, trouble
             layout = await follow(self._store, self._settings, successor_in(closed))
+
+    async def _land(self, home: int, source: int, jobs: Sequence[Departing]) -> Any:
+        flat: list[bytes | int] = []
+        for job in jobs:
+            flat += (
+                job.number,
+                job.id,
+                job.due,
+                job.record,
+                job.ends,
+                len(job.besides),
+                len(job.log),
+            )
+            flat += (*job.besides, *job.log)
+        return await self._script("land", home, source, *flat)
 
     async def _not_in_between(
         self, layout: Layout, source: int, jobs: Sequence[Departing]

@@ -2,20 +2,26 @@
 
 Of the old partitions: what is delayed goes to its new one. Of the new ones: lanes begin when the older partitions have nothing of
 them. Whoever reads the first of the new ones does what concerns all of them. Where there is nothing of that kind to do,
-no command is sent.
+no command is sent. What is refused of one partition, or cannot reach its server, holds up nothing of the others.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
+from typing import TypeVar
 
 from qbull.config import QueueSettings
 from qbull.core.layout import Layout
+from qbull.errors import ServerError
 from qbull.store.move import Moves
 from qbull.store.store import Store
 from qbull.worker.outage import Outage
+
+A = TypeVar("A")
 
 HELD = 0.05
 """Seconds between two looks while lanes wait for older partitions."""
@@ -41,6 +47,7 @@ class Mover:
         self._learnt = 0
         self._looked = 0.0
         self._rung = True
+        self._failed = False
         self._bell = asyncio.Event()
 
     def follow(self, layout: Layout, numbers: list[int]) -> None:
@@ -75,16 +82,18 @@ class Mover:
         if layout.generation == 0:
             return None
         if self._rung or time.monotonic() - self._looked >= DRAINING:
-            self._rung, self._looked = False, time.monotonic()
-            try:
-                await self._look_at_all(layout, numbers)
-            except BaseException:
-                self._rung = True
-                raise
-        looks = [await self._moves.let_go(layout, number) for number in numbers if number not in self._clear]
-        if any(look.held for look in looks):
+            self._rung, self._failed, self._looked = False, False, time.monotonic()
+            await self._look_at_all(layout, numbers)
+        looks = [
+            await self._tried(partial(self._moves.let_go, layout, number))
+            for number in numbers
+            if number not in self._clear
+        ]
+        if not self._failed:
+            self._outage.over(self)
+        if any(look is not None and look.held for look in looks):
             return HELD
-        if layout.draining:
+        if layout.draining or self._failed:
             return DRAINING
         return KEPT if layout.older else None
 
@@ -95,20 +104,35 @@ class Mover:
 
     async def _look_at_all(self, layout: Layout, numbers: list[int]) -> None:
         for number in numbers:
-            if number not in self._clear and await self._moves.clear(layout, number) is not None:
-                self._clear.add(number)
-            if number not in layout.current.numbers:
-                await self._moves.bring(layout, number)
+            await self._tried(partial(self._look_at, layout, number))
         if not self._looks_after_all:
             return
         if self._learnt != layout.generation:
-            await self._moves.learn(layout)
-            self._learnt = layout.generation
+            await self._tried(partial(self._learn, layout))
         for older in layout.older:
             if older.state == "drained":  # a dead letter may have been sent round again
                 for number in older.numbers:
-                    await self._moves.bring(layout, number)
-        await self._moves.retire(layout)
+                    await self._tried(partial(self._moves.bring, layout, number))
+        await self._tried(partial(self._moves.retire, layout))
+
+    async def _look_at(self, layout: Layout, number: int) -> None:
+        if number not in self._clear and await self._moves.clear(layout, number) is not None:
+            self._clear.add(number)
+        if number not in layout.current.numbers:
+            await self._moves.bring(layout, number)
+
+    async def _learn(self, layout: Layout) -> None:
+        await self._moves.learn(layout)
+        self._learnt = layout.generation
+
+    async def _tried(self, step: Callable[[], Awaitable[A]]) -> A | None:
+        """None where it failed: it is tried again with the next look."""
+        try:
+            return await step()
+        except ServerError as error:
+            self._failed = True
+            self._outage.met(error, self)
+            return None
 
     def _ring(self) -> None:
         self._rung = True
