@@ -10,9 +10,13 @@ import pytest
 from desk import CRASHED, Desk
 
 from conftest import every_fault
+from qbull.core.flow import Plan, Seed
+from qbull.core.ids import new_id
+from qbull.core.job import RareBody, pack
 from qbull.core.route import digest
 from qbull.errors import ServerRefused
 from qbull.store import alerts, sessions
+from qbull.store.flows import Flows
 from qbull.store.layout import repartition
 from qbull.store.move import Moves
 from qbull.store.sessions import Session
@@ -113,3 +117,23 @@ async def test_an_alert_is_raised(store: Store) -> None:
 
     (delivery,) = await desk.fetch()
     await desk.finish(delivery)
+
+
+async def test_a_flow_that_was_begun_is_planted_to_its_end_and_a_new_one_is_refused(store: Store) -> None:
+    desk = await Desk.open(store, partitions=2)
+    begun, other = (Plan(flow, [_seed(flow, 0), _seed(flow, 1)]) for flow in ("begun", "other"))
+    flows = Flows(store)
+    assert await flows._plant_next(begun, store.server, first=True)
+    await fill(store)
+
+    await flows.ship(desk.partition)
+
+    last = store.partition(desk.settings, 1)
+    assert await last.has([seed.id for seed in begun.seeds]) == {begun.seeds[1].id}
+    with pytest.raises(ServerRefused, match="out of memory"):
+        await flows.begin(other, None)
+
+
+def _seed(flow: str, partition: int) -> Seed:
+    record = pack(RareBody("task", b"{}", flow=flow), priority=5, lane=b"")
+    return Seed("q", new_id(partition), None, False, 0, record, "stop", [])

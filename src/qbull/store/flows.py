@@ -211,12 +211,11 @@ class Flows:
                 return None
             rest = plan.after(len(some))
             answer: bytes = await server.script(
-                "plant",
+                "plant" if first else "grow",
                 partition.base,
                 plan.token,
                 partition.settings.lane_limit,
                 plan.flow,
-                int(first),
                 encode(rest) if rest.seeds else b"",
                 *_arguments(some, taken),
             )

@@ -48,7 +48,7 @@ _MOVING = (*_SWITCHING, *("depart", "land", "departed", "learn", "unhold", "clea
 _REGISTERING = ("register", "enlist")
 _GREETING = ("client|setname", "client|setinfo", "info", "eval", "evalsha")
 _PRODUCER = Role(
-    verbs=("put", "enqueue", "unique", "plant", "find", "news", *_REGISTERING, *_SWITCHING),
+    verbs=("put", "enqueue", "unique", "plant", "grow", "find", "news", *_REGISTERING, *_SWITCHING),
     commands=("hexists", "hmget", "set", "subscribe", "ping", "xdel"),
     names=("queues",),
     channels=("bell", "done"),
@@ -58,7 +58,7 @@ _WORKER = Role(
         *("group", "fetch", "alone", "note", "settle", "release", "promote", "reclaim", "lease", "unlease"),
         *("enroll", "beat", "bury", "roster", "live", "figures", "count"),
         *(*_REGISTERING, "declare", "plan", "plans", "tick", "begin", "grant", "hold", "vacate"),
-        *("plant", "join", "outgoing", "find", *_MOVING),
+        *("plant", "grow", "join", "outgoing", "find", *_MOVING),
         *("failing", "watch", "raise", "minutes", "newest"),
     ),
     commands=(
