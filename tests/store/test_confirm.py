@@ -371,3 +371,14 @@ def imposter(port: int) -> Iterator[None]:
             tail = (tail + answers.read(1))[-40:]
         tool.sendall(b"REPLCONF ACK 1000000000\r\n")
         yield
+
+
+@pytest.mark.parametrize("durability", WAITING)
+async def test_what_a_full_server_takes_is_confirmed(pair: Pair, desk: Desk, durability: Durability) -> None:
+    """The ends of flows are: were these refused, no flow would end and make room."""
+    await enqueue(desk, durability, "a")
+    pair.primary.tell("CONFIG", "SET", "maxmemory", "1")
+
+    assert await desk.store.confirmed(durability).script("group", desk.partition.base, "3") == 1
+
+    assert pair.replicas[0].tell("EXISTS", desk.partition.base + "ready:3") == 1

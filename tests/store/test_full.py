@@ -15,10 +15,11 @@ from qbull.core.ids import new_id
 from qbull.core.job import RareBody, pack
 from qbull.core.route import digest
 from qbull.errors import ServerRefused
-from qbull.store import alerts, sessions
+from qbull.store import alerts, operations, sessions
 from qbull.store.flows import Flows
 from qbull.store.layout import repartition
 from qbull.store.move import Moves
+from qbull.store.operations import Operation
 from qbull.store.sessions import Session
 from qbull.store.store import Store
 
@@ -137,3 +138,23 @@ async def test_a_flow_that_was_begun_is_planted_to_its_end_and_a_new_one_is_refu
 def _seed(flow: str, partition: int) -> Seed:
     record = pack(RareBody("task", b"{}", flow=flow), priority=5, lane=b"")
     return Seed("q", new_id(partition), None, False, 0, record, "stop", [])
+
+
+async def test_an_operation_can_be_stopped(store: Store) -> None:
+    operation = Operation("o1", "clean", "q", {}, "ann", int(time.time() * 1000))
+    await fill(store)
+    assert not await operations.write(store, operation)
+
+    await operations.ask_to_stop(store, "o1")
+
+    assert await operations.write(store, operation)
+
+
+async def test_it_is_said_that_a_job_has_begun(store: Store) -> None:
+    desk = await Desk.open(store)
+    await fill(store)
+
+    await desk.partition.report([b"aone", b"begun", b"atwo", b"begun"])
+
+    [(_, fields)], _ = await desk.partition.reports([], 10)
+    assert fields == [b"aone", b"begun", b"atwo", b"begun"]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 import qbull
+from conftest import eventually
 from qbull.store.store import Store
 
 pytestmark = pytest.mark.timeout(120)
@@ -59,6 +61,21 @@ async def test_a_worker_that_starts_on_a_full_server_works_it_off(full: Full) ->
     assert [one.name for one in await after.schedules.list()] == ["hourly"]
     await before.close()
     await after.close()
+
+
+async def test_a_result_is_waited_for_on_a_full_server(full: Full) -> None:
+    app = qbull.App(full.url, prefix="test")
+    job = await app.queue("work").task(name="step")(_nothing).enqueue()
+    await full.fill()
+
+    async def is_waited_for() -> bool:
+        return bool(await full.store.server.call("EXISTS", full.store.names.partition("work", 0) + "waiters"))
+
+    waiting = asyncio.create_task(job.result(timeout=60))
+    await eventually(is_waited_for)
+    async with app.worker():
+        assert await waiting == 0
+    await app.close()
 
 
 async def _nothing() -> int:

@@ -83,7 +83,7 @@ class Confirmed:
             raise self._refusal(talk.server, links)
         if not self.waits:
             return await talk.call(*command)
-        await talk.send(command, ("SET", key + MARK, "1", "EX", MARK_FOR))
+        await talk.send(command, ("EVAL", script("mark").source, 1, key + MARK, MARK_FOR))
         reply = await talk.hear()
         await talk.hear()
         await self._wait(talk, links)

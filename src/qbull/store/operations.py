@@ -71,7 +71,7 @@ async def newest(store: Store, many: int) -> list[Operation]:
 
 
 async def ask_to_stop(store: Store, id: str) -> None:
-    await store.server.call("SET", f"{store.names.operation(id)}:stop", "1", "EX", 60)
+    await store.server.script("mark", f"{store.names.operation(id)}:stop", 60)
 
 
 def _now(operation: Operation, now: float) -> Operation:

@@ -21,8 +21,6 @@ from qbull.store.outcomes import Outcomes
 
 EXPIRY = "expired: it had not begun in time"
 EXPIRED = seal(Ending(0, 0.0, "", error=EXPIRY))
-REPORTS = 1_000_000
-"""Entries of reports at most, as in lua/lib/report.lua."""
 BATCH = 500
 """Jobs in one call at most: it bounds how long a script keeps the server from others."""
 
@@ -277,7 +275,7 @@ class Partition:
 
     async def report(self, reports: Sequence[bytes]) -> None:
         """Letter and id, and what is said: something that no script has done itself."""
-        await self.server.call("XADD", self.base + "reports", "MAXLEN", "~", REPORTS, "*", *reports)
+        await self.server.script("report", self.base, *reports)
 
     async def reports(self, told: Sequence[bytes], most: int) -> tuple[list[tuple[bytes, list[bytes]]], int]:
         """Drop the entries that were told; gives those that come then, and how many there are in all."""

@@ -111,7 +111,7 @@ class Results:
         if self._listening is None:
             self._listening = asyncio.create_task(self._listen())
         await self._up.wait()
-        await self._store.server.call("SET", partition.base + "waiters", "1", "EX", MARK)
+        await self._store.server.script("mark", partition.base + "waiters", MARK)
 
     async def _told(self, event: asyncio.Event) -> None:
         waiting = asyncio.create_task(event.wait())

@@ -48,14 +48,26 @@ _MOVING = (*_SWITCHING, *("depart", "land", "departed", "learn", "unhold", "clea
 _REGISTERING = ("register", "enlist")
 _GREETING = ("client|setname", "client|setinfo", "info", "eval", "evalsha")
 _PRODUCER = Role(
-    verbs=("put", "enqueue", "unique", "plant", "grow", "find", "news", *_REGISTERING, *_SWITCHING),
-    commands=("hexists", "hmget", "set", "subscribe", "ping", "xdel"),
+    verbs=("put", "enqueue", "unique", "plant", "grow", "find", "news", "mark", *_REGISTERING, *_SWITCHING),
+    commands=("hexists", "hmget", "subscribe", "ping", "xdel"),
     names=("queues",),
     channels=("bell", "done"),
 )
 _WORKER = Role(
     verbs=(
-        *("group", "fetch", "alone", "note", "settle", "release", "promote", "reclaim", "lease", "unlease"),
+        *(
+            "group",
+            "fetch",
+            "alone",
+            "note",
+            "report",
+            "settle",
+            "release",
+            "promote",
+            "reclaim",
+            "lease",
+            "unlease",
+        ),
         *("enroll", "beat", "bury", "roster", "live", "figures", "count"),
         *(*_REGISTERING, "declare", "plan", "plans", "tick", "begin", "grant", "hold", "vacate"),
         *("plant", "grow", "join", "outgoing", "find", *_MOVING),
@@ -64,7 +76,7 @@ _WORKER = Role(
     commands=(
         *("hdel", "hget", "hgetall", "hkeys", "hlen", "hmget", "hscan", "smembers", "sscan"),
         *("subscribe", "ping", "zrange"),
-        *("xadd", "xdel", "xrange", "xreadgroup", "xrevrange", "xinfo|consumers"),
+        *("xdel", "xrange", "xreadgroup", "xrevrange", "xinfo|consumers"),
     ),
     names=("", "queues", "workers", "roster", "losses", "truce", "schedules"),
     channels=("bell", "done"),
