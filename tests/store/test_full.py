@@ -15,7 +15,7 @@ from qbull.core.ids import new_id
 from qbull.core.job import RareBody, pack
 from qbull.core.route import digest
 from qbull.errors import ServerRefused
-from qbull.store import alerts, operations, sessions
+from qbull.store import alerts, operations, sessions, tokens
 from qbull.store.flows import Flows
 from qbull.store.layout import repartition
 from qbull.store.move import Moves
@@ -158,3 +158,11 @@ async def test_it_is_said_that_a_job_has_begun(store: Store) -> None:
 
     [(_, fields)], _ = await desk.partition.reports([], 10)
     assert fields == [b"aone", b"begun", b"atwo", b"begun"]
+
+
+async def test_a_token_can_be_made(store: Store) -> None:
+    await fill(store)
+
+    token, _ = await tokens.create(store, "night shift", "admin", by="ann")
+
+    assert await tokens.find(store, token.id) is not None

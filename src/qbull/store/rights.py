@@ -103,7 +103,7 @@ _ADMIN = (
             *("cancel", "retry", "promote_one", "remove", "clean", "configure"),
             *("audit", "audit_counts", "beat", "fire", "plan", "promote", *_MOVING),
         ),
-        commands=("config|get", "hdel", "hlen", "hset", "role", "sscan", "time", "type", "zscan"),
+        commands=("config|get", "hdel", "hlen", "role", "sscan", "time", "type", "zscan"),
         names=("truce",),
         channels=("bell",),
     )

@@ -65,7 +65,7 @@ async def create(
     await _sweep(store, now)
     if await store.server.call("HLEN", store.names.tokens) >= MOST:
         raise Conflict(f"there are {MOST:,} tokens already; revoke some")
-    await store.server.call("HSET", store.names.tokens, id, msgspec.json.encode(token))
+    await store.server.script("register", store.names.tokens, id, msgspec.json.encode(token))
     return token, text
 
 
