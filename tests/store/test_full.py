@@ -20,6 +20,8 @@ from qbull.store.flows import Flows
 from qbull.store.layout import repartition
 from qbull.store.move import Moves
 from qbull.store.operations import Operation
+from qbull.store.rights import ROLES
+from qbull.store.scripts import script
 from qbull.store.sessions import Session
 from qbull.store.store import Store
 
@@ -40,6 +42,22 @@ async def store(tmp_path: Path) -> AsyncIterator[Store]:
 async def fill(store: Store) -> None:
     """From now on there is no room."""
     await store.server.call("CONFIG", "SET", "maxmemory", 1)
+
+
+def test_only_verbs_that_add_jobs_are_refused() -> None:
+    verbs = {verb for role in ROLES.values() for verb in role.verbs}
+
+    refused = {verb for verb in verbs if not script(verb).source.startswith("#!lua flags=")}
+
+    assert refused == {"put", "enqueue", "unique", "plant", "tick", "fire"}
+
+
+async def test_no_command_that_is_sent_besides_verbs_is_refused(store: Store) -> None:
+    words = sorted({word for role in ROLES.values() for word in role.commands})
+
+    known = await store.server.call("COMMAND", "INFO", *words)
+
+    assert [row[0] for row in known if b"denyoom" in row[2]] == []
 
 
 async def test_a_new_job_is_refused(store: Store) -> None:
