@@ -242,7 +242,7 @@ SABOTEURS = (
         "a known id is confirmed unwritten",
         "an enqueue that finds its job there waits for nothing, so nothing is known of the replicas",
         "store/confirm.py",
-        'await talk.send(command, ("SET", key + MARK, "1", "EX", MARK_FOR))',
+        'await talk.send(command, ("EVAL", script("mark").source, 1, key + MARK, MARK_FOR))',
         'await talk.send(command, ("PING",))',
         ("tests/store/test_confirm.py",),
     ),
