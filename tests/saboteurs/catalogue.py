@@ -111,6 +111,14 @@ SABOTEURS = (
         ("tests/store/test_reclaim.py",),
     ),
     Saboteur(
+        "suspect does not wait",
+        "a job that is to be marked before it runs is failed where the server is away just then",
+        "worker/attempt.py",
+        "await self._outage.survive(partial(delivery.partition.mark_alone, id, delivery.place))",
+        "await delivery.partition.mark_alone(id, delivery.place)",
+        ("tests/worker/test_suspects.py",),
+    ),
+    Saboteur(
         "the ready stream is capped",
         "old jobs fall out when many wait",
         "store/lua/put.lua",

@@ -10,6 +10,7 @@ import asyncio
 import math
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from qbull.core.codec import PAYLOAD_LIMIT
@@ -35,6 +36,7 @@ from qbull.worker.current import Running, running
 from qbull.worker.gate import Gate
 from qbull.worker.isolation import Isolation
 from qbull.worker.note import Notes
+from qbull.worker.outage import Outage
 from qbull.worker.settle import Settler
 from qbull.worker.slot import Cancelled, Deadlines, Interrupted, Late, Slot
 
@@ -54,6 +56,7 @@ class Attempts:
         begin: Begin,
         notes: Notes,
         awaited: Awaited,
+        outage: Outage,
         *,
         worker: str,
         isolation: Isolation,
@@ -68,6 +71,7 @@ class Attempts:
         self._begin = begin
         self._notes = notes
         self._awaited = awaited
+        self._outage = outage
         self._isolation = isolation
         self._board = board
         self._asks = False
@@ -162,7 +166,7 @@ class Attempts:
                     result = await self._attempt(slot, delivery.partition.number, job, task, args, kwargs)
             else:
                 async with self._isolation.alone():
-                    await delivery.partition.mark_alone(id, delivery.place)
+                    await self._outage.survive(partial(delivery.partition.mark_alone, id, delivery.place))
                     result = await self._attempt_in_time(slot, delivery, at, job, task, (args, kwargs))
             if result is None:
                 return True  # it was not begun

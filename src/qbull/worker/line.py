@@ -86,6 +86,7 @@ class Line:
             Begin(settings, outage),
             self._notes,
             Awaited(assignment.results, assignment.seals, outage),
+            outage,
             worker=worker,
             isolation=isolation,
             board=board,
