@@ -10,6 +10,7 @@ import asyncio
 import math
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -248,6 +249,12 @@ class Attempts:
             if why is not None:
                 raise why from None
             raise RuntimeError(f"it or something it waited for was cancelled: {cancelled}") from cancelled
+        except Exception:
+            if slot.why is not None:
+                job.stopped = True
+                if isinstance(await _late_interrupt(slot), Interrupted):
+                    raise Interrupted from None  # it may have failed because of that
+            raise
         finally:
             self._isolation.left()
             running.reset(token)
@@ -293,10 +300,8 @@ def _read(record: bytes) -> RareBody:
         raise Undeliverable(str(error)) from None
 
 
-async def _late_interrupt(slot: Slot) -> None:
-    """It was interrupted in the moment in which it finished: take the cancellation that is still to come."""
-    try:
+async def _late_interrupt(slot: Slot) -> BaseException | None:
+    """It was interrupted and has ended otherwise: take the cancellation, which may be still to come. Gives the reason."""
+    with suppress(asyncio.CancelledError):
         await asyncio.sleep(0)
-    except asyncio.CancelledError:
-        slot.absorb()
-    slot.why = None
+    return slot.absorb()

@@ -129,10 +129,12 @@ class Runner:
         await self._attempts.close()
 
     def _wake(self) -> None:
-        waiter = self._idle.popleft()
-        if not waiter.done():
-            waiter.set_result(None)
-            self._woken += 1
+        while self._idle:
+            waiter = self._idle.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                self._woken += 1
+                return
 
     def _resize(self, wanted: int) -> None:
         """More slots are opened at once; fewer are left when as many jobs have ended."""
@@ -157,6 +159,7 @@ class Runner:
             return False
         self._surplus -= 1
         self._slots.remove(slot)
+        slot.task = None
         self._brake()
         return True
 
@@ -175,13 +178,14 @@ class Runner:
         slot.task.add_done_callback(lambda task: self._closed(slot, task))
 
     def _closed(self, slot: Slot, task: asyncio.Task[None]) -> None:
-        """Nothing that a job does ends its slot; should we ourselves, another one is opened."""
-        if task.cancelled() or task.exception() is None:
-            return
-        log.error(
-            'queue "%s": a slot met what it did not expect', self.settings.name, exc_info=task.exception()
-        )
-        if not self._stopping:
+        """Nothing that a job does ends its slot; should we ourselves, or a cancellation that came late, it is opened again."""
+        if not task.cancelled() and task.exception() is not None:
+            log.error(
+                'queue "%s": a slot met what it did not expect',
+                self.settings.name,
+                exc_info=task.exception(),
+            )
+        if slot.task is task and not self._stopping:
             self._open(slot)
 
     async def _work(self, slot: Slot, delivery: Delivery | None, at: int) -> None:
@@ -202,11 +206,12 @@ class Runner:
                 continue
             if self._idle and not self._woken and self._hand.waiting:
                 self._wake()  # it begins as soon as this one has to wait for something
-            if time.monotonic() - delivery.asked > self._doubt and not await self._still_ours(delivery):
-                self._hand.drop(delivery)
-                delivery = None
-                continue
-            stopped_at = await self._run_delivery(slot, delivery, at)
+            try:
+                stopped_at = await self._run_delivery(slot, delivery, at)
+            except asyncio.CancelledError:
+                if not self._stopping:
+                    self._unfinished(delivery)
+                raise
             if self._is_spoilt(slot):
                 # The job left something behind; the next one must not find it.
                 if not self._stopping:
@@ -259,9 +264,14 @@ class Runner:
         finally:
             if not waiter.cancelled():
                 self._woken -= 1
+            elif waiter in self._idle:
+                self._idle.remove(waiter)
 
     async def _run_delivery(self, slot: Slot, delivery: Delivery, at: int) -> int | None:
         """Run its jobs in order. Answers where it stopped because the slot was spoilt, None where it ended."""
+        if time.monotonic() - delivery.asked > self._doubt and not await self._still_ours(delivery):
+            self._hand.drop(delivery)
+            return None
         last = len(delivery.fields) - 2
         slot.since = time.perf_counter()
         while True:
