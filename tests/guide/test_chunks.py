@@ -90,6 +90,23 @@ async def test_what_the_function_raises_is_the_failure_of_all(app: qbull.App) ->
                 await job.result(timeout=10)
 
 
+@pytest.mark.timeout(60)
+async def test_a_stop_iteration_for_one_job_is_a_failure_like_any_other(app: qbull.App) -> None:
+    clicks = app.queue("clicks", concurrency=10, retry=qbull.Retry(attempts=1))
+
+    @clicks.task(chunk=3, wait=5)
+    async def store(rows: list[int]) -> list[Any]:
+        return [StopIteration("no more") if row == 1 else row for row in rows]
+
+    jobs = [await store.enqueue(row) for row in range(3)]
+    async with app.worker():
+        with pytest.raises(qbull.JobFailed, match="StopIteration"):
+            await jobs[1].result(timeout=20)
+        results = [await jobs[0].result(timeout=20), await jobs[2].result(timeout=20)]
+
+    assert results == [0, 2]
+
+
 async def test_a_list_of_another_length_is_said(app: qbull.App) -> None:
     clicks = app.queue("clicks", concurrency=10, retry=qbull.Retry(attempts=1, backoff="fixed", delay=1))
 

@@ -97,6 +97,8 @@ class Chunk:
                 continue
             if isinstance(result, asyncio.CancelledError):
                 outcome.set_exception(RuntimeError(f"something it waited for was cancelled: {result}"))
+            elif isinstance(result, StopIteration):  # no future can carry it
+                outcome.set_exception(RuntimeError(f"the task raised {result!r}"))
             elif isinstance(result, Exception):
                 outcome.set_exception(result)
             else:
