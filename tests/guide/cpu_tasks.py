@@ -58,6 +58,17 @@ def die() -> None:
 
 
 @queue.task(cpu=True)
+def leave_a_child_behind(path: str, seconds: float) -> None:
+    child = os.fork()
+    if child == 0:
+        time.sleep(3600)
+    with open(path, "w") as file:
+        file.write(str(child))
+    time.sleep(seconds)
+    os._exit(7)
+
+
+@queue.task(cpu=True)
 def leave() -> None:
     raise SystemExit(3)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import os
+import signal
 import sys
 import threading
 from collections.abc import AsyncIterator
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 
 import qbull
+from conftest import eventually
 from qbull.store.store import Store
 
 
@@ -196,6 +198,49 @@ async def test_a_process_that_ends_is_a_failed_attempt_and_no_more(numbers: Any,
         after = await (await numbers.factorise.enqueue(6)).result(timeout=20)
 
     assert after.factors == (2, 3)
+
+
+async def test_a_process_that_ended_while_it_was_idle_is_given_no_job(numbers: Any) -> None:
+    async with numbers.app.worker(concurrency=1):
+        first = await (await numbers.process_id.enqueue()).result(timeout=20)
+        os.kill(first, signal.SIGKILL)
+        await eventually(lambda: has_ended(first))
+
+        second = await (await numbers.process_id.enqueue()).result(timeout=20)
+
+    assert first != second
+
+
+async def test_what_a_cpu_task_has_started_ends_with_its_process(numbers: Any, tmp_path: Path) -> None:
+    path = tmp_path / "child"
+    job = await numbers.leave_a_child_behind.enqueue(str(path), seconds=0)
+    async with numbers.app.worker():
+        with pytest.raises(qbull.JobFailed, match="ended with code 7"):
+            await job.result(timeout=60)
+
+        await eventually(lambda: has_ended(int(path.read_text())))
+
+
+async def test_what_a_cpu_task_has_started_ends_when_it_is_cancelled(numbers: Any, tmp_path: Path) -> None:
+    path = tmp_path / "child"
+    job = await numbers.leave_a_child_behind.enqueue(str(path), seconds=3600)
+    async with numbers.app.worker():
+        child = int(await eventually(lambda: text_of(path)))
+        await job.cancel()
+
+        await eventually(lambda: has_ended(child))
+
+
+async def text_of(path: Path) -> str:
+    return path.read_text() if path.exists() else ""
+
+
+async def has_ended(pid: int) -> bool:
+    """What nobody has waited for yet has ended too."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] in "ZX"
+    except FileNotFoundError:
+        return True
 
 
 async def test_a_result_of_a_cpu_task_that_cannot_travel_says_so(numbers: Any) -> None:

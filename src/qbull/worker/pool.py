@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import os
+import signal
 import socket
 import struct
 import sys
@@ -19,6 +20,7 @@ import traceback
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
+from contextvars import Context
 from functools import partial
 from math import inf
 from typing import Any, BinaryIO
@@ -82,7 +84,7 @@ class Pool:
 
     async def run(self, task: TaskSpec, job: Running, limit: int, payload: bytes | None = None) -> bytes:
         """The encoded result. Cancelling it kills the process."""
-        process = self._idle.pop() if self._idle else await self._start()
+        process = await self._free()
         function = task.function
         try:
             request = Request(
@@ -120,7 +122,13 @@ class Pool:
             await self._end(process)
         self._idle.clear()
 
-    async def _start(self) -> _Process:
+    async def _free(self) -> _Process:
+        """One that lives: an idle one may have been killed since."""
+        while self._idle:
+            process = self._idle.pop()
+            if not process.ended:
+                return process
+            await self._end(process)
         process = await _Process.start()
         self._all.add(process)
         return process
@@ -137,6 +145,11 @@ class _Process:
         self._process = process
         self._reader = reader
         self._writer = writer
+        self._watching = asyncio.create_task(self._watch(), context=Context())
+
+    @property
+    def ended(self) -> bool:
+        return self._watching.done() or self._reader.at_eof()
 
     @classmethod
     async def start(cls) -> _Process:
@@ -166,9 +179,21 @@ class _Process:
 
     async def end(self) -> None:
         self._writer.close()
-        with suppress(ProcessLookupError):
-            self._process.kill()
+        if self._process.returncode is None:
+            self._kill()
+        await self._watching
+
+    async def _watch(self) -> None:
+        """A process that it has started may hold its socket open: nothing more is to be read once it has ended itself."""
         await self._process.wait()
+        self._kill()
+        with suppress(OSError):
+            self._writer.get_extra_info("socket").shutdown(socket.SHUT_RD)
+
+    def _kill(self) -> None:
+        """With all that it has started: its group is its own."""
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
 
 
 def _take_down(job: Running, answer: Answer) -> None:
