@@ -31,7 +31,12 @@ class Board:
     def make(cls, slots: int) -> Board:
         with tempfile.TemporaryFile() as file:
             file.truncate(slots * SLOT)
-            return cls(os.dup(file.fileno()), slots)
+            fd = os.dup(file.fileno())
+        try:
+            return cls(fd, slots)
+        except BaseException:
+            os.close(fd)
+            raise
 
     def begin(self, slot: int, text: bytes) -> None:
         at = slot * SLOT

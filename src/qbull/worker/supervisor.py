@@ -13,7 +13,7 @@ import os
 import signal
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -72,6 +72,7 @@ class Supervisor:
         self._children: dict[str, Child] = {}
         self._stop = asyncio.Event()
         self._stopped = 0.0
+        self._short = False  # of what a process needs
         self._at_once = False
 
     async def reach(self) -> bool:
@@ -104,7 +105,9 @@ class Supervisor:
         """Keep one worker process alive until the supervisor is told to stop."""
         quick_deaths = 0
         while not self._stop.is_set():
-            child = await self._start(number)
+            child = await self._start_at_last(number)
+            if child is None:
+                return
             code = await self._end_of(child)
             if code != 0:
                 log.warning(
@@ -115,23 +118,47 @@ class Supervisor:
             if quick_deaths > 1 and not self._stop.is_set():
                 wait = min(0.25 * 2 ** (quick_deaths - 2), LONGEST_WAIT)
                 log.warning("the next worker is started in %.3g s", wait)
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(wait):
-                        await self._stop.wait()
+                await self._pause(wait)
+
+    async def _start_at_last(self, number: int) -> Child | None:
+        """A machine that is short of memory, processes or files is waited for. None where a signal came first."""
+        wait = 0.25
+        while not self._stop.is_set():
+            try:
+                child = await self._start(number)
+            except OSError as error:
+                if not self._short:
+                    log.error("no worker can be started: %s; it is tried again until one can", error)
+                self._short = True
+            else:
+                self._short = False
+                return child
+            await self._pause(wait)
+            wait = min(wait * 2, LONGEST_WAIT)
+        return None
+
+    async def _pause(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._stop.wait()
 
     async def _start(self, number: int) -> Child:
         slots = sum(slots_of(queue.concurrency) for queue in self._queues)
-        board = Board.make(slots)
-        theirs, ours = os.pipe()
         id = new_worker_id()
-        try:
-            process = await asyncio.create_subprocess_exec(
-                *self._command(number, id, board.fd, theirs),
-                pass_fds=(board.fd, theirs),
-                stdin=asyncio.subprocess.DEVNULL,
-            )
-        finally:
-            os.close(theirs)
+        with ExitStack() as opened:
+            board = Board.make(slots)
+            opened.callback(board.close)
+            theirs, ours = os.pipe()
+            opened.callback(os.close, ours)
+            try:
+                process = await asyncio.create_subprocess_exec(
+                    *self._command(number, id, board.fd, theirs),
+                    pass_fds=(board.fd, theirs),
+                    stdin=asyncio.subprocess.DEVNULL,
+                )
+            finally:
+                os.close(theirs)
+            opened.pop_all()
         child = self._children[id] = Child(id, process, board, ours)
         log.info("worker %s started, process %d", id, process.pid)
         self._beat.soon()

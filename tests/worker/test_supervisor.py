@@ -1,0 +1,102 @@
+"""The parent of worker processes on a machine that is short of something: it waits, says so once, and leaves nothing open."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import mmap
+import os
+import sys
+from typing import Any
+
+import pytest
+
+from conftest import eventually
+from qbull.config import QueueSettings
+from qbull.store.store import Store
+from qbull.worker.supervisor import Supervisor
+
+
+def supervise(store: Store) -> Supervisor:
+    """With a child that does nothing, and does not outlive the test for long."""
+    command = [sys.executable, "-c", "import time; time.sleep(60)"]
+    return Supervisor(
+        store, [QueueSettings("work")], lambda *_: command, processes=1, grace=0.0, min_idle=30.0
+    )
+
+
+def short_of_processes(*_: Any, **__: Any) -> Any:
+    raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+
+@pytest.fixture
+def two_refusals(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The machine starts no process the first two times."""
+    start, tries = asyncio.create_subprocess_exec, [0]
+
+    async def start_at_last(*command: str, **options: Any) -> Any:
+        tries[0] += 1
+        if tries[0] <= 2:
+            short_of_processes()
+        return await start(*command, **options)
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", start_at_last)
+    return tries
+
+
+@pytest.mark.timeout(90)
+async def test_a_process_that_cannot_be_started_is_tried_again_and_said_once(
+    store: Store, server_url: str, two_refusals: list[int], caplog: pytest.LogCaptureFixture
+) -> None:
+    supervisor = supervise(Store(server_url, "test"))
+
+    async def child_is_there() -> bool:
+        return running.done() or bool(supervisor._children)
+
+    running = asyncio.create_task(supervisor.run())
+    try:
+        await eventually(child_is_there, within=30)
+    finally:
+        supervisor.stop()
+        await asyncio.wait([running], timeout=30)
+
+    assert await asyncio.wait_for(running, 1) == 0
+    assert two_refusals == [3]
+    said = [record for record in caplog.records if record.levelno >= logging.ERROR]
+    assert [record.getMessage() for record in said] == [
+        f"no worker can be started: [Errno {errno.EAGAIN}] Resource temporarily unavailable; it is tried again until one can"
+    ]
+
+
+@pytest.mark.timeout(60)
+async def test_a_parent_that_cannot_start_a_process_ends_when_it_is_told(
+    store: Store, server_url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", short_of_processes)
+    supervisor = supervise(Store(server_url, "test"))
+    running = asyncio.create_task(supervisor.run())
+
+    async def said() -> bool:
+        return "no worker can be started" in caplog.text
+
+    try:
+        await eventually(said, within=20)
+    finally:
+        supervisor.stop()
+
+    assert await asyncio.wait_for(running, 20) == 0
+
+
+@pytest.mark.parametrize("of", [(asyncio, "create_subprocess_exec"), (os, "pipe"), (mmap, "mmap")])
+async def test_a_start_that_failed_leaves_nothing_open(
+    store: Store, monkeypatch: pytest.MonkeyPatch, of: tuple[Any, str]
+) -> None:
+    supervisor = supervise(store)
+    before = os.listdir("/proc/self/fd")
+
+    with monkeypatch.context() as short, pytest.raises(BlockingIOError):
+        short.setattr(*of, short_of_processes)
+        await supervisor._start(0)
+
+    assert os.listdir("/proc/self/fd") == before
