@@ -133,7 +133,11 @@ class Worker:
         await self._store.close()
 
     async def __aenter__(self) -> Worker:
-        await self.start()
+        try:
+            await self.start()
+        except BaseException:  # nobody else could stop what has begun
+            await self.stop()
+            raise
         return self
 
     async def __aexit__(self, *_: object) -> None:
