@@ -120,6 +120,7 @@ class Fetcher:
         reader.cancel()
         self._ended.add(reader)
         reader.add_done_callback(self._ended.discard)
+        reader.add_done_callback(lambda _: self._gate.abandon())
 
     async def _read(self, group: tuple[int, ...], *, cut: bool) -> None:
         lost = cut  # a reply may have been lost, with deliveries in it

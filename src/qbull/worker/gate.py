@@ -101,6 +101,11 @@ class Gate:
         if self.limited:
             self._reserved += permitted - found
 
+    def abandon(self) -> None:
+        """A reader has ended: nobody fetches what it was permitted."""
+        if self._reserved:
+            self._tidy_up()
+
     async def begin(self) -> Start | None:
         """Take a start for a job that begins now. None where there is none to be had soon."""
         until = time.monotonic() + PATIENCE
@@ -148,8 +153,12 @@ class Gate:
 
     async def _report_soon(self) -> None:
         try:
-            await asyncio.sleep(REPORT)
-            if (self._doubt or self._said > self._places()) and not self._turn.locked():
+            while True:
+                await asyncio.sleep(REPORT)
+                async with self._turn:
+                    pass  # who asks meanwhile says it too
+                if not self.limited or not (self._doubt or self._said > self._places()):
+                    return
                 await self._outage.survive(self.settle_up)
         finally:
             self._report = None

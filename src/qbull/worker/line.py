@@ -130,7 +130,7 @@ class Line:
     async def start(self) -> None:
         """Should the server go away or refuse meanwhile, it is waited for: jobs may run here already, and their outcomes would be lost."""
         self._notes.open()
-        self._runner.start(self._fetcher.made_room, self._unfinished, self._hold)
+        self._runner.start(self._fetcher.made_room, self._unfinished, self._drop, self._hold)
         await self._outage.survive(self._steering.look)
         await self._outage.survive(self._leases.tick)
         self._cancelling = [start(self._canceller.run)]

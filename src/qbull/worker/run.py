@@ -68,17 +68,20 @@ class Runner:
         self._turned = 0.0  # when this turn of it began
         self._room: Callable[[], None] = lambda: None
         self._unfinished: Callable[[Delivery], None] = lambda delivery: None
+        self._drop: Callable[[Delivery], None] = hand.drop
 
     def start(
         self,
         room: Callable[[], None],
         unfinished: Callable[[Delivery], None],
+        drop: Callable[[Delivery], None],
         hold: Callable[[float, str], None],
     ) -> None:
-        """`room` is called when more can be fetched, `unfinished` with what is to be given back, `hold` where a task
-        asks for a rest of the whole queue."""
+        """`room` is called when more can be fetched, `unfinished` with what is to be given back, `drop` with what others
+        have by now, `hold` where a task asks for a rest of the whole queue."""
         self._room = room
         self._unfinished = unfinished
+        self._drop = drop
         self._attempts.start(unfinished, hold)
         for slot in self._slots:
             self._open(slot)
@@ -270,7 +273,7 @@ class Runner:
     async def _run_delivery(self, slot: Slot, delivery: Delivery, at: int) -> int | None:
         """Run its jobs in order. Answers where it stopped because the slot was spoilt, None where it ended."""
         if time.monotonic() - delivery.asked > self._doubt and not await self._still_ours(delivery):
-            self._hand.drop(delivery)
+            self._drop(delivery)
             return None
         last = len(delivery.fields) - 2
         slot.since = time.perf_counter()
@@ -310,7 +313,7 @@ class Runner:
         doubtful = id in refused or time.monotonic() - before > self._doubt
         if not doubtful or await self._still_ours(delivery):
             return True
-        self._hand.drop(delivery)
+        self._drop(delivery)
         return False
 
     def _is_spoilt(self, slot: Slot) -> bool:
