@@ -23,6 +23,8 @@ from qbull.errors import ServerError
 from qbull.store import connect
 from qbull.store.store import Delivery, Store
 from qbull.worker import fetch
+from qbull.worker.outage import Outage
+from qbull.worker.reach import reach
 from qbull.worker.worker import Worker
 
 
@@ -318,3 +320,28 @@ async def test_no_job_is_run_twice_because_the_server_was_away_for_longer_than_w
 
 async def _all_live(app: qbull.App, many: int) -> bool:
     return len(await app.client().store.workers()) == many
+
+
+def test_refusals_that_take_turns_are_said_once_each(caplog: pytest.LogCaptureFixture) -> None:
+    outage = Outage()
+    memory, rights = qbull.ServerRefused("out of memory"), qbull.ServerRefused("no rights")
+
+    for error in (memory, rights) * 5:
+        outage.met(error, outage)
+
+    assert caplog.messages == ["out of memory; it will be tried again", "no rights; it will be tried again"]
+
+
+async def test_a_signal_that_comes_in_the_moment_in_which_the_server_is_reached_is_not_lost(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop = asyncio.Event()
+    really_open = store.open
+
+    async def open_and_be_signalled() -> None:
+        await really_open()
+        stop.set()
+
+    monkeypatch.setattr(store, "open", open_and_be_signalled)
+
+    assert await reach(store, Outage(), stop) is False

@@ -15,6 +15,8 @@ log = logging.getLogger("qbull.worker")
 A = TypeVar("A")
 
 LONGEST_PAUSE = 2.0
+SILENCE = 60.0
+"""Seconds for which a refusal that was said is not said again."""
 
 
 class Outage:
@@ -58,8 +60,9 @@ class Outage:
     def met(self, error: ServerError, who: object) -> None:
         now = time.monotonic()
         if not isinstance(error, ServerAway | EmbeddedError):
-            if now - self._said.get(str(error), -60) >= 60:
-                self._said = {str(error): now}
+            self._said = {text: at for text, at in self._said.items() if now - at < SILENCE}
+            if str(error) not in self._said:
+                self._said[str(error)] = now
                 log.error("%s; it will be tried again", error)
             return
         if not self._failing:

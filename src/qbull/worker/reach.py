@@ -20,7 +20,7 @@ async def reach(store: Store, outage: Outage, stop: asyncio.Event) -> bool:
         await asyncio.wait([reaching])
         return False
     await reaching
-    return True
+    return not stop.is_set()  # it may have come in the same turn
 
 
 async def _find(store: Store, outage: Outage) -> None:
