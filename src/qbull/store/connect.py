@@ -108,7 +108,8 @@ class Server:
             if isinstance(error, _DEMOTED):
                 await self._drop()  # the name may belong to another server by now: look it up again
             await self._put_back(connection, era)
-            raise self._ours(error, commands[-1]) from error
+            # The client's frame holds the error, whose traceback holds the frame: garbage that stays for long.
+            raise self._ours(error, commands[-1]) from error.with_traceback(None)
         except BaseException as error:
             await connection.disconnect(nowait=True)
             if isinstance(error, _AWAY):
@@ -316,7 +317,7 @@ class Talk:
         except foreign.ResponseError as error:
             if isinstance(error, _DEMOTED):
                 await self.server._drop()
-            raise self.server._ours(error) from error
+            raise self.server._ours(error) from error.with_traceback(None)
 
 
 class Inquiry:

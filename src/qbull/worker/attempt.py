@@ -245,10 +245,10 @@ class Attempts:
                     result = await self._call(task, args, kwargs, job)
         except asyncio.CancelledError as cancelled:
             job.stopped = True
-            why = slot.absorb()
-            if why is not None:
-                raise why from None
-            raise RuntimeError(f"it or something it waited for was cancelled: {cancelled}") from cancelled
+            # Without a name for what is raised: its traceback holds this frame, and both would be garbage that stays for long.
+            raise slot.absorb() or RuntimeError(
+                f"it or something it waited for was cancelled: {cancelled}"
+            ) from cancelled
         except Exception:
             if slot.why is not None:
                 job.stopped = True
