@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from desk import CRASHED, Desk, ids_of
 
+from qbull.config import Keep
 from qbull.core.job import crashes_of
 from qbull.store.store import Store
 
@@ -67,6 +68,17 @@ async def test_a_suspect_that_marked_its_start_is_blamed_unseen(store: Store) ->
     await desk.partition.reclaim("dead", CRASHED, None)
 
     assert await desk.state("poison") == "failed"
+
+
+async def test_a_suspect_that_another_has_ended_leaves_no_mark(store: Store) -> None:
+    desk = await Desk.open(store, keep=Keep(completed=0))
+    await desk.enqueue("a")
+    (delivery,) = await desk.fetch()
+    await desk.finish(delivery)
+
+    await desk.partition.mark_alone(b"a", delivery.place)
+
+    assert await store.server.call("EXISTS", desk.partition.base + "job:a") == 0
 
 
 async def test_a_train_comes_back_without_what_was_settled(store: Store) -> None:
