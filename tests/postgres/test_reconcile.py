@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 
 import pytest
 from psycopg import AsyncConnection
@@ -16,7 +17,9 @@ from conftest import eventually
 from database import Postgres
 from qbull.postgres import keeper
 from qbull.postgres.reconcile import Reconciler
+from qbull.postgres.relay import Relay, Row, Shipped
 from qbull.postgres.reports import Reports
+from qbull.shipping import Shipping
 from qbull.store.store import Store
 from qbull.worker.actor import end, start
 
@@ -52,9 +55,9 @@ async def all_are_shipped(shop: AsyncConnection) -> bool:
     return all((await shipped(shop)).values())
 
 
-async def reconciled(store: Store, shop: AsyncConnection) -> dict[str, bool]:
+async def reconciled(store: Store, shop: AsyncConnection, reports: Reports | None = None) -> dict[str, bool]:
     """The rows after one look at all of them."""
-    reconciler = Reconciler("test", Reports("test"))
+    reconciler = Reconciler("test", reports or Reports("test"))
     while await reconciler.step(shop, store):
         pass
     return await shipped(shop)
@@ -116,6 +119,44 @@ async def test_a_job_that_has_ended_does_not_come_back_however_long_it_is_kept(
         await worker.drain()
 
     assert await reconciled(store, shop) == {}
+
+
+@pytest.mark.parametrize("relay_dies", [False, True])
+async def test_a_job_that_ends_before_the_relay_has_committed_does_not_come_back(
+    app: qbull.App, store: Store, shop: AsyncConnection, database: str, relay_dies: bool
+) -> None:
+    task = app.queue("orders", keep=qbull.Keep(completed=0)).task(nothing)
+    await task.options(durability="outbox").enqueue_many([{"n": n} for n in range(3)])
+    app.database = None  # nobody tells while they run
+    reports, telling = Reports("test"), list[asyncio.Task[None]]()
+
+    async def ship_and_run(rows: Sequence[Row]) -> Shipped:
+        shipped = await Shipping(app)(rows)
+        async with app.worker() as worker:
+            await worker.drain()
+        telling.append(asyncio.create_task(tell(reports, store, shop)))
+        async with await AsyncConnection.connect(database, autocommit=True) as other:
+            await eventually(lambda: is_over_or_waits(telling[0], other))
+        if relay_dies:
+            raise ConnectionResetError
+        return shipped
+
+    async with await AsyncConnection.connect(database, autocommit=True) as relays:
+        with suppress(ConnectionResetError):
+            await Relay(database, "test", ship_and_run).step(relays)
+    await telling[0]
+
+    assert await reconciled(store, shop, reports) == {}
+
+
+async def tell(reports: Reports, store: Store, shop: AsyncConnection) -> None:
+    for partition in await store.partitions(await store.settings("orders")):
+        await reports.tell_all(shop, partition)
+
+
+async def is_over_or_waits(task: asyncio.Task[None], connection: AsyncConnection) -> bool:
+    waiting = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+    return task.done() or (await (await connection.execute(waiting)).fetchone()) is not None
 
 
 async def test_an_empty_server_gets_everything_back(

@@ -11,6 +11,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from qbull.core.ids import partition_in
 from qbull.core.job import REPORT_END, unseal
 from qbull.postgres import tracking
 from qbull.postgres.tracking import ENDED, Line, done_line, line_of
@@ -26,8 +27,11 @@ BACKLOG = 5_000
 
 LONGEST_PAUSE = 1.0
 
-ENDS = """\
-DELETE FROM qbull_outbox WHERE app = %(app)s AND queue = %(queue)s AND job_id = ANY (%(ids)s) AND sent_at IS NOT NULL"""
+_ENDED = "app = %(app)s AND queue = %(queue)s AND job_id = ANY (%(ids)s) AND durable"
+# A job may end before the relay that has shipped it commits. Its row is in that one's hands: only a statement that
+# begins afterwards sees what became of it.
+AWAIT = f"SELECT FROM qbull_outbox WHERE {_ENDED} ORDER BY seq FOR UPDATE"
+ENDS = f"DELETE FROM qbull_outbox WHERE {_ENDED} AND (sent_at IS NOT NULL OR job_id = ANY (%(ours)s))"
 
 Entry = tuple[bytes, list[bytes]]
 
@@ -83,7 +87,11 @@ class Reports:
         async with connection.transaction():
             await tracking.write(connection, self._app, queue, lines)
             if ended:
-                await connection.execute(ENDS, {"app": self._app, "queue": queue, "ids": ended}, prepare=True)
+                # A row that is not sent and has an id of its user's may be of another job, which is yet to come.
+                ours = [id for id in ended if partition_in(id) is not None]
+                asked = {"app": self._app, "queue": queue, "ids": ended, "ours": ours}
+                await connection.execute(AWAIT, asked, prepare=True)
+                await connection.execute(ENDS, asked, prepare=True)
 
 
 def _done(value: bytes, many: int, at_ms: int) -> list[Line]:
