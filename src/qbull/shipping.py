@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import Protocol
 
 import msgspec
@@ -54,19 +56,19 @@ class Shipping:
         """The rows of one queue."""
         try:
             queue, layout = await self._queue(name)
-            groups: dict[Durability | None, list[tuple[int, Placed]]] = {}
+            jobs: list[tuple[int, Durability | None, Placed]] = []
             for row in rows:
                 try:
                     options = _options(row.options).after(row.age)
                     placed = queue.place(layout, row.task, _arguments(row), options)
-                    group = groups.setdefault(options.profile or self._app.durability, [])
-                    group.append((row.seq, placed))
+                    jobs.append((row.seq, options.profile or self._app.durability, placed))
                 except (QbullError, msgspec.MsgspecError) as error:
                     shipped.refused[row.seq] = str(error)
-            for durability, group in groups.items():
-                jobs = [placed for _, placed in group]
-                await self._app.client().enqueue_many(queue.settings, jobs, durability)
-                shipped.sent.extend(seq for seq, _ in group)
+            for durability, run in groupby(jobs, key=itemgetter(1)):  # only neighbours: keys keep their order
+                group = list(run)
+                placed_jobs = [placed for _, _, placed in group]
+                await self._app.client().enqueue_many(queue.settings, placed_jobs, durability)
+                shipped.sent.extend(seq for seq, _, _ in group)
         except QbullError as error:
             shipped.resting[name] = error
 

@@ -151,6 +151,16 @@ async def test_many_relays_at_a_time_keep_every_key_in_order(shop: Shop) -> None
     assert await shop.enqueued() == {f"k{key}": list(range(each)) for key in range(keys)}
 
 
+async def test_rows_of_a_key_that_ask_for_different_durabilities_stay_in_order(shop: Shop) -> None:
+    for number, durability in enumerate(("durable", "fast", "durable", "fast", "fast", "durable")):
+        asked = shop.note.options(transaction=shop.connection, durability=durability)
+        await asked.enqueue("ana", number)
+    await shop.connection.commit()
+
+    assert await step(shop) == (6, 6)
+    assert await shop.enqueued() == {"ana": [0, 1, 2, 3, 4, 5]}
+
+
 async def test_a_queue_that_nobody_knows_waits_and_holds_up_nobody(
     shop: Shop, caplog: pytest.LogCaptureFixture
 ) -> None:
