@@ -50,7 +50,12 @@ class Server(uvicorn.Server):
             await self._serve([listening])
 
     async def startup(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
-        await super().startup(sockets)  # type: ignore[arg-type]
+        try:
+            await super().startup(sockets)  # type: ignore[arg-type]
+        except OSError as error:
+            await self.lifespan.shutdown()
+            place = f"{self.config.host}, port {self.config.port}"
+            raise ConfigError(f"cannot serve on {place}: {error}; choose another with --port") from None
         if not self.should_exit:
             self._ready(self.servers[0].sockets[0].getsockname()[1])
 
@@ -87,7 +92,11 @@ async def beside(api: Api, listening: socket.socket) -> AsyncIterator[int]:
     server = Server(api, config_of(api, host, port), ready.set_result)
     serving = asyncio.create_task(server.serve_without_signals(listening))
     try:
-        yield await ready
+        either: list[asyncio.Future[Any]] = [ready, serving]
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        if serving.done():  # before it was ready: it says why not
+            await serving
+        yield ready.result()
     finally:
         api.site.ending.set()
         server.should_exit = True
