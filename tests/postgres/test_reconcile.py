@@ -187,6 +187,19 @@ async def test_durable_rows_are_committed_together_and_wait_for_the_database(
     assert len(found) == 100
 
 
+async def test_many_who_write_many_durable_rows_at_once_do_not_meet_in_one_transaction(
+    app: qbull.App, shop: AsyncConnection
+) -> None:
+    task = app.queue("orders").task(nothing).options(durability="outbox")
+    calls = [{"n": n} for n in range(5)]
+    await task.enqueue(0)
+
+    many = await asyncio.gather(*(task.enqueue_many(calls) for _ in range(20)), task.enqueue(1))
+
+    assert len(many) == 21
+    assert len(await shipped(shop)) == 102
+
+
 async def test_what_was_lost_is_shipped_once_more_and_not_again(
     app: qbull.App, store: Store, shop: AsyncConnection
 ) -> None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -81,6 +82,7 @@ class Outbox:
         self._database = database
         self._batcher: Batcher[NewRow, None] = Batcher(self._send, BATCH, in_order=True)
         self._connection: AsyncConnection | None = None
+        self._turn = asyncio.Lock()
 
     async def add(self, rows: Sequence[NewRow]) -> None:
         """Answers when they are committed."""
@@ -100,13 +102,27 @@ class Outbox:
         began, pause = clock(), 0.05
         while True:
             try:
-                await self._write(rows)
+                async with self._one_at_a_time():
+                    await self._write(rows)
                 return [None] * len(rows)
             except DatabaseAway:
                 if clock() + pause - began > PATIENCE:
                     raise
             await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311
             pause = min(pause * 2, 1.0)
+
+    @asynccontextmanager
+    async def _one_at_a_time(self) -> AsyncIterator[None]:
+        """A connection has one transaction: what two wrote at once would be committed, or lost, with either of them."""
+        try:
+            async with asyncio.timeout(PATIENCE):
+                await self._turn.acquire()
+        except TimeoutError:
+            raise DatabaseAway(f"the outbox could not be written to within {PATIENCE:g} s") from None
+        try:
+            yield
+        finally:
+            self._turn.release()
 
     async def _write(self, rows: Sequence[NewRow]) -> None:
         from qbull.postgres.connect import cut_off_after, errors_of, open_connection
