@@ -11,6 +11,7 @@ from web import ACCESS, ADMIN, Person, Web, make_admin, make_nobody, make_viewer
 import qbull
 from conftest import eventually
 from qbull import bulk
+from qbull.api import running
 from qbull.store import operations
 from qbull.store.operations import LOST, MOST, SILENT, Operation
 from qbull.store.roam import roam
@@ -218,6 +219,21 @@ async def test_not_all_at_once(shop: Shop, admin: Person) -> None:
     assert "running here already" in await admin.refused(
         409, "POST", f"{PATH}/operations", {"action": "retry"}
     )
+
+
+async def test_one_that_takes_long_goes_on_while_many_others_end(
+    shop: Shop, admin: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "MOST", 2)
+    await shop.fail(3)
+    slow = await admin.post(f"{PATH}/operations", {"action": "retry", "rate": 0.01})
+    for _ in range(21):
+        await admin.post(f"{PATH}/clean/completed")
+
+    await admin.post(f"/api/operations/{slow['operationId']}/stop")
+
+    operation = await ended(admin, slow)
+    assert operation["state"] == "stopped" and operation["error"] != LOST
 
 
 async def test_a_job_that_finishes_meanwhile_is_not_removed_as_waiting(

@@ -147,7 +147,8 @@ class Running:
         except ServerError as failure:
             log.warning("operation %s: what became of it was not written down: %s", id, failure)
         if len(self._now) > 10 * MOST:
-            self._now = {other: self._now[other] for other in list(self._now)[-MOST:]}
+            last = list(self._now)[-MOST:]
+            self._now = {one: now for one, now in self._now.items() if one in last or one in self._tasks}
 
     def _step(self, id: str, step: Step) -> None:
         self._now[id] = msgspec.structs.replace(self._now[id], done=step.done, looked_at=step.looked_at)
