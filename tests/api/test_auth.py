@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 from functools import partial
+from typing import Any
 
 import httpx
 import pytest
@@ -221,6 +223,31 @@ async def test_a_right_password_forgives_the_wrong_ones(nobody: Person) -> None:
     await nobody.post("/api/login", {"password": PASSWORD})
 
     await nobody.refused(401, "POST", "/api/login", {"password": "wrong"})
+
+
+async def test_a_right_password_many_times_at_once_is_no_guessing(
+    nobody: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    try_one, forgive, tried, all_at_once = sessions.attempt, sessions.right, list[int](), asyncio.Event()
+
+    async def attempt(*args: Any) -> int:
+        tried.append(await try_one(*args))
+        if len(tried) == sessions.TRIES * 3:
+            all_at_once.set()
+        return tried[-1]
+
+    async def right(*args: Any) -> None:
+        await all_at_once.wait()
+        await forgive(*args)
+
+    monkeypatch.setattr(sessions, "attempt", attempt)
+    monkeypatch.setattr(sessions, "right", right)
+    asked = [
+        nobody.ask("GET", "/api/me", headers=basic("admin", PASSWORD)) for _ in range(sessions.TRIES * 3)
+    ]
+    answers = await asyncio.gather(*asked)
+
+    assert {answer.status_code for answer in answers} == {200}
 
 
 async def test_without_a_password_only_tokens_open_the_door(app: qbull.App) -> None:

@@ -178,12 +178,13 @@ class Auth:
         if self._password is None:
             raise unknown("no password is set on this server (QUEUES_UI_PASS); use a token")
         address = address_of(request)
-        wait = await self._patiently(partial(sessions.attempt, self._store(), address))
+        is_right = hmac.compare_digest(self._password, digest_of(password))
+        wait = await self._patiently(partial(sessions.attempt, self._store(), address, is_right))
         if wait:
             raise Problem(
                 429, f"too many wrong passwords; try again in {wait} s", headers={"retry-after": str(wait)}
             )
-        if not hmac.compare_digest(self._password, digest_of(password)):
+        if not is_right:
             raise unknown("the password is wrong")
         await self._patiently(partial(sessions.right, self._store(), address))
 

@@ -68,11 +68,13 @@ async def end_all(store: Store) -> int:
     return len(names)
 
 
-async def attempt(store: Store, address: str) -> int:
-    """Somebody is about to try a password. The seconds that he has to wait, or 0 where he may."""
-    wait: int = await store.server.script(
-        "attempt", store.names.app, _digest(address), TRIES, TRIES_FOR, TRIES_OF_ALL, TRIES_OF_ALL_FOR
-    )
+async def attempt(store: Store, address: str, right: bool = False) -> int:
+    """Somebody tries a password. The seconds that he has to wait for an answer, or 0 where he may have it.
+
+    A right one does not count: a tool that sends it with many requests at once does not guess.
+    """
+    bounds = (TRIES, TRIES_FOR, TRIES_OF_ALL, TRIES_OF_ALL_FOR)
+    wait: int = await store.server.script("attempt", store.names.app, _digest(address), int(right), *bounds)
     return wait
 
 

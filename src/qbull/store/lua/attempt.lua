@@ -1,11 +1,11 @@
--- attempt: a password is about to be tried. It counts before it is looked at, so that many at once count too.
+-- attempt: a password is about to be answered. A wrong one counts before that, so that many at once count too; a right one does not.
 -- KEYS  base
 -- FLAGS allow-oom
--- ARGV  address most:int within:int most_of_all:int within_of_all:int
--- GIVES the seconds to wait, 0 where it may be tried
+-- ARGV  address right:int most:int within:int most_of_all:int within_of_all:int
+-- GIVES the seconds to wait, 0 where it may be answered
 local function over(name, allowed, seconds)
-  local tries = redis.call('INCR', name)
-  if tries == 1 then redis.call('EXPIRE', name, seconds) end
+  local tries = right == 1 and tonumber(redis.call('GET', name) or 0) + 1 or redis.call('INCR', name)
+  if tries == 1 and right == 0 then redis.call('EXPIRE', name, seconds) end
   return tries > allowed and math.max(redis.call('TTL', name), 1) or 0
 end
 local own = over(base .. 'tries:' .. address, most, within)

@@ -3,5 +3,4 @@
 -- FLAGS allow-oom
 -- ARGV  address
 redis.call('DEL', base .. 'tries:' .. address)
-if redis.call('EXISTS', base .. 'tries') == 1 then redis.call('DECR', base .. 'tries') end
 return 1
