@@ -6,6 +6,7 @@ for (store/flows.py).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -214,6 +215,12 @@ class _Layout:
             raise ArgumentsError("a flow is one app's; its steps are of several apps")
         if self.fallbacks and not self.last.awaits and self.last.step.arguments.id is not None:
             raise ArgumentsError("id and fallback: a flow of one job has one of them")
+        given = Counter((node.step.queue.name, node.step.arguments.id) for node in self.nodes)
+        for (queue, id), many in given.items():
+            if id is not None and many > 1:
+                raise ArgumentsError(
+                    f'queue "{queue}": {many} steps of a flow have the id {id!r}; each needs its own'
+                )
 
     def plan(self, layouts: dict[str, Layout]) -> Plan:
         """The jobs, complete before anything is sent, in the order in which they are to be planted."""

@@ -340,6 +340,12 @@ async def test_what_cannot_be_a_flow_is_refused_before_anything_is_sent(app: qbu
         (lambda: qbull.chain(make.step("a"), on_failed="go on"), 'use "stop" or "continue"'),  # type: ignore[arg-type]
         (lambda: make.options(unique=qbull.Unique(for_=5)).step("a"), "unique is not for steps"),
         (lambda: make.step(7), "what"),  # type: ignore[arg-type]
+        (
+            lambda: qbull.chain(
+                make.options(id="x").step("a"), studio.tell.step(), make.options(id="x").step("b")
+            ).enqueue_sync(),
+            "2 steps of a flow have the id 'x'",
+        ),
     ]
 
     for make_it, fact in wrong:
