@@ -7,7 +7,7 @@ for (store/flows.py).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
@@ -244,14 +244,21 @@ class _Layout:
             )
         return plan
 
-    def _planting(self) -> Iterator[_Node]:
-        """Who waits comes before what it waits for; first of all the last one, whose id decides whether the flow is new."""
-        first = self.last if self.last.awaits else None
-        if first is not None:
-            yield first
+    def _planting(self) -> list[_Node]:
+        """Who waits comes before what it waits for; first of all the last one, whose id decides whether the flow is new.
+
+        Those of a partition come together otherwise: they are planted in one step, and each step notes all that is left.
+        """
+        depth = dict.fromkeys(self.nodes, 0)
         for node in reversed(self.nodes):
-            if node is not first:
-                yield node
+            for source in (source for sources in node.awaits for source, _ in sources):
+                depth[source] = max(depth[source], depth[node] + 1)
+        first = self.last if self.last.awaits else None
+
+        def place(node: _Node) -> tuple[bool, int, str, int]:
+            return node is not first, depth[node], node.step.queue.name, node.job.number
+
+        return sorted(self.nodes, key=place)
 
 
 async def _enqueue(written: _Written[Any], layout: _Layout | None = None) -> Flow[Any]:

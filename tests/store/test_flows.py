@@ -7,11 +7,13 @@ from typing import Any
 import pytest
 from desk import DONE, Desk
 
+import qbull
 from qbull.core.flow import FAR_MS, TELLS, WAITS, Link, Mode, Plan, Seed, Told, marked
 from qbull.core.ids import new_id
 from qbull.core.job import RareBody, pack
 from qbull.store import inspect
 from qbull.store.audit import audit
+from qbull.store.connect import Server
 from qbull.store.flows import End, Flows, awaited, join
 from qbull.store.layout import repartition
 from qbull.store.move import Moves
@@ -291,6 +293,27 @@ async def test_a_group_of_thousands_is_one_call_for_each_some_hundred(store: Sto
         pass
 
     assert await bench.state(1, parent) == "waiting"
+
+
+async def test_the_jobs_of_a_group_that_go_to_one_partition_are_planted_in_one_step(
+    app: qbull.App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each step notes all that is left of the flow: one for each job would write the whole group as often as it has jobs."""
+    queue = app.queue("many", partitions=4)
+    steps, script = list[str](), Server.script
+
+    @queue.task
+    async def work(number: int = 0) -> None: ...
+
+    async def counted(self: Server, name: str, *args: Any) -> Any:
+        steps.append(name)
+        return await script(self, name, *args)
+
+    monkeypatch.setattr(Server, "script", counted)
+    flow = await qbull.group(*(work.step(n) for n in range(100)), then=work.step()).enqueue()
+
+    assert steps.count("plant") <= 5
+    assert [job.id for job in flow.jobs][-1] == flow.last.id
 
 
 async def test_a_note_is_small_though_the_arguments_were_large(store: Store) -> None:
