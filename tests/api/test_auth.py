@@ -86,6 +86,28 @@ async def test_a_token_that_another_process_revokes_is_refused_soon(
     assert await store.server.call("HLEN", store.names.tokens_used) == 0
 
 
+@pytest.mark.parametrize("lost", ["HSET", "HDEL"])
+async def test_a_lost_reply_neither_doubles_a_token_nor_hides_that_it_was_revoked(
+    store: Store, monkeypatch: pytest.MonkeyPatch, lost: str
+) -> None:
+    call, losing = store.server.call, [lost]
+
+    async def lose_one(*command: Any, **options: Any) -> Any:
+        reply = await call(*command, **options)
+        if command[0] in losing:
+            losing.clear()
+            raise qbull.ServerAway("the reply is lost")
+        return reply
+
+    monkeypatch.setattr(store.server, "call", lose_one)
+    made, _ = await tokens.create(store, "grafana", "viewer", by="ada")
+    there = await tokens.everyone(store)
+    await tokens.revoke(store, made.id)
+
+    assert [token.id for token in there] == [made.id]
+    assert losing == await tokens.everyone(store) == []
+
+
 async def test_a_token_expires(admin: Person, web: Web) -> None:
     made = await admin.post("/api/tokens", {"name": "brief", "role": "viewer", "expiresIn": 0.2})
     brief = await web.person(made["token"])
@@ -190,6 +212,25 @@ async def test_all_sessions_can_be_ended(nobody: Person, admin: Person) -> None:
 
     assert "1 sessions" in (await admin.delete("/api/sessions"))["message"]
     await nobody.refused(401, "GET", "/api/me")
+
+
+async def test_who_logs_in_while_all_sessions_are_ended_can_be_shut_out_later(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call, begun = store.server.call, list[str]()
+    session = sessions.Session("ada", "admin", 0, 1 << 42)
+
+    async def log_in_meanwhile(*command: Any, **options: Any) -> Any:
+        reply = await call(*command, **options)
+        if command[0] == "ZRANGE" and not begun:
+            begun.append(await sessions.begin(store, session, idle=60))
+        return reply
+
+    monkeypatch.setattr(store.server, "call", log_in_meanwhile)
+    await sessions.begin(store, session, idle=60)
+
+    assert [await sessions.end_all(store), await sessions.end_all(store)] == [1, 1]
+    assert await sessions.find(store, begun[0], idle=60) is None
 
 
 async def test_wrong_passwords_are_limited_for_an_address(nobody: Person, web: Web, store: Store) -> None:

@@ -72,15 +72,14 @@ async def create_token(call: Call[Nothing, wire.NewToken]) -> wire.CreatedToken:
     if not asked.name.isprintable():
         raise Problem(400, "body: name: use printable characters")
     call.notes.update(target=asked.name, role=asked.role)
-    token, text = await store.patiently(
-        partial(tokens.create, store, asked.name, asked.role, by=call.caller.name, lasts=asked.expires_in)
-    )
+    by, lasts = call.caller.name, asked.expires_in
+    token, text = await tokens.create(store, asked.name, asked.role, by=by, lasts=lasts)
     return wire.CreatedToken(timestamp=now(), token=text, details=_shown(token))
 
 
 async def revoke_token(call: Call[Nothing, Nothing]) -> wire.Done:
     store, id = call.site.store, call.path["token"]
-    await store.patiently(partial(tokens.revoke, store, id))
+    await tokens.revoke(store, id)
     call.site.auth.forget()
     return wire.Done(message=f"token {id} was revoked", timestamp=now())
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import getpass
-from functools import partial
 from typing import Literal
 
 import click
@@ -62,7 +61,6 @@ def create(target: Target, role: Literal["viewer", "admin"], name: str, expires:
         raise ConfigError(f"name={name!r}: use 1 to 100 printable characters")
 
     async def main() -> None:
-        await target.store.open()
         _, text = await tokens.create(target.store, name, role, by=_user(), lasts=expires)
         click.echo(text)
 
@@ -107,8 +105,7 @@ def revoke(target: Target, id: str) -> None:
     """
 
     async def main() -> None:
-        await target.store.open()
-        await target.store.patiently(partial(tokens.revoke, target.store, id))
+        await tokens.revoke(target.store, id)
         click.echo("revoked")
 
     target.run(main)

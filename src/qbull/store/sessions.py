@@ -55,17 +55,20 @@ async def find(store: Store, text: str, idle: float) -> Session | None:
 
 
 async def end(store: Store, text: str) -> None:
-    await store.server.call("UNLINK", store.names.session(_digest(text)))
-    await store.server.call("ZREM", store.names.sessions, _digest(text))
+    await _end(store, _digest(text))
 
 
 async def end_all(store: Store) -> int:
     """Everybody has to log in again."""
     names = await store.server.call("ZRANGE", store.names.sessions, 0, -1)
-    for name in names:
-        await store.server.call("UNLINK", store.names.session(name.decode()))
-    await store.server.call("UNLINK", store.names.sessions)
+    for name in names:  # not all of them at once: somebody may log in meanwhile
+        await _end(store, name.decode())
     return len(names)
+
+
+async def _end(store: Store, name: str) -> None:
+    await store.server.call("UNLINK", store.names.session(name))
+    await store.server.call("ZREM", store.names.sessions, name)
 
 
 async def attempt(store: Store, address: str, right: bool = False) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
+from functools import partial
 from typing import Literal
 
 import msgspec
@@ -59,14 +60,18 @@ async def create(
     """A new token, and its text: this is the only moment at which anybody can see it."""
     id = secrets.token_hex(_ID // 2)
     text = f"{MARK}{id}_{secrets.token_urlsafe(32)}"
-    now = int(await server_time(store.server) * 1000)
-    expires = None if lasts is None else now + int(lasts * 1000)
-    token = Token(id, name, role, digest_of(text), now, by, expires)
-    await _sweep(store, now)
-    if await store.server.call("HLEN", store.names.tokens) >= MOST:
-        raise Conflict(f"there are {MOST:,} tokens already; revoke some")
-    await store.server.script("register", store.names.tokens, id, msgspec.json.encode(token))
-    return token, text
+
+    async def write() -> Token:
+        now = int(await server_time(store.server) * 1000)
+        expires = None if lasts is None else now + int(lasts * 1000)
+        token = Token(id, name, role, digest_of(text), now, by, expires)
+        await _sweep(store, now)
+        if await store.server.call("HLEN", store.names.tokens) >= MOST:
+            raise Conflict(f"there are {MOST:,} tokens already; revoke some")
+        await store.server.script("register", store.names.tokens, id, msgspec.json.encode(token))
+        return token
+
+    return await store.patiently(write), text
 
 
 async def find(store: Store, id: str) -> tuple[Token, float | None] | None:
@@ -93,18 +98,22 @@ async def everyone(store: Store) -> list[Token]:
 
 
 async def revoke(store: Store, id: str) -> None:
-    gone = await store.server.call("HDEL", store.names.tokens, id)
-    await store.server.call("HDEL", store.names.tokens_used, id)
-    if not gone:
+    packed, _ = await store.patiently(partial(store.server.script, "token", store.names.app, id))
+    if not packed:
         raise NotFound(f'no token "{id}"; "qbull token list" shows what there is')
+    await store.patiently(partial(_remove, store, id))
+
+
+async def _remove(store: Store, id: str) -> None:
+    await store.server.call("HDEL", store.names.tokens, id)
+    await store.server.call("HDEL", store.names.tokens_used, id)
 
 
 async def _sweep(store: Store, now_ms: int) -> None:
     """Whoever makes a token removes those that expired long ago."""
     for token in await everyone(store):
         if token.expires_ms is not None and token.expires_ms < now_ms - FORGOTTEN * 1000:
-            await store.server.call("HDEL", store.names.tokens, token.id)
-            await store.server.call("HDEL", store.names.tokens_used, token.id)
+            await _remove(store, token.id)
 
 
 async def used(store: Store, id: str) -> None:
