@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import dataclass
 from typing import Any
 
 import asyncpg
@@ -52,13 +54,50 @@ async def test_psycopg(task: Task, database: str) -> None:
     assert written(database) == [1, 3]
 
 
-@pytest.mark.parametrize(
-    "rows", [psycopg.rows.dict_row, psycopg.rows.namedtuple_row, psycopg.rows.scalar_row]
-)
+@dataclass
+class Customer:
+    name: str
+
+
+KINDS_OF_ROWS = [
+    psycopg.rows.dict_row,
+    psycopg.rows.namedtuple_row,
+    psycopg.rows.scalar_row,
+    psycopg.rows.class_row(Customer),
+]
+
+
+@pytest.mark.parametrize("rows", KINDS_OF_ROWS)
 async def test_psycopg_with_rows_of_any_kind(task: Task, database: str, rows: Any) -> None:
     async with await AsyncConnection.connect(database, row_factory=rows) as connection:
         await task.options(transaction=connection).enqueue(1)
         await connection.commit()
+
+    assert written(database) == [1]
+
+
+@pytest.mark.parametrize("rows", KINDS_OF_ROWS)
+def test_psycopg_with_rows_of_any_kind_in_synchronous_code(task: Task, database: str, rows: Any) -> None:
+    with psycopg.connect(database, row_factory=rows) as connection:
+        task.options(transaction=connection).enqueue_sync(1)
+
+    assert written(database) == [1]
+
+
+async def test_psycopg_with_cursors_that_write_parameters_in_another_way(task: Task, database: str) -> None:
+    async with await AsyncConnection.connect(database, cursor_factory=psycopg.AsyncRawCursor) as connection:
+        await task.options(transaction=connection).enqueue(1)
+
+    assert written(database) == [1]
+
+
+async def test_asyncpg_that_makes_json_of_values(task: Task, database: str) -> None:
+    connection = await asyncpg.connect(database)
+    for kind in ("json", "jsonb"):
+        await connection.set_type_codec(kind, encoder=json.dumps, decoder=json.loads, schema="pg_catalog")
+    async with connection.transaction():
+        await task.options(transaction=connection).enqueue(1)
+    await connection.close()
 
     assert written(database) == [1]
 

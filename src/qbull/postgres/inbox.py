@@ -27,7 +27,7 @@ from qbull.worker.current import Running, entry_ms, fence_of, running
 
 _GIVEN = f"""\
 WITH given AS (
-    SELECT * FROM json_to_record(CAST({callers.HERE} AS json))
+    SELECT * FROM json_to_record({callers.HERE_JSON})
     AS given(app text, queue text, job_id text, origin bigint, step text, fence bigint, result text)
 )"""
 _SAME = """\

@@ -55,7 +55,7 @@ WRITE = f"""\
 WITH written AS (
     INSERT INTO qbull_outbox ({COLUMNS})
     SELECT {COLUMNS.replace("payload, options", "CAST(payload AS json), CAST(options AS json)")}
-    FROM json_to_recordset(CAST({callers.HERE} AS json)) AS rows(
+    FROM json_to_recordset({callers.HERE_JSON}) AS rows(
         app text, queue text, job_id text, task text, key text, payload text, options text, durable boolean)
     RETURNING app
 )

@@ -1,6 +1,7 @@
 """The connections that users hold: psycopg, asyncpg, SQLAlchemy, Django. One statement is run through any of them.
 
-None of these libraries is imported before a user brings a connection of it. What a connection does is told from
+None of these libraries is imported before a user brings a connection of it. Cursors of psycopg are our own: the user's may make
+objects of rows, or write parameters in another way. What a connection does is told from
 its type; one that would commit by itself is refused, because the job would not be rolled back with the data.
 """
 
@@ -20,6 +21,8 @@ from qbull.errors import ArgumentsError, ConfigError, DatabaseRefused
 
 HERE = "?"
 """Where the one parameter of a statement goes; each library has its own sign for it."""
+HERE_JSON = f"CAST(CAST({HERE} AS text) AS json)"
+"""The same, read as JSON. It is sent as a text: a connection of asyncpg may have been told to make JSON of every value."""
 
 
 async def run(transaction: Any, statement: str, parameter: str) -> Any:
@@ -36,8 +39,12 @@ async def run(transaction: Any, statement: str, parameter: str) -> Any:
             return await transaction.fetchval(statement.replace(HERE, "$1"), parameter)
         if kind == "psycopg":
             _refuse_autocommit(transaction)
-            cursor = await transaction.execute(statement.replace(HERE, "%s"), (parameter,))
-            return _first(await cursor.fetchone())
+            from psycopg import AsyncCursor
+            from psycopg.rows import tuple_row
+
+            async with AsyncCursor(transaction, row_factory=tuple_row) as cursor:
+                await cursor.execute(statement.replace(HERE, "%s").encode(), (parameter,))
+                return _first(await cursor.fetchone())
         await _refuse_committing(transaction)
         return (await transaction.execute(_sqlalchemy(statement), {"rows": parameter})).scalar()
 
@@ -56,18 +63,18 @@ def run_sync(transaction: Any, statement: str, parameter: str) -> Any:
                 return _first(cursor.fetchone())
         if kind == "psycopg":
             _refuse_autocommit(transaction)
-            return _first(transaction.execute(statement.replace(HERE, "%s"), (parameter,)).fetchone())
+            from psycopg import Cursor
+            from psycopg.rows import tuple_row
+
+            with Cursor(transaction, row_factory=tuple_row) as cursor:
+                cursor.execute(statement.replace(HERE, "%s").encode(), (parameter,))
+                return _first(cursor.fetchone())
         _refuse_committing_sync(transaction)
         return transaction.execute(_sqlalchemy(statement), {"rows": parameter}).scalar()
 
 
 def _first(row: Any) -> Any:
-    """Rows may be tuples, dictionaries, the user's own classes, or the value alone."""
-    if row is None or isinstance(row, tuple | list):
-        return row and row[0]
-    if isinstance(row, str):
-        return row
-    return next(iter(row.values() if isinstance(row, dict) else vars(row).values()))
+    return row and row[0]
 
 
 def root_of(thing: Any) -> str | None:
