@@ -12,6 +12,8 @@ from conftest import eventually
 from proxy import Proxy
 from qbull.config import QueueSettings
 from qbull.embedded import Embedded
+from qbull.errors import ServerAway
+from qbull.store import inspect
 from qbull.store.connect import CALL_TIMEOUT
 from qbull.store.partition import Partition, Reclaimed
 from qbull.store.roster import Member, Serving
@@ -59,6 +61,33 @@ async def test_what_a_silent_worker_held_of_other_queues_is_taken_back_too(store
 
     await eventually(buried)
     assert (await desk.counts()).waiting == 1
+
+
+async def test_what_one_node_keeps_away_does_not_hold_up_the_rest(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desks = [await Desk.open(store, name, partitions=2) for name in ("a", "b")]
+    for desk in desks:
+        for partition in await store.partitions(desk.settings):
+            desk.partition = partition
+            await desk.enqueue(f"job{partition.number}")
+            await desk.fetch("dead")
+    beat = Beat(store, [desk.settings for desk in desks], lambda: ["new"], 30.0, Outage())
+    reclaim = Partition.reclaim
+
+    async def reclaim_elsewhere(partition: Partition, *arguments: Any) -> Reclaimed:
+        if partition.number == 0:
+            raise ServerAway("this node is away")
+        return await reclaim(partition, *arguments)
+
+    monkeypatch.setattr(Partition, "reclaim", reclaim_elsewhere)
+    with pytest.raises(ServerAway):
+        await beat.reclaim("dead")
+
+    for desk in desks:
+        away, there = await store.partitions(desk.settings)
+        assert (await inspect.count(away)).active == 1
+        assert (await inspect.count(there)).waiting == 1
 
 
 async def test_whoever_buries_the_dead_is_heard_meanwhile(

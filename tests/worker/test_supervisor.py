@@ -14,6 +14,7 @@ import pytest
 
 from conftest import eventually
 from qbull.config import QueueSettings
+from qbull.errors import ServerAway
 from qbull.store.store import Store
 from qbull.worker.supervisor import Supervisor
 
@@ -100,3 +101,49 @@ async def test_a_start_that_failed_leaves_nothing_open(
         await supervisor._start(0)
 
     assert os.listdir("/proc/self/fd") == before
+
+
+@pytest.mark.timeout(90)
+async def test_the_next_process_is_started_while_a_part_of_the_cluster_is_away(
+    store: Store, server_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the dead one held there is taken back when that part is there again."""
+    monkeypatch.setattr("qbull.worker.supervisor.CLEANING", 0.1)
+    supervisor = supervise(Store(server_url, "test"))
+    is_back, asked = asyncio.Event(), list[str]()
+
+    async def reclaim(worker: str, running: object) -> int:
+        asked.append(worker)
+        if not is_back.is_set():
+            raise ServerAway("this node is away")
+        return 0
+
+    monkeypatch.setattr(supervisor._beat, "reclaim", reclaim)
+
+    async def another_is_there() -> bool:
+        return running.done() or len(supervisor._children) == 2
+
+    running = asyncio.create_task(supervisor.run())
+    try:
+        await eventually(lambda: _any(supervisor._children), within=30)
+        (first,) = supervisor._children.values()
+        first.process.kill()
+        await eventually(another_is_there, within=30)
+        assert set(asked) == {first.id}
+
+        is_back.set()
+        await eventually(lambda: _one(supervisor._children), within=30)
+        assert first.id not in supervisor._children
+    finally:
+        supervisor.stop()
+        await asyncio.wait([running], timeout=30)
+
+    assert await asyncio.wait_for(running, 1) == 0
+
+
+async def _any(children: dict[str, Any]) -> bool:
+    return bool(children)
+
+
+async def _one(children: dict[str, Any]) -> bool:
+    return len(children) == 1

@@ -105,8 +105,20 @@ class Beat:
         return time.monotonic() - self._swept >= max(SWEEP, self._min_idle)
 
     async def reclaim(self, worker: str, running: Sequence[tuple[str, int, bytes]] | None = None) -> int:
-        """Take back all that a dead worker held; `running` is what it was doing, where somebody saw it."""
-        return sum([await self._take_back(worker, settings, running) for settings in self._queues])
+        """Take back all that a dead worker held; `running` is what it was doing, where somebody saw it.
+
+        Of a cluster one node may be away: what the others have does not wait for it. It is raised at the end.
+        """
+        taken = 0
+        trouble: ServerError | None = None
+        for settings in self._queues:
+            try:
+                taken += await self._take_back(worker, settings, running)
+            except ServerError as error:
+                trouble = error
+        if trouble is not None:
+            raise trouble
+        return taken
 
     async def _reclaim_elsewhere(self, worker: str) -> int:
         """The same in queues that the silent worker served and this one does not: whoever buries it is the only one to know."""
@@ -125,15 +137,22 @@ class Beat:
         self, worker: str, settings: QueueSettings, running: Sequence[tuple[str, int, bytes]] | None = None
     ) -> int:
         taken = 0
+        trouble: ServerError | None = None
         for partition in await self._store.partitions(settings):
             started = None if running is None else [place for queue, number, place in running if (queue, number) == (settings.name, partition.number)]  # fmt: skip
             more = True
             while more:
-                answer = await partition.reclaim(worker, _crashed(worker), started, self._min_idle / 2)
+                try:
+                    answer = await partition.reclaim(worker, _crashed(worker), started, self._min_idle / 2)
+                except ServerError as error:
+                    trouble = error
+                    break
                 taken += answer.deliveries
                 more = answer.more
                 if answer.dead:
                     log.error('queue "%s": %d jobs failed for good: %s', settings.name, answer.dead, CRASHED)
+        if trouble is not None:
+            raise trouble
         await permits.vacate(self._store, settings.name, [worker])
         return taken
 

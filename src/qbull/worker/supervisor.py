@@ -32,6 +32,8 @@ A = TypeVar("A")
 STEADY = 10.0
 """A process that lived this long is started again at once when it dies; others wait longer each time."""
 LONGEST_WAIT = 30.0
+CLEANING = 2.0
+"""Seconds after which the next process no longer waits until all is taken back that the last one held: a part of a cluster may be away."""
 LAST_TRY = 2.0
 """Seconds that a server has to come back in, once the parent is to end."""
 ONE_SIGNAL = 0.5
@@ -70,6 +72,7 @@ class Supervisor:
         self._beat = Beat(store, queues, lambda: list(self._children), min_idle, self._outage)
         self._beside = beside
         self._children: dict[str, Child] = {}
+        self._cleaning: set[asyncio.Task[None]] = set()
         self._stop = asyncio.Event()
         self._stopped = 0.0
         self._short = False  # of what a process needs
@@ -92,8 +95,8 @@ class Supervisor:
             keepers = [asyncio.create_task(self._keep(number)) for number in range(self._processes)]
             duties = [start(duty) for duty in (self._beat.run, *self._beside)]
             await asyncio.wait(keepers)
-            for keeper in keepers:
-                keeper.result()
+            for task in (*keepers, *self._cleaning):
+                await task
         finally:
             await end(duties)
             for name in (signal.SIGTERM, signal.SIGINT):
@@ -113,7 +116,12 @@ class Supervisor:
                 log.warning(
                     "worker %s ended with %s", child.id, f"signal {-code}" if code < 0 else f"code {code}"
                 )
-            await self._clean_up(child, lost=code != 0 and not self._stop.is_set())
+            cleaning = asyncio.create_task(self._clean_up(child, lost=code != 0 and not self._stop.is_set()))
+            self._cleaning.add(cleaning)
+            cleaning.add_done_callback(self._cleaning.discard)
+            await asyncio.wait([cleaning], timeout=CLEANING)
+            if cleaning.done():
+                await cleaning
             quick_deaths = 0 if time.monotonic() - child.started >= STEADY else quick_deaths + 1
             if quick_deaths > 1 and not self._stop.is_set():
                 wait = min(0.25 * 2 ** (quick_deaths - 2), LONGEST_WAIT)
