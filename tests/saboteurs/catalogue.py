@@ -279,6 +279,14 @@ SABOTEURS = (
         ("tests/store/test_settle.py",),
     ),
     Saboteur(
+        "new priority not heard",
+        "jobs of a priority that is new in a partition wait until somebody looks by chance",
+        "worker/line.py",
+        "self._new_bands.set()",
+        "pass",
+        ("tests/worker/test_bands.py",),
+    ),
+    Saboteur(
         "any proxy is believed",
         "whoever says so counts as another address, and may guess passwords for ever",
         "api/server.py",

@@ -69,7 +69,8 @@ class Fetcher:
         wanted: dict[int, dict[bytes, Stream]] = {}
         for partition in partitions:
             streams = await self._store.streams([partition])
-            await self._store.ensure_groups(streams)
+            if streams != self._streams.get(partition.number):
+                await self._store.ensure_groups(streams)
             wanted[partition.number] = streams
         changed = {number for number, streams in wanted.items() if self._streams.get(number) != streams}
         gone = self._streams.keys() - wanted.keys()

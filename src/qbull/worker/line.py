@@ -48,6 +48,8 @@ log = logging.getLogger("qbull.worker")
 
 STUCK = 0.25
 """Seconds after which a delivery that no slot has begun is given back."""
+BANDS = 30.0
+"""Seconds between two looks for priorities that are new in a partition, where no bell rings."""
 
 
 class Line:
@@ -119,6 +121,7 @@ class Line:
         self._share: list[int] = []
         self._limits: tuple[Rate | None, int | None] = (None, None)
         self._still = False
+        self._new_bands = asyncio.Event()
         self._turning = asyncio.Lock()
         self._tasks = assignment.tasks
         self._seals = assignment.seals
@@ -139,6 +142,7 @@ class Line:
             self._leases.run,
             self._mover.run,
             self._courier.run,
+            self._look_for_bands,
             self._let_others_have_them,
             self._measure.run,
         )
@@ -212,8 +216,10 @@ class Line:
         if word in ("due", "tick", ""):
             for number in concerned:
                 self._promoters[number][0].ring()
-        if concerned and word in ("bands", ""):
-            self._do(self._refresh())
+        if word == "" or (
+            word == "bands" and any(base == self._partition(each).base for each in self._share)
+        ):
+            self._new_bands.set()
 
     async def _serve(self, numbers: list[int]) -> None:
         """These partitions are ours from now on."""
@@ -274,9 +280,14 @@ class Line:
             self._settlers[number] = Settler(partition, self._outage, self._settled)
         return self._partitions[number]
 
-    async def _refresh(self) -> None:
-        with suppress(ServerError):
-            await self._read()
+    async def _look_for_bands(self) -> None:
+        """A partition may have a ready stream more than when it was taken up."""
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(BANDS * max(len(self._share) / 16, 1)):
+                    await self._new_bands.wait()
+            self._new_bands.clear()
+            await self._outage.survive(self._read)
 
     def _do(self, chore: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(chore)
