@@ -7,7 +7,7 @@ from typing import Any
 
 from qbull.config import QueueSettings
 from qbull.core.ids import new_token
-from qbull.core.job import Body, Ending, pack, repack, seal
+from qbull.core.job import Body, Ending, RareBody, pack, repack, seal
 from qbull.core.route import PARTITION_LANE, digest
 from qbull.store import inspect
 from qbull.store.inspect import Counts
@@ -44,7 +44,8 @@ class Desk:
         if self.settings.order == "partition":
             lane = PARTITION_LANE
         reports = reports or self.settings.reports
-        body = Body("task", payload, key)
+        _, _, ends = str(when).partition(" ")
+        body = RareBody("task", payload, key, expires=int(ends)) if ends else Body("task", payload, key)
         return NewJob(id, when, pack(body, priority=priority, lane=lane, reports=reports))
 
     async def enqueue(self, *ids: str, key: str | None = None, **options: Any) -> set[int]:

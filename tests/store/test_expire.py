@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from desk import Desk, ids_of
 
+from qbull.config import Keep
+from qbull.core.job import RareBody, pack
+from qbull.store.partition import NewJob
 from qbull.store.store import Store
 
 HOUR = 3_600_000
@@ -18,6 +22,21 @@ async def test_a_job_that_waits_is_cancelled_when_its_time_is_over(store: Store)
 
     assert [await desk.state(id) for id in ("a", "b")] == ["cancelled", "waiting"]
     assert [ids_of(delivery) for delivery in await desk.fetch()] == [["b"]]
+
+
+@pytest.mark.parametrize("size", [0, 2, 300, 70_000])
+async def test_its_end_is_found_whatever_else_is_in_its_record(store: Store, size: int) -> None:
+    desk = await Desk.open(store)
+    body = RareBody(
+        "t" * max(size % 1000, 1), b"x" * size, "k" * size, 1, 300, 1.5, schedule="s" * size, expires=HOUR
+    )
+    record = pack(body, priority=5, lane=b"")
+    await desk.partition.enqueue([NewJob("a", f"0 {HOUR}", record)])
+    await desk.let_end_come("a")
+
+    await desk.partition.promote()
+
+    assert await desk.state("a") == "cancelled"
 
 
 async def test_a_delayed_job_is_cancelled_too(store: Store) -> None:
@@ -90,6 +109,50 @@ async def test_one_that_was_only_put_off_does(store: Store) -> None:
 
     await desk.partition.promote()
 
+    assert await desk.state("a") == "cancelled"
+
+
+async def test_a_job_that_goes_round_again_does_not_expire(store: Store) -> None:
+    """It was cancelled at its first end, although that was for its first round."""
+    desk = await Desk.open(store)
+    await desk.enqueue("a", when=f"0 {HOUR}")
+    await desk.fail("a")
+    await desk.retry("a")
+    await desk.let_end_come("a")
+
+    _, wait, _ = await desk.partition.promote()
+
+    assert (await desk.state("a"), wait) == ("waiting", None)
+
+
+@pytest.mark.parametrize("key", [None, "k"])
+@pytest.mark.parametrize("when", [0, HOUR])
+async def test_the_end_of_a_job_is_not_that_of_a_later_one_with_its_id(
+    store: Store, key: str | None, when: int
+) -> None:
+    desk = await Desk.open(store, order="key", keep=Keep(completed=0))
+    await desk.enqueue("a", when=f"0 {HOUR}")
+    await desk.run_all()
+    await desk.enqueue("first", "a", key=key, when=when)
+    await desk.let_end_come("a")
+
+    _, wait, _ = await desk.partition.promote()
+
+    assert await desk.state("a") == ("waiting" if when == 0 else "delayed")
+    assert (wait is None) == (when == 0)
+
+
+async def test_a_later_job_with_the_same_id_has_its_own_end(store: Store) -> None:
+    desk = await Desk.open(store, keep=Keep(completed=0))
+    await desk.enqueue("a", when=f"0 {HOUR}")
+    await desk.run_all()
+    await desk.enqueue("a", when=f"0 {2 * HOUR}")
+
+    _, wait, _ = await desk.partition.promote()
+    await desk.let_end_come("a")
+    await desk.partition.promote()
+
+    assert wait is not None and wait > 3601
     assert await desk.state("a") == "cancelled"
 
 

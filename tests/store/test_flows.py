@@ -47,7 +47,7 @@ class Bench:
         awaits: list[Told] | None = None,
         mode: Mode = "stop",
     ) -> Seed:
-        body = RareBody("task", b"{}", flow=FLOW, tells=tells or [])
+        body = RareBody("task", b"{}", expires=3_600_000, flow=FLOW, tells=tells or [])
         flags = (TELLS if tells else 0) | (WAITS if awaits else 0)
         record = marked(pack(body, priority=5, lane=b""), flags)
         return Seed("q", id, None, False, 0, record, mode, awaits or [])

@@ -374,6 +374,7 @@ class Engine(RuleBasedStateMachine):
     def retry(self, data: st.DataObject) -> None:
         id = self.any_job(data, "failed", "cancelled")
         assert self.do(self.desk.retry(id)) == ["retried"]
+        self.model.watched.discard(id)
         lane = self.model.lane(id)
         if lane is not None and id in lane:  # it halted it
             assert lane[0] == id

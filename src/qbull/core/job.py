@@ -1,6 +1,6 @@
 """A job as it lies in Redis, and as people see it.
 
-A record is a short header that the Lua scripts read, and a body that they never look into:
+A record is a short header that the Lua scripts read, and a body that they look into only where a job may have expired:
 
     byte 1      layout version
     byte 2      priority, 1 to 10

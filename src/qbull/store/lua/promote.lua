@@ -18,6 +18,21 @@ local function until_next(name, least)
   return math.max(math.ceil(tonumber(head[2]) - now_ms), least or 0)
 end
 
+-- Has the job that is here an end? What is over may be that of an earlier one with its id. In a body it is the ninth value, the
+-- second behind the history, which is empty while it has not begun.
+local function has_end(place)
+  local record = string.sub(place, 2)
+  if string.sub(place, 1, 1) == 'r' then
+    local entry = string.sub(record, 2)
+    record = redis.call('XRANGE', base .. 'ready:' .. string.sub(record, 1, 1), entry, entry)[1][2][2]
+  end
+  local at = 12 + string.byte(record, 11)
+  if string.byte(record, at) < 0x99 then return false end -- the usual body has seven
+  at = at + 1
+  for _ = 1, 6 do at = behind_value(record, at) end
+  return string.byte(record, at) == 0x90 and string.byte(record, behind_value(record, at + 1)) ~= 0xc0
+end
+
 local next_end = until_next(expiring)
 if next_end == 0 then
   local seen, over = {}, redis.call('ZRANGE', expiring, '-inf', now_ms, 'BYSCORE', 'LIMIT', 0, most)
@@ -28,7 +43,8 @@ if next_end == 0 then
       left = true
     else
       seen[#seen + 1] = id
-      local record = place and not string.find('cfx', string.sub(place, 1, 1), 1, true) and take_waiting(id, place)
+      local unfinished = place and not string.find('cfx', string.sub(place, 1, 1), 1, true)
+      local record = unfinished and has_end(place) and take_waiting(id, place)
       if record then
         finish_cancelled(id, record, ending)
         forget(id) -- until write_finished says where it is

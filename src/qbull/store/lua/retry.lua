@@ -9,7 +9,7 @@
 local before = answered(token)
 if before then return before end
 
-local ids, words, retried = {}, {}, 0
+local ids, words, again = {}, {}, {}
 for i = rest, #ARGV, 3 do ids[#ids + 1] = ARGV[i] end
 look_up(ids)
 
@@ -39,11 +39,12 @@ for i = rest, #ARGV, 3 do
     end
     if has_extras then redis.call('HDEL', base .. 'job:' .. id, 'progress') end
     report('w', id, record, 4)
-    retried = retried + 1
+    again[#again + 1] = id
   end
   words[#words + 1] = word
 end
+in_chunks('ZREM', base .. 'expiring', again) -- their end was that of the first round
 write_taken()
 write_reports()
-count_up({redriven = retried})
-return answer(token, retried > 0, words)
+count_up({redriven = #again})
+return answer(token, #again > 0, words)
