@@ -56,6 +56,7 @@ if next_end == 0 then
   write_finished()
   if stopped[1] then
     count_up({cancelled = #stopped})
+    trim('cancelled', failed, failed_ms, 1000)
     if redis.call('EXISTS', base .. 'waiters') == 1 then tell('done', table.concat(stopped, '\n')) end
   end
 end

@@ -73,22 +73,29 @@ local function drop_finished(stream, entries)
   end
 end
 
--- Drop the oldest beyond `most` and those older than `age_ms` (-1: no bound of that kind), about `bound` jobs a call.
+-- The oldest entries up to a moment that have no more than so many jobs together. How many an entry has is seen from those before.
+local function oldest(stream, upto, most)
+  local entries, jobs, after, more = {}, 0, '-', true
+  while more do
+    local each = jobs > 0 and jobs / #entries or BUNDLE
+    local count = math.ceil((most - jobs) / each) + 1
+    local found = redis.call('XRANGE', base .. stream, after, upto, 'COUNT', count)
+    for _, entry in ipairs(found) do
+      jobs = jobs + #entry[2] / 2
+      if jobs > most then return entries end
+      entries[#entries + 1] = entry
+      after = '(' .. entry[1]
+    end
+    more = #found == count
+  end
+  return entries
+end
+
+-- Drop the oldest beyond `most` and those older than `age_ms` (-1: no bound of that kind), up to `bound` jobs a call.
 local function trim(stream, most, age_ms, bound)
   local over = 0
   if most >= 0 then over = math.min(tonumber(redis.call('HGET', kept, stream) or 0) - most, bound) end
-  local entries = {}
-  if over > 0 then
-    local count = math.ceil(over / bundle_size(most)) + 1
-    for _, found in ipairs(redis.call('XRANGE', base .. stream, '-', '+', 'COUNT', count)) do
-      over = over - #found[2] / 2
-      if over < 0 then break end
-      entries[#entries + 1] = found
-    end
-  end
-  if age_ms >= 0 and #entries == 0 then
-    local oldest = string.format('%.0f', now_ms - age_ms)
-    entries = redis.call('XRANGE', base .. stream, '-', oldest, 'COUNT', math.ceil(bound / BUNDLE))
-  end
+  local entries = over > 0 and oldest(stream, '+', over) or {}
+  if age_ms >= 0 and #entries == 0 then entries = oldest(stream, string.format('%.0f', now_ms - age_ms), bound) end
   if #entries > 0 then drop_finished(stream, entries) end
 end
