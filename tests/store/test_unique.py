@@ -42,6 +42,26 @@ async def test_a_call_that_is_sent_twice_is_one(store: Store, mode: str) -> None
     assert (await desk.counts()).total == 1
 
 
+@pytest.mark.parametrize("mode", ["last", "debounce", "after"])
+async def test_a_call_that_renewed_a_job_and_is_sent_again_when_that_has_begun_adds_no_other(
+    store: Store, mode: str
+) -> None:
+    """Its reply was lost: its arguments are with the job that has begun, and would run twice."""
+    desk = await Desk.open(store)
+    await ask(desk, "a", mode)
+    renewed = await ask(desk, "b", mode)
+    await desk.let_time_pass("a")
+    await desk.partition.promote()
+    (delivery,) = await desk.fetch()
+
+    again = await ask(desk, "b", mode)
+
+    assert renewed == again == ("a", False)
+    assert ((await desk.counts()).total, await asked_by(desk, "a")) == (1, "b")
+    assert await ask(desk, "c", mode) == ("c", True)
+    await desk.finish(delivery)
+
+
 async def test_a_call_that_is_sent_again_when_its_job_is_gone_adds_no_other(store: Store) -> None:
     desk = await Desk.open(store, keep=_none())
     await ask(desk, "a", "first")

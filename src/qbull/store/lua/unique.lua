@@ -1,7 +1,7 @@
 -- unique: put jobs into a partition, of which only one for each name counts within its window.
 -- KEYS  base
 -- NAMES index delayed lanes trains bands stats kept
--- USES  clock stamp record report index tell ready train lane arrive delivery take stats
+-- USES  clock stamp record report index tell ready train lane arrive delivery take once stats
 -- A closed partition adds none; but what counts there counts until its window ends.
 -- ARGV  limit:int  … id when record name mode window_ms counts counts_ms
 --       when: as in lib/arrive.lua
@@ -38,15 +38,16 @@ local function renew(id, place, record)
   return true
 end
 
--- The newest call says until when it must have begun.
-local function watch_end(id, when)
+-- The newest call says until when it must have begun. Sent again it changes nothing: the job may have begun with its arguments.
+local function renewed_by(call, id, when)
+  answer(call, true, {id})
   local ends = expires_at(when)
   if ends then watch(base .. 'expiring', id, ends) else redis.call('ZREM', base .. 'expiring', id) end
 end
 
-local answer, added = {}, 0
+local answers, added = {}, 0
 local closed = is_closed()
-if closed then answer[1] = mark_of_partition() .. '\n' end
+if closed then answers[1] = mark_of_partition() .. '\n' end
 for i = rest, #ARGV, 8 do
   local id, when, record, mode = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 4]
   local name, window_ms = base .. 'unique:' .. ARGV[i + 3], ARGV[i + 5]
@@ -58,8 +59,11 @@ for i = rest, #ARGV, 8 do
   end
   local place = counts_now and place_of(counts_now)
   local is_new = counts_now == id or place_of(id)
+  local renewed_before = not is_new and answered(id)
   if is_new then -- it was sent before
     counts_now = id
+  elseif renewed_before then
+    counts_now, is_new = renewed_before, false
   elseif counts_now and mode == 'first' then
     is_new = false
   elseif place and string.sub(place, 1, 1) == 'm' then
@@ -68,10 +72,10 @@ for i = rest, #ARGV, 8 do
     renew(counts_now, place, record)
     watch(delayed, counts_now, moment_of(window_ms))
     redis.call('PEXPIRE', name, window_ms)
-    watch_end(counts_now, when)
+    renewed_by(id, counts_now, when)
   elseif place and mode ~= 'debounce' and renew(counts_now, place, record) then
     if mode == 'after' then redis.call('PEXPIRE', name, window_ms) end
-    watch_end(counts_now, when)
+    renewed_by(id, counts_now, when)
   elseif closed then
     counts_now, is_new = counts_now or '', -1
   else
@@ -79,13 +83,13 @@ for i = rest, #ARGV, 8 do
     redis.call('SET', name, id, 'PX', window_ms)
     counts_now, is_new, added = id, true, added + 1
   end
-  answer[#answer + 1] = counts_now
-  answer[#answer + 1] = type(is_new) == 'number' and is_new or is_new and 1 or 0
-  if closed then answer[#answer + 1] = redis.call('PTTL', name) end
+  answers[#answers + 1] = counts_now
+  answers[#answers + 1] = type(is_new) == 'number' and is_new or is_new and 1 or 0
+  if closed then answers[#answers + 1] = redis.call('PTTL', name) end
 end
 write_reports()
 write_index()
 write_lanes()
 count_up({enqueued = added})
 tell_due()
-return answer
+return answers
