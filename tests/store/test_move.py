@@ -229,6 +229,23 @@ async def test_nor_does_it_when_the_number_was_changed_in_between(store: Store) 
     assert await (await house.home("j1")).has(["j1"]) == set()
 
 
+async def test_a_job_arrives_although_a_failover_has_lost_the_number_of_the_one_before(store: Store) -> None:
+    """It got that number again, was taken for one that had arrived before, and was gone."""
+    house = await House.open(store, 2, order=None)
+    await house.put(house.old, "first", when=HOUR)
+    await house.put(house.old, "second", when=2 * HOUR)
+    layout = await house.change(1)
+    new = house.partition(layout.current.numbers[0])
+    _, _, number, id, due, record, _, _, _ = await store.server.script("depart", house.old.base, 0, 1)
+    assert await store.server.script("land", new.base, 0, number, id, due, record, "", 0, 0) == 1
+    await store.server.script("departed", house.old.base, id)
+
+    await store.server.call("HDEL", house.old.base + "kept", "departed")
+    await house.moves.bring(layout, 0)
+
+    assert await new.has(["first", "second"]) == {"first", "second"}
+
+
 async def test_a_mover_that_finds_the_new_partition_closed_brings_it_further(store: Store) -> None:
     house = await House.open(store, order=None)
     await house.put(house.old, "j1", "j2", "j3", when=HOUR)

@@ -10,6 +10,16 @@
 -- GIVES how many of it have been seen by now and stay; how many it has; then for each job number, id, due time, record, the moment
 --       by which it must have begun (or nothing), {field, value …} of what it has besides, and {line …} of its log
 if not is_closed() then return {0, 0} end
+
+-- Not below the time: after a failover that has lost the last numbers, none of them must come again.
+local last
+local function next_number()
+  local t = redis.call('TIME')
+  last = last or tonumber(redis.call('HGET', kept, 'departed') or 0)
+  last = math.max(last + 1, t[1] * 1000000 + t[2])
+  return string.format('%.0f', last)
+end
+
 local ids = redis.call('ZRANGE', leaving, 0, most - 1)
 local many = #ids
 local room = most - many
@@ -20,13 +30,14 @@ if room > 0 then
     local place = place_of(id) or ''
     if string.sub(place, 1, 1) == 'd' and not holds_lane(string.sub(place, 2)) then
       put(id, 'm' .. string.sub(place, 2))
-      redis.call('ZADD', leaving, redis.call('HINCRBY', kept, 'departed', 1), id)
+      redis.call('ZADD', leaving, next_number(), id)
       ids[#ids + 1] = id
     elseif string.sub(place, 1, 1) ~= 'm' then
       from = from + 1
     end
   end
   write_index()
+  if last then redis.call('HSET', kept, 'departed', string.format('%.0f', last)) end
 end
 look_up(ids)
 local answer = {from, redis.call('ZCARD', delayed)}

@@ -37,7 +37,7 @@ while at <= #ARGV do
   end
   last = math.max(last, number)
 end
-redis.call('HSET', arrivals, source, last)
+redis.call('HSET', arrivals, source, string.format('%.0f', last))
 write_index()
 if came then tell('bell', 'due') end
 return 1
