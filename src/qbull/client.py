@@ -285,18 +285,22 @@ class Client:
         new: bool | None = True
         try:
             older = await self._in_older(settings, jobs, confirmed) if layout.older else set()
-            sent = [placed.job for placed in jobs if not older or placed.job.id not in older]
+            sent = [placed for placed in jobs if placed.job.id not in older] if older else jobs
             verb = partition.put if all(placed.plain for placed in jobs) else partition.enqueue
-            known = await self.store.patiently(partial(verb, sent, confirmed)) if sent else set()
+            call = partial(verb, [placed.job for placed in sent], confirmed)
+            known = await self.store.patiently(call) if sent else set()
         except NotConfirmed as error:
             raise error.of(settings.name, *(placed.job.id for placed in jobs)) from None
         except Closed as closed:
             known, new = closed.known, None
             await self._follow(settings, closed.successor)
+        answers = [new] * len(sent)
+        for n in known:  # an id that was made for this call is there because the call was sent before
+            answers[n] = not sent[n].given
         if not older:
-            return [False if n in known else new for n in range(len(jobs))]
-        answers = iter([False if n in known else new for n in range(len(sent))])
-        return [False if placed.job.id in older else next(answers) for placed in jobs]
+            return answers
+        rest = iter(answers)
+        return [False if placed.job.id in older else next(rest) for placed in jobs]
 
     async def _in_older(
         self, settings: QueueSettings, jobs: Sequence[Placed], confirmed: Confirmed | None

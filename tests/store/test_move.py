@@ -118,7 +118,7 @@ async def test_a_producer_goes_where_its_job_belongs_now(store: Store, server_ur
     await client.register(house.settings, ())
     await house.change(3)
 
-    placed = Placed(0, house.job("a1", "a"), digest("a"))
+    placed = Placed(0, house.job("a1", "a"), digest("a"), given=True)
     one = await client.enqueue(house.settings, placed)
     many = await client.enqueue_many(house.settings, [placed])
 

@@ -204,6 +204,34 @@ async def test_lost_replies_double_nothing(server: Embedded, store: Store) -> No
     assert stats.completed == 2000
 
 
+@pytest.mark.parametrize("key", [None, "k"])
+async def test_a_job_whose_first_reply_was_lost_was_created_all_the_same(
+    server: Embedded, store: Store, key: str | None
+) -> None:
+    """Its id was made for this call: it is there because the call was sent before."""
+    async with Proxy(server.socket).running() as proxy:
+        app = qbull.App(f"redis://:{server.password}@127.0.0.1:{proxy.port}/0", prefix="test")
+        queue = app.queue("work", order="key")
+
+        @queue.task
+        async def step() -> None: ...
+
+        await step.options(key=key).enqueue()
+        proxy.mood = "loses replies"
+        sending = asyncio.create_task(step.options(key=key).enqueue())
+        await eventually(lambda: _lost(proxy, 1))
+        proxy.mood = "fair"
+        job = await sending
+        stats = await queue.stats()
+        await app.close()
+
+    assert (job.created, stats.totals["enqueued"]) == (True, 2)
+
+
+async def _lost(proxy: Proxy, replies: int) -> bool:
+    return proxy.lost >= replies
+
+
 @pytest.mark.timeout(60)
 async def test_a_connection_that_goes_silent_is_given_up(
     server: Embedded, store: Store, monkeypatch: pytest.MonkeyPatch
