@@ -71,11 +71,13 @@ class _Reader:
         low, lowest = self._low, None
         found: list[tuple[str, Finished]] = []
         more = False
-        for settings in self._queues:
-            partitions = await self._client.partitions(settings)
-            for partition in partitions:
-                await ends.expect(partition)
-            await self._begin([one for one in partitions if one.base not in self._cursors], low)
+        all_of_them = [(one, await self._client.partitions(one)) for one in self._queues]
+        everywhere = [partition for _, partitions in all_of_them for partition in partitions]
+        # First from when on, then that somebody listens: what ends in between is told.
+        await self._begin([one for one in everywhere if one.base not in self._cursors], low)
+        for partition in everywhere:
+            await ends.expect(partition)
+        for settings, partitions in all_of_them:
             reads = [(partition, self._cursors[partition.base]) for partition in partitions]
             read = partial(news, reads, oldest_first=True)
             for said in await self._client.store.patiently(read):

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import pytest
 
 import qbull
+from qbull import events
+from qbull.store.partition import Partition
 from qbull.store.store import Store
 
 
@@ -63,6 +66,30 @@ async def test_every_end_of_a_job_is_told(app: qbull.App, store: Store) -> None:
         (gone.id, "cancelled", None),
     }
     assert {(event.queue, event.task) for event in events} == {("shop", "sell")}
+
+
+async def test_what_ends_as_soon_as_somebody_listens_is_told(
+    app: qbull.App, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From when on it is told must have been decided by then."""
+    shop, ended, now_in = Shop(app), asyncio.Event(), events.now_in
+
+    async def slowly(partitions: Sequence[Partition]) -> list[int]:
+        if await store.server.call("EXISTS", "{test:shop:0}:waiters"):
+            await ended.wait()
+        return await now_in(partitions)
+
+    monkeypatch.setattr(events, "now_in", slowly)
+    async with app.worker():
+        hearing = asyncio.create_task(take(shop.queue.events(), 1))
+        await listening(store)
+        job = await shop.sell.enqueue(1)
+        await job.result(timeout=20)
+        ended.set()
+
+        (event,) = await hearing
+
+    assert event.id == job.id
 
 
 async def test_an_app_has_the_events_of_all_its_queues(app: qbull.App, store: Store) -> None:
