@@ -152,9 +152,12 @@ class Server:
 
     async def listen(self, *channels: str) -> AsyncGenerator[tuple[str, bytes], None]:
         """What is published on these channels; first ("", b"") once the subscription stands. Ends by raising."""
+        era = self._era
         connection = await self._connect()
         self._listening.add(connection)
         try:
+            if era != self._era:
+                raise foreign.ConnectionError("the connection is of an earlier server")
             async with asyncio.timeout(CALL_TIMEOUT):
                 await connection.send_command("SUBSCRIBE", *channels)
                 for _ in channels:
@@ -163,6 +166,10 @@ class Server:
             while True:
                 message = await connection.read_response(timeout=30)
                 if message is None:  # is the other end still there?
+                    if (
+                        not connection.is_connected
+                    ):  # the client would make a new one, without the subscription
+                        raise foreign.ConnectionError("the connection was closed")
                     await connection.send_command("PING")
                     async with asyncio.timeout(CALL_TIMEOUT):
                         message = await connection.read_response()
