@@ -14,7 +14,9 @@ from test_rate_limits import most_in_any
 
 import qbull
 from conftest import eventually, strays
+from qbull.store.permits import Start
 from qbull.store.store import Store
+from qbull.worker.gate import Gate
 from topology import raised_cluster
 
 
@@ -118,3 +120,32 @@ async def test_limits_hold_over_the_partitions_of_a_cluster(tmp_path: Path) -> N
 
     assert (len(starts), most) == (130, 4)
     assert most_in_any(1.0, starts) <= 40
+
+
+async def test_a_job_that_its_queues_rate_lets_not_begin_costs_its_key_no_start(
+    app: qbull.App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its key has one start in an hour: it would wait for the next."""
+    refusals, begin = 3, Gate.begin
+
+    async def reluctantly(gate: Gate) -> Start | None:
+        nonlocal refusals
+        refusals -= 1
+        return None if refusals >= 0 else await begin(gate)
+
+    monkeypatch.setattr(Gate, "begin", reluctantly)
+    crm = app.queue("crm", lane=qbull.Lane(rate=qbull.Rate(1, per=3600)), rate=qbull.Rate(100))
+
+    @crm.task(key="{tenant}")
+    async def sync(tenant: str) -> str:
+        return tenant
+
+    async with app.worker():
+        assert await (await sync.enqueue("busy")).result(timeout=20) == "busy"
+        second = await sync.enqueue("busy")
+
+        async def put_off() -> bool:
+            return await second.state() == "delayed"
+
+        await eventually(put_off)
+    assert refusals < 0

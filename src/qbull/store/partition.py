@@ -258,8 +258,12 @@ class Partition:
         `expires_ms` is a moment or 0, `unused` a start that was noted before and not made, or 0.
         """
         limits = (rate.count, rate.window_ms, min(rate.ahead_ms, 50)) if rate is not None else (0, 0, 0)
-        wait_ms, noted = await self.server.script("begin", self.base, expires_ms, lane, *limits, unused)
+        wait_ms, noted = await self.server.script("begin", self.base, expires_ms, lane, *limits, unused, 1)
         return wait_ms, noted
+
+    async def not_begun(self, lane: bytes, rate: Rate, unused: int) -> None:
+        """A start of a lane was noted and is not made. Not to be sent twice: it would be one too many."""
+        await self.server.script("begin", self.base, 0, lane, rate.count, rate.window_ms, 0, unused, 0)
 
     async def holds(self, id: bytes, place: bytes, lane: bytes) -> bool:
         """Is this delivery still the one that counts?"""

@@ -213,6 +213,7 @@ class Attempts:
                 return None
             start = await self._gate.begin()
             if start is None:  # whoever may begin first shall have it
+                await self._begin.not_made(delivery, job, answer.noted)
                 self._unfinished(delivery)
                 return None
             job.begin_by, noted = min(answer.by, start.latest), answer.noted

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import suppress
 from functools import partial
 from math import inf
 from typing import NamedTuple
 
 from qbull.config import QueueSettings
 from qbull.core.job import crashes_of, created_ms_of, expires_ms, lane_of
+from qbull.errors import ServerError
 from qbull.store.store import Delivery
 from qbull.worker.current import Running, entry_ms
 from qbull.worker.outage import Outage
@@ -62,3 +64,9 @@ class Begin:
             if time.monotonic() <= start + rate.slack / 2:
                 return Answer(0.0, start + rate.slack, unused)
         return Answer(0.0)
+
+    async def not_made(self, delivery: Delivery, job: Running, noted: int) -> None:
+        """The start of its key is for the next one. Should the server not hear of it, the key has one less."""
+        if noted and self.rate is not None:
+            with suppress(ServerError):
+                await delivery.partition.not_begun(lane_of(job.record), self.rate, noted)
