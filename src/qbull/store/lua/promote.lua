@@ -24,10 +24,12 @@ local function has_end(place)
   local record = string.sub(place, 2)
   if string.sub(place, 1, 1) == 'r' then
     local entry = string.sub(record, 2)
-    record = redis.call('XRANGE', base .. 'ready:' .. string.sub(record, 1, 1), entry, entry)[1][2][2]
+    local found = redis.call('XRANGE', base .. 'ready:' .. string.sub(record, 1, 1), entry, entry)[1]
+    record = found and found[2][2] or ''
   end
+  if not is_record(record) then return false end -- another program's
   local at = 12 + string.byte(record, 11)
-  if string.byte(record, at) < 0x99 then return false end -- the usual body has seven
+  if (string.byte(record, at) or 0) < 0x99 then return false end -- the usual body has seven
   at = at + 1
   for _ = 1, 6 do at = behind_value(record, at) end
   return string.byte(record, at) == 0x90 and string.byte(record, behind_value(record, at + 1)) ~= 0xc0
