@@ -8,13 +8,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+import hiredis
+
 import qbull
 from conftest import eventually
 
 
 @contextmanager
 def collected() -> Iterator[list[str]]:
-    """The exceptions and the frames of ours that only the collector could remove, when the block has ended."""
+    """The exceptions, the frames of ours and the buffers of connections that only the collector could remove, when the block has ended."""
     found: list[str] = []
     gc.collect()
     gc.disable()
@@ -32,6 +34,8 @@ def collected() -> Iterator[list[str]]:
 def name_of(garbage: object) -> str | None:
     if isinstance(garbage, BaseException):
         return repr(garbage)
+    if isinstance(garbage, hiredis.Reader):
+        return "the buffer of a connection"
     if isinstance(garbage, FrameType) and "/qbull/" in garbage.f_code.co_filename:
         return garbage.f_code.co_qualname
     return None
@@ -75,3 +79,15 @@ async def test_what_the_server_refuses_leaves_no_garbage(app: qbull.App) -> None
                 refused += 1
 
     assert (refused, garbage) == (20, [])
+
+
+async def test_connections_that_are_closed_leave_no_garbage(app: qbull.App) -> None:
+    server = app.client().store.server
+    await server.call("PING")
+
+    with collected() as garbage:
+        for _ in range(5):
+            await server.close()
+            await server.call("PING")
+
+    assert garbage == []

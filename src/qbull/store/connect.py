@@ -14,6 +14,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from inspect import signature
 from typing import Any, TypeVar
 
 import redis.asyncio.connection as client
@@ -67,6 +68,14 @@ _AWAY_WORDS = (  # redis-py before 6 has no types for the first three, outside o
 )
 
 
+# The client would look up its own version on the disk for each connection, to tell the server.
+_NO_VERSION: dict[str, None] = (
+    {"driver_info": None}
+    if "driver_info" in signature(client.AbstractConnection.__init__).parameters
+    else {"lib_name": None, "lib_version": None}  # redis-py before 7
+)
+
+
 def open_server(url: str) -> Server:
     from qbull.store.cluster import ClusterServer  # both are made of what is below
     from qbull.store.sentinel import SentinelServer
@@ -111,7 +120,7 @@ class Server:
             # The client's frame holds the error, whose traceback holds the frame: garbage that stays for long.
             raise self._ours(error, commands[-1]) from error.with_traceback(None)
         except BaseException as error:
-            await connection.disconnect(nowait=True)
+            await hang_up(connection)
             if isinstance(error, _AWAY):
                 await self._drop()  # what failed this one has probably failed them all
                 raise self._ours(error) from error
@@ -138,7 +147,7 @@ class Server:
         try:
             answer = await conversation(Talk(self, connection, era))
         except BaseException as error:
-            await connection.disconnect(nowait=True)
+            await hang_up(connection)
             if isinstance(error, _AWAY):
                 await self._drop()
                 raise self._ours(error) from error
@@ -179,7 +188,7 @@ class Server:
             raise self._ours(error) from error
         finally:
             self._listening.discard(connection)
-            await connection.disconnect(nowait=True)
+            await hang_up(connection)
 
     async def primaries(self) -> list[Server]:
         """The servers that keep jobs: itself, or all primaries of a cluster."""
@@ -199,23 +208,23 @@ class Server:
         if era == self._era:
             self._idle.append(connection)
         else:
-            await connection.disconnect(nowait=True)
+            await hang_up(connection)
 
     async def _drop(self) -> None:
         """Use none of the connections again that there are now."""
         self._era += 1
         while self._idle:
-            await self._idle.pop().disconnect(nowait=True)
+            await hang_up(self._idle.pop())
 
     async def _stop_listening(self) -> None:
         for connection in list(self._listening):
-            await connection.disconnect(nowait=True)
+            await hang_up(connection)
 
     async def _connect(self) -> client.AbstractConnection:
         return await self._dial(self.address)
 
     async def _dial(self, address: Address) -> client.AbstractConnection:
-        kwargs = dict(address.kwargs)
+        kwargs = {**address.kwargs, **_NO_VERSION}
         if address.directory is not None:
             kwargs |= await self._open_embedded(address.directory)
         connection = address.kind(
@@ -227,10 +236,10 @@ class Server:
             async with asyncio.timeout(CONNECT_TIMEOUT):  # the greetings too: a frozen server still accepts
                 await connection.connect()  # type: ignore[no-untyped-call]
         except (*_AWAY, foreign.ResponseError) as error:
-            await connection.disconnect(nowait=True)
+            await hang_up(connection)
             raise self._unreached(error, address) from error
         except BaseException:
-            await connection.disconnect(nowait=True)
+            await hang_up(connection)
             raise
         return connection
 
@@ -280,6 +289,13 @@ class Server:
         if text.startswith("WRONGTYPE"):
             return ErrorReply(f"{self.address.shown}: {_wrong_type(command)}", "WRONGTYPE")
         return ErrorReply(f"{self.address.shown}: {text}", text.split(" ", 1)[0])
+
+
+async def hang_up(connection: client.AbstractConnection) -> None:
+    """Close it for good. Its parser holds itself and a large buffer, which would stay until a full collection: such are rare."""
+    await connection.disconnect(nowait=True)
+    if hasattr(connection._parser, "pubsub_push_handler_func"):
+        connection._parser.pubsub_push_handler_func = None
 
 
 def _wrong_type(command: tuple[Argument, ...]) -> str:

@@ -17,7 +17,7 @@ import redis.exceptions as foreign
 
 from qbull.errors import ServerAway, ServerError, ServerRefused
 from qbull.store.address import Address
-from qbull.store.connect import CALL_TIMEOUT, ErrorReply, Inquiry, Server
+from qbull.store.connect import CALL_TIMEOUT, ErrorReply, Inquiry, Server, hang_up
 
 ASK_TIMEOUT = 1.0
 """Seconds for one sentinel to answer; then another one is asked."""
@@ -140,7 +140,7 @@ class SentinelServer(Server):
             if role != b"master":
                 raise ServerAway(f"{master.shown}: it is not the master any more")
         except BaseException as error:
-            await connection.disconnect(nowait=True)
+            await hang_up(connection)
             if isinstance(error, foreign.RedisError | OSError):
                 raise self._ours(error) from error
             raise
