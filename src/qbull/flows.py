@@ -118,8 +118,15 @@ class Flow(Generic[R]):
     """
 
     def __init__(
-        self, id: str, jobs: Sequence[Job[Any]], last: Job[R], fallbacks: Sequence[Job[R]], created: bool
+        self,
+        app: Home,
+        id: str,
+        jobs: Sequence[Job[Any]],
+        last: Job[R],
+        fallbacks: Sequence[Job[R]],
+        created: bool,
     ) -> None:
+        self._app = app
         self.id = id
         self.jobs = tuple(jobs)
         self.last = last
@@ -141,11 +148,27 @@ class Flow(Generic[R]):
 
     async def cancel(self, reason: str = "cancelled") -> None:
         """Cancel whatever of it has not ended, fallbacks too. A job that runs is told to stop."""
-        for job in (*self._fallbacks, self.last, *self.jobs):
-            try:
-                await job.cancel(reason)
-            except (Conflict, NotFound):  # it has ended
-                continue
+        client = self._app.client()
+        left = [*self._fallbacks, self.last, *self.jobs]
+        queues = {job.queue for job in left}
+        while unknown := [job for job in left if not await _cancel(job, reason)]:
+            planted = await client.store.patiently(partial(client.flows.finish, self.id, queues))
+            if not planted and len(unknown) == len(left):
+                return  # they are not kept any more
+            left = (
+                unknown  # some were not there yet: an outage has cut the planting off, or a worker is at it
+            )
+
+
+async def _cancel(job: Job[Any], reason: str) -> bool:
+    """False where the job is not known."""
+    try:
+        await job.cancel(reason)
+    except Conflict:  # it has ended
+        pass
+    except NotFound:
+        return False
+    return True
 
 
 class _Node:
@@ -317,9 +340,8 @@ async def _send(layout: _Layout) -> Flow[Any]:
     except NotConfirmed as error:
         raise error.of(last.step.queue.name, last.job.job.id) from None
     jobs = {node: _handle(node, created) for node in layout.nodes}
-    return Flow(
-        plan.flow, list(jobs.values()), jobs[last], [jobs[node] for node in layout.fallbacks], created
-    )
+    fallbacks = [jobs[node] for node in layout.fallbacks]
+    return Flow(app, plan.flow, list(jobs.values()), jobs[last], fallbacks, created)
 
 
 def _handle(node: _Node, created: bool) -> Job[Any]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from itertools import takewhile
 from typing import NamedTuple
 
@@ -99,6 +99,17 @@ class Flows:
         planted = await self._plant_next(plan, self._server)
         if planted is not None:
             await self._plant_rest(*planted, self._server)
+
+    async def finish(self, flow: str, queues: Iterable[str]) -> bool:
+        """Plant what is noted as left of a flow in any of its queues; False where nothing is."""
+        found = False
+        for queue in queues:
+            for partition in await self._store.partitions((await self._queue(queue))[0]):
+                async for entry, plan in _left(partition, flow):
+                    await self.plant(plan)
+                    await drop(partition, [entry])
+                    found = True
+        return found
 
     async def ship(self, partition: Partition, courier: str = "") -> float | None:
         """Bring what is to be brought from a partition, a bounded number of notes. Seconds after which to ask again; None: that was all.
@@ -297,6 +308,18 @@ class Flows:
     def _keep(self, settings: QueueSettings, layout: Layout) -> tuple[QueueSettings, Layout]:
         self._known[settings.name] = settings, layout, time.monotonic() + KNOWN_FOR
         return settings, layout
+
+
+async def _left(partition: Partition, flow: str) -> AsyncIterator[tuple[bytes, Plan]]:
+    """The notes of a partition that say what is left of a flow."""
+    after = b"-"
+    while entries := await partition.server.call(
+        "XRANGE", partition.base + "outgoing", after, "+", "COUNT", ENTRIES
+    ):
+        for entry, fields in entries:
+            if fields[0] == b"n" + flow.encode():
+                yield entry, decode_plan(fields[1])
+        after = b"(" + entries[-1][0]
 
 
 async def drop(partition: Partition, entries: Sequence[bytes]) -> None:
