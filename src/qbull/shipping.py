@@ -10,8 +10,7 @@ import asyncio
 import time
 from collections.abc import Sequence
 from itertools import groupby
-from operator import itemgetter
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import msgspec
 
@@ -24,9 +23,12 @@ from qbull.options import Arguments, Options
 from qbull.postgres.relay import Row, Shipped
 from qbull.queue import Home, Queue
 from qbull.rows import payload_of
+from qbull.store.confirm import NeverHeld
 
 KNOWN_FOR = 30.0
 """Seconds after which a queue's settings are looked at again."""
+
+_Job: TypeAlias = tuple[int, Durability | None, Placed]
 
 _options = msgspec.json.Decoder(Options).decode
 
@@ -56,7 +58,7 @@ class Shipping:
         """The rows of one queue."""
         try:
             queue, layout = await self._queue(name)
-            jobs: list[tuple[int, Durability | None, Placed]] = []
+            jobs: list[_Job] = []
             for row in rows:
                 try:
                     options = _options(row.options).after(row.age)
@@ -64,11 +66,20 @@ class Shipping:
                     jobs.append((row.seq, options.profile or self._app.durability, placed))
                 except (QbullError, msgspec.MsgspecError) as error:
                     shipped.refused[row.seq] = str(error)
-            for durability, run in groupby(jobs, key=itemgetter(1)):  # only neighbours: keys keep their order
+            jobs.sort(key=_partition)  # a server that refuses has taken none of a group
+            for (_, durability), run in groupby(
+                jobs, key=_together
+            ):  # only neighbours: keys keep their order
                 group = list(run)
                 placed_jobs = [placed for _, _, placed in group]
-                await self._app.client().enqueue_many(queue.settings, placed_jobs, durability)
-                shipped.sent.extend(seq for seq, _, _ in group)
+                try:
+                    await self._app.client().enqueue_many(queue.settings, placed_jobs, durability)
+                except NeverHeld as error:
+                    if durability == self._app.durability:  # no row's own wish: the server is to be mended
+                        raise
+                    shipped.refused.update((seq, str(error)) for seq, _, _ in group)
+                else:
+                    shipped.sent.extend(seq for seq, _, _ in group)
         except QbullError as error:
             shipped.resting[name] = error
 
@@ -96,6 +107,14 @@ class Shipping:
                 f'outbox: queue "{name}" is not known to the server, so its rows wait; '
                 "start a worker that declares it, or give the relay its code with --app MODULE:APP"
             ) from None
+
+
+def _partition(job: _Job) -> int:
+    return job[2].number
+
+
+def _together(job: _Job) -> tuple[int, Durability | None]:
+    return job[2].number, job[1]
 
 
 def _arguments(row: Row) -> Arguments:
