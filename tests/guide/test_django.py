@@ -184,6 +184,63 @@ def test_arguments_and_results_may_be_encrypted_and_kept_elsewhere(tmp_path: Pat
     assert said.strip() == "True 1"
 
 
+BROKEN = """
+    import asyncio
+    import sys
+    from urllib.parse import urlsplit
+
+    import django
+    import psycopg
+    from asgiref.sync import sync_to_async
+    from django.conf import settings
+
+    url = urlsplit(sys.argv[1])
+    settings.configure(
+        DATABASES={"default": {
+            "ENGINE": "django.db.backends.postgresql", "NAME": url.path[1:], "USER": url.username,
+            "PASSWORD": url.password or "", "HOST": url.hostname, "PORT": url.port,
+        }},
+    )
+    django.setup()
+    from django.db import connection
+
+    import qbull
+    from qbull import testing
+    from qbull.contrib.django import DjangoConnections
+
+    app = qbull.App("redis://127.0.0.1:1/0", middleware=[DjangoConnections()])
+
+    def pid() -> int:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_backend_pid()")
+            return cursor.fetchone()[0]
+
+    @app.queue("work", retry=qbull.Retry(attempts=1)).task
+    async def ask() -> int:
+        return await sync_to_async(pid)()
+
+    async def main() -> None:
+        async with testing.embedded(app) as server:
+            jobs = []
+            for _ in range(4):
+                jobs.append(await ask.enqueue())
+                await server.drain()
+                if len(jobs) == 2:
+                    with psycopg.connect(sys.argv[1]) as other:
+                        other.execute("SELECT pg_terminate_backend(%s, 10000)", [await jobs[0].result()])
+            kept = await jobs[0].result() == await jobs[1].result()
+            print(kept, *[await job.state() for job in jobs])
+
+    asyncio.run(main())
+"""
+
+
+def test_an_asynchronous_task_does_not_use_a_connection_that_has_broken_again(database: str) -> None:
+    said = run("-c", textwrap.dedent(BROKEN), database)
+
+    assert said.splitlines()[0] == "True completed completed failed completed"
+
+
 def test_wrong_settings_are_said_in_one_line() -> None:
     said = run("-c", textwrap.dedent(WRONG)).splitlines()
 

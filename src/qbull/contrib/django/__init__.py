@@ -6,18 +6,22 @@ A backend for Django's own tasks is in tasks.py, and what `qbull worker` is to b
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar
 from functools import partial
 from typing import Any, ParamSpec
 
-from django.db import close_old_connections, transaction
+from asgiref.sync import sync_to_async
+from django.db import close_old_connections, connections, transaction
 
 from qbull.middleware import Middleware
 from qbull.task import Call
 from qbull.worker.current import CurrentJob
 
 P = ParamSpec("P")
+
+_is_asynchronous: ContextVar[bool] = ContextVar("qbull_django_is_asynchronous", default=False)
 
 __all__ = ["DjangoConnections", "on_commit"]
 
@@ -33,12 +37,27 @@ def on_commit(call: Call[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> None:
 
 
 class DjangoConnections(Middleware):
-    """Around each plain task: database connections that are broken, or older than CONN_MAX_AGE, are not used again."""
+    """Around each task: database connections that are broken are not used again. In a plain one, nor those older than CONN_MAX_AGE."""
+
+    @asynccontextmanager
+    async def around_run(self, job: CurrentJob) -> AsyncIterator[None]:
+        """Asynchronous tasks share the thread of their connections with each other: another one may be using what is only old.
+
+        One that was cancelled does not wait for that thread, in which its query may still hang.
+        """
+        _is_asynchronous.set(False)
+        try:
+            yield
+        except Exception:
+            await _close_broken()
+            raise
+        await _close_broken()
 
     @contextmanager
     def around_call(self, job: CurrentJob) -> Iterator[None]:
         """In the thread of the task, to which its connections belong. An asynchronous task has none of its own."""
         if asyncio._get_running_loop() is not None:
+            _is_asynchronous.set(True)
             yield
             return
         close_old_connections()
@@ -46,3 +65,14 @@ class DjangoConnections(Middleware):
             yield
         finally:
             close_old_connections()
+
+
+async def _close_broken() -> None:
+    if _is_asynchronous.get():
+        await sync_to_async(_close_broken_here)()
+
+
+def _close_broken_here() -> None:
+    for connection in connections.all(initialized_only=True):
+        if connection.errors_occurred and not connection.in_atomic_block and not connection.is_usable():
+            connection.close()
