@@ -175,6 +175,42 @@ async def test_a_session_opened_with_a_token_has_its_role_and_ends_with_it(
     await nobody.refused(401, "GET", "/api/me")
 
 
+@pytest.mark.parametrize(
+    ("proof", "other"),
+    [
+        ({"password": PASSWORD}, {"password": "another password"}),
+        ({"token": ADMIN}, {"admin_token": "another-token-of-the-admin"}),
+        ({"token": VIEWER}, {"viewer_token": "another-token-of-the-viewer"}),
+        ({"token": ADMIN}, {"admin_token": None}),
+    ],
+)
+async def test_a_session_ends_when_the_secret_that_opened_it_is_changed(
+    app: qbull.App, nobody: Person, web: Web, proof: dict[str, str], other: dict[str, Any]
+) -> None:
+    secrets: dict[str, Any] = {"password": PASSWORD, "admin_token": ADMIN, "viewer_token": VIEWER}
+    await nobody.post("/api/login", proof)
+    cookie = {"cookie": f"qbull_session={nobody.client.cookies['qbull_session']}"}
+
+    async with opened(app) as same, opened(app, qbull.Access(**secrets | other)) as changed:
+        assert (await (await same.person()).ask("GET", "/api/me", headers=cookie)).status_code == 200
+        why = await (await changed.person()).refused(401, "GET", "/api/me", headers=cookie)
+
+    assert why == "what this session was opened with has been changed; log in again"
+
+
+async def test_what_the_server_knows_of_a_session_says_nothing_of_the_password(
+    nobody: Person, store: Store
+) -> None:
+    await nobody.post("/api/login", {"password": PASSWORD})
+    text = nobody.client.cookies["qbull_session"]
+
+    digest = hashlib.sha256(text.encode()).hexdigest()[:40]
+    kept = await store.server.call("GET", store.names.session(digest))
+
+    assert text.encode() not in kept
+    assert hashlib.sha256(PASSWORD.encode()).hexdigest().encode() not in kept
+
+
 async def test_every_log_in_is_a_new_session(nobody: Person) -> None:
     await nobody.post("/api/login", {"password": PASSWORD})
     first = nobody.client.cookies["qbull_session"]

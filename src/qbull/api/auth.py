@@ -69,6 +69,9 @@ class Auth:
         if access.viewer_token is not None:
             viewer = Caller("QBULL_VIEWER_TOKEN", "viewer", "token")
             self._fixed.append((digest_of(access.viewer_token), viewer))
+        self._secrets = {caller.name: digest for digest, caller in self._fixed}
+        if self._password is not None:
+            self._secrets["admin"] = self._password
         self._known: dict[str, tuple[float, Caller]] = {}
         self._noted: dict[str, float] = {}
 
@@ -97,8 +100,10 @@ class Auth:
         now = int(await self._patiently(partial(server_time, self._store().server)) * 1000)
         until = now + int(self._access.session_longest * 1000)
         session = Session(who.name, who.role, now, until, who.token)
+        secret = self._secrets[who.name] if who.token is None else None
+        idle = self._access.session_idle
         text = await self._patiently(
-            partial(sessions.begin, self._store(), session, idle=self._access.session_idle)
+            partial(sessions.begin, self._store(), session, idle=idle, secret=secret)
         )
         return text, session
 
@@ -154,7 +159,11 @@ class Auth:
         session = await sessions.find(self._store(), text, self._access.session_idle)
         if session is None:
             raise unknown("this session has ended; log in again")
-        if session.token is not None and await tokens.find(self._store(), session.token) is None:
+        if session.token is None:
+            secret = self._secrets.get(session.name)
+            if secret is None or not session.fits(text, secret):
+                raise unknown("what this session was opened with has been changed; log in again")
+        elif await tokens.find(self._store(), session.token) is None:
             await sessions.end(self._store(), text)
             raise unknown("the token that this session was opened with was revoked; log in again")
         return Caller(session.name, session.role, "session", text, session.token), REMEMBERED

@@ -8,6 +8,7 @@ processes know them.
 from __future__ import annotations
 
 import hashlib
+import hmac
 import secrets
 from typing import Literal
 
@@ -32,11 +33,19 @@ class Session(msgspec.Struct, frozen=True):
     until_ms: int
     token: str | None = None
     """The id of the token that it was opened with: it ends with that."""
+    proof: str = ""
+    """Of the secret that it was opened with, where that is no token of the server's."""
+
+    def fits(self, text: str, secret: str) -> bool:
+        """Whether the session of this name was opened with this secret."""
+        return hmac.compare_digest(self.proof, _proof(text, secret))
 
 
-async def begin(store: Store, who: Session, *, idle: float) -> str:
+async def begin(store: Store, who: Session, *, idle: float, secret: str | None = None) -> str:
     """A new session; gives its name: 256 random bits."""
     text = secrets.token_urlsafe(32)
+    if secret is not None:
+        who = msgspec.structs.replace(who, proof=_proof(text, secret))
     await store.server.script(
         "session_begin",
         store.names.app,
@@ -84,6 +93,11 @@ async def attempt(store: Store, address: str, right: bool = False) -> int:
 async def right(store: Store, address: str) -> None:
     """It was the right one: what that address had tried before is forgiven."""
     await store.server.script("forgive", store.names.app, _digest(address))
+
+
+def _proof(text: str, secret: str) -> str:
+    """Nobody can guess at a password with it who does not know the session's name, and the server does not."""
+    return hmac.digest(text.encode("utf-8", "surrogatepass"), secret.encode(), "sha256").hex()
 
 
 def _digest(text: str) -> str:
