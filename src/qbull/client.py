@@ -238,10 +238,12 @@ class Client:
         return self._outbox
 
     async def close(self) -> None:
-        if self._outbox is not None:
-            await self._outbox.close()
-        await self.results.close()
-        await self.store.close()
+        try:
+            if self._outbox is not None:
+                await self._outbox.close()
+        finally:
+            await self.results.close()
+            await self.store.close()
 
     async def _likely(self, settings: QueueSettings, id: str) -> AsyncIterator[Partition]:
         """One look for an id that was made here; others are looked for in their likeliest partition first."""

@@ -9,6 +9,9 @@ import os
 import pytest
 
 import qbull
+from conftest import eventually
+from qbull.postgres.outbox import Outbox
+from qbull.store.store import Store
 
 
 async def test_apps_with_different_prefixes_do_not_see_each_other(app: qbull.App, server_url: str) -> None:
@@ -187,6 +190,32 @@ async def test_an_app_without_queues_has_no_worker(app: qbull.App) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+async def test_what_cannot_be_closed_keeps_nothing_else_open(
+    server_url: str, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(self: Outbox) -> None:
+        raise OSError("the database is away")
+
+    async def connections() -> int:
+        return len((await store.server.call("CLIENT", "LIST")).splitlines())
+
+    monkeypatch.setattr(Outbox, "close", fail)
+    before = await connections()
+    app = qbull.App(server_url, database="postgresql://127.0.0.1:1/shop")
+    await app.queue("email").stats()
+    app.client().outbox(app.database)
+    while_open = await connections()
+
+    with pytest.raises(OSError, match="the database is away"):
+        await app.close()
+
+    async def are_closed() -> bool:
+        return await connections() == before
+
+    await eventually(are_closed)
+    assert while_open > before
+
+
 async def test_a_fork_does_not_disturb_its_parent(app: qbull.App) -> None:
     @app.queue("email").task
     async def send() -> None: ...

@@ -305,6 +305,35 @@ def test_embedded_in_synchronous_code(shop: Shop) -> None:
         assert server.now_sync() > datetime.now(UTC) + timedelta(seconds=86_000)
 
 
+async def test_an_app_is_given_back_though_it_could_not_be_closed(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail() -> None:
+        raise OSError("cannot be closed")
+
+    with pytest.raises(OSError, match="cannot be closed"):
+        async with testing.embedded(shop.app):
+            monkeypatch.setattr(shop.app, "close", fail)
+    monkeypatch.undo()
+
+    async with testing.embedded(shop.app) as server:
+        await shop.welcome.enqueue(email="ada")
+        await server.drain()
+    assert shop.sent == ["ada"]
+
+
+def test_synchronous_code_gives_it_back_too(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> None:
+        raise OSError("cannot be closed")
+
+    with pytest.raises(OSError, match="cannot be closed"), testing.embedded(shop.app):
+        monkeypatch.setattr(shop.app, "close_sync", fail)
+    monkeypatch.undo()
+
+    with testing.embedded(shop.app):
+        pass
+
+
 async def test_a_worker_of_ones_own_sees_the_moved_clock(shop: Shop) -> None:
     async with testing.embedded(shop.app) as server:
         job = await shop.flaky.options(delay=7200).enqueue(fails=0)

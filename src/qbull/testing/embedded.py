@@ -49,8 +49,10 @@ class Embedded(Record):
         return await asyncio.to_thread(self.__enter__)
 
     async def __aexit__(self, *_: object) -> None:
-        await close(self.app)
-        self._leave()
+        try:
+            await close(self.app)
+        finally:
+            self._leave()
 
     def __enter__(self) -> Embedded:
         self._stand_in = StandIn(
@@ -68,9 +70,11 @@ class Embedded(Record):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.app.close_sync()
-        close_elsewhere(self.app)
-        self._leave()
+        try:
+            self.app.close_sync()
+            close_elsewhere(self.app)
+        finally:
+            self._leave()
 
     async def now(self) -> datetime:
         """The server's time."""

@@ -61,8 +61,10 @@ class Inline(Record, AbstractContextManager["Inline"]):
         return self
 
     def __exit__(self, *_: object) -> None:
-        close_elsewhere(self.app)
-        self._stand_in.undo()
+        try:
+            close_elsewhere(self.app)
+        finally:
+            self._stand_in.undo()
 
     def now(self) -> datetime:
         """The time here: that of the block's beginning, and what `advance()` has added."""
