@@ -6,6 +6,7 @@ for (store/flows.py).
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -138,13 +139,16 @@ class Flow(Generic[R]):
 
     async def result(self, timeout: float | None = None) -> R:
         """Wait until the flow has ended and give what its last job returned, or the fallback in its place."""
-        job = self.last
+        job, began = self.last, time.monotonic()
+        left = timeout
         for instead in self._fallbacks:
             try:
-                return await job.result(timeout)
+                return await job.result(left)
             except (JobFailed, JobCancelled):
                 job = instead
-        return await job.result(timeout)
+            if timeout is not None:
+                left = max(timeout - (time.monotonic() - began), 0)
+        return await job.result(left)
 
     async def cancel(self, reason: str = "cancelled") -> None:
         """Cancel whatever of it has not ended, fallbacks too. A job that runs is told to stop."""

@@ -179,6 +179,26 @@ async def test_the_result_of_a_flow_is_its_fallbacks_where_that_was_needed(app: 
     assert "no break" in reason
 
 
+async def test_the_time_for_a_result_is_that_of_its_fallbacks_too(
+    app: qbull.App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    studio, given, result = Studio(app), list[float | None](), qbull.Job.result
+
+    async def noted(job: qbull.Job[Any], timeout: float | None = None) -> Any:
+        given.append(timeout)
+        return await result(job, timeout)
+
+    monkeypatch.setattr(qbull.Job, "result", noted)
+    flow = await qbull.chain(studio.make.step("break"), fallback=studio.make.step("b")).enqueue()
+    async with app.worker():
+        assert await flow.result(timeout=20) == "b"
+        assert await flow.result() == "b"
+
+    first, second, *unlimited = given
+    assert first is not None and second is not None and second < first <= 20
+    assert unlimited == [None, None]
+
+
 async def test_a_failed_job_that_is_retried_takes_its_flow_up_again(app: qbull.App) -> None:
     studio = Studio(app)
     flow = await qbull.chain(
