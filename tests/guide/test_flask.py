@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from typing import Any
 
 import flask
@@ -98,3 +99,22 @@ async def test_what_is_no_application_is_said(server_url: str, store: Store) -> 
                     pass
             assert line in info.error
             await job.cancel()
+
+
+async def test_threads_that_begin_together_make_one_application(server_url: str, store: Store) -> None:
+    made, both = list[flask.Flask](), threading.Barrier(2)
+
+    def make() -> flask.Flask:
+        made.append(create_app())
+        with suppress(threading.BrokenBarrierError):
+            both.wait(timeout=1)  # for another thread that makes one, which there must not be
+        return made[-1]
+
+    async with qbull.App(server_url, prefix="test", middleware=[FlaskContext(make)]) as app:
+        plain, _ = tasks_of(app)
+        jobs = await plain.enqueue_many([{"job": "a"}, {"job": "b"}])
+        async with app.worker():
+            for job in jobs:
+                await job.result(timeout=20)
+
+    assert len(made) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -25,6 +26,7 @@ class FlaskContext(Middleware):
     def __init__(self, application: flask.Flask | Callable[[], flask.Flask] | str) -> None:
         self._given = application
         self._application: flask.Flask | None = None
+        self._making = threading.RLock()
 
     @contextmanager
     def around_call(self, job: CurrentJob) -> Iterator[None]:
@@ -32,10 +34,14 @@ class FlaskContext(Middleware):
         if flask.has_app_context():  # a test that runs tasks inline is in one
             yield
             return
-        if self._application is None:
-            self._application = self._made()
-        with self._application.app_context():
+        with self._application_of_all().app_context():
             yield
+
+    def _application_of_all(self) -> flask.Flask:
+        with self._making:
+            if self._application is None:
+                self._application = self._made()
+            return self._application
 
     def _made(self) -> flask.Flask:
         found = _imported(self._given) if isinstance(self._given, str) else self._given
