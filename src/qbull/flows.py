@@ -159,9 +159,7 @@ class Flow(Generic[R]):
             planted = await client.store.patiently(partial(client.flows.finish, self.id, queues))
             if not planted and len(unknown) == len(left):
                 return  # they are not kept any more
-            left = (
-                unknown  # some were not there yet: an outage has cut the planting off, or a worker is at it
-            )
+            left = unknown  # not there yet: an outage has cut the planting off, or a worker is at it
 
 
 async def _cancel(job: Job[Any], reason: str) -> bool:

@@ -66,22 +66,31 @@ class Shipping:
                     jobs.append((row.seq, options.profile or self._app.durability, placed))
                 except (QbullError, msgspec.MsgspecError) as error:
                     shipped.refused[row.seq] = str(error)
-            jobs.sort(key=_partition)  # a server that refuses has taken none of a group
-            for (_, durability), run in groupby(
-                jobs, key=_together
-            ):  # only neighbours: keys keep their order
+            for durability, run in groupby(jobs, key=_durability):  # only neighbours: keys keep their order
                 group = list(run)
-                placed_jobs = [placed for _, _, placed in group]
                 try:
-                    await self._app.client().enqueue_many(queue.settings, placed_jobs, durability)
-                except NeverHeld as error:
+                    await self._send(queue, group, shipped)
+                except NeverHeld:
                     if durability == self._app.durability:  # no row's own wish: the server is to be mended
                         raise
-                    shipped.refused.update((seq, str(error)) for seq, _, _ in group)
-                else:
-                    shipped.sent.extend(seq for seq, _, _ in group)
+                    await self._send_what_is_taken(queue, group, shipped)
         except QbullError as error:
             shipped.resting[name] = error
+
+    async def _send(self, queue: Queue, jobs: Sequence[_Job], shipped: Shipped) -> None:
+        """Jobs of one durability."""
+        placed = [placed for _, _, placed in jobs]
+        await self._app.client().enqueue_many(queue.settings, placed, _durability(jobs[0]))
+        shipped.sent.extend(seq for seq, _, _ in jobs)
+
+    async def _send_what_is_taken(self, queue: Queue, jobs: Sequence[_Job], shipped: Shipped) -> None:
+        """The same by partition: a server that refuses has taken none of it, and another one may have taken its own."""
+        for _, run in groupby(sorted(jobs, key=_partition), key=_partition):
+            group = list(run)
+            try:
+                await self._send(queue, group, shipped)
+            except NeverHeld as error:
+                shipped.refused.update((seq, str(error)) for seq, _, _ in group)
 
     async def _queue(self, name: str) -> tuple[Queue, Layout]:
         store = self._app.client().store
@@ -113,8 +122,8 @@ def _partition(job: _Job) -> int:
     return job[2].number
 
 
-def _together(job: _Job) -> tuple[int, Durability | None]:
-    return job[2].number, job[1]
+def _durability(job: _Job) -> Durability | None:
+    return job[1]
 
 
 def _arguments(row: Row) -> Arguments:

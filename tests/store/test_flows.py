@@ -11,7 +11,8 @@ import qbull
 from qbull.core.flow import FAR_MS, TELLS, WAITS, Link, Mode, Plan, Seed, Told, marked
 from qbull.core.ids import new_id
 from qbull.core.job import RareBody, pack
-from qbull.store import inspect
+from qbull.errors import ServerAway
+from qbull.store import flows, inspect
 from qbull.store.audit import audit
 from qbull.store.connect import Server
 from qbull.store.flows import End, Flows, awaited, join
@@ -46,8 +47,9 @@ class Bench:
         tells: list[Link] | None = None,
         awaits: list[Told] | None = None,
         mode: Mode = "stop",
+        flow: str = FLOW,
     ) -> Seed:
-        body = RareBody("task", b"{}", expires=3_600_000, flow=FLOW, tells=tells or [])
+        body = RareBody("task", b"{}", expires=3_600_000, flow=flow, tells=tells or [])
         flags = (TELLS if tells else 0) | (WAITS if awaits else 0)
         record = marked(pack(body, priority=5, lane=b""), flags)
         return Seed("q", id, None, False, 0, record, mode, awaits or [])
@@ -381,13 +383,47 @@ async def test_asking_again_for_what_still_runs_changes_nothing(store: Store) ->
     assert (await bench.desk(1).counts()).delayed == 12
 
 
+@pytest.mark.parametrize("courier", ["", "one"])
+async def test_notes_for_a_partition_that_is_away_do_not_hold_up_those_behind_them(
+    store: Store, monkeypatch: pytest.MonkeyPatch, courier: str
+) -> None:
+    bench = await Bench.open(store)
+    dead, script, tried = bench.desk(1).partition.base, Server.script, list[str]()
+    here, there = new_id(0), [new_id(1) for _ in range(5)]
+    for n, parent in enumerate([*there, here]):
+        child, flow = new_id(0), f"{FLOW}{n}"
+        seeds = [
+            bench.seed(parent, awaits=[Told("q", child, "task")], flow=flow),
+            bench.seed(child, tells=[Link("q", parent, None, 0)], flow=flow),
+        ]
+        await bench.flows.begin(Plan(flow, seeds), None)
+        await bench.desk(0).complete_together()
+
+    async def away(self: Server, name: str, key: str, *args: Any) -> Any:
+        if (name, key) == ("join", dead):
+            tried.append(name)
+            raise ServerAway("the server is away")
+        return await script(self, name, key, *args)
+
+    monkeypatch.setattr(flows, "ENTRIES", 2)
+    with monkeypatch.context() as outage:
+        outage.setattr(Server, "script", away)
+        with pytest.raises(ServerAway):
+            await bench.flows.ship(bench.desk(0).partition, courier)
+    assert (await bench.notes(0), await bench.state(0, here), len(tried)) == (5, "waiting", 1)
+
+    while await bench.flows.ship(bench.desk(0).partition, courier) is not None:
+        pass
+    assert [await bench.state(1, parent) for parent in there] == ["waiting"] * 5
+
+
 async def test_one_courier_at_a_time_and_another_when_that_one_has_gone(store: Store) -> None:
     bench = await Bench.open(store)
     plan, _, parent = bench.pair()
     await bench.flows.begin(plan, None)
     await bench.desk(0).complete_together()
     source = bench.desk(0).partition
-    await store.server.script("outgoing", source.base, "first", 10_000, 100)  # and then it dies
+    await store.server.script("outgoing", source.base, "first", 10_000, 100, "-")  # and then it dies
 
     assert await bench.flows.ship(source, "second") is not None
     assert (await bench.notes(0), await bench.state(1, parent)) == (1, "delayed")

@@ -12,7 +12,7 @@ import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable, Sequence
 from itertools import takewhile
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -20,7 +20,7 @@ from qbull.config import QueueSettings
 from qbull.core.durability import Durability
 from qbull.core.flow import FAR_MS, Link, Plan, Seed, Told, decode_plan, decode_told, encode
 from qbull.core.job import Ending, Garbage, body_of, seal, unseal
-from qbull.core.layout import Generation, Layout
+from qbull.core.layout import Layout
 from qbull.errors import NotFound, ServerError
 from qbull.store import inspect
 from qbull.store.confirm import Confirmed
@@ -114,44 +114,43 @@ class Flows:
     async def ship(self, partition: Partition, courier: str = "") -> float | None:
         """Bring what is to be brought from a partition, a bounded number of notes. Seconds after which to ask again; None: that was all.
 
-        With a `courier`, only where no other one is at it.
+        With a `courier`, only where no other one is at it. Notes that cannot be brought do not hold up those behind them.
         """
-        until = time.monotonic() + FRESH
-        if courier:
-            entries = await partition.server.script("outgoing", partition.base, courier, HOLD_MS, ENTRIES)
+        until, start = time.monotonic() + FRESH, b"-"
+        away: dict[tuple[str, int] | None, ServerError] = {}
+        while True:
+            entries = await _outgoing(partition, start, courier)
             if entries == b"busy":
                 return HOLD_MS / 1000
-        else:
-            entries = await partition.server.call(
-                "XRANGE", partition.base + "outgoing", "-", "+", "COUNT", ENTRIES
-            )
-        brought: list[bytes] = []
-        kept: set[bytes] = set()
-        ends: dict[tuple[str, int], list[End]] = defaultdict(list)
-        away: ServerError | None = None
-        for entry, fields in entries:
-            if time.monotonic() > until:
-                break
-            brought.append(entry)
-            try:
-                for end in await self._read(entry, partition.settings.name, fields):
-                    ends[end.link.queue, await self._home(end.link)].append(end)
-            except ServerError as error:
-                away = error
-                kept.add(entry)
-        for (queue, number), some in ends.items():
-            try:
+            brought: list[bytes] = []
+            kept: set[bytes] = set()
+            ends: dict[tuple[str, int], list[End]] = defaultdict(list)
+            for entry, fields in entries:
                 if time.monotonic() > until:
+                    break
+                brought.append(entry)
+                try:
+                    for end in await self._read(entry, partition.settings.name, fields):
+                        ends[end.link.queue, await self._home(end.link)].append(end)
+                except ServerError as error:
+                    away[None] = error
+                    kept.add(entry)
+            for place, some in ends.items():
+                try:
+                    if place in away or time.monotonic() > until:
+                        kept.update(end.entry for end in some)
+                    else:
+                        kept |= await self._tell(*place, some)
+                except ServerError as error:
+                    away[place] = error
                     kept.update(end.entry for end in some)
-                else:
-                    kept |= await self._tell(queue, number, some)
-            except ServerError as error:
-                away = error
-                kept.update(end.entry for end in some)
-        await drop(partition, [entry for entry in brought if entry not in kept])
-        if away is not None:
-            raise away
-        return AGAIN if kept else 0.0 if len(brought) < len(entries) or len(entries) == ENTRIES else None
+            await drop(partition, [entry for entry in brought if entry not in kept])
+            is_all = len(entries) < ENTRIES
+            if not away:
+                return AGAIN if kept else 0.0 if len(brought) < len(entries) or not is_all else None
+            if is_all or time.monotonic() > until:
+                raise next(iter(away.values()))
+            start = b"(" + entries[-1][0]
 
     async def recheck(self, partition: Partition, after: int) -> int:
         """Ask what became of those that some jobs here wait for: a server that was replaced may have lost what it was told.
@@ -294,9 +293,7 @@ class Flows:
             yield partition
 
     async def _home(self, link: Link) -> int:
-        _, layout = await self._queue(link.queue)
-        generation: Generation = layout.current
-        return generation.home_of(link.together, link.id)
+        return (await self._queue(link.queue))[1].current.home_of(link.together, link.id)
 
     async def _queue(self, name: str) -> tuple[QueueSettings, Layout]:
         known = self._known.get(name)
@@ -312,14 +309,19 @@ class Flows:
 
 async def _left(partition: Partition, flow: str) -> AsyncIterator[tuple[bytes, Plan]]:
     """The notes of a partition that say what is left of a flow."""
-    after = b"-"
-    while entries := await partition.server.call(
-        "XRANGE", partition.base + "outgoing", after, "+", "COUNT", ENTRIES
-    ):
+    start = b"-"
+    while entries := await _outgoing(partition, start):
         for entry, fields in entries:
             if fields[0] == b"n" + flow.encode():
                 yield entry, decode_plan(fields[1])
-        after = b"(" + entries[-1][0]
+        start = b"(" + entries[-1][0]
+
+
+async def _outgoing(partition: Partition, start: bytes, courier: str = "") -> Any:
+    """Some notes, from a place on. With a `courier`, b"busy" where another one is at it."""
+    if courier:
+        return await partition.server.script("outgoing", partition.base, courier, HOLD_MS, ENTRIES, start)
+    return await partition.server.call("XRANGE", partition.base + "outgoing", start, "+", "COUNT", ENTRIES)
 
 
 async def drop(partition: Partition, entries: Sequence[bytes]) -> None:

@@ -3,9 +3,9 @@
 -- KEYS  base
 -- NAMES outgoing courier
 -- FLAGS allow-oom
--- ARGV  who hold_ms:int most:int
+-- ARGV  who hold_ms:int most:int from
 -- GIVES up to so many entries; "busy" where another one has the claim
-local entries = redis.call('XRANGE', outgoing, '-', '+', 'COUNT', most)
+local entries = redis.call('XRANGE', outgoing, from, '+', 'COUNT', most)
 if #entries == 0 then return entries end
 local holder = redis.call('GET', courier)
 if holder and holder ~= who then return 'busy' end
