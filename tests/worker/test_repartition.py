@@ -170,7 +170,7 @@ async def test_a_paused_queue_can_be_repartitioned(app: qbull.App) -> None:
     async with app.worker() as worker:
         await queue.pause()
         await step.enqueue(n=0)
-        later = await step.options(delay=0.01).enqueue(n=9)
+        later = await step.options(delay=2).enqueue(n=9)
         await queue.repartition(5)
         await step.enqueue(n=1)
         await eventually(lambda: _moved(later, queue))
