@@ -13,7 +13,7 @@ import redis
 from qbull import _allocator
 from qbull._allocator import preload
 from qbull._keeper import environment
-from qbull.embedded import Embedded
+from qbull.embedded import Embedded, _find_server
 
 
 @pytest.fixture(autouse=True)
@@ -67,12 +67,14 @@ def test_the_extra_brings_one_and_the_server_uses_it(tmp_path: Path, monkeypatch
     assert all(library in loaded for library in preload().split(":"))
 
 
-def test_an_allocator_that_kills_the_server_is_left_out(
+def test_an_allocator_that_ends_the_server_is_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    broken = tmp_path / "broken.so"
-    broken.write_bytes(b"\x7fELF")  # ld.so says so, and goes on without it: the server must be up in any case
-    monkeypatch.setattr("qbull.embedded.preload", lambda: str(broken))
+    choosy = tmp_path / "choosy"
+    choosy.write_text(f'#!/bin/sh\n[ -n "$LD_PRELOAD" ] && exit 1\nexec "{_find_server()}" "$@"\n')
+    choosy.chmod(0o700)
+    monkeypatch.setenv("QBULL_VALKEY_SERVER", str(choosy))
+    monkeypatch.setattr("qbull.embedded.preload", lambda: "an-allocator.so")
 
     with closing(Embedded.open(tmp_path / "server")) as embedded:
         server = redis.Redis(unix_socket_path=str(embedded.socket), password=embedded.password)

@@ -151,7 +151,10 @@ class Flow(Generic[R]):
         return await job.result(left)
 
     async def cancel(self, reason: str = "cancelled") -> None:
-        """Cancel whatever of it has not ended, fallbacks too. A job that runs is told to stop."""
+        """Cancel whatever of it has not ended, fallbacks too. A job that runs is told to stop.
+
+        What an outage has kept from being planted is planted first: it may begin, and is told to stop then.
+        """
         client = self._app.client()
         left = [*self._fallbacks, self.last, *self.jobs]
         queues = {job.queue for job in left}

@@ -10,7 +10,8 @@ import asyncio
 import time
 from collections.abc import Sequence
 from itertools import groupby
-from typing import Protocol, TypeAlias
+from operator import itemgetter
+from typing import Protocol
 
 import msgspec
 
@@ -23,12 +24,9 @@ from qbull.options import Arguments, Options
 from qbull.postgres.relay import Row, Shipped
 from qbull.queue import Home, Queue
 from qbull.rows import payload_of
-from qbull.store.confirm import NeverHeld
 
 KNOWN_FOR = 30.0
 """Seconds after which a queue's settings are looked at again."""
-
-_Job: TypeAlias = tuple[int, Durability | None, Placed]
 
 _options = msgspec.json.Decoder(Options).decode
 
@@ -58,7 +56,7 @@ class Shipping:
         """The rows of one queue."""
         try:
             queue, layout = await self._queue(name)
-            jobs: list[_Job] = []
+            jobs: list[tuple[int, Durability | None, Placed]] = []
             for row in rows:
                 try:
                     options = _options(row.options).after(row.age)
@@ -66,31 +64,13 @@ class Shipping:
                     jobs.append((row.seq, options.profile or self._app.durability, placed))
                 except (QbullError, msgspec.MsgspecError) as error:
                     shipped.refused[row.seq] = str(error)
-            for durability, run in groupby(jobs, key=_durability):  # only neighbours: keys keep their order
+            for durability, run in groupby(jobs, key=itemgetter(1)):  # only neighbours: keys keep their order
                 group = list(run)
-                try:
-                    await self._send(queue, group, shipped)
-                except NeverHeld:
-                    if durability == self._app.durability:  # no row's own wish: the server is to be mended
-                        raise
-                    await self._send_what_is_taken(queue, group, shipped)
+                placed_jobs = [placed for _, _, placed in group]
+                await self._app.client().enqueue_many(queue.settings, placed_jobs, durability)
+                shipped.sent.extend(seq for seq, _, _ in group)
         except QbullError as error:
             shipped.resting[name] = error
-
-    async def _send(self, queue: Queue, jobs: Sequence[_Job], shipped: Shipped) -> None:
-        """Jobs of one durability."""
-        placed = [placed for _, _, placed in jobs]
-        await self._app.client().enqueue_many(queue.settings, placed, _durability(jobs[0]))
-        shipped.sent.extend(seq for seq, _, _ in jobs)
-
-    async def _send_what_is_taken(self, queue: Queue, jobs: Sequence[_Job], shipped: Shipped) -> None:
-        """The same by partition: a server that refuses has taken none of it, and another one may have taken its own."""
-        for _, run in groupby(sorted(jobs, key=_partition), key=_partition):
-            group = list(run)
-            try:
-                await self._send(queue, group, shipped)
-            except NeverHeld as error:
-                shipped.refused.update((seq, str(error)) for seq, _, _ in group)
 
     async def _queue(self, name: str) -> tuple[Queue, Layout]:
         store = self._app.client().store
@@ -116,14 +96,6 @@ class Shipping:
                 f'outbox: queue "{name}" is not known to the server, so its rows wait; '
                 "start a worker that declares it, or give the relay its code with --app MODULE:APP"
             ) from None
-
-
-def _partition(job: _Job) -> int:
-    return job[2].number
-
-
-def _durability(job: _Job) -> Durability | None:
-    return job[1]
 
 
 def _arguments(row: Row) -> Arguments:

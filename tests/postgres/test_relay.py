@@ -196,32 +196,6 @@ async def test_a_row_that_can_never_be_shipped_is_left_with_its_reason(shop: Sho
     assert await shop.enqueued() == {"ana": [2]}
 
 
-async def test_a_row_whose_durability_the_server_never_holds_is_left_with_its_reason(shop: Shop) -> None:
-    await shop.write("ana", 1)
-    await shop.note.options(transaction=shop.connection, durability="strict").enqueue("ana", 2)
-    await shop.write("ana", 3)
-
-    assert await step(shop) == (3, 3)
-    cursor = await shop.connection.execute("SELECT seq, error_message FROM qbull_outbox")
-    [(seq, reason)] = await cursor.fetchall()
-
-    assert seq == 2 and 'durability "strict" does not hold here: nothing says how many replicas' in reason
-    assert await shop.enqueued() == {"ana": [1, 3]}
-
-
-async def test_rows_wait_while_the_server_does_not_hold_the_durability_of_their_app(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await shop.write("ana", 1)
-
-    with monkeypatch.context() as strict:
-        strict.setattr(shop.app, "durability", "strict")
-        assert await step(shop) == (1, 0)
-
-    assert await step(shop) == (1, 1)
-    assert await shop.enqueued() == {"ana": [1]}
-
-
 async def test_everything_that_was_said_travels(shop: Shop) -> None:
     soon = datetime.now(UTC) + timedelta(hours=1)
     said: list[dict[str, Any]] = [

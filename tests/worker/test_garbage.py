@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -12,6 +13,8 @@ import hiredis
 
 import qbull
 from conftest import eventually
+
+OURS = os.path.dirname(qbull.__file__)
 
 
 @contextmanager
@@ -36,7 +39,7 @@ def name_of(garbage: object) -> str | None:
         return repr(garbage)
     if isinstance(garbage, hiredis.Reader):
         return "the buffer of a connection"
-    if isinstance(garbage, FrameType) and "/qbull/" in garbage.f_code.co_filename:
+    if isinstance(garbage, FrameType) and garbage.f_code.co_filename.startswith(OURS):
         return garbage.f_code.co_qualname
     return None
 

@@ -94,8 +94,9 @@ async def beside(api: Api, listening: socket.socket) -> AsyncIterator[int]:
     try:
         either: list[asyncio.Future[Any]] = [ready, serving]
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-        if serving.done():  # before it was ready: it says why not
-            await serving
+        if not ready.done():
+            await serving  # it says why it could not begin
+            raise ConfigError("the API has ended while it started; the log says why")
         yield ready.result()
     finally:
         api.site.ending.set()

@@ -45,10 +45,6 @@ class Look:
     links: Links
 
 
-class NeverHeld(ServerRefused):
-    """This server has never held the profile, as far as is known, and will not by itself."""
-
-
 class Confirmed:
     """A server, seen through one durability profile."""
 
@@ -162,11 +158,7 @@ class Confirmed:
 
     def _refusal(self, server: Server, found: Lack) -> ServerError:
         """What has held before may hold again in a moment, and is waited for; what never did is refused at once."""
-        kind: type[ServerError] = ServerRefused
-        if found.passing and self._has_held:
-            kind = ServerAway
-        elif not found.passing and not self._has_held:
-            kind = NeverHeld
+        kind = ServerAway if found.passing and self._has_held else ServerRefused
         return kind(
             f'{server.address.shown}: durability "{self.durability}" does not hold here: {found.fact}; {found.step}'
         )

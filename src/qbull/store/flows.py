@@ -11,6 +11,7 @@ import logging
 import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import suppress
 from itertools import takewhile
 from typing import Any, NamedTuple
 
@@ -104,11 +105,12 @@ class Flows:
         """Plant what is noted as left of a flow in any of its queues; False where nothing is."""
         found = False
         for queue in queues:
-            for partition in await self._store.partitions((await self._queue(queue))[0]):
-                async for entry, plan in _left(partition, flow):
-                    await self.plant(plan)
-                    await drop(partition, [entry])
-                    found = True
+            with suppress(NotFound):  # it is gone, with all that was in it
+                for partition in await self._store.partitions((await self._queue(queue))[0]):
+                    async for entry, plan in _left(partition, flow):
+                        await self.plant(plan)
+                        await drop(partition, [entry])
+                        found = True
         return found
 
     async def ship(self, partition: Partition, courier: str = "") -> float | None:

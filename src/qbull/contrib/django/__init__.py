@@ -51,7 +51,6 @@ class DjangoConnections(Middleware):
         except Exception:
             await _close_broken()
             raise
-        await _close_broken()
 
     @contextmanager
     def around_call(self, job: CurrentJob) -> Iterator[None]:
@@ -74,5 +73,9 @@ async def _close_broken() -> None:
 
 def _close_broken_here() -> None:
     for connection in connections.all(initialized_only=True):
-        if connection.errors_occurred and not connection.in_atomic_block and not connection.is_usable():
+        if not connection.errors_occurred or connection.in_atomic_block:
+            continue
+        if connection.is_usable():
+            connection.errors_occurred = False
+        else:
             connection.close()
