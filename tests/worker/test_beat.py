@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -88,6 +89,31 @@ async def test_what_one_node_keeps_away_does_not_hold_up_the_rest(
         away, there = await store.partitions(desk.settings)
         assert (await inspect.count(away)).active == 1
         assert (await inspect.count(there)).waiting == 1
+
+
+async def test_one_that_cannot_be_buried_yet_does_not_hold_up_the_others(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk = await Desk.open(store)
+    for worker in ("first", "second"):
+        await silent(store, worker)
+    beat = Beat(store, [desk.settings], lambda: ["new"], 0.5, Outage())
+    reclaim = Partition.reclaim
+
+    async def reclaim_others(partition: Partition, worker: str, *arguments: Any) -> Reclaimed:
+        if worker == "first":
+            raise ServerAway("this node is away")
+        return await reclaim(partition, worker, *arguments)
+
+    monkeypatch.setattr(Partition, "reclaim", reclaim_others)
+
+    async def second_is_buried() -> bool:
+        await beat.say()
+        with suppress(ServerAway):
+            await beat.bury_the_dead()
+        return await store.remembered() == {"first", "new"}
+
+    await eventually(second_is_buried)
 
 
 async def test_whoever_buries_the_dead_is_heard_meanwhile(

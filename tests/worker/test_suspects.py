@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 import qbull
@@ -35,12 +37,12 @@ async def test_a_suspect_waits_for_a_server_that_is_away_when_it_is_to_be_marked
         async def step() -> int:
             return qbull.current_job().attempt
 
-        async def mark_while_away(self: Partition, job: bytes, place: bytes) -> None:
+        async def mark_while_away(self: Partition, job: bytes, place: bytes) -> bool:
             nonlocal tries
             tries += 1
             proxy.mood = "away" if tries == 1 else "fair"
             try:
-                await mark(self, job, place)
+                return await mark(self, job, place)
             finally:
                 proxy.mood = "fair"
 
@@ -53,3 +55,59 @@ async def test_a_suspect_waits_for_a_server_that_is_away_when_it_is_to_be_marked
         await app.close()
 
     assert tries > 1
+
+
+@pytest.mark.timeout(60)
+async def test_nothing_waits_with_a_suspect_whose_mark_is_refused(
+    app: qbull.App, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its node may be away, or may refuse for good: jobs of others must not wait for that."""
+    mark, refused = Partition.mark_alone, asyncio.Event()
+    suspects, others = app.queue("suspects"), app.queue("others")
+
+    @suspects.task
+    async def step() -> None: ...
+
+    @others.task
+    async def touch() -> None: ...
+
+    async def refuse(self: Partition, job: bytes, place: bytes) -> bool:
+        if not touched:
+            refused.set()
+            raise qbull.ServerRefused("not now")
+        return await mark(self, job, place)
+
+    touched = False
+    monkeypatch.setattr(Partition, "mark_alone", refuse)
+    suspect = await step.enqueue()
+    await make_suspect(store, suspects)
+
+    async with app.worker():
+        await refused.wait()
+        await (await touch.enqueue()).result(timeout=30)
+        touched = True
+        await suspect.result(timeout=30)
+
+
+async def test_a_suspect_that_is_another_workers_by_now_is_not_begun(
+    app: qbull.App, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mark, ran = Partition.mark_alone, list[str]()
+    queue = app.queue("work")
+
+    @queue.task
+    async def step() -> None:
+        ran.append(qbull.current_job().id)
+
+    async def mark_too_late(self: Partition, job: bytes, place: bytes) -> bool:
+        monkeypatch.setattr(Partition, "mark_alone", mark)
+        return await mark(self, job, b"5" + b"1-1")  # as though the delivery was an older one
+
+    monkeypatch.setattr(Partition, "mark_alone", mark_too_late)
+    job = await step.enqueue()
+    await make_suspect(store, queue)
+
+    async with app.worker():
+        await job.result(timeout=30)
+
+    assert ran == [job.id]

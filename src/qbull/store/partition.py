@@ -295,9 +295,9 @@ class Partition:
             place[1:] if place is not None and place[:1] in (b"l", b"d", b"m") else b"" for place in places
         ]
 
-    async def mark_alone(self, job: bytes, place: bytes) -> None:
-        """A suspect is about to run: should it take the worker down, this mark is the proof."""
-        await self.server.script("alone", self.base, job, place)
+    async def mark_alone(self, job: bytes, place: bytes) -> bool:
+        """A suspect is about to run: should it take the worker down, this mark is the proof. False where it is another's by now."""
+        return bool(await self.server.script("alone", self.base, job, place))
 
     async def note(self, notes: Sequence[Note]) -> None:
         """Keep what running jobs say of themselves."""

@@ -21,11 +21,12 @@ from qbull.core.flow import WAITS
 from qbull.core.job import SUSPECT, Garbage, RareBody, body_of, crashes_of
 from qbull.core.outcome import Undeliverable
 from qbull.core.task import TaskSpec
-from qbull.errors import PayloadError
+from qbull.errors import PayloadError, ServerAway, ServerError
 from qbull.offload import Stored
 from qbull.store.live import Live
 from qbull.store.partition import EXPIRY
 from qbull.store.store import Delivery
+from qbull.worker.actor import AGAIN
 from qbull.worker.assignment import Assignment
 from qbull.worker.awaited import Awaited
 from qbull.worker.begin import Begin
@@ -166,9 +167,7 @@ class Attempts:
                 else:
                     result = await self._attempt(slot, delivery.partition.number, job, task, args, kwargs)
             else:
-                async with self._isolation.alone():
-                    await self._outage.survive(partial(delivery.partition.mark_alone, id, delivery.place))
-                    result = await self._attempt_in_time(slot, delivery, at, job, task, (args, kwargs))
+                result = await self._attempt_alone(slot, delivery, at, job, task, (args, kwargs))
             if result is None:
                 return True  # it was not begun
         except Interrupted:
@@ -197,6 +196,31 @@ class Attempts:
         except asyncio.CancelledError:
             if slot.absorb() is None:
                 raise
+
+    async def _attempt_alone(
+        self, slot: Slot, delivery: Delivery, at: int, job: Running, task: TaskSpec, call: Arguments
+    ) -> bytes | Stored | None:
+        """A suspect: nothing else runs meanwhile, and it is marked before. A server that does not take the mark is waited for
+        outside, because all others would wait too. None: it was not begun."""
+        id, partition = delivery.fields[at], delivery.partition
+        while True:
+            async with self._isolation.alone():
+                try:
+                    is_ours = await partition.mark_alone(id, delivery.place)
+                except ServerAway:
+                    is_ours = None
+                except ServerError as refusal:
+                    self._outage.met(refusal, self)
+                    is_ours = None
+                if is_ours:
+                    return await self._attempt_in_time(slot, delivery, at, job, task, call)
+            if is_ours is None:
+                holds = partial(partition.holds, id, delivery.place, delivery.lane)
+                is_ours = await self._outage.survive(holds)
+            if not is_ours:
+                self._unfinished(delivery)
+                return None
+            await asyncio.sleep(AGAIN)
 
     async def _attempt_in_time(
         self, slot: Slot, delivery: Delivery, at: int, job: Running, task: TaskSpec, call: Arguments

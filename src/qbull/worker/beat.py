@@ -90,16 +90,25 @@ class Beat:
     async def bury_the_dead(self) -> None:
         if time.monotonic() - self._came < self._min_idle / 6:
             return  # should the server have been away, this one is only the first to be heard
+        trouble: ServerError | None = None
         for worker in await self.say():
             if worker not in await self.say():
                 continue  # it was heard again while others were buried
-            log.warning("worker %s has fallen silent; its deliveries are taken back", worker)
-            taken = await self.reclaim(worker) + await self._reclaim_elsewhere(worker)
-            await self._store.bury(worker, lost=True)
-            log.info("worker %s: %d deliveries were taken back", worker, taken)
+            try:
+                await self._bury(worker)
+            except ServerError as error:
+                trouble = error
+        if trouble is not None:
+            raise trouble
         if self._is_time_to_sweep():
             self._swept = time.monotonic()
             await self._sweep(set(self._workers()))
+
+    async def _bury(self, worker: str) -> None:
+        log.warning("worker %s has fallen silent; its deliveries are taken back", worker)
+        taken = await self.reclaim(worker) + await self._reclaim_elsewhere(worker)
+        await self._store.bury(worker, lost=True)
+        log.info("worker %s: %d deliveries were taken back", worker, taken)
 
     def _is_time_to_sweep(self) -> bool:
         return time.monotonic() - self._swept >= max(SWEEP, self._min_idle)

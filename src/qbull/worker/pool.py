@@ -139,12 +139,19 @@ class Pool:
 
 
 class _Process:
+    """`line` is another handle of the socket that is read and written: event loops do not let go of their own."""
+
     def __init__(
-        self, process: asyncio.subprocess.Process, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self,
+        process: asyncio.subprocess.Process,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        line: socket.socket,
     ) -> None:
         self._process = process
         self._reader = reader
         self._writer = writer
+        self._line = line
         self._watching = asyncio.create_task(self._watch(), context=Context())
 
     @property
@@ -158,8 +165,9 @@ class _Process:
             process = await asyncio.create_subprocess_exec(
                 sys.executable, "-c", _MAIN, str(theirs.fileno()), pass_fds=(theirs.fileno(),), start_new_session=True, stdin=asyncio.subprocess.DEVNULL
             )  # fmt: skip
+        line = ours.dup()
         reader, writer = await asyncio.open_connection(sock=ours)
-        return cls(process, reader, writer)
+        return cls(process, reader, writer, line)
 
     async def ask(self, request: Request, said: Callable[[Answer], None]) -> Answer:
         """`said` is told what the job says of itself meanwhile."""
@@ -187,8 +195,8 @@ class _Process:
         """A process that it has started may hold its socket open: nothing more is to be read once it has ended itself."""
         await self._process.wait()
         self._kill()
-        with suppress(OSError):
-            self._writer.get_extra_info("socket").shutdown(socket.SHUT_RD)
+        with self._line, suppress(OSError):
+            self._line.shutdown(socket.SHUT_RD)
 
     def _kill(self) -> None:
         """With all that it has started: its group is its own."""

@@ -33,7 +33,7 @@ STEADY = 10.0
 """A process that lived this long is started again at once when it dies; others wait longer each time."""
 LONGEST_WAIT = 30.0
 CLEANING = 2.0
-"""Seconds after which the next process no longer waits until all is taken back that the last one held: a part of a cluster may be away."""
+"""Seconds in which all is taken back that a process held, usually. A part of a cluster may be away: then nobody waits for that."""
 LAST_TRY = 2.0
 """Seconds that a server has to come back in, once the parent is to end."""
 ONE_SIGNAL = 0.5
@@ -118,10 +118,10 @@ class Supervisor:
                 )
             cleaning = asyncio.create_task(self._clean_up(child, lost=code != 0 and not self._stop.is_set()))
             self._cleaning.add(cleaning)
-            cleaning.add_done_callback(self._cleaning.discard)
-            await asyncio.wait([cleaning], timeout=CLEANING)
-            if cleaning.done():
-                await cleaning
+            await asyncio.wait([cleaning], timeout=2 * CLEANING)
+            for done in [task for task in self._cleaning if task.done()]:
+                self._cleaning.discard(done)
+                await done
             quick_deaths = 0 if time.monotonic() - child.started >= STEADY else quick_deaths + 1
             if quick_deaths > 1 and not self._stop.is_set():
                 wait = min(0.25 * 2 ** (quick_deaths - 2), LONGEST_WAIT)
@@ -189,9 +189,13 @@ class Supervisor:
     async def _clean_up(self, child: Child, *, lost: bool) -> None:
         """Take back what a dead process held; only the jobs that were running are suspected."""
         running = child.board.running()
-        taken = await self._until_told(lambda: self._beat.reclaim(child.id, running))
-        del self._children[child.id]
+        taking = asyncio.create_task(self._until_told(lambda: self._beat.reclaim(child.id, running)))
+        await asyncio.wait([taking], timeout=CLEANING)
+        del self._children[
+            child.id
+        ]  # others shall have its share, also while a part of what it held is out of reach
         await self._until_told(lambda: self._store.bury(child.id, certain=True, lost=lost))
+        taken = await taking
         child.board.close()
         os.close(child.life)
         if taken:

@@ -11,11 +11,11 @@ local done_ids, done_endings, ended_ids = {}, {}, {}
 
 -- Where the msgpack value that begins at a position ends, of the kinds that bodies and endings begin with.
 local function behind_value(s, at)
-  local kind = string.byte(s, at)
+  local kind = string.byte(s, at) or 0xc0 -- it may have been cut off
   local after = at + 1
   local function length(bytes)
     local n = 0
-    for i = 0, bytes - 1 do n = n * 256 + string.byte(s, after + i) end
+    for i = 0, bytes - 1 do n = n * 256 + (string.byte(s, after + i) or 0) end
     return after + bytes + n
   end
   if kind >= 0xa0 and kind <= 0xbf then return after + kind - 0xa0 end -- a short text
