@@ -1,0 +1,31 @@
+"""The contract of each Lua script is the one that was recorded: its keys, its names, its arguments and its flags."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from goldens import compare
+
+import qbull
+
+SOURCE = Path(qbull.__file__).parent
+_HEADER = re.compile(r"-- (KEYS|NAMES|ARGV|FLAGS)\s+(.*)")
+
+
+def test_lua_contracts_are_as_recorded() -> None:
+    contracts = {path.stem: _contract(path.read_text()) for path in SOURCE.rglob("*.lua")}
+    scripts = sorted((name, lines) for name, lines in contracts.items() if lines)
+
+    compare("lua_contracts.txt", "\n".join("\n".join([name, *lines]) for name, lines in scripts))
+
+
+def _contract(source: str) -> list[str]:
+    """The lines of the header. Files without one are parts of other scripts and have no contract of their own."""
+    found = {}
+    for line in source.splitlines():
+        if not line.startswith("--"):
+            break
+        if match := _HEADER.fullmatch(line):
+            found.setdefault(match[1], match[2].strip())
+    return [f"    {word:5} {said}" for word, said in found.items()]
