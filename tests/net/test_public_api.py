@@ -8,7 +8,6 @@ import pytest
 from goldens import compare
 from public_api import describe
 
-
 MODULES = [
     "qbull",
     "qbull.compat.celery",
