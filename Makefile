@@ -20,7 +20,7 @@ DURABILITY ?=
 ONLY   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check format bench chaos proofs saboteurs soak docs dist audit sbom lock clean
+.PHONY: help setup run test check house format bench chaos proofs saboteurs soak docs dist audit sbom lock clean
 
 help: ## show what there is
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
@@ -49,13 +49,17 @@ run: $(STAMP) $(PAGE) ## run the demo; ARGS="--once" ends by itself with a summa
 test: $(STAMP) $(PAGE) $(BROWSER) ## run the tests; ARGS="-k name" picks some
 	$(BIN)/python -m pytest -n 4 --dist loadgroup $(ARGS)
 
-check: $(STAMP) $(NODE) ## lint, types, layers
+check: $(STAMP) $(NODE) ## lint, types, layers, the counts of the house
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/mypy --config-file pyproject.toml tests/guide/typing_contract.py
 	$(BIN)/lint-imports
+	@PYTHONPATH=tools $(BIN)/python -m house
 	@test ! -x ui/node_modules/.bin/tsc || { echo tsc; ui/node_modules/.bin/tsc --noEmit -p ui; }
+
+house: $(STAMP) ## count the faults of the house; ARGS="units" lists them, ARGS=--lower lowers the ceilings
+	@PYTHONPATH=tools $(BIN)/python -m house $(ARGS)
 
 format: $(STAMP) ## rewrite the code in the house style
 	$(BIN)/ruff check --fix .

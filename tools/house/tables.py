@@ -1,0 +1,98 @@
+"""The exceptions of the lints. Each entry gives its reason in a few words."""
+
+from __future__ import annotations
+
+# Names that are defined in several modules and mean the same thing in each.
+SAME_MEANING = {
+    "ENDPOINTS": "the rows that a group of the API adds to its table",
+}
+
+# Names of Celery and RQ, which compat/ must spell as they do.
+IMITATED_NAMES = {"Job", "Queue", "Retry"}
+
+# Numbers that are fixed by a protocol or a format. They measure nothing, so they need no unit.
+PROTOCOL_NUMBERS = {
+    "SLOTS": "slots of a Redis cluster",
+}
+
+# Protocols that code outside of qbull, or one of several implementations inside it, really implements.
+EXTENSION_POINTS = {
+    "ResultStore": "users store large results",
+    "Enqueued": "the next step of a user's middleware",
+    "DeclareChunk": "type of a decorator",
+    "Declare": "type of a decorator",
+    "Calendar": "cron expressions and intervals",
+    "Source": "Celery and RQ, to be drained",
+    "Ship": "the app that a relay ships rows into",
+    "Scribe": "a running job's log: server or testing kit",
+    "Asked": "a connection to one server: single, Sentinel, cluster",
+    "Counted": "anything that has the counts of a queue",
+}
+
+# Rooms whose functions users call directly, besides the names in qbull.__all__ and the commands of the CLI.
+PUBLIC_ROOMS = ("compat", "contrib", "testing")
+
+# Words that were replaced, with the words to use: no file may be named after them.
+RETIRED_WORDS = {
+    "hand": "prefetch",
+    "line": "queue_runner",
+    "band": "priority level",
+    "beat": "heartbeat, reclaimer",
+    "gate": "limiter",
+    "permits": "tokens, slots",
+    "permit": "tokens, slots",
+    "grant": "tokens, slots",
+    "courier": "flow_dispatcher",
+    "letters": "dead_letters, search",
+    "seals": "codecs",
+    "envelope": "codecs",
+    "veil": "redaction",
+    "roam": "move_*",
+    "raze": "move_*",
+    "depart": "move_*",
+    "departed": "move_*",
+    "land": "move_*",
+    "learn": "move_*",
+    "unhold": "move_*",
+    "roster": "worker registry",
+    "enroll": "register",
+    "bury": "forget",
+    "trail": "audit_log",
+    "tally": "drain_status",
+    "survey": "partition_report",
+    "news": "finished_since",
+    "figures": "histograms",
+    "steer": "live_settings",
+    "conclude": "outcome",
+    "complain": "config_warnings",
+    "misfits": "config_warnings",
+    "wanted": "job_filter",
+    "people": "auth_endpoints",
+    "site": "context",
+    "fleet": "workers",
+    "wire": "views",
+    "awaited": "dependencies",
+    "utils": "a word that says what is in it",
+    "common": "a word that says what is in it",
+    "helpers": "a word that says what is in it",
+    "base": "a word that says what is in it",
+    "manager": "a word that says what is in it",
+    "types": "a word that says what is in it",
+}
+
+# House words that the glossary must explain, whether or not a module is named after them.
+GLOSSARY_WORDS = (
+    "app", "attempt", "crash board", "dead letters", "delivery", "durability", "fence", "flow", "inbox",
+    "job", "key", "lane", "lease", "outbox", "partition", "promote", "queue", "reclaim", "redrive",
+    "relay", "release", "saboteur", "schedule", "settle", "slot", "supervisor", "task", "train", "worker",
+)  # fmt: skip
+
+# Module names of worker/ and store/ that are plain words of the field and need no entry in the glossary.
+PLAIN_WORDS = {
+    "actor", "address", "alerts", "batch", "call", "cancel", "check", "checks", "cluster",
+    "config warnings", "connect", "connection", "current", "dependencies", "fetch", "flows", "heartbeat",
+    "histograms", "inspect", "jobs", "lanes", "limiter", "limits", "live settings", "memory", "minutes",
+    "names", "operations", "outcome", "outcomes", "pages", "pool", "process", "read", "report", "results",
+    "retry", "rights", "run", "schedules", "scripts", "sentinel", "sessions", "store", "tls", "tokens",
+    "topology", "transaction", "verbs", "workers",
+}  # fmt: skip
