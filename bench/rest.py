@@ -22,11 +22,11 @@ from starlette.types import Receive, Scope, Send
 import qbull
 from bench.server import open_server
 from qbull.api.asgi import Api
+from qbull.api.context import now
 from qbull.api.endpoint import Call, Endpoint, Nothing, Reply
 from qbull.api.server import serve
-from qbull.api.site import now
 from qbull.api.table import TABLE
-from qbull.api.wire import jobs as wire
+from qbull.views import jobs as wire
 
 TOKEN = "a-token-for-the-bench"
 BODY = json.dumps({"task": "nothing", "payload": {"n": 1, "text": "x" * 50}}).encode()

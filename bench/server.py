@@ -10,7 +10,7 @@ from pathlib import Path
 
 import redis
 
-from qbull.embedded import Embedded
+from qbull.embedded.server import Embedded
 
 
 class Server:

@@ -14,8 +14,8 @@ from hypothesis import settings
 
 import qbull
 from database import Postgres
-from qbull.embedded import Embedded
-from qbull.store.audit import audit, audit_schedules
+from qbull.embedded.server import Embedded
+from qbull.store.read.integrity import audit, audit_schedules
 from qbull.store.store import Store
 
 settings.register_profile(

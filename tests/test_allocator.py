@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 import redis
 
-from qbull import _allocator
-from qbull._allocator import preload
-from qbull._keeper import environment
-from qbull.embedded import Embedded, _find_server
+from qbull.embedded import allocator
+from qbull.embedded.allocator import preload
+from qbull.embedded.server import Embedded, _find_server
+from qbull.embedded.watchdog import environment
 
 
 @pytest.fixture(autouse=True)
@@ -27,7 +27,7 @@ def test_the_machines_own_comes_first(tmp_path: Path, monkeypatch: pytest.Monkey
     full.mkdir()
     (full / "libjemalloc.so.2").touch()
 
-    monkeypatch.setattr(_allocator, "FOLDERS", (str(tmp_path / "missing"), str(empty), str(full)))
+    monkeypatch.setattr(allocator, "FOLDERS", (str(tmp_path / "missing"), str(empty), str(full)))
 
     assert preload() == str(full / "libjemalloc.so.2")
 
@@ -35,8 +35,8 @@ def test_the_machines_own_comes_first(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_without_one_and_without_the_extra_the_server_is_started_as_it_is(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(_allocator, "FOLDERS", ())
-    monkeypatch.setattr(_allocator, "EXTRA", "no-such-distribution")
+    monkeypatch.setattr(allocator, "FOLDERS", ())
+    monkeypatch.setattr(allocator, "EXTRA", "no-such-distribution")
 
     assert preload() == ""
     assert "LD_PRELOAD" not in environment(preload())
@@ -53,7 +53,7 @@ def test_what_somebody_has_chosen_stays(monkeypatch: pytest.MonkeyPatch) -> None
     reason="the extra has libraries for Linux on x86-64 only",
 )
 def test_the_extra_brings_one_and_the_server_uses_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_allocator, "FOLDERS", ())
+    monkeypatch.setattr(allocator, "FOLDERS", ())
 
     with closing(Embedded.open(tmp_path / "server")) as embedded:
         server = redis.Redis(unix_socket_path=str(embedded.socket), password=embedded.password)
@@ -74,7 +74,7 @@ def test_an_allocator_that_ends_the_server_is_left_out(
     choosy.write_text(f'#!/bin/sh\n[ -n "$LD_PRELOAD" ] && exit 1\nexec "{_find_server()}" "$@"\n')
     choosy.chmod(0o700)
     monkeypatch.setenv("QBULL_VALKEY_SERVER", str(choosy))
-    monkeypatch.setattr("qbull.embedded.preload", lambda: "an-allocator.so")
+    monkeypatch.setattr("qbull.embedded.server.preload", lambda: "an-allocator.so")
 
     with closing(Embedded.open(tmp_path / "server")) as embedded:
         server = redis.Redis(unix_socket_path=str(embedded.socket), password=embedded.password)

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import qbull
-from qbull import disk
-from qbull.embedded import Embedded
+from qbull.embedded import disk
+from qbull.embedded.server import Embedded
 from qbull.store import store
 from small_disk import fill, mount_small_disk  # noqa: F401 - one is a fixture
 

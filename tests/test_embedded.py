@@ -23,9 +23,9 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from qbull import embedded as module
-from qbull._keeper import NO_WORD, last_line
-from qbull.embedded import Embedded
+from qbull.embedded import server as module
+from qbull.embedded.server import Embedded
+from qbull.embedded.watchdog import NO_WORD, last_line
 from qbull.errors import EmbeddedError
 
 pytestmark = pytest.mark.skipif(
@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 USER = """
 import os, sys
-from qbull.embedded import Embedded
+from qbull.embedded.server import Embedded
 embedded = Embedded.open(sys.argv[1])
 {then}
 os.write(1, b"ready\\n")
@@ -594,18 +594,18 @@ def running(directory: Path) -> list[int]:
 
 
 def keeper(directory: Path) -> int:
-    [pid] = [pid for pid in running(directory) if "_keeper.py" in cmdline(pid)]
+    [pid] = [pid for pid in running(directory) if "watchdog.py" in cmdline(pid)]
     return pid
 
 
 def server(directory: Path) -> int:
-    [pid] = [pid for pid in running(directory) if "_keeper.py" not in cmdline(pid)]
+    [pid] = [pid for pid in running(directory) if "watchdog.py" not in cmdline(pid)]
     return pid
 
 
 def below(directory: Path, pid: int) -> bool:
     with contextlib.suppress(OSError):
-        is_keeper = "_keeper.py" in cmdline(pid) and str(directory) in cmdline(pid)
+        is_keeper = "watchdog.py" in cmdline(pid) and str(directory) in cmdline(pid)
         return is_keeper or Path(os.readlink(f"/proc/{pid}/cwd")).is_relative_to(directory)
     return False
 

@@ -13,24 +13,24 @@ import pytest
 
 import qbull
 from conftest import eventually
-from qbull import embedded, pinned
-from qbull.embedded import Embedded
+from qbull.embedded import binaries, server
+from qbull.embedded.server import Embedded
 from qbull.errors import EmbeddedError
 
 
 def test_the_installed_binary_is_a_known_one() -> None:
-    binary = Path(embedded._find_server())
+    binary = Path(server._find_server())
 
     found = hashlib.sha256(binary.read_bytes()).hexdigest()
 
-    assert found in {digest for known in pinned.SHA256.values() for digest in known.values()}
+    assert found in {digest for known in binaries.SHA256.values() for digest in known.values()}
 
 
 def test_a_binary_that_was_altered_is_refused_with_both_hashes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = "0" * 64
-    monkeypatch.setattr(pinned, "wanted", lambda machine: other)
+    monkeypatch.setattr(binaries, "wanted", lambda machine: other)
 
     with pytest.raises(EmbeddedError) as refused:
         Embedded.open(tmp_path / "data")
@@ -44,8 +44,8 @@ def test_a_binary_that_was_altered_is_refused_with_both_hashes(
 def test_a_binary_that_somebody_has_named_is_his_own_choice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    binary = embedded._find_server()
-    monkeypatch.setattr(pinned, "wanted", lambda machine: "0" * 64)
+    binary = server._find_server()
+    monkeypatch.setattr(binaries, "wanted", lambda machine: "0" * 64)
     monkeypatch.setenv("QBULL_VALKEY_SERVER", binary)
 
     Embedded.open(tmp_path / "data").close()

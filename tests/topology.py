@@ -21,7 +21,7 @@ from typing import Any
 
 import redis
 
-from qbull.embedded import _find_server
+from qbull.embedded.server import _find_server
 
 PASSWORD = "secret"
 NODE_TIMEOUT_MS = 1500

@@ -2,12 +2,14 @@
 
 import typing as _typing
 
-from qbull.access import Access
 from qbull.app import App
+from qbull.codecs.offload import FileResults, ResultStore
+from qbull.codecs.payload import Compressed, Encrypted, Signed
 from qbull.config import Keep, Lane
-from qbull.core.alerting import Alert, Alerts
-from qbull.core.job import JobInfo
+from qbull.core.access import Access
+from qbull.core.alerts import Alert, Alerts
 from qbull.core.rate import Rate
+from qbull.core.record import JobInfo
 from qbull.core.retry import Retry
 from qbull.core.unique import Unique
 from qbull.errors import (
@@ -35,15 +37,13 @@ from qbull.errors import (
 )
 from qbull.events import Event
 from qbull.flows import Chain, Flow, Group, Step, chain, group
-from qbull.handle import Job
-from qbull.letters import FailureGroup, Page, Redriven
+from qbull.job import Job
+from qbull.manage.search import FailureGroup, Page, Redriven
 from qbull.middleware import Enqueueing, Middleware, Settled
-from qbull.offload import FileResults, ResultStore
 from qbull.queue import Queue
 from qbull.schedules import ScheduleInfo
-from qbull.seals import Compressed, Encrypted, Signed
-from qbull.store.note import LogLine
-from qbull.store.tally import Repartitioning
+from qbull.store.read.drain_status import Repartitioning
+from qbull.store.verbs.progress import LogLine
 from qbull.task import Task
 from qbull.worker.chunk import current_jobs
 from qbull.worker.current import CurrentJob, current_job

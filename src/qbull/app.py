@@ -13,7 +13,8 @@ from datetime import datetime
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from qbull.client import Client, Portal
+from qbull.codecs.offload import ResultStore
+from qbull.codecs.payload import Seals
 from qbull.config import (
     DEFAULT_KEEP,
     Keep,
@@ -26,7 +27,7 @@ from qbull.config import (
     check_prefix,
     read_environment,
 )
-from qbull.core.alerting import Alert, Alerts
+from qbull.core.alerts import Alert, Alerts
 from qbull.core.codec import PAYLOAD_LIMIT
 from qbull.core.durability import Durability
 from qbull.core.rate import Rate
@@ -34,14 +35,13 @@ from qbull.core.retry import Retry
 from qbull.core.schedule import Schedule
 from qbull.errors import ConfigError, NotFound
 from qbull.events import Event, follow
-from qbull.handle import Job
+from qbull.job import Job
 from qbull.middleware import Chain, Middleware
 from qbull.observe.trace import Tracing
-from qbull.offload import ResultStore
+from qbull.produce.client import Client, Portal
 from qbull.queue import Queue
 from qbull.schedules import Schedules
-from qbull.seals import Seals
-from qbull.store.address import Address
+from qbull.store.connection.address import Address
 from qbull.store.store import Store
 from qbull.worker.assignment import Assignment
 from qbull.worker.worker import Worker
@@ -202,7 +202,7 @@ class App:
         """Who looks for problems and tells people; nobody, where no place is named to tell them."""
         if not self.alerts.destinations:
             return []
-        from qbull.alerts.duty import Alerting
+        from qbull.alerts.alerting import Alerting
 
         return [Alerting(self.make_store, self.prefix, self.alerts).run]
 
@@ -221,7 +221,7 @@ class App:
     def relay(self, away: Outage | None = None) -> Relay:
         """What ships the outbox of this app: `await app.relay().run()`, until it is cancelled."""
         from qbull.postgres.relay import Relay
-        from qbull.shipping import Shipping
+        from qbull.produce.shipping import Shipping
 
         if self.database is None:
             raise ConfigError("no database is named; set QBULL_DATABASE_URL, or App(database=…)")

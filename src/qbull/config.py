@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from qbull.access import Access
-from qbull.core.alerting import Alert, Alerts
+from qbull.core.access import Access
+from qbull.core.alerts import Alert, Alerts
 from qbull.core.cron import zone_of
 from qbull.core.durability import PROFILES, Durability
-from qbull.core.job import REPORT_ALL
 from qbull.core.layout import MOST
 from qbull.core.rate import Rate
+from qbull.core.record import REPORT_ALL
 from qbull.core.retry import Retry
 from qbull.core.route import PARTITION_LANE
 from qbull.errors import LARGEST, LONGEST, ConfigError

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 
-from qbull.client import Client
 from qbull.config import QueueSettings
-from qbull.core.job import State, moment
+from qbull.core.record import State, moment
 from qbull.errors import ArgumentsError
-from qbull.store.news import Cursor, Finished, news, now_in
-from qbull.store.partition import Partition
-from qbull.store.results import Ends
+from qbull.produce.client import Client
+from qbull.store.completions import Ends
+from qbull.store.read.finished_since import Cursor, Finished, news, now_in
+from qbull.store.verbs.partition import Partition
 
 LOOK = 5.0
 """Seconds between two looks at all partitions, should a message have been lost."""

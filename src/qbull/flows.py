@@ -1,7 +1,7 @@
 """Flows: `qbull.chain` and `qbull.group` of steps, and the handle of one that was enqueued.
 
 What is written there is laid out as jobs that wait for jobs, complete before anything is sent. Those that wait are planted before those that they wait
-for (store/flows.py).
+for (store/verbs/flows.py).
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
 
-from qbull.client import Placed
 from qbull.core.codec import plain
 from qbull.core.flow import (
     MOST_BYTES,
@@ -31,11 +30,12 @@ from qbull.core.flow import (
     marked,
 )
 from qbull.core.ids import new_token
-from qbull.core.job import body_of, repack
 from qbull.core.layout import Layout
+from qbull.core.record import body_of, repack
 from qbull.errors import ArgumentsError, Conflict, JobCancelled, JobFailed, NotConfirmed, NotFound, TooLarge
-from qbull.handle import Job
+from qbull.job import Job
 from qbull.middleware import Enqueueing
+from qbull.produce.client import Placed
 
 if TYPE_CHECKING:
     from qbull.options import Arguments, Options

@@ -11,7 +11,7 @@ import msgspec
 
 from qbull.core.durability import PROFILES, Durability
 from qbull.core.ids import check_id, check_key
-from qbull.core.job import DEFAULT_PRIORITY, EPOCH_MS
+from qbull.core.record import DEFAULT_PRIORITY, EPOCH_MS
 from qbull.core.unique import Unique
 from qbull.errors import LONGEST, ArgumentsError, QbullError
 

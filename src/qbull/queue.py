@@ -12,14 +12,13 @@ from typing import Any, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 import msgspec
 
-from qbull.chunks import WAIT, make_chunk
-from qbull.client import Client, Placed
+from qbull.codecs.payload import Seals
 from qbull.config import Environment, QueueSettings, check_name
-from qbull.controls import Controls
 from qbull.core.codec import Signature, Template, encode_payload, plain
 from qbull.core.durability import Durability
 from qbull.core.ids import check_id, new_id
-from qbull.core.job import (
+from qbull.core.layout import SPAN, Layout
+from qbull.core.record import (
     DEFAULT_PRIORITY,
     REPORT_ALL,
     REPORT_END,
@@ -30,27 +29,29 @@ from qbull.core.job import (
     State,
     pack,
 )
-from qbull.core.layout import SPAN, Layout
 from qbull.core.retry import Retry
 from qbull.core.route import digest, lane_of_name
-from qbull.core.rule import Rule, When
 from qbull.core.schedule import Schedule
+from qbull.core.schedule_rule import Rule, When
 from qbull.core.task import TaskSpec, kind_of
 from qbull.core.unique import Unique
 from qbull.errors import LARGEST, LONGEST, ArgumentsError, ConfigError, DeclarationError, QbullError
 from qbull.events import Event, follow
-from qbull.handle import Job
-from qbull.letters import Letters
+from qbull.job import Job
+from qbull.manage.live_settings import Controls
+from qbull.manage.repartition import Repartitions
+from qbull.manage.search import Letters
 from qbull.middleware import Chain
 from qbull.observe.trace import Tracing
 from qbull.options import USUAL, Arguments, Options, check_expires
-from qbull.repartitioning import Repartitions
-from qbull.seals import Seals
-from qbull.store import inspect, live
-from qbull.store.inspect import Counts, Found
-from qbull.store.pages import page
-from qbull.store.partition import NewJob, Partition
+from qbull.produce.client import Client, Placed
+from qbull.store.read import inspect
+from qbull.store.read.inspect import Counts, Found
+from qbull.store.read.pages import page
+from qbull.store.verbs import live_settings
+from qbull.store.verbs.partition import NewJob, Partition
 from qbull.task import AsyncTask, ChunkTask, Declare, DeclareChunk, PlainTask, Task
+from qbull.worker.chunk_signature import WAIT, make_chunk
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -197,7 +198,7 @@ class Queue(Controls, Letters, Repartitions):
         client = self.app.client()
         partitions = await client.partitions(self.settings)
         counts = await client.store.patiently(partial(inspect.counts, partitions))
-        paused = await client.store.patiently(partial(live.is_paused, client.store, self.name))
+        paused = await client.store.patiently(partial(live_settings.is_paused, client.store, self.name))
         total = sum(counts[1:], counts[0])
         return replace(total, paused=paused, totals=client.totals(self.settings, total.totals))
 

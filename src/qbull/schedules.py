@@ -13,18 +13,18 @@ from qbull.config import QueueSettings, check_name
 from qbull.core.codec import encode_payload, plain
 from qbull.core.cron import in_zone
 from qbull.core.ids import new_id, planned_in
-from qbull.core.job import State, moment
-from qbull.core.plan import Change, Plan, paused, resumed
-from qbull.core.rule import Rule, When
+from qbull.core.record import State, moment
 from qbull.core.schedule import CatchUp, Overlap, Schedule
+from qbull.core.schedule_rule import Rule, When
+from qbull.core.schedule_state import Change, Plan, paused, resumed
 from qbull.errors import ArgumentsError, ConfigError, NotFound
-from qbull.handle import Job
+from qbull.job import Job
 from qbull.queue import Home as QueueHome
 from qbull.queue import Queue
-from qbull.store.declare import Declared
-from qbull.store.schedules import Known, Look, Place, home_of, in_batches
-from qbull.store.schedules import Schedules as Stored
-from qbull.store.tick import Ticks
+from qbull.store.verbs.declare import Declared
+from qbull.store.verbs.schedules import Known, Look, Place, home_of, in_batches
+from qbull.store.verbs.schedules import Schedules as Stored
+from qbull.store.verbs.tick import Ticks
 from qbull.task import Task
 
 A = TypeVar("A")

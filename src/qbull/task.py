@@ -14,23 +14,23 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, Protocol, Ty
 
 import msgspec
 
-from qbull import rows
 from qbull.config import check_name
 from qbull.core.codec import plain
 from qbull.core.durability import Durability
 from qbull.core.ids import check_id, check_key
-from qbull.core.job import DEFAULT_PRIORITY
-from qbull.core.rule import Rule
+from qbull.core.record import DEFAULT_PRIORITY
 from qbull.core.schedule import Schedule
+from qbull.core.schedule_rule import Rule
 from qbull.core.task import TaskSpec
 from qbull.core.unique import Unique
 from qbull.errors import ArgumentsError, NotConfirmed
 from qbull.flows import Step
-from qbull.handle import Job
+from qbull.job import Job
 from qbull.middleware import Enqueueing
 from qbull.observe.trace import Tracing
 from qbull.options import USUAL, Arguments, Options
-from qbull.store.partition import UniqueJob
+from qbull.produce import outbox_rows
+from qbull.store.verbs.partition import UniqueJob
 
 if TYPE_CHECKING:
     from qbull.queue import Queue
@@ -186,7 +186,7 @@ class Call(Generic[P, R]):
 
     async def _write(self, calls: list[Arguments]) -> list[Job[R]]:
         """Into the outbox: the relay enqueues them when the transaction is committed."""
-        return self._on_their_way(await rows.write(self._queue, self.spec.name, calls, self._options))
+        return self._on_their_way(await outbox_rows.write(self._queue, self.spec.name, calls, self._options))
 
     def _write_sync(self, calls: list[Arguments]) -> list[Job[R]]:
         if not self._app.middleware.around_enqueue:
@@ -198,7 +198,7 @@ class Call(Generic[P, R]):
     def _write_rows(self, calls: list[Arguments]) -> list[Job[R]]:
         if self._app.seals.used:
             calls = [self.sealed(arguments) for arguments in calls]
-        return self._on_their_way(rows.write_sync(self._queue, self.spec.name, calls, self._options))
+        return self._on_their_way(outbox_rows.write_sync(self._queue, self.spec.name, calls, self._options))
 
     def _on_their_way(self, ids: list[str]) -> list[Job[R]]:
         decode = self.spec.signature.decode_result

@@ -14,8 +14,8 @@ from web import ADMIN, PASSWORD, VIEWER, Person, Web, make_admin, make_nobody, m
 
 import qbull
 from conftest import eventually
-from qbull.store import sessions, tokens
 from qbull.store.store import Store
+from qbull.store.verbs import sessions, tokens
 
 
 def basic(user: str, password: str) -> dict[str, str]:

@@ -14,7 +14,7 @@ from web import PASSWORD, Person, Web, make_admin, make_nobody, make_viewer, ope
 
 import qbull
 from conftest import eventually
-from qbull.api.live import BACKLOG, Event, Listener
+from qbull.api.live_stream import BACKLOG, Event, Listener
 from qbull.store.store import Store
 
 

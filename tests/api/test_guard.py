@@ -12,8 +12,8 @@ from web import ADMIN, PASSWORD, Person, Web, make_admin, make_nobody, make_view
 
 import qbull
 from qbull.api.body import DEEPEST, too_deep
+from qbull.api.dashboard import Page
 from qbull.api.guard import HEADERS, name_in
-from qbull.api.page import Page
 
 ELSEWHERE = [
     {"sec-fetch-site": "cross-site"},

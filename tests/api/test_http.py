@@ -9,7 +9,7 @@ import pytest
 from web import ADMIN, PASSWORD, Person, Web, make_admin, make_nobody, open_web  # noqa: F401 - fixtures
 
 from qbull.api.table import TABLE
-from qbull.store import sessions
+from qbull.store.verbs import sessions
 
 
 async def spoken(web: Web, request: bytes) -> bytes:

@@ -15,9 +15,9 @@ from web import ACCESS, VIEWER, Person, make_admin, make_nobody, make_viewer, op
 
 import qbull
 from qbull.api.metrics import METRICS, MOST_TASKS, bounded
-from qbull.core.figures import Histogram
+from qbull.core.histograms import Histogram
 from qbull.observe.exposition import Metric, Samples
-from qbull.store import figures
+from qbull.store.read import histograms
 from qbull.store.store import Store
 
 GRAFANA = Path(__file__).parents[2] / "deploy" / "grafana"
@@ -141,7 +141,7 @@ async def test_a_server_that_is_away_is_said(
     async def away(*_: Any) -> Any:
         raise qbull.ServerAway("gone")
 
-    monkeypatch.setattr(figures, "read", away)
+    monkeypatch.setattr(histograms, "read", away)
 
     read = await scraped(viewer)
 

@@ -10,12 +10,12 @@ from web import ACCESS, ADMIN, Person, Web, make_admin, make_nobody, make_viewer
 
 import qbull
 from conftest import eventually
-from qbull import bulk
-from qbull.api import running
-from qbull.store import operations
-from qbull.store.operations import LOST, MOST, SILENT, Operation
-from qbull.store.roam import roam
+from qbull.api import running_operations
+from qbull.manage import bulk
+from qbull.store.read.unfinished import roam
 from qbull.store.store import Store
+from qbull.store.verbs import operations
+from qbull.store.verbs.operations import LOST, MOST, SILENT, Operation
 
 PATH = "/api/queues/orders"
 
@@ -224,7 +224,7 @@ async def test_not_all_at_once(shop: Shop, admin: Person) -> None:
 async def test_one_that_takes_long_goes_on_while_many_others_end(
     shop: Shop, admin: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(running, "MOST", 2)
+    monkeypatch.setattr(running_operations, "MOST", 2)
     await shop.fail(3)
     slow = await admin.post(f"{PATH}/operations", {"action": "retry", "rate": 0.01})
     for _ in range(21):

@@ -19,7 +19,7 @@ from typing import Literal
 import redis
 from fronts import Fronts
 
-from qbull.store.cluster import slot_of
+from qbull.store.connection.cluster import slot_of
 from topology import DURABLE, PASSWORD, Cluster, Node, Trio, _running, raised_cluster, raised_trio
 
 Topology = Literal["single", "sentinel", "cluster"]

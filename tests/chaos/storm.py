@@ -27,7 +27,7 @@ from fleet import Run, every, order_faults, runs
 
 import qbull
 from conftest import eventually, every_fault
-from qbull.store.survey import survey
+from qbull.store.read.partition_report import survey
 from topology import COMMON, Node, _die_with_parent, _running, raised_cluster, raised_trio, wait_for
 
 PARTITIONS = 16

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from qbull.embedded import Embedded
+from qbull.embedded.server import Embedded
 
 
 @pytest.fixture(name="own")

@@ -10,8 +10,8 @@ from shell import Shell, open_shell  # noqa: F401
 
 import qbull
 from conftest import eventually
-from qbull.store import alerts as board
 from qbull.store.store import Store
+from qbull.store.verbs import alerts as board
 
 MODULE = """
 import os, qbull

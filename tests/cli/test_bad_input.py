@@ -11,7 +11,7 @@ import pytest
 from shell import Shell, open_shell, open_shop  # noqa: F401 - two are fixtures
 from shop import Shop
 
-from qbull.embedded import Embedded
+from qbull.embedded.server import Embedded
 from qbull.store.store import Store
 
 

@@ -12,7 +12,7 @@ import httpx
 import pytest
 from shell import Shell, open_shell, seen  # noqa: F401 - one is a fixture
 
-from qbull.cli.demo_once import ACCOUNTS, STEPS, check_ledger
+from qbull.cli.demo.once import ACCOUNTS, STEPS, check_ledger
 
 LEDGER = [
     f"account-{n} {step} 1 {word}"

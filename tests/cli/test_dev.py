@@ -15,7 +15,7 @@ import pytest
 from shell import seen
 from workshop import Workshop, open_short_path, open_workshop  # noqa: F401 - two are fixtures
 
-from qbull.cli.dev_files import Files
+from qbull.cli.dev.files import Files
 
 SHOP = """\
 import asyncio

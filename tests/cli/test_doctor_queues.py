@@ -11,11 +11,11 @@ from own import open_own  # noqa: F401 - a fixture
 
 import qbull
 from conftest import eventually
-from qbull.cli import check_queues
-from qbull.cli.check_alerts import check_alerts
-from qbull.cli.check_schedules import check_schedules
-from qbull.store.roster import Member, Serving
+from qbull.cli.doctor import queues
+from qbull.cli.doctor.alerts import check_alerts
+from qbull.cli.doctor.schedules import check_schedules
 from qbull.store.store import Store
+from qbull.store.verbs.workers import Member, Serving
 
 
 @pytest.fixture
@@ -31,12 +31,12 @@ async def store(app: qbull.App) -> Store:
 
 async def said_of_queue(store: Store, name: str) -> str:
     steps: list[str] = []
-    lines = [finding.line async for finding in check_queues.check_queue(store, name, steps.append)]
+    lines = [finding.line async for finding in queues.check_queue(store, name, steps.append)]
     return "\n".join([*steps, *lines])
 
 
 async def said_of_workers(store: Store) -> str:
-    return "\n".join([finding.line async for finding in check_queues.check_workers(store)])
+    return "\n".join([finding.line async for finding in queues.check_workers(store)])
 
 
 async def said_of_schedules(app: qbull.App) -> str:
@@ -57,15 +57,15 @@ async def test_more_faults_than_are_worth_a_line(app: qbull.App, store: Store) -
 
     lines = await said_of_queue(store, "email")
 
-    assert lines.count("keep a copy of the server's data and report this") == check_queues.FAULTS
+    assert lines.count("keep a copy of the server's data and report this") == queues.FAULTS
     assert 'problem  queue "email": 5 more of these; see above' in lines
 
 
 async def test_a_long_look_and_a_job_that_waits_long(
     app: qbull.App, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(check_queues, "LARGE", 1)
-    monkeypatch.setattr(check_queues, "OLD", 0.0)
+    monkeypatch.setattr(queues, "LARGE", 1)
+    monkeypatch.setattr(queues, "OLD", 0.0)
     begun, go = asyncio.Event(), asyncio.Event()
     queue = app.queue("slow", concurrency=1)
 

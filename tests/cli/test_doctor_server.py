@@ -17,8 +17,8 @@ import pytest
 import redis
 import trustme
 
-from qbull.cli.check_durability import check_durability
-from qbull.cli.check_server import check_server
+from qbull.cli.doctor.durability import check_durability
+from qbull.cli.doctor.server import check_server
 from qbull.store.store import Store
 from relay import relaying, server_context
 from small_disk import fill, mount_small_disk  # noqa: F401 - one is a fixture

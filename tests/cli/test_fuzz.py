@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 import qbull
 from qbull.cli import main as command_line
-from qbull.embedded import Embedded
+from qbull.embedded.server import Embedded
 from qbull.store.store import Store
 
 LONGEST = 1_000

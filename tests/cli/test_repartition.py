@@ -10,8 +10,8 @@ import pytest
 from shell import Shell, open_shell, open_shop, seen  # noqa: F401 - two are fixtures
 from shop import Shop
 
-from qbull.store.layout import change
 from qbull.store.store import Store
+from qbull.store.verbs.layout import change
 
 
 async def ship(shop: Shop, *customers: str) -> None:

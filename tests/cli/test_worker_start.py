@@ -15,7 +15,7 @@ from shop import Shop
 import qbull
 from qbull.cli.worker import Orders
 from qbull.config import Sharing
-from qbull.worker.board import Board, slots_of
+from qbull.worker.process.crash_board import Board, slots_of
 from topology import Node
 
 

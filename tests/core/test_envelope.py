@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from qbull.codecs.payload import Compressed, Encrypted, Seals, Signed
 from qbull.core import envelope
 from qbull.core.codec import plain
 from qbull.errors import PayloadError
-from qbull.seals import Compressed, Encrypted, Seals, Signed
 
 KEY, OTHER = bytes(range(32)), bytes(32)
 SEALS = Seals([Compressed(over=20), Encrypted([KEY]), Signed([KEY])])

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qbull.core.ids import planned_in, schedule_in
-from qbull.core.plan import Plan, fields_of, pack_schedule, paused, plan_of, resumed, said
-from qbull.core.rule import Rule
 from qbull.core.schedule import MOST_CAUGHT_UP, Schedule, propose, version_of
+from qbull.core.schedule_rule import Rule
+from qbull.core.schedule_state import Plan, fields_of, pack_schedule, paused, plan_of, resumed, said
 from qbull.errors import DeclarationError
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)

@@ -8,8 +8,8 @@ from typing import Any, get_args
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbull.core.job import RareBody
 from qbull.core.rate import Rate
+from qbull.core.record import RareBody
 from qbull.core.why import MOST, Code, Facts, Front, explain
 
 BODY = RareBody("send", b"{}", key="a")

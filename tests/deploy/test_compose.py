@@ -11,7 +11,7 @@ from msgspec import Meta
 from reading import AFTER_GRACE, DEPLOY, READ, documents, parsed
 
 from qbull.config import read_environment
-from qbull.store.address import Address
+from qbull.store.connection.address import Address
 
 Duration = Annotated[str, Meta(pattern=r"^\d+(ms|s|m)$")]
 

@@ -16,8 +16,8 @@ from objects import KINDS, ConfigMap, Container, Deployment, ScaledObject, Servi
 from reading import AFTER_GRACE, DEPLOY, READ, documents, parsed
 
 from qbull.config import Sharing, make_sharing, read_environment
-from qbull.core.misfits import Seat, misfits
-from qbull.core.share import Reader, share_out, static_share
+from qbull.core.config_warnings import Seat, misfits
+from qbull.core.sharing import Reader, share_out, static_share
 
 FILES = sorted((DEPLOY / "kubernetes").glob("*.yaml"))
 SECRETS = {

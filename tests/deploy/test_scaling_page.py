@@ -9,7 +9,7 @@ import pytest
 from reading import DEPLOY, ROOT, parsed, variables
 
 from qbull.config import make_sharing, read_environment
-from qbull.core.share import Reader, share_out, static_share
+from qbull.core.sharing import Reader, share_out, static_share
 
 PAGE = ROOT / "docs" / "scaling.md"
 SCENARIOS = re.findall(

@@ -12,7 +12,7 @@ from pages import DOCS, PAGES, ROOT
 from reference import REFERENCE
 
 from qbull.cli.main import COMMANDS
-from qbull.core.job import STATES
+from qbull.core.record import STATES
 
 MADE = {f"reference/{name}.md" for name in REFERENCE} | {"decisions/index.md"}
 

@@ -13,11 +13,11 @@ import rq
 
 import qbull
 from qbull.drain.celery import CelerySource
-from qbull.drain.delivery import Delivery
-from qbull.drain.moving import Moving, Report
+from qbull.drain.deliver import Delivery
+from qbull.drain.move import Moving, Report
 from qbull.drain.rq import RqSource
-from qbull.drain.shelf import OldServer
-from qbull.embedded import Embedded
+from qbull.drain.source import OldServer
+from qbull.embedded.server import Embedded
 
 
 class Old:

@@ -21,9 +21,9 @@ from shell import Shell, open_shell, seen  # noqa: F401 - one is a fixture
 import qbull
 from qbull.compat.celery import Celery
 from qbull.drain.celery import CelerySource
-from qbull.drain.delivery import Delivery
-from qbull.drain.moving import Moving, Report
-from qbull.drain.shelf import OldServer
+from qbull.drain.deliver import Delivery
+from qbull.drain.move import Moving, Report
+from qbull.drain.source import OldServer
 from qbull.store.store import Store
 
 KEY = bytes(range(32))

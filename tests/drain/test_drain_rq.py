@@ -24,11 +24,11 @@ from producers import Killed, Mortal, Old, move, open_old, open_old_server  # no
 
 import qbull
 from qbull.compat.rq import Queue
-from qbull.drain.letter import Cannot
-from qbull.drain.moving import Report
+from qbull.drain.message import Cannot
+from qbull.drain.move import Report
 from qbull.drain.pickles import ALLOWED, MOST, read, unpacked
 from qbull.drain.rq import RqSource
-from qbull.drain.shelf import OldServer
+from qbull.drain.source import OldServer
 
 ran: list[Any] = []
 

@@ -10,8 +10,8 @@ import pytest
 
 import qbull
 from qbull import events
-from qbull.store.partition import Partition
 from qbull.store.store import Store
+from qbull.store.verbs.partition import Partition
 
 
 class Shop:

@@ -24,7 +24,7 @@ from statistics import median
 import psycopg
 
 import qbull
-from qbull.embedded import Embedded
+from qbull.embedded.server import Embedded
 
 LATENCY = 20.0
 """Milliseconds from commit to start, at the median."""

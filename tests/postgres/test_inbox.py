@@ -22,8 +22,8 @@ from sqlalchemy.orm import sessionmaker
 
 import qbull
 from conftest import eventually
-from qbull.core.job import RareBody, pack
 from qbull.core.outcome import AlreadyDone
+from qbull.core.record import RareBody, pack
 from qbull.postgres.prune import prune
 from qbull.store.store import Store
 from qbull.worker.current import Running, running

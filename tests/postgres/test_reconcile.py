@@ -19,7 +19,7 @@ from qbull.postgres import keeper
 from qbull.postgres.reconcile import Reconciler
 from qbull.postgres.relay import Relay, Row, Shipped
 from qbull.postgres.reports import Reports
-from qbull.shipping import Shipping
+from qbull.produce.shipping import Shipping
 from qbull.store.store import Store
 from qbull.worker.actor import end, start
 

@@ -24,7 +24,7 @@ from qbull.observe.trace import Tracing
 from qbull.options import Options
 from qbull.postgres import relay
 from qbull.postgres.relay import Relay, Row, Shipped
-from qbull.shipping import Shipping, _options
+from qbull.produce.shipping import Shipping, _options
 from qbull.worker.actor import end, start
 from topology import COMMON, Node, wait_for
 

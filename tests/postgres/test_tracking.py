@@ -15,7 +15,7 @@ from psycopg import AsyncConnection
 import qbull
 from conftest import eventually
 from database import Postgres
-from qbull.core.job import Attempt, Begun, Body, Ending, encode_begun, pack
+from qbull.core.record import Attempt, Begun, Body, Ending, encode_begun, pack
 from qbull.postgres import keeper, tracking
 from qbull.postgres.keeper import Keeper
 from qbull.postgres.tracking import Line, done_line, line_of

@@ -81,7 +81,7 @@ SABOTEURS = (
     Saboteur(
         "a train runs on",
         "a worker whose outcome was refused goes on with the rest of the train beside its new owner",
-        "worker/run.py",
+        "worker/slots.py",
         "if not doubtful or await self._still_ours(delivery):",
         "if True:",
         ("tests/guide/test_order.py",),
@@ -161,7 +161,7 @@ SABOTEURS = (
     Saboteur(
         "a parent says nothing",
         "nobody speaks for worker processes whose event loop is blocked",
-        "worker/supervisor.py",
+        "worker/process/supervisor.py",
         "Beat(store, queues, lambda: list(self._children), min_idle, self._outage)",
         "Beat(store, queues, lambda: [], min_idle, self._outage)",
         ("tests/worker/test_crash.py",),
@@ -169,10 +169,10 @@ SABOTEURS = (
     Saboteur(
         "an undertaker falls silent",
         "whoever takes back what the dead held does not beat meanwhile, and is taken for dead itself",
-        "worker/beat.py",
+        "worker/process/heartbeat.py",
         "                self._due.set()\n",
         "                await self._outage.survive(self.bury_the_dead)\n",
-        ("tests/worker/test_beat.py",),
+        ("tests/worker/test_heartbeat.py",),
     ),
     Saboteur(
         "confirmations are not counted",
@@ -225,7 +225,7 @@ SABOTEURS = (
     Saboteur(
         "a token lives for ever",
         "the moment at which a token ends is not looked at",
-        "store/tokens.py",
+        "store/verbs/tokens.py",
         "if token.expires_ms > now_ms else None",
         "if token.expires_ms else None",
         ("tests/api/test_auth.py",),
@@ -257,7 +257,7 @@ SABOTEURS = (
     Saboteur(
         "a token is guessed by the clock",
         "the digest of a token is compared byte by byte until the first that differs",
-        "store/tokens.py",
+        "store/verbs/tokens.py",
         "return hmac.compare_digest(self.digest, digest_of(text))",
         "return self.digest == digest_of(text)",
         ("tests/test_sources.py",),
@@ -265,7 +265,7 @@ SABOTEURS = (
     Saboteur(
         "any binary is the server",
         "a server binary that was altered is started",
-        "pinned.py",
+        "embedded/binaries.py",
         "if found != expected:",
         "if False:",
         ("tests/test_pinned.py",),
@@ -281,10 +281,10 @@ SABOTEURS = (
     Saboteur(
         "new priority not heard",
         "jobs of a priority that is new in a partition wait until somebody looks by chance",
-        "worker/line.py",
+        "worker/queue_runner.py",
         "self._new_bands.set()",
         "pass",
-        ("tests/worker/test_bands.py",),
+        ("tests/worker/test_priority_levels.py",),
     ),
     Saboteur(
         "any proxy is believed",

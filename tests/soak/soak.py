@@ -265,7 +265,7 @@ class Outcome:
 
 
 async def soak(seconds: float, rate: float, leak: bool, directory: Path) -> Outcome:
-    from qbull.embedded import Embedded
+    from qbull.embedded.server import Embedded
     from qbull.store.store import Store
 
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, asyncio.current_task().cancel)

@@ -7,13 +7,13 @@ from typing import Any
 
 from qbull.config import QueueSettings
 from qbull.core.ids import new_token
-from qbull.core.job import Body, Ending, RareBody, pack, repack, seal
+from qbull.core.record import Body, Ending, RareBody, pack, repack, seal
 from qbull.core.route import PARTITION_LANE, digest
-from qbull.store import inspect
-from qbull.store.inspect import Counts
-from qbull.store.outcomes import Outcomes
-from qbull.store.partition import Again, NewJob
+from qbull.store.read import inspect
+from qbull.store.read.inspect import Counts
 from qbull.store.store import Delivery, Store
+from qbull.store.verbs.outcomes import Outcomes
+from qbull.store.verbs.partition import Again, NewJob
 
 
 @dataclass

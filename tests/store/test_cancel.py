@@ -6,7 +6,7 @@ import pytest
 from desk import CRASHED, Desk, ids_of
 
 from qbull.config import Keep, Lane
-from qbull.store import inspect
+from qbull.store.read import inspect
 from qbull.store.store import Store
 
 

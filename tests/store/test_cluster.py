@@ -20,11 +20,11 @@ from desk import Desk, ids_of
 
 from conftest import eventually, every_fault
 from qbull.errors import ConfigError, ServerAway, ServerRefused
-from qbull.store import connect
-from qbull.store.cluster import ClusterServer, slot_of
-from qbull.store.connect import Address, ErrorReply, Server, open_server
+from qbull.store.connection import server
+from qbull.store.connection.cluster import ClusterServer, slot_of
+from qbull.store.connection.server import Address, ErrorReply, Server, open_server
+from qbull.store.connection.tls import Tls
 from qbull.store.store import Store
-from qbull.store.tls import Tls
 from topology import COMMON, PASSWORD, Cluster, Node, raised_cluster, wait_for
 
 pytestmark = [pytest.mark.xdist_group("cluster"), pytest.mark.timeout(60)]
@@ -222,8 +222,8 @@ async def test_whoever_starts_while_a_primary_is_dead_finds_its_successor(
 async def test_a_frozen_primary_is_given_up_for_its_replica(
     cluster: Cluster, cluster_store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connect, "CALL_TIMEOUT", 0.3)
-    monkeypatch.setattr(connect, "CONNECT_TIMEOUT", 0.3)
+    monkeypatch.setattr(server, "CALL_TIMEOUT", 0.3)
+    monkeypatch.setattr(server, "CONNECT_TIMEOUT", 0.3)
     desk = await Desk.open(cluster_store)
     await desk.enqueue("before")
     victim = cluster.owner(slot_of(("GET", desk.partition.base)) or 0)

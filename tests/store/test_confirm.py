@@ -17,10 +17,11 @@ from desk import Desk
 from conftest import eventually, every_fault
 from proxy import Proxy
 from qbull.core.durability import Durability
-from qbull.embedded import Embedded
+from qbull.embedded.server import Embedded
 from qbull.errors import NotConfirmed, ServerAway, ServerRefused
-from qbull.store import confirm, connect
-from qbull.store.connect import open_server
+from qbull.store import confirm
+from qbull.store.connection import server
+from qbull.store.connection.server import open_server
 from qbull.store.store import Store
 from topology import PASSWORD, Pair, raised_pair, wait_for
 
@@ -129,7 +130,7 @@ async def test_a_primary_that_freezes_while_it_is_waited_for_is_away(
     with frozen(*pair.replicas):
         waiting = asyncio.create_task(enqueue(desk, durability, "a"))
         await eventually(lambda: asks_replicas(pair))
-        monkeypatch.setattr(connect, "CALL_TIMEOUT", 1.0)
+        monkeypatch.setattr(server, "CALL_TIMEOUT", 1.0)
         with frozen(pair.primary), pytest.raises(ServerAway, match="cannot be reached: no answer"):
             await waiting
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from qbull.store.declare import Declared
 from qbull.store.store import Store
+from qbull.store.verbs.declare import Declared
 
 HOUR = 3_600_000
 

@@ -6,7 +6,7 @@ import pytest
 from desk import Desk, ids_of
 
 from qbull.core.ids import new_token
-from qbull.store import inspect
+from qbull.store.read import inspect
 from qbull.store.store import Store
 
 

@@ -6,9 +6,9 @@ import pytest
 from desk import Desk, ids_of
 
 from qbull.config import Keep
-from qbull.core.job import RareBody, pack
-from qbull.store.partition import NewJob
+from qbull.core.record import RareBody, pack
 from qbull.store.store import Store
+from qbull.store.verbs.partition import NewJob
 
 HOUR = 3_600_000
 

@@ -17,14 +17,14 @@ from hypothesis import strategies as st
 import qbull
 from conftest import every_fault, strays
 from qbull.core.flow import Mode
-from qbull.core.job import Ending, body_of, seal
+from qbull.core.record import Ending, body_of, seal
 from qbull.flows import Chain, Group, Step
-from qbull.store import pages
-from qbull.store.connect import Server
-from qbull.store.flows import Flows
-from qbull.store.outcomes import Outcomes
-from qbull.store.partition import Partition
+from qbull.store.connection.server import Server
+from qbull.store.read import pages
 from qbull.store.store import Store
+from qbull.store.verbs.flows import Flows
+from qbull.store.verbs.outcomes import Outcomes
+from qbull.store.verbs.partition import Partition
 
 BAD = {"fail": "failed", "cancel": "cancelled", "remove": None}
 outcomes = st.sampled_from(["done"] * 5 + list(BAD))

@@ -10,15 +10,16 @@ from desk import DONE, Desk
 import qbull
 from qbull.core.flow import FAR_MS, TELLS, WAITS, Link, Mode, Plan, Seed, Told, marked
 from qbull.core.ids import new_id
-from qbull.core.job import RareBody, pack
+from qbull.core.record import RareBody, pack
 from qbull.errors import ServerAway
-from qbull.store import flows, inspect
-from qbull.store.audit import audit
-from qbull.store.connect import Server
-from qbull.store.flows import End, Flows, awaited, join
-from qbull.store.layout import repartition
-from qbull.store.move import Moves
+from qbull.store.connection.server import Server
+from qbull.store.read import inspect
+from qbull.store.read.integrity import audit
 from qbull.store.store import Store
+from qbull.store.verbs import flows
+from qbull.store.verbs.flows import End, Flows, awaited, join
+from qbull.store.verbs.layout import repartition
+from qbull.store.verbs.move import Moves
 
 FLOW = "f10w"
 

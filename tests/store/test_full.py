@@ -12,18 +12,18 @@ from desk import CRASHED, Desk
 from conftest import every_fault
 from qbull.core.flow import Plan, Seed
 from qbull.core.ids import new_id
-from qbull.core.job import RareBody, pack
+from qbull.core.record import RareBody, pack
 from qbull.core.route import digest
 from qbull.errors import ServerRefused
-from qbull.store import alerts, operations, sessions, tokens
-from qbull.store.flows import Flows
-from qbull.store.layout import repartition
-from qbull.store.move import Moves
-from qbull.store.operations import Operation
+from qbull.store.connection.scripts import script
 from qbull.store.rights import ROLES
-from qbull.store.scripts import script
-from qbull.store.sessions import Session
 from qbull.store.store import Store
+from qbull.store.verbs import alerts, operations, sessions, tokens
+from qbull.store.verbs.flows import Flows
+from qbull.store.verbs.layout import repartition
+from qbull.store.verbs.move import Moves
+from qbull.store.verbs.operations import Operation
+from qbull.store.verbs.sessions import Session
 
 HOUR = 3_600_000
 

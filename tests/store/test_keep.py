@@ -8,8 +8,8 @@ import pytest
 from desk import DONE, Desk
 
 from qbull.config import Keep
-from qbull.store.outcomes import Outcomes
 from qbull.store.store import Store
+from qbull.store.verbs.outcomes import Outcomes
 
 MOST = 1000
 BUNDLE = 16

@@ -9,18 +9,18 @@ import pytest
 import pytest_asyncio
 from desk import Desk
 
-from qbull.store import minutes as module
-from qbull.store import moved
-from qbull.store.minutes import MINUTE, Memory, minutes
+from qbull.store import clock
+from qbull.store.read import minutes as module
+from qbull.store.read.minutes import MINUTE, Memory, minutes
 from qbull.store.store import Store
 
 
 @pytest_asyncio.fixture(autouse=True)
-async def clock(store: Store) -> AsyncIterator[None]:
-    moved.make_movable()
+async def movable_clock(store: Store) -> AsyncIterator[None]:
+    clock.make_movable()
     yield
-    moved.forget()
-    await store.server.call("DEL", moved.SHIFT)
+    clock.forget()
+    await store.server.call("DEL", clock.SHIFT)
 
 
 class Turning:
@@ -34,14 +34,14 @@ class Turning:
     async def __call__(self, *call: Any) -> list[Any]:
         answers = await self._ask(*call)
         self.calls += 1
-        await moved.move(self._store, MINUTE)
+        await clock.move(self._store, MINUTE)
         return answers
 
 
 async def a_job_each_minute(desk: Desk, many: int) -> None:
     for n in range(many):
         await desk.enqueue(f"job-{n}")
-        await moved.move(desk.store, MINUTE)
+        await clock.move(desk.store, MINUTE)
 
 
 async def test_a_minute_that_ends_between_two_calls_is_counted(
@@ -84,9 +84,9 @@ async def test_servers_whose_clocks_differ_count_a_minute_once(
 
     async def one_is_behind(server: Any, verb: str, calls: list[tuple[Any, ...]]) -> list[Any]:
         ahead = await ask(server, verb, calls[:1])
-        await moved.move(store, -MINUTE)
+        await clock.move(store, -MINUTE)
         behind = await ask(server, verb, calls[1:])
-        await moved.move(store, MINUTE)
+        await clock.move(store, MINUTE)
         return ahead + behind
 
     monkeypatch.setattr(module, "AT_ONCE", 3)

@@ -23,10 +23,10 @@ from hypothesis.stateful import (
 from conftest import every_fault
 from qbull.config import Keep, Lane
 from qbull.core.ids import new_token
-from qbull.core.job import Body, pack
+from qbull.core.record import Body, pack
 from qbull.core.route import lane_of_name
-from qbull.store.partition import NewJob, UniqueJob
 from qbull.store.store import Delivery, Store
+from qbull.store.verbs.partition import NewJob, UniqueJob
 
 KEYS = st.sampled_from(["a", "a", "a", "b", None])
 WORKERS = st.sampled_from(["w1", "w2"])

@@ -8,18 +8,18 @@ from typing import Any
 import pytest
 from desk import Desk
 
-from qbull.client import Client, Placed
 from qbull.config import Keep, QueueSettings
 from qbull.core.ids import new_token
-from qbull.core.job import Body, pack
 from qbull.core.layout import SPAN, Generation, Layout
+from qbull.core.record import Body, pack
 from qbull.core.route import PARTITION_LANE, digest
 from qbull.errors import Conflict, ServerRefused
-from qbull.store import inspect
-from qbull.store.layout import MOST_OLDER, change, close, follow, repartition
-from qbull.store.move import Moves
-from qbull.store.partition import Closed, NewJob, Partition
+from qbull.produce.client import Client, Placed
+from qbull.store.read import inspect
 from qbull.store.store import Delivery, Store
+from qbull.store.verbs.layout import MOST_OLDER, change, close, follow, repartition
+from qbull.store.verbs.move import Moves
+from qbull.store.verbs.partition import Closed, NewJob, Partition
 
 HOUR = 3_600_000
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from desk import CRASHED, Desk, ids_of
 
 from qbull.config import Keep
-from qbull.core.job import crashes_of
+from qbull.core.record import crashes_of
 from qbull.store.store import Store
 
 

@@ -24,18 +24,18 @@ from hypothesis.stateful import (
 )
 
 from conftest import every_fault
-from qbull.client import Client, Placed
 from qbull.config import Keep, Lane, QueueSettings
 from qbull.core.ids import new_token
-from qbull.core.job import Body, Ending, pack, repack, seal
 from qbull.core.layout import Generation, Layout
+from qbull.core.record import Body, Ending, pack, repack, seal
 from qbull.core.route import PARTITION_LANE, digest
-from qbull.store import inspect
-from qbull.store.layout import change, close, repartition
-from qbull.store.move import Moves
-from qbull.store.outcomes import Outcomes
-from qbull.store.partition import Again, NewJob
+from qbull.produce.client import Client, Placed
+from qbull.store.read import inspect
 from qbull.store.store import Delivery
+from qbull.store.verbs.layout import change, close, repartition
+from qbull.store.verbs.move import Moves
+from qbull.store.verbs.outcomes import Outcomes
+from qbull.store.verbs.partition import Again, NewJob
 
 KEYS = st.sampled_from(["a", "a", "b", "c", "d", None])
 COUNTS = st.sampled_from([1, 2, 3, 4, 6])

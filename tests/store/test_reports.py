@@ -9,13 +9,13 @@ from desk import Desk
 
 from qbull.config import Keep
 from qbull.core.ids import new_token
-from qbull.core.job import REPORT_END, Ending, body_of, seal, unseal
 from qbull.core.layout import Generation
-from qbull.store import inspect
-from qbull.store.layout import close
-from qbull.store.outcomes import Outcomes
-from qbull.store.partition import Again
+from qbull.core.record import REPORT_END, Ending, body_of, seal, unseal
+from qbull.store.read import inspect
 from qbull.store.store import Store
+from qbull.store.verbs.layout import close
+from qbull.store.verbs.outcomes import Outcomes
+from qbull.store.verbs.partition import Again
 
 BURIED = seal(Ending(0, 0.0, "w1", error="its worker died"))
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from desk import CRASHED, Desk, ids_of
 
 from qbull.config import Keep, Lane
-from qbull.core.job import body_of, crashes_of
-from qbull.store import pages
-from qbull.store.partition import Again
+from qbull.core.record import body_of, crashes_of
+from qbull.store.read import pages
 from qbull.store.store import Store
+from qbull.store.verbs.partition import Again
 
 
 async def test_a_dead_letter_waits_again(store: Store) -> None:

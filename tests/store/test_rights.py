@@ -13,28 +13,30 @@ from desk import CRASHED, Desk, ids_of
 import qbull.store
 from conftest import eventually
 from qbull.config import QueueSettings
-from qbull.core.job import REPORT_ALL
 from qbull.core.rate import Rate
+from qbull.core.record import REPORT_ALL
 from qbull.core.route import digest
-from qbull.core.rule import Rule
+from qbull.core.schedule_rule import Rule
 from qbull.errors import ConfigError, ServerRefused
-from qbull.store import alerts as board
-from qbull.store import inspect, live, pages, permits, rights
-from qbull.store.connect import open_server
-from qbull.store.declare import Declared
-from qbull.store.inspect import Found
-from qbull.store.layout import repartition
-from qbull.store.move import Moves
-from qbull.store.partition import NewJob, Partition
-from qbull.store.results import Results
+from qbull.store import rights
+from qbull.store.completions import Results
+from qbull.store.connection.scripts import script
+from qbull.store.connection.server import open_server
+from qbull.store.read import inspect, pages
+from qbull.store.read.drain_status import tally
+from qbull.store.read.inspect import Found
 from qbull.store.rights import ROLES, Place, acl, acl_at_sentinels, commands_of
-from qbull.store.roster import Member
-from qbull.store.schedules import Place as schedule_place
-from qbull.store.schedules import Schedules
-from qbull.store.scripts import script
 from qbull.store.store import Store
-from qbull.store.tally import tally
-from qbull.store.tick import Ticks
+from qbull.store.verbs import alerts as board
+from qbull.store.verbs import limits, live_settings
+from qbull.store.verbs.declare import Declared
+from qbull.store.verbs.layout import repartition
+from qbull.store.verbs.move import Moves
+from qbull.store.verbs.partition import NewJob, Partition
+from qbull.store.verbs.schedules import Place as schedule_place
+from qbull.store.verbs.schedules import Schedules
+from qbull.store.verbs.tick import Ticks
+from qbull.store.verbs.workers import Member
 from topology import DURABLE, PASSWORD, Node, raised_cluster, raised_pair, raised_trio, wait_for
 
 STORE = Path(qbull.store.__path__[0])
@@ -64,9 +66,8 @@ def test_every_verb_belongs_to_a_role() -> None:
 
 
 def test_every_command_that_is_sent_belongs_to_a_role() -> None:
-    by_users = [
-        path for path in STORE.glob("*.py") if path.name != "moved.py"
-    ]  # that one has a server of its own
+    # store/clock.py has a server of its own.
+    by_users = [path for path in STORE.rglob("*.py") if path.name != "clock.py"]
     sent = {command for path in by_users for command in _sent_in(path)}
     given = {word for role in ROLES.values() for word in role.commands}
     others = {
@@ -148,7 +149,7 @@ async def work(store: Store) -> None:
     await store.enroll("w1", Member(), 30)
     await store.beat(30, ["w1"])
     await store.workers()
-    await live.read(store, desk.settings)
+    await live_settings.read(store, desk.settings)
     assert await desk.partition.lease("w1", ["w1"])
     await desk.partition.promote()
     for delivery in await desk.fetch():
@@ -166,10 +167,10 @@ async def work(store: Store) -> None:
     await desk.partition.holds(b"a", b"0", b"")
     await desk.partition.mark_alone(b"a", b"0")
     await inspect.count(desk.partition)
-    await permits.ask(store, replace(desk.settings, max_active=1, rate=Rate(1, per=1)), "w1", 1, places=0)
-    await permits.users(store, "q")
-    await permits.vacate(store, "q", ["w1"])
-    await live.hold(store, "q", 1.0, "later")
+    await limits.ask(store, replace(desk.settings, max_active=1, rate=Rate(1, per=1)), "w1", 1, places=0)
+    await limits.users(store, "q")
+    await limits.vacate(store, "q", ["w1"])
+    await live_settings.hold(store, "q", 1.0, "later")
     await desk.partition.unlease("w1")
     await tick(store, desk)
     await watch(store, desk)
@@ -234,9 +235,9 @@ async def read(store: Store) -> None:
     settings = await store.settings(name)
     await store.tasks(name)
     await store.workers()
-    await live.read(store, settings)
-    await live.is_paused(store, name)
-    await live.history(store, name)
+    await live_settings.read(store, settings)
+    await live_settings.is_paused(store, name)
+    await live_settings.history(store, name)
     [partition] = await store.partitions(settings)
     await inspect.count(partition)
     for state in ("waiting", "active", "delayed", "completed", "failed"):

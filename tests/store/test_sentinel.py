@@ -14,9 +14,9 @@ from desk import Desk, ids_of
 
 from conftest import eventually, every_fault
 from qbull.errors import ConfigError, ServerAway, ServerError, ServerRefused
-from qbull.store import connect
-from qbull.store.connect import Address, Server, open_server
-from qbull.store.sentinel import SentinelServer
+from qbull.store.connection import server
+from qbull.store.connection.sentinel import SentinelServer
+from qbull.store.connection.server import Address, Server, open_server
 from qbull.store.store import Store
 from topology import PASSWORD, Node, Trio, raised_trio, wait_for
 
@@ -101,7 +101,7 @@ async def test_a_master_that_is_frozen_is_left_as_soon_as_the_sentinels_say_so(
     began = time.monotonic()
     await desk.enqueue("after")
 
-    assert time.monotonic() - began < connect.CALL_TIMEOUT / 2, "it was sent to the frozen one first"
+    assert time.monotonic() - began < server.CALL_TIMEOUT / 2, "it was sent to the frozen one first"
     assert await desk.enqueue("before", "after") == {0, 1}
 
 

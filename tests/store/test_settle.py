@@ -5,9 +5,9 @@ from __future__ import annotations
 from desk import Desk, ids_of
 
 from qbull.config import Keep, Lane
-from qbull.core.job import Ending, seal
-from qbull.store.outcomes import Outcomes
+from qbull.core.record import Ending, seal
 from qbull.store.store import Store
+from qbull.store.verbs.outcomes import Outcomes
 
 
 async def test_a_second_settle_of_the_same_delivery_is_refused(store: Store) -> None:

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 from desk import Desk
 
-from qbull.core.job import moment
-from qbull.core.plan import Change, Plan, fields_of, paused, resumed
-from qbull.core.rule import Rule
+from qbull.core.record import moment
 from qbull.core.schedule import Schedule
+from qbull.core.schedule_rule import Rule
+from qbull.core.schedule_state import Change, Plan, fields_of, paused, resumed
 from qbull.errors import NotFound
-from qbull.store import inspect, pages
-from qbull.store.schedules import Look, Place, Schedules
+from qbull.store.read import inspect, pages
 from qbull.store.store import Store
-from qbull.store.tick import Ticks
+from qbull.store.verbs.schedules import Look, Place, Schedules
+from qbull.store.verbs.tick import Ticks
 
 MINUTE = 60_000
 

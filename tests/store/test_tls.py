@@ -15,10 +15,10 @@ import trustme
 
 from conftest import eventually
 from qbull.errors import ConfigError, ServerAway, ServerError, ServerRefused
-from qbull.store import connect
-from qbull.store.address import Address
-from qbull.store.connect import Server, open_server
-from qbull.store.tls import Tls
+from qbull.store.connection import server as server_module
+from qbull.store.connection.address import Address
+from qbull.store.connection.server import Server, open_server
+from qbull.store.connection.tls import Tls
 from relay import Relay, relaying, server_context
 from topology import COMMON, PASSWORD, QUICK, Node, raised_cluster, raised_trio, wait_for
 
@@ -155,7 +155,7 @@ async def test_tls_on_a_port_with_plain_text_is_told_what_to_use(
     node: Node, ca_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The server waits for the end of a line that will never come."""
-    monkeypatch.setattr(connect, "CONNECT_TIMEOUT", 0.5)
+    monkeypatch.setattr(server_module, "CONNECT_TIMEOUT", 0.5)
 
     async with opened(node.place, ssl_ca_certs=ca_file) as server:
         with pytest.raises(ServerAway, match=r"no answer; if this port speaks plain text, use redis://$"):

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from desk import Desk, ids_of
 
-from qbull.core.job import Body, pack
+from qbull.core.record import Body, pack
 from qbull.core.route import lane_of_name
-from qbull.store import inspect, pages
-from qbull.store.partition import UniqueJob
+from qbull.store.read import inspect, pages
 from qbull.store.store import Store
+from qbull.store.verbs.partition import UniqueJob
 
 NAME = "0123456789abcdef" * 2
 

@@ -20,7 +20,7 @@ from browser import options
 from playwright.sync_api import Page, sync_playwright
 from stage import ADMIN, VIEWS, address, running
 
-from qbull.embedded import Embedded
+from qbull.embedded.server import Embedded
 
 ROUNDS = 5
 LIMIT = 1.0

@@ -22,7 +22,7 @@ from browser import options
 from playwright.async_api import Browser, BrowserContext, Page, async_playwright, expect
 from playwright.async_api import Error as BrowserError
 
-from qbull.embedded import Embedded
+from qbull.embedded.server import Embedded
 
 HERE = Path(__file__).parent
 ADMIN, VIEWER, PASSWORD = "admin-token-for-the-page", "viewer-token-for-the-page", "a password for the page"

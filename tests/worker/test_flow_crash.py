@@ -15,7 +15,7 @@ from pathlib import Path
 import weir
 
 from conftest import eventually
-from qbull.store import inspect
+from qbull.store.read import inspect
 from qbull.store.store import Store
 
 SECONDS = float(os.environ.get("FLOW_SECONDS", "3"))

@@ -6,9 +6,9 @@ import pytest
 
 import qbull
 from conftest import eventually
-from qbull.store import tokens
-from qbull.store.roster import Member
 from qbull.store.store import Store
+from qbull.store.verbs import tokens
+from qbull.store.verbs.workers import Member
 
 
 async def test_what_a_dead_worker_said_of_itself_goes(

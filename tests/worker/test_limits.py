@@ -14,9 +14,9 @@ from test_rate_limits import most_in_any
 
 import qbull
 from conftest import eventually, strays
-from qbull.store.permits import Start
 from qbull.store.store import Store
-from qbull.worker.gate import Gate
+from qbull.store.verbs.limits import Start
+from qbull.worker.limiter import Gate
 from topology import raised_cluster
 
 

@@ -18,13 +18,12 @@ import pytest
 import qbull
 from conftest import eventually
 from proxy import Proxy
-from qbull.embedded import Embedded
+from qbull.embedded.server import Embedded
 from qbull.errors import ServerError
-from qbull.store import connect
 from qbull.store.store import Delivery, Store
 from qbull.worker import fetch
 from qbull.worker.outage import Outage
-from qbull.worker.reach import reach
+from qbull.worker.process.wait_for_server import reach
 from qbull.worker.worker import Worker
 
 
@@ -236,7 +235,7 @@ async def _lost(proxy: Proxy, replies: int) -> bool:
 async def test_a_connection_that_goes_silent_is_given_up(
     server: Embedded, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connect, "CALL_TIMEOUT", 0.5)
+    monkeypatch.setattr(server, "CALL_TIMEOUT", 0.5)
     monkeypatch.setattr(fetch, "BLOCK", 0.5)
     ran: Counter[int] = Counter()
     async with Proxy(server.socket).running() as proxy:

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 import uvloop
 
-from qbull.worker.pool import _Process
+from qbull.worker.cpu_pool import _Process
 
 
 @pytest.mark.parametrize("run", [asyncio.run, uvloop.run])

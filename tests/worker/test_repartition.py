@@ -12,7 +12,7 @@ import qbull
 from conftest import eventually
 from proxy import Proxy
 from qbull.config import Sharing
-from qbull.embedded import Embedded
+from qbull.embedded.server import Embedded
 from qbull.store.store import Store
 from qbull.worker.worker import Worker
 

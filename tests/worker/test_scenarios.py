@@ -12,7 +12,7 @@ from partitioned import Yard, make_yard  # noqa: F401 - a fixture
 import qbull
 from conftest import eventually
 from qbull.config import Sharing
-from qbull.core.share import static_share
+from qbull.core.sharing import static_share
 from qbull.store.store import Store
 from qbull.worker.worker import Worker
 

@@ -11,7 +11,7 @@ from partitioned import Yard, make_yard  # noqa: F401 - a fixture
 import qbull
 from conftest import eventually
 from qbull.config import Sharing
-from qbull.store.scripts import script
+from qbull.store.connection.scripts import script
 from qbull.store.store import Store
 from qbull.worker.worker import Worker
 
@@ -170,7 +170,7 @@ async def test_workers_started_with_other_settings_are_named_to_who_comes_later(
 async def test_a_partition_that_stays_unread_is_said_once_while_it_lasts(
     yard: Yard, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("qbull.worker.complain.PATIENCE", 0.05)
+    monkeypatch.setattr("qbull.worker.config_warnings.PATIENCE", 0.05)
     monkeypatch.setattr("qbull.worker.lease.SAFETY", 0.01)
 
     async def unread(times: int) -> bool:

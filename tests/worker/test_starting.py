@@ -9,7 +9,7 @@ import pytest
 
 import qbull
 from qbull.store.store import Store
-from qbull.worker.line import Line
+from qbull.worker.queue_runner import Line
 
 
 def beats() -> list[threading.Thread]:

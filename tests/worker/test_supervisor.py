@@ -18,7 +18,7 @@ from conftest import eventually
 from qbull.config import QueueSettings
 from qbull.errors import ServerAway
 from qbull.store.store import Store
-from qbull.worker.supervisor import Supervisor
+from qbull.worker.process.supervisor import Supervisor
 
 
 def supervise(store: Store) -> Supervisor:
@@ -120,7 +120,7 @@ async def test_the_next_process_is_started_while_a_part_of_the_cluster_is_away(
     store: Store, server_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the dead one held there is taken back when that part is there again."""
-    monkeypatch.setattr("qbull.worker.supervisor.CLEANING", 0.1)
+    monkeypatch.setattr("qbull.worker.process.supervisor.CLEANING", 0.1)
     supervisor = supervise(Store(server_url, "test"))
     is_back, asked = asyncio.Event(), list[str]()
 

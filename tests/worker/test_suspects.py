@@ -8,9 +8,9 @@ import pytest
 
 import qbull
 from proxy import Proxy
-from qbull.embedded import Embedded
-from qbull.store.partition import Partition
+from qbull.embedded.server import Embedded
 from qbull.store.store import Store
+from qbull.store.verbs.partition import Partition
 
 
 async def make_suspect(store: Store, queue: qbull.Queue) -> None:

@@ -20,9 +20,9 @@ from redis.crc import key_slot
 
 import qbull
 from conftest import eventually, every_fault
-from qbull.store import inspect
-from qbull.store.schedules import Schedules
+from qbull.store.read import inspect
 from qbull.store.store import Store
+from qbull.store.verbs.schedules import Schedules
 from topology import Node, raised_cluster, raised_trio
 
 HERE = Path(__file__).parent

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import qbull
 from conftest import eventually, every_fault, strays
-from qbull.core.job import STATES, Body, pack
+from qbull.core.record import STATES, Body, pack
 from qbull.store.store import Store
 
 BASE = "{test:work:0}:"

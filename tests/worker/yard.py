@@ -8,7 +8,7 @@ import time
 
 import qbull
 from qbull.store.store import Store
-from qbull.worker import memory
+from qbull.worker.process import memory
 
 app = qbull.App(os.environ.get("YARD_URL") or "redis://127.0.0.1:1/0", prefix="test")
 work = app.queue(

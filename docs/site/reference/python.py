@@ -65,11 +65,11 @@ MADE = {
 """Nobody makes these with their constructor."""
 GIVEN = (
     ("Worker", "qbull.worker.worker"),
-    ("Counts", "qbull.store.inspect"),
+    ("Counts", "qbull.store.read.inspect"),
     ("Why", "qbull.core.why"),
     ("Reason", "qbull.core.why"),
-    ("Live", "qbull.store.live"),
-    ("Change", "qbull.store.live"),
+    ("Live", "qbull.store.verbs.live_settings"),
+    ("Change", "qbull.store.verbs.live_settings"),
 )
 """What calls give, and nobody imports: `app.worker()`, `queue.stats()`, `job.why()`, `queue.live()`, `queue.changes()`."""
 BESIDES: dict[str, tuple[str, ...]] = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
-from qbull.core.job import moment
 from qbull.core.problems import Message, Said, subject_of, text_of
+from qbull.core.record import moment
 from qbull.observe.log import one_line
 
 MARKS = {"firing": ":red_circle:", "still": ":large_orange_circle:", "resolved": ":large_green_circle:"}

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import msgspec
 
-from qbull import wire as plain
+from qbull.alerts.deliver import try_all
 from qbull.alerts.message import Voice, title_of
-from qbull.alerts.send import try_all
+from qbull.api.context import Site, now
 from qbull.api.endpoint import Call, Endpoint, Nothing
-from qbull.api.site import Site, now
-from qbull.api.wire import alerts as wire
-from qbull.core.alerting import Destination
-from qbull.core.job import JobInfo, moment
+from qbull.core.alerts import Destination
 from qbull.core.problems import Message, Open, Said, subject_of, text_of
+from qbull.core.record import JobInfo, moment
 from qbull.errors import Conflict, NotFound
 from qbull.queue import Queue
-from qbull.store import alerts as board
+from qbull.store.verbs import alerts as board
+from qbull.views import alerts as wire
+from qbull.views import render as plain
 
 SHOWN = 10
 """Messages of each state that are shown, the newest."""

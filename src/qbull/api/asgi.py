@@ -14,18 +14,18 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from qbull.access import Access, Role
 from qbull.api.auth import NOBODY, RANK, Caller
 from qbull.api.body import read_body, read_query
+from qbull.api.context import Site
+from qbull.api.dashboard import Page
 from qbull.api.endpoint import NOTHING, Call, Endpoint, Nothing, Reply
 from qbull.api.guard import Hosts, check_same_origin, guarded
-from qbull.api.page import Page
 from qbull.api.problems import Problem, problem_of
 from qbull.api.routes import Routes, path_of
-from qbull.api.site import Site
 from qbull.api.table import TABLE
 from qbull.app import App
-from qbull.store.trail import Entry
+from qbull.core.access import Access, Role
+from qbull.store.verbs.audit_log import Entry
 
 log = logging.getLogger("qbull.api")
 

@@ -14,9 +14,9 @@ from typing import Any
 import msgspec
 
 from qbull.errors import ServerError
-from qbull.store import trail
 from qbull.store.store import Store
-from qbull.store.trail import Entry
+from qbull.store.verbs import audit_log
+from qbull.store.verbs.audit_log import Entry
 
 log = logging.getLogger("qbull.audit")
 
@@ -40,7 +40,9 @@ class Audit:
         )
         log.info("%s (%s) %s %s: %d", entry.who, entry.how, entry.action, entry.target, entry.status)
         try:
-            await trail.write(self._store(), [entry], strangers=entry.role == "open" and entry.status >= 400)
+            await audit_log.write(
+                self._store(), [entry], strangers=entry.role == "open" and entry.status >= 400
+            )
         except ServerError as error:
             log.error("not written to the audit: %s: %s", error, msgspec.json.encode(entry).decode())
 
@@ -74,7 +76,7 @@ class Audit:
         ]
         try:
             if entries:
-                await trail.write(self._store(), entries[:MOST_KINDS])
+                await audit_log.write(self._store(), entries[:MOST_KINDS])
         except ServerError as error:
             log.error("not written to the audit: %s: %d kinds of calls", error, len(entries))
 

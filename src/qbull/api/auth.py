@@ -17,15 +17,15 @@ from typing import Literal, NamedTuple, TypeVar
 
 from starlette.requests import Request
 
-from qbull.access import Access, Role
 from qbull.api.headers import header
 from qbull.api.problems import Problem
+from qbull.core.access import Access, Role
 from qbull.errors import ServerError
-from qbull.store import sessions, tokens
-from qbull.store.inspect import server_time
-from qbull.store.sessions import Session
+from qbull.store.read.inspect import server_time
 from qbull.store.store import Store
-from qbull.store.tokens import digest_of
+from qbull.store.verbs import sessions, tokens
+from qbull.store.verbs.sessions import Session
+from qbull.store.verbs.tokens import digest_of
 
 T = TypeVar("T")
 

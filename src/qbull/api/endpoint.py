@@ -11,11 +11,11 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from qbull.access import Role
+from qbull.core.access import Role
 
 if TYPE_CHECKING:
     from qbull.api.auth import Caller
-    from qbull.api.site import Site
+    from qbull.api.context import Site
 
 Q = TypeVar("Q")
 B = TypeVar("B")

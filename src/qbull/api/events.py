@@ -11,11 +11,11 @@ from msgspec import Meta
 from starlette.responses import StreamingResponse
 
 from qbull.api.auth import Caller
+from qbull.api.context import Site
 from qbull.api.endpoint import Call, Endpoint, Nothing
-from qbull.api.live import Event, Listener
+from qbull.api.live_stream import Event, Listener
 from qbull.api.problems import Problem, Wrong
-from qbull.api.site import Site
-from qbull.api.wire.shape import Name, Shape
+from qbull.views.shape import Name, Shape
 
 HEARTBEAT = 15.0
 """Seconds after which something is said, so that proxies do not take silence for an end; then it is also looked whether the proof still holds."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 
 from qbull.api.auth import Caller
+from qbull.api.context import Site
 from qbull.api.problems import Problem, Wrong
-from qbull.api.site import Site
-from qbull.api.wire.jobs import Filter
-from qbull.core.wanted import Filters
+from qbull.core.job_filter import Filters
+from qbull.views.jobs import Filter
 
 
 def filters_of(site: Site, caller: Caller, asked: Filter) -> Filters:

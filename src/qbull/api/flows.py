@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal, TypeAlias
 
-from qbull import wire as plain
+from qbull.api.context import Site, now
 from qbull.api.endpoint import Call, Endpoint, Nothing
 from qbull.api.jobs import unknown
-from qbull.api.site import Site, now
-from qbull.api.wire import flows as wire
 from qbull.core.flow import FAR_MS, Told
-from qbull.core.job import JobInfo
+from qbull.core.record import JobInfo
 from qbull.errors import NotFound
-from qbull.store import flows as planted
+from qbull.store.verbs import flows as planted
+from qbull.views import flows as wire
+from qbull.views import render as plain
 
 MOST = 300
 """Jobs of one flow that are shown."""

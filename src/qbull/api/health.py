@@ -6,15 +6,15 @@ import asyncio
 from datetime import UTC, datetime
 from typing import Any
 
+from qbull.api.context import Site, now
 from qbull.api.endpoint import Call, Endpoint, Nothing, Reply
 from qbull.api.queues import counts
-from qbull.api.site import Site, now
-from qbull.api.wire import queues as wire
-from qbull.api.wire.shape import shaped
-from qbull.core import verdict
-from qbull.core.verdict import Ill
+from qbull.core import health
+from qbull.core.health import Ill
 from qbull.errors import ServerError
-from qbull.store.survey import standstill
+from qbull.store.read.partition_report import standstill
+from qbull.views import queues as wire
+from qbull.views.shape import shaped
 
 ANSWER_WITHIN = 2.0
 """Seconds for the server to answer a load balancer's question."""
@@ -48,7 +48,7 @@ async def look(site: Site) -> Reply:
             served = {name for who in (await site.store.workers()).values() for name in who.queues}
             still = await site.halted.get()
     except (ServerError, TimeoutError):
-        return _said([verdict.away()], {})
+        return _said([health.away()], {})
     return _said([*ills(found, served, site.access.stale_after), *still], found)
 
 
@@ -59,15 +59,15 @@ def ills(found: dict[str, dict[str, Any]], served: set[str], stale_after: float)
         oldest = stats["oldestWaitingAt"]
         if stats["isPaused"]:
             if stats["waiting"]:
-                wrong.append(verdict.paused(name, stats["waiting"]))
+                wrong.append(health.paused(name, stats["waiting"]))
             continue
         if oldest is None:
             continue
         age = (datetime.now(UTC) - datetime.fromisoformat(oldest)).total_seconds()
         if name not in served and age > UNSERVED_AFTER:
-            wrong.append(verdict.unserved(name, stats["waiting"]))
+            wrong.append(health.unserved(name, stats["waiting"]))
         elif age > stale_after:
-            wrong.append(verdict.stale(name, age))
+            wrong.append(health.stale(name, age))
     return wrong
 
 
@@ -77,15 +77,15 @@ async def look_for_halted(site: Site) -> list[Ill]:
     for queue in await site.queues():
         still = await standstill(site.store, queue.settings)
         if still is not None:
-            found.append(verdict.halted(queue.name, still.keys, still.waiting))
+            found.append(health.halted(queue.name, still.keys, still.waiting))
     return found
 
 
 def _said(wrong: list[Ill], found: dict[str, Any]) -> Reply:
     serious = any(ill.serious for ill in wrong)
-    health = wire.Health(
+    answer = wire.Health(
         status="unhealthy" if serious else "healthy",
-        message=verdict.in_words(wrong),
+        message=health.in_words(wrong),
         problems=[
             wire.Ill(code=ill.code, serious=ill.serious, queue=ill.queue, text=ill.text, values=ill.values)
             for ill in wrong
@@ -93,7 +93,7 @@ def _said(wrong: list[Ill], found: dict[str, Any]) -> Reply:
         details=shaped(found, dict[str, wire.Stats]),
         timestamp=now(),
     )
-    return Reply(health, 503 if serious else 200)
+    return Reply(answer, 503 if serious else 200)
 
 
 ENDPOINTS = [

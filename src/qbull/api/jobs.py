@@ -6,19 +6,19 @@ from functools import partial
 from typing import Any
 from urllib.parse import quote
 
-from qbull import by_name
-from qbull import wire as plain
+from qbull.api.context import now
 from qbull.api.endpoint import Call, Endpoint, Nothing, Reply
 from qbull.api.filters import filters_of, moment_in
 from qbull.api.problems import Problem, Wrong
-from qbull.api.site import now
-from qbull.api.wire import jobs as wire
-from qbull.api.wire.shape import shaped
-from qbull.core.job import Attempt, JobInfo, moment
+from qbull.core.record import Attempt, JobInfo, moment
 from qbull.errors import NotFound
-from qbull.handle import Job
+from qbull.job import Job
 from qbull.options import Options
-from qbull.store import why
+from qbull.produce import by_name
+from qbull.store.read import why
+from qbull.views import jobs as wire
+from qbull.views import render as plain
+from qbull.views.shape import shaped
 
 PAGE = 50
 PLAIN = Options()

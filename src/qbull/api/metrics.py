@@ -11,18 +11,18 @@ import asyncio
 from starlette.responses import Response
 
 import qbull
+from qbull.api.context import Site
 from qbull.api.endpoint import Call, Endpoint, Nothing
-from qbull.api.site import Site
-from qbull.core import figures
-from qbull.core.figures import Histogram
+from qbull.core import histograms
+from qbull.core.histograms import Histogram
 from qbull.core.layout import Layout
 from qbull.errors import ServerError
 from qbull.observe.exposition import CONTENT_TYPE, Metric, Samples
 from qbull.queue import Queue
-from qbull.store import figures as written
-from qbull.store.inspect import Counts, server_time
-from qbull.store.roster import Member
-from qbull.store.tick import first_due
+from qbull.store.read import histograms as written
+from qbull.store.read.inspect import Counts, server_time
+from qbull.store.verbs.tick import first_due
+from qbull.store.verbs.workers import Member
 
 WITHIN = 10.0
 """Seconds for the server to answer."""
@@ -149,12 +149,12 @@ def _of_workers(samples: Samples, queue: str, members: dict[str, Member], layout
 
 
 def _of_figures(samples: Samples, queue: str, named: dict[str, int]) -> None:
-    durations, waits = figures.read(named)
-    samples.add(STARTED, named.get(figures.STARTED, 0), queue)
+    durations, waits = histograms.read(named)
+    samples.add(STARTED, named.get(histograms.STARTED, 0), queue)
     for task, histogram in bounded(durations).items():
         samples.add_histogram(DURATION, histogram, queue, task)
     samples.add_histogram(WAIT, waits, queue)
-    samples.add(ERRORS, named.get(figures.ERRORS, 0), queue)
+    samples.add(ERRORS, named.get(histograms.ERRORS, 0), queue)
 
 
 def bounded(durations: dict[str, Histogram]) -> dict[str, Histogram]:

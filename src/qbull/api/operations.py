@@ -5,26 +5,26 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from qbull import bulk
-from qbull import wire as plain
+from qbull.api.context import Site, now
 from qbull.api.endpoint import Call, Endpoint, Nothing, Reply
 from qbull.api.filters import filters_of
 from qbull.api.problems import Problem, Wrong
-from qbull.api.running import ACTS, Request
-from qbull.api.site import Site, now
-from qbull.api.veil import HIDDEN
-from qbull.api.wire import jobs as jobs_wire
-from qbull.api.wire import operations as wire
-from qbull.api.wire.people import Done
-from qbull.api.wire.shape import shaped
-from qbull.bulk import Step, Work
+from qbull.api.redaction import HIDDEN
+from qbull.api.running_operations import ACTS, Request
 from qbull.core.failures import normal_form
-from qbull.core.job import JobInfo, State, moment
-from qbull.core.wanted import Filters, Wanted
-from qbull.letters import FailureGroup
+from qbull.core.job_filter import Filters, Wanted
+from qbull.core.record import JobInfo, State, moment
+from qbull.manage import bulk
+from qbull.manage.bulk import Step, Work
+from qbull.manage.search import FailureGroup
 from qbull.queue import Queue
-from qbull.store import operations
-from qbull.store.operations import Operation
+from qbull.store.verbs import operations
+from qbull.store.verbs.operations import Operation
+from qbull.views import jobs as jobs_wire
+from qbull.views import operations as wire
+from qbull.views import render as plain
+from qbull.views.access import Done
+from qbull.views.shape import shaped
 
 WAITED = 5.0
 """Seconds for which a redrive or a clean is waited for; what takes longer goes on, and can be asked about."""

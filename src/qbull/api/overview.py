@@ -9,18 +9,18 @@ import asyncio
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 
-from qbull import wire as plain
+from qbull.api.context import Fresh, Site, now
 from qbull.api.endpoint import Call, Endpoint, Nothing
 from qbull.api.operations import shown_group
-from qbull.api.site import Fresh, Site, now
-from qbull.api.wire import overview as wire
-from qbull.api.wire.queues import Minute, MinutesQuery
-from qbull.api.wire.shape import shaped
-from qbull.core import figures
-from qbull.core.job import moment
+from qbull.core import histograms
+from qbull.core.record import moment
 from qbull.queue import Queue
-from qbull.store import figures as written
-from qbull.store import minutes as counted
+from qbull.store.read import histograms as written
+from qbull.store.read import minutes as counted
+from qbull.views import overview as wire
+from qbull.views import render as plain
+from qbull.views.queues import Minute, MinutesQuery
+from qbull.views.shape import shaped
 
 AGE = 2.0
 """Seconds for which an overview stands."""
@@ -47,7 +47,7 @@ async def look(site: Site, span: int) -> wire.Overview:
     async def one(queue: Queue) -> tuple[list[counted.Minute], list[wire.Failing], dict[int, int]]:
         async with turn:
             partitions = await site.app.client().partitions(queue.settings)
-            waits = figures.waits_in(await written.read(site.store, queue.name))
+            waits = histograms.waits_in(await written.read(site.store, queue.name))
             return await site.minutes.last(queue.name, partitions, span), await _failing(site, queue), waits
 
     found = await asyncio.gather(*(one(queue) for queue in await site.queues()))
@@ -66,7 +66,7 @@ async def look(site: Site, span: int) -> wire.Overview:
     return wire.Overview(
         timestamp=now(),
         minutes=shaped(rows, list[Minute]),
-        wait=wire.Waiting(p50_ms=figures.quantile(lately, 0.5), p95_ms=figures.quantile(lately, 0.95)),
+        wait=wire.Waiting(p50_ms=histograms.quantile(lately, 0.5), p95_ms=histograms.quantile(lately, 0.95)),
         failing=failing[:MOST],
     )
 

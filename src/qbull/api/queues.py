@@ -9,22 +9,22 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from qbull import wire as plain
+from qbull.api.context import Site, now
 from qbull.api.endpoint import Call, Endpoint, Nothing
 from qbull.api.jobs import shown_job
-from qbull.api.site import Site, now
-from qbull.api.wire import people
-from qbull.api.wire import queues as wire
-from qbull.api.wire.jobs import Job
-from qbull.api.wire.shape import shaped
 from qbull.core.ids import check_key
-from qbull.core.job import JobInfo, moment
 from qbull.core.rate import Rate
+from qbull.core.record import JobInfo, moment
 from qbull.core.retry import Retry
 from qbull.core.route import digest
 from qbull.queue import Queue
-from qbull.store import lane
-from qbull.store.survey import survey
+from qbull.store.read import lane
+from qbull.store.read.partition_report import survey
+from qbull.views import access
+from qbull.views import queues as wire
+from qbull.views import render as plain
+from qbull.views.jobs import Job
+from qbull.views.shape import shaped
 
 AT_ONCE = 8
 """Queues whose counts are read at a time."""
@@ -82,16 +82,16 @@ def _arguments(queue: Queue, task: str) -> dict[str, Any] | None:
     return None if spec is None else spec.signature.schema()
 
 
-async def pause(call: Call[Nothing, Nothing]) -> people.Done:
+async def pause(call: Call[Nothing, Nothing]) -> access.Done:
     queue = await call.site.queue(call.path["queue"])
     await queue.pause(by=call.caller.name)
-    return people.Done(message=f'queue "{queue.name}": paused', timestamp=now())
+    return access.Done(message=f'queue "{queue.name}": paused', timestamp=now())
 
 
-async def resume(call: Call[Nothing, Nothing]) -> people.Done:
+async def resume(call: Call[Nothing, Nothing]) -> access.Done:
     queue = await call.site.queue(call.path["queue"])
     await queue.resume(by=call.caller.name)
-    return people.Done(message=f'queue "{queue.name}": goes on', timestamp=now())
+    return access.Done(message=f'queue "{queue.name}": goes on', timestamp=now())
 
 
 async def settings(call: Call[Any, Any]) -> wire.Settings:
@@ -220,7 +220,7 @@ ENDPOINTS = [
         role="admin",
         summary="Let nothing more begin",
         handler=pause,
-        answer=people.Done,
+        answer=access.Done,
         problems=(404,),
         audit="pause queue",
     ),
@@ -230,7 +230,7 @@ ENDPOINTS = [
         role="admin",
         summary="Go on after a pause",
         handler=resume,
-        answer=people.Done,
+        answer=access.Done,
         problems=(404,),
         audit="resume queue",
     ),

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from qbull import wire as plain
+from qbull.api.context import now
 from qbull.api.endpoint import Call, Endpoint, Nothing
 from qbull.api.filters import moment_in
-from qbull.api.site import now
-from qbull.api.wire import schedules as wire
-from qbull.api.wire.people import Done
-from qbull.api.wire.shape import shaped
 from qbull.schedules import ScheduleInfo
+from qbull.views import render as plain
+from qbull.views import schedules as wire
+from qbull.views.access import Done
+from qbull.views.shape import shaped
 
 
 async def list_schedules(call: Call[Nothing, Nothing]) -> wire.Schedules:

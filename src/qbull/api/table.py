@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from qbull.api import (
     alerts,
+    auth_endpoints,
     events,
-    fleet,
     flows,
     health,
     jobs,
@@ -13,9 +13,9 @@ from qbull.api import (
     openapi,
     operations,
     overview,
-    people,
     queues,
     schedules,
+    workers,
 )
 from qbull.api.endpoint import Endpoint
 
@@ -27,10 +27,10 @@ TABLE: list[Endpoint] = [
     *flows.ENDPOINTS,
     *operations.ENDPOINTS,
     *schedules.ENDPOINTS,
-    *fleet.ENDPOINTS,
+    *workers.ENDPOINTS,
     *alerts.ENDPOINTS,
     *events.ENDPOINTS,
     *metrics.ENDPOINTS,
-    *people.ENDPOINTS,
+    *auth_endpoints.ENDPOINTS,
     *openapi.ENDPOINTS,
 ]

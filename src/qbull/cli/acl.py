@@ -9,7 +9,7 @@ import click
 from qbull.app import App
 from qbull.config import check_name
 from qbull.core.durability import PROFILES, Durability
-from qbull.store.address import Address
+from qbull.store.connection.address import Address
 from qbull.store.rights import ROLES, Place, acl, acl_at_sentinels
 
 

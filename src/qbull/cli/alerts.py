@@ -7,14 +7,14 @@ from typing import Any
 import click
 import msgspec
 
-from qbull.alerts.send import try_all
+from qbull.alerts.deliver import try_all
 from qbull.cli.schedules import Listing
-from qbull.cli.show import ago, print_json, print_table, short
 from qbull.cli.target import Target, as_json, on_target
-from qbull.core.job import moment
+from qbull.cli.terminal import ago, print_json, print_table, short
 from qbull.core.problems import Open, Said, subject_of, text_of
+from qbull.core.record import moment
 from qbull.errors import ConfigError
-from qbull.store.alerts import known
+from qbull.store.verbs.alerts import known
 
 COLUMNS = ("since", "what", "said", "*reason")
 

@@ -8,15 +8,15 @@ from typing import Any
 
 import click
 
-from qbull.cli.show import print_json, print_table
 from qbull.cli.target import Target, as_json, on_target
+from qbull.cli.terminal import print_json, print_table
 from qbull.compat.celery.app import address_of
 from qbull.core.cron import zone_of
 from qbull.drain.celery import CelerySource
-from qbull.drain.delivery import Delivery
-from qbull.drain.moving import Moving, Report, Source
+from qbull.drain.deliver import Delivery
+from qbull.drain.move import Moving, Report, Source
 from qbull.drain.rq import RqSource
-from qbull.drain.shelf import OldServer
+from qbull.drain.source import OldServer
 from qbull.errors import NotFound
 
 SAY_EVERY = 2.0

@@ -8,13 +8,13 @@ from typing import Any
 import click
 import msgspec
 
-from qbull import by_name
-from qbull.cli.seconds import Seconds
-from qbull.cli.show import print_json
+from qbull.cli.duration import Seconds
 from qbull.cli.target import Target, on_target
+from qbull.cli.terminal import print_json
 from qbull.core.durability import PROFILES
 from qbull.errors import ArgumentsError
 from qbull.options import Options
+from qbull.produce import by_name
 
 
 @click.command()

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import click
 
-from qbull import wire
-from qbull.cli.letters import filtered
-from qbull.cli.show import ago, json_text, lines_of, print_json, print_table, short, span
+from qbull.cli.dead_letters import filtered
 from qbull.cli.target import Target, as_json, on_target
-from qbull.core.job import STATES, Attempt, JobInfo, State, moment
-from qbull.core.wanted import Filters
+from qbull.cli.terminal import ago, json_text, lines_of, print_json, print_table, short, span
+from qbull.core.job_filter import Filters
+from qbull.core.record import STATES, Attempt, JobInfo, State, moment
 from qbull.core.why import Why
 from qbull.errors import NotFound
 from qbull.observe.log import one_line
 from qbull.queue import Queue
-from qbull.store.note import LogLine
+from qbull.store.verbs.progress import LogLine
+from qbull.views import render
 
 
 @click.command()
@@ -64,7 +64,7 @@ def jobs(
         else:
             found = await queue.jobs(state, start, end)
         if as_json:
-            print_json([wire.job(info) for info in found])
+            print_json([render.job(info) for info in found])
         elif found:
             print_table(*_table(state, found))
         else:
@@ -111,7 +111,7 @@ def job(target: Target, words: tuple[str, ...], logs: bool, as_json: bool) -> No
         if info is None:
             raise NotFound(f'queue "{queue_name}": no job {id}; it never was there, or is not kept any more')
         if as_json:
-            print_json(wire.job(info))
+            print_json(render.job(info))
         else:
             click.echo("\n".join(_page(info)))
 
@@ -122,7 +122,7 @@ def _show_why(answer: Why, as_json: bool) -> None:
     if answer.state is None:
         raise NotFound(str(answer))
     if as_json:
-        print_json(wire.why(answer))
+        print_json(render.why(answer))
         return
     for reason in answer.reasons:
         click.echo(one_line(f"{reason.code:<10} {reason.text}"))
@@ -130,9 +130,9 @@ def _show_why(answer: Why, as_json: bool) -> None:
 
 def _show_logs(lines: list[LogLine], as_json: bool) -> None:
     if as_json:
-        print_json([wire.log_line(line) for line in lines])
+        print_json([render.log_line(line) for line in lines])
     for line in [] if as_json else lines:
-        click.echo(f"{wire.moment(line.at)}  {line.attempt}  {one_line(line.text)}")
+        click.echo(f"{render.moment(line.at)}  {line.attempt}  {one_line(line.text)}")
 
 
 def _table(state: State, found: list[JobInfo]) -> tuple[tuple[str, ...], list[list[object]]]:
@@ -203,9 +203,9 @@ def _part(title: str, text: str) -> list[str]:
 
 def _time(info: JobInfo, name: str) -> str | None:
     at = getattr(info, name)
-    return None if at is None else f"{wire.moment(at)} ({ago(at)})"
+    return None if at is None else f"{render.moment(at)} ({ago(at)})"
 
 
 def _attempt(attempt: Attempt) -> str:
     took = span(attempt.duration_ms / 1000)
-    return f"{attempt.attempt}. {wire.moment(moment(attempt.at_ms))}, {took}, {one_line(attempt.error)}"
+    return f"{attempt.attempt}. {render.moment(moment(attempt.at_ms))}, {took}, {one_line(attempt.error)}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from qbull.cli import database
-from qbull.cli.show import print_json
+from qbull.cli.terminal import print_json
 
 
 @click.command()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import click
 
-from qbull import wire
-from qbull.cli.show import ago, print_json, print_table
 from qbull.cli.target import Target, as_json, on_target
-from qbull.core.job import moment
+from qbull.cli.terminal import ago, print_json, print_table
+from qbull.core.record import moment
 from qbull.observe.log import one_line
-from qbull.store.survey import Surveyed, survey
+from qbull.store.read.partition_report import Surveyed, survey
+from qbull.views import render
 
 COLUMNS = (
     ">partition",
@@ -47,7 +47,7 @@ def partitions(target: Target, queue_name: str, as_json: bool) -> None:
         queue = await target.queue(queue_name)
         found = await survey(target.store, await target.store.settings(queue.name))
         if as_json:
-            print_json(wire.survey(found))
+            print_json(render.survey(found))
             return
         print_table(COLUMNS, [_line(partition) for partition in found.partitions])
         if found.hot:

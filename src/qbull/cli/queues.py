@@ -6,12 +6,12 @@ from typing import Any
 
 import click
 
-from qbull import wire
-from qbull.cli.show import ago, print_json, print_table, table, watch, watch_json
 from qbull.cli.target import Target, as_json, on_target
-from qbull.core.job import moment
+from qbull.cli.terminal import ago, print_json, print_table, table, watch, watch_json
+from qbull.core.record import moment
 from qbull.queue import Queue
-from qbull.store.inspect import Counts
+from qbull.store.read.inspect import Counts
+from qbull.views import render
 
 redraw = click.option("--watch", "watching", is_flag=True, help="Draw again every second, until Ctrl-C.")
 
@@ -34,7 +34,7 @@ def queues(target: Target, as_json: bool, watching: bool) -> None:
     """
 
     async def read() -> list[dict[str, Any]]:
-        return [wire.stats(queue.name, await queue.stats()) for queue in await target.queues()]
+        return [render.stats(queue.name, await queue.stats()) for queue in await target.queues()]
 
     async def rows() -> list[list[object]]:
         serving = await _serving(target)
@@ -74,7 +74,7 @@ def stats(target: Target, queue_name: str, as_json: bool, watching: bool) -> Non
     """
 
     async def read() -> dict[str, Any]:
-        return wire.stats(queue_name, await (await target.queue(queue_name)).stats())
+        return render.stats(queue_name, await (await target.queue(queue_name)).stats())
 
     async def draw() -> Any:
         return table((queue_name, ""), await _facts(target, queue_name))

@@ -12,8 +12,8 @@ import click
 from qbull.cli.target import Target, on_target
 from qbull.core.layout import MOST
 from qbull.queue import Queue
-from qbull.store.move import Moves
-from qbull.store.tally import Repartitioning
+from qbull.store.read.drain_status import Repartitioning
+from qbull.store.verbs.move import Moves
 
 EVERY = 0.25
 SAY_EVERY = 5.0

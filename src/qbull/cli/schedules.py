@@ -7,13 +7,13 @@ from typing import Any
 
 import click
 
-from qbull import wire
+from qbull.cli.duration import Seconds
 from qbull.cli.enqueue import read_arguments
-from qbull.cli.seconds import Seconds
-from qbull.cli.show import ago, print_json, print_table, short
 from qbull.cli.target import Target, as_json, on_target
+from qbull.cli.terminal import ago, print_json, print_table, short
 from qbull.errors import ArgumentsError
 from qbull.schedules import ScheduleInfo
+from qbull.views import render
 
 COLUMNS = (
     "schedule",
@@ -68,7 +68,7 @@ def list_schedules(target: Target, as_json: bool) -> None:
     async def main() -> None:
         found = await target.app.schedules.list()
         if as_json:
-            print_json([wire.schedule(info) for info in found])
+            print_json([render.schedule(info) for info in found])
         elif found:
             print_table(COLUMNS, [_row(info) for info in found])
         else:
@@ -120,7 +120,7 @@ def put(
     async def main() -> None:
         info = await target.app.schedules.upsert(name, task, args=args, **rule)
         if as_json:
-            print_json(wire.schedule(info))
+            print_json(render.schedule(info))
         else:
             click.echo(f"{name}: next run {_time(info.next[0]) if info.next else 'never'}")
 
@@ -145,7 +145,7 @@ def preview(target: Target, name: str, count: int, as_json: bool) -> None:
     async def main() -> None:
         instants = await target.app.schedules.preview(name, count)
         if as_json:
-            print_json([wire.moment(at) for at in instants])
+            print_json([render.moment(at) for at in instants])
         for at in [] if as_json else instants:
             click.echo(f"{_time(at)}  {ago(at)}")
 

@@ -11,15 +11,15 @@ from dataclasses import replace
 import click
 
 import qbull
-from qbull.access import Access
 from qbull.app import App
-from qbull.cli.loading import load_app
+from qbull.cli.app_loading import load_app
 from qbull.cli.target import Target
+from qbull.core.access import Access
 from qbull.errors import ConfigError
 from qbull.observe.log import set_up
 from qbull.worker.actor import end, start
 from qbull.worker.outage import Outage
-from qbull.worker.reach import reach
+from qbull.worker.process.wait_for_server import reach
 
 SHORT = 12
 """Characters below which a password or token can be guessed."""

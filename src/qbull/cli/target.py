@@ -11,11 +11,11 @@ from typing import Any, TypeVar
 import click
 
 from qbull.app import App
-from qbull.cli.loading import load_app
+from qbull.cli.app_loading import load_app
 from qbull.config import read_environment
 from qbull.errors import ConfigError
 from qbull.queue import Queue
-from qbull.store.address import Address
+from qbull.store.connection.address import Address
 from qbull.store.store import Store
 
 A = TypeVar("A")

@@ -7,13 +7,13 @@ from typing import Literal
 
 import click
 
-from qbull.cli.show import ago, print_json, print_table
 from qbull.cli.target import Target, as_json, on_target
-from qbull.core.job import moment
+from qbull.cli.terminal import ago, print_json, print_table
+from qbull.core.record import moment
 from qbull.errors import ConfigError
-from qbull.store import tokens
-from qbull.store.tokens import Token
-from qbull.wire import moment as written
+from qbull.store.verbs import tokens
+from qbull.store.verbs.tokens import Token
+from qbull.views.render import moment as written
 
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 MOST = 10 * 366 * 86_400

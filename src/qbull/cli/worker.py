@@ -14,15 +14,15 @@ import click
 import msgspec
 
 from qbull.app import App
-from qbull.cli.loading import load_app
-from qbull.cli.seconds import Seconds
+from qbull.cli.app_loading import load_app
+from qbull.cli.duration import Seconds
 from qbull.config import Sharing, make_sharing
 from qbull.errors import ConfigError
 from qbull.observe.log import set_up
 from qbull.worker.actor import end
-from qbull.worker.board import Board, slots_of
-from qbull.worker.memory import give_back
-from qbull.worker.supervisor import Supervisor
+from qbull.worker.process.crash_board import Board, slots_of
+from qbull.worker.process.memory import give_back
+from qbull.worker.process.supervisor import Supervisor
 from qbull.worker.worker import Worker
 
 

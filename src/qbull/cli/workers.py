@@ -6,10 +6,10 @@ import socket
 
 import click
 
-from qbull import wire
-from qbull.cli.show import print_json, print_table
 from qbull.cli.target import Target, as_json, on_target
+from qbull.cli.terminal import print_json, print_table
 from qbull.errors import NotFound
+from qbull.views import render
 
 
 @click.command()
@@ -30,7 +30,7 @@ def workers(target: Target, as_json: bool, here: bool) -> None:
     async def main() -> None:
         await target.store.open()
         living = [
-            wire.worker(
+            render.worker(
                 id, who.host, who.pid, {name: serving.concurrency for name, serving in who.queues.items()}
             )
             for id, who in sorted((await target.store.workers()).items())

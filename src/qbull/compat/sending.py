@@ -8,7 +8,7 @@ from typing import Any
 
 from qbull.core.codec import plain
 from qbull.core.task import TaskSpec
-from qbull.handle import Job
+from qbull.job import Job
 from qbull.middleware import Enqueueing
 from qbull.options import Options
 from qbull.queue import Queue

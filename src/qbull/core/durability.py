@@ -1,4 +1,4 @@
-"""Durability: what a profile asks of a server, and what a server's facts allow. Pure; store/facts.py finds the facts.
+"""Durability: what a profile asks of a server, and what a server's facts allow. Pure; store/connection/facts.py finds the facts.
 
 Each profile asks for all that the one before it asks for, and more:
 

@@ -1,4 +1,4 @@
-"""Why a job is not running: what was found out, turned into reasons. The looks themselves are in store/why.py."""
+"""Why a job is not running: what was found out, turned into reasons. The looks themselves are in store/read/why.py."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from datetime import datetime
 from typing import Literal, TypeAlias
 
 from qbull.core.flow import Told
-from qbull.core.job import RareBody, State, moment
 from qbull.core.rate import Rate
+from qbull.core.record import RareBody, State, moment
 
 Code: TypeAlias = Literal[
     "finished", "running", "stopping", "paused", "held", "no-worker", "unread", "no-task", "due", "retry", "put-off",

@@ -18,8 +18,8 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from qbull.compat.celery.task import RETRIES, priority_of
-from qbull.drain.letter import Cannot, Found, Letter
-from qbull.drain.shelf import OldServer, Shelf
+from qbull.drain.message import Cannot, Found, Letter
+from qbull.drain.source import OldServer, Shelf
 
 BETWEEN = "\x06\x16"
 """What kombu writes between the name of a queue and a priority, and in its bindings."""

@@ -15,7 +15,7 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
-from qbull.drain.letter import Cannot
+from qbull.drain.message import Cannot
 
 MOST = 64 << 20
 """Bytes of one job's arguments at most, unpacked."""

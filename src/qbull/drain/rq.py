@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 
 from qbull.compat.rq.retry import WAITS, waits_of
-from qbull.drain.letter import Cannot, Found, Letter
+from qbull.drain.message import Cannot, Found, Letter
 from qbull.drain.pickles import read, unpacked
-from qbull.drain.shelf import OldServer, Shelf
+from qbull.drain.source import OldServer, Shelf
 from qbull.errors import LONGEST
 
 QUEUES = "rq:queues"

@@ -18,8 +18,8 @@ import msgspec
 
 from qbull.core.codec import decode_result, encode_result
 from qbull.core.ids import partition_in
-from qbull.core.job import crashes_of, created_ms_of
 from qbull.core.outcome import AlreadyDone
+from qbull.core.record import crashes_of, created_ms_of
 from qbull.errors import ConfigError, NotFound, ServerError, TakenOver
 from qbull.postgres import transaction as callers
 from qbull.store.names import RETURNED

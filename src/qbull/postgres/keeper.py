@@ -21,8 +21,8 @@ from qbull.postgres.connect import connected, cut_off_after
 from qbull.postgres.prune import prune
 from qbull.postgres.reconcile import Reconciler
 from qbull.postgres.reports import Reports
-from qbull.store.partition import Partition
 from qbull.store.store import Store
+from qbull.store.verbs.partition import Partition
 from qbull.worker.outage import Outage
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from qbull.core.ids import partition_in
-from qbull.core.job import REPORT_END, unseal
+from qbull.core.record import REPORT_END, unseal
 from qbull.postgres import tracking
 from qbull.postgres.tracking import ENDED, Line, done_line, line_of
-from qbull.store.partition import Partition
+from qbull.store.verbs.partition import Partition
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from qbull.core.job import Begun, Ending, Garbage, body_of, created_ms_of, decode_begun, unseal
+from qbull.core.record import Begun, Ending, Garbage, body_of, created_ms_of, decode_begun, unseal
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection

@@ -21,10 +21,10 @@ from weakref import WeakKeyDictionary
 
 from qbull.core.durability import Durability, Lack, lack
 from qbull.errors import NotConfirmed, ServerAway, ServerError, ServerRefused
-from qbull.store.connect import Argument, NoScript, Server, Talk
-from qbull.store.facts import Links, facts_of, links_in
+from qbull.store.connection.facts import Links, facts_of, links_in
+from qbull.store.connection.scripts import script
+from qbull.store.connection.server import Argument, NoScript, Server, Talk
 from qbull.store.names import MARK, MARK_FOR
-from qbull.store.scripts import script
 
 CONFIRM_TIMEOUT = 10.0
 """Seconds for the replicas to confirm what is written."""

@@ -51,7 +51,7 @@ short names below to `base`; the names are spelled out there once more, in their
       mark                string   the same, for the settings
       places              hash     worker → places of max_active in use, since when it waits in line; gone with the worker
       starts              string   the starts of the last window of the rate; expires with it
-      figures             hash     how long jobs waited and ran, in buckets (core/figures.py), over all workers and for ever
+      figures             hash     how long jobs waited and ran, in buckets (core/histograms.py), over all workers and for ever
       once:<token>        string   these were added; expires after a minute
     {<prefix>}:
       mark                string   the same, for the list of queues
@@ -61,7 +61,7 @@ short names below to `base`; the names are spelled out there once more, in their
       schedules           hash     schedule → its queue and partition; gone with the schedule
       losses              hash     how many workers were lost, and which was the last
       truce               string   there while no worker is called dead, after the server was away; expires
-      tokens              hash     token's id → its digest, role and what else is known of it (store/tokens.py); until revoked
+      tokens              hash     token's id → its digest, role and what else is known of it (store/verbs/tokens.py); until revoked
       tokens:used         hash     token's id → when it was used last; gone with the token
       session:<digest>    string   somebody who has logged in to the page; expires
       sessions            zset     the last moment in ms → session; expires with the last of them

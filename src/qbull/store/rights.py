@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from qbull.core.durability import Durability
 from qbull.errors import ConfigError
-from qbull.store.address import Topology
+from qbull.store.connection.address import Topology
+from qbull.store.connection.scripts import script
 from qbull.store.names import MARK, Names
-from qbull.store.scripts import script
 
 PASSWORD = "PASSWORD"  # noqa: S105
 """Stands in the line for the one to choose."""

@@ -20,14 +20,14 @@ from qbull.config import QueueSettings
 from qbull.core.durability import Durability
 from qbull.core.layout import Layout
 from qbull.errors import ConfigError, EmbeddedError, NotFound, ServerAway, ServerError
-from qbull.store import connect
-from qbull.store.check import read_info, refuse_unfit
 from qbull.store.confirm import Confirmed
-from qbull.store.connect import ErrorReply, open_server
+from qbull.store.connection import server
+from qbull.store.connection.requirements import read_info, refuse_unfit
+from qbull.store.connection.server import ErrorReply, open_server
 from qbull.store.names import GROUP, Names, ready
-from qbull.store.outcomes import Position
-from qbull.store.partition import Partition
-from qbull.store.roster import Member, member_of, pack_member
+from qbull.store.verbs.outcomes import Position
+from qbull.store.verbs.partition import Partition
+from qbull.store.verbs.workers import Member, member_of, pack_member
 
 A = TypeVar("A")
 log = logging.getLogger("qbull")
@@ -243,7 +243,7 @@ class Store:
         asked = time.monotonic()
         reply = await self.server.call(
             "XREADGROUP", "GROUP", GROUP, worker, "COUNT", count, *wait, "STREAMS", *streams, *("0" if again else ">" for _ in streams),
-            timeout=connect.CALL_TIMEOUT + (block or 0.0),
+            timeout=server.CALL_TIMEOUT + (block or 0.0),
         )  # fmt: skip
         if not reply:
             return []

@@ -4,7 +4,7 @@ Both take an app as it is in the code, and give it back as it was. Both write do
 """
 
 from qbull.testing.embedded import Embedded as embedded
+from qbull.testing.enqueued import Enqueued
 from qbull.testing.inline import Inline as inline
-from qbull.testing.record import Enqueued
 
 __all__ = ["Enqueued", "embedded", "inline"]

@@ -19,18 +19,20 @@ from types import TracebackType
 from typing import NamedTuple
 
 from qbull.app import App
-from qbull.client import Client, Placed
 from qbull.config import QueueSettings
 from qbull.core.durability import Durability
 from qbull.core.flow import Plan
-from qbull.embedded import Embedded as Valkey
+from qbull.embedded.server import Embedded as Valkey
 from qbull.errors import QbullError
-from qbull.store import inspect, live, moved
+from qbull.produce.client import Client, Placed
+from qbull.store import clock
 from qbull.store.confirm import Confirmed
-from qbull.store.flows import Flows
-from qbull.store.partition import NewJob, Partition, UniqueJob
+from qbull.store.read import inspect
 from qbull.store.store import Store
-from qbull.testing.record import Record
+from qbull.store.verbs import live_settings
+from qbull.store.verbs.flows import Flows
+from qbull.store.verbs.partition import NewJob, Partition, UniqueJob
+from qbull.testing.enqueued import Record
 from qbull.testing.stand_in import StandIn, close, close_elsewhere
 from qbull.worker.outage import Outage
 from qbull.worker.tick import Ticker
@@ -63,7 +65,7 @@ class Embedded(Record):
             make_client=lambda: _RecordingClient(self),
         )
         if not _open:
-            moved.make_movable()
+            clock.make_movable()
         _open.append(self)
         return self
 
@@ -95,7 +97,7 @@ class Embedded(Record):
                 wait = await self._run_due()
                 left = ceil(seconds) - passed
                 step = left if wait is None else min(max(ceil(wait), 1), left)
-                await moved.move(self._store, step * 1000)
+                await clock.move(self._store, step * 1000)
                 passed += step
             await self._run_due()
 
@@ -149,7 +151,7 @@ class Embedded(Record):
         await self.app.client().flows.ship(partition)
         promoted = await partition.promote()
         count = await inspect.count(partition)
-        still = await live.is_paused(self._store, settings.name)
+        still = await live_settings.is_paused(self._store, settings.name)
         busy = count.active if still else count.entries
         waits = [wait for wait in (promoted.wait, tick) if wait is not None]
         return _Seen(bool(promoted.moved or busy), count.totals, min(waits, default=None))
@@ -158,7 +160,7 @@ class Embedded(Record):
         self._stand_in.undo()
         _open.remove(self)
         if not _open:
-            moved.forget()
+            clock.forget()
             _wipe()
 
 

@@ -17,18 +17,18 @@ from operator import itemgetter
 from typing import Any, TypeVar
 
 from qbull.app import App
-from qbull.client import Placed
 from qbull.core.codec import encode_result
-from qbull.core.job import body_of
 from qbull.core.outcome import AlreadyDone, Undeliverable
+from qbull.core.record import body_of
 from qbull.core.schedule import Schedule
 from qbull.core.task import TaskSpec
 from qbull.errors import PayloadError, QbullError, RetryAfter
-from qbull.store.partition import NewJob
-from qbull.store.tick import record_of
+from qbull.produce.client import Placed
+from qbull.store.verbs.partition import NewJob
+from qbull.store.verbs.tick import record_of
+from qbull.testing.enqueued import Record
 from qbull.testing.inline_client import InlineClient
-from qbull.testing.kept import Kept, Notes
-from qbull.testing.record import Record
+from qbull.testing.memory_job import Kept, Notes
 from qbull.testing.stand_in import StandIn, close_elsewhere
 from qbull.worker.chunk import Chunk
 from qbull.worker.current import CurrentJob, Running, current_job, running

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from msgspec.structs import replace
 
-from qbull.client import Client, Placed
 from qbull.config import QueueSettings
 from qbull.core.durability import Durability
-from qbull.core.job import unseal
 from qbull.core.layout import Layout
+from qbull.core.record import unseal
 from qbull.errors import QbullError, ResultTimeout
-from qbull.store.inspect import Found
-from qbull.store.note import LogLine
-from qbull.store.partition import Again, Partition, UniqueJob
-from qbull.testing.kept import Kept
+from qbull.produce.client import Client, Placed
+from qbull.store.read.inspect import Found
+from qbull.store.verbs.partition import Again, Partition, UniqueJob
+from qbull.store.verbs.progress import LogLine
+from qbull.testing.memory_job import Kept
 
 if TYPE_CHECKING:
     from qbull.testing.inline import Inline

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from qbull.codecs.offload import ResultStore
+from qbull.codecs.payload import Seals
 from qbull.config import QueueSettings
 from qbull.core.durability import Durability
 from qbull.core.schedule import Schedule
 from qbull.core.task import TaskSpec
 from qbull.middleware import Chain
 from qbull.observe.trace import Tracing
-from qbull.offload import ResultStore
-from qbull.seals import Seals
 
 
 @dataclass(frozen=True)

@@ -14,33 +14,33 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
+from qbull.codecs.offload import Stored
 from qbull.core.codec import PAYLOAD_LIMIT
 from qbull.core.envelope import is_sealed
-from qbull.core.figures import Figures
 from qbull.core.flow import WAITS
-from qbull.core.job import SUSPECT, Garbage, RareBody, body_of, crashes_of
+from qbull.core.histograms import Figures
 from qbull.core.outcome import Undeliverable
+from qbull.core.record import SUSPECT, Garbage, RareBody, body_of, crashes_of
 from qbull.core.task import TaskSpec
 from qbull.errors import PayloadError, ServerAway, ServerError
-from qbull.offload import Stored
-from qbull.store.live import Live
-from qbull.store.partition import EXPIRY
 from qbull.store.store import Delivery
+from qbull.store.verbs.live_settings import Live
+from qbull.store.verbs.partition import EXPIRY
 from qbull.worker.actor import AGAIN
 from qbull.worker.assignment import Assignment
-from qbull.worker.awaited import Awaited
-from qbull.worker.begin import Begin
-from qbull.worker.board import Board
 from qbull.worker.call import Caller
 from qbull.worker.cancel import Marks
-from qbull.worker.conclude import Conclude
 from qbull.worker.current import Running, running
-from qbull.worker.gate import Gate
+from qbull.worker.dependencies import Awaited
 from qbull.worker.isolation import Isolation
-from qbull.worker.note import Notes
+from qbull.worker.limiter import Gate
 from qbull.worker.outage import Outage
+from qbull.worker.outcome import Conclude
+from qbull.worker.process.crash_board import Board
+from qbull.worker.progress import Notes
 from qbull.worker.settle import Settler
 from qbull.worker.slot import Cancelled, Deadlines, Interrupted, Late, Slot
+from qbull.worker.start_check import Begin
 
 Arguments = tuple[list[Any], dict[str, Any]]
 TRAIN_TURN = 0.25

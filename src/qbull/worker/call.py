@@ -11,16 +11,16 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
+from qbull.codecs.offload import ResultStore, Stored
+from qbull.codecs.payload import Seals
 from qbull.core.codec import encode_result
 from qbull.core.envelope import is_sealed
 from qbull.core.outcome import AlreadyDone, Undeliverable
 from qbull.core.task import TaskSpec
 from qbull.errors import PayloadError
 from qbull.middleware import Chain
-from qbull.offload import ResultStore, Stored
-from qbull.seals import Seals
+from qbull.worker.cpu_pool import Pool
 from qbull.worker.current import Running, current_job
-from qbull.worker.pool import Pool
 from qbull.worker.slot import Late
 
 

@@ -10,8 +10,8 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 
-from qbull.worker.hand import Hand
 from qbull.worker.outage import Outage
+from qbull.worker.prefetch import Hand
 
 LOOK = 0.75
 """Seconds between two looks: a running job is cancelled within one, whatever was lost."""

@@ -14,9 +14,9 @@ from typing import Any, Protocol
 from qbull.core.codec import plain
 from qbull.core.flow import Told
 from qbull.core.ids import planned_in
-from qbull.core.job import RareBody, created_ms_of, moment
+from qbull.core.record import RareBody, created_ms_of, moment
 from qbull.errors import ArgumentsError, JobCancelled, JobFailed, NotFound, QbullError, ResultTimeout
-from qbull.store.partition import Partition
+from qbull.store.verbs.partition import Partition
 
 
 class Scribe(Protocol):

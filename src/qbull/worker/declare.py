@@ -14,10 +14,10 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from qbull.core.schedule import Schedule, version_of
-from qbull.store.declare import Declared
-from qbull.store.roster import Member
-from qbull.store.schedules import Schedules
 from qbull.store.store import Store
+from qbull.store.verbs.declare import Declared
+from qbull.store.verbs.schedules import Schedules
+from qbull.store.verbs.workers import Member
 from qbull.worker.assignment import Assignment
 from qbull.worker.outage import Outage
 

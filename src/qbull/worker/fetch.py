@@ -19,13 +19,13 @@ from functools import partial
 from math import inf
 
 from qbull.errors import ServerError
-from qbull.store.connect import ErrorReply
-from qbull.store.partition import Partition
+from qbull.store.connection.server import ErrorReply
 from qbull.store.store import Delivery, Store, Stream
+from qbull.store.verbs.partition import Partition
 from qbull.worker.actor import start
-from qbull.worker.gate import Gate
-from qbull.worker.hand import Hand, name_of
+from qbull.worker.limiter import Gate
 from qbull.worker.outage import Outage
+from qbull.worker.prefetch import Hand, name_of
 
 BLOCK = 5.0
 AHEAD = 0.05

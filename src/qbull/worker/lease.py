@@ -18,11 +18,11 @@ from contextlib import suppress
 
 from qbull.config import QueueSettings, Sharing
 from qbull.core.layout import Generation, Layout
-from qbull.core.share import Reader, share_out, static_share
-from qbull.store.inspect import server_time
-from qbull.store.roster import Member
+from qbull.core.sharing import Reader, share_out, static_share
+from qbull.store.read.inspect import server_time
 from qbull.store.store import Store
-from qbull.worker.complain import Complaints
+from qbull.store.verbs.workers import Member
+from qbull.worker.config_warnings import Complaints
 from qbull.worker.outage import Outage
 
 log = logging.getLogger("qbull.worker")

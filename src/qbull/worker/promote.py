@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 
-from qbull.store.partition import BATCH, Partition
+from qbull.store.verbs.partition import BATCH, Partition
 from qbull.worker.actor import end, start
 from qbull.worker.outage import Outage
 from qbull.worker.tick import Ticker

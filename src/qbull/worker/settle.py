@@ -14,9 +14,9 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from qbull.store.outcomes import Outcomes
-from qbull.store.partition import Partition
 from qbull.store.store import Delivery
+from qbull.store.verbs.outcomes import Outcomes
+from qbull.store.verbs.partition import Partition
 from qbull.worker.outage import Outage
 
 log = logging.getLogger("qbull.worker")

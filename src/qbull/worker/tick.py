@@ -15,12 +15,12 @@ from collections.abc import Collection
 from contextlib import suppress
 from functools import partial
 
+from qbull.codecs.payload import Seals
 from qbull.core.schedule import Schedule
-from qbull.seals import Seals
-from qbull.store.partition import Partition
-from qbull.store.schedules import AT_ONCE, Look, Place, Schedules
 from qbull.store.store import Store
-from qbull.store.tick import Ticked, Ticks
+from qbull.store.verbs.partition import Partition
+from qbull.store.verbs.schedules import AT_ONCE, Look, Place, Schedules
+from qbull.store.verbs.tick import Ticked, Ticks
 from qbull.worker.outage import Outage
 
 log = logging.getLogger("qbull.worker")

@@ -18,19 +18,19 @@ from functools import partial
 from qbull.config import Sharing
 from qbull.core.codec import PAYLOAD_LIMIT
 from qbull.errors import ServerError
-from qbull.store import inspect
-from qbull.store.move import Moves
-from qbull.store.roster import Member
+from qbull.store.read import inspect
 from qbull.store.store import Store
+from qbull.store.verbs.move import Moves
+from qbull.store.verbs.workers import Member
 from qbull.worker.actor import end, start
 from qbull.worker.assignment import Assignment
-from qbull.worker.beat import Beat, BeatThread
-from qbull.worker.bell import Bell
-from qbull.worker.board import Board, slots_of
 from qbull.worker.declare import Declarer
 from qbull.worker.isolation import Isolation
-from qbull.worker.line import Line
 from qbull.worker.outage import Outage
+from qbull.worker.process.crash_board import Board, slots_of
+from qbull.worker.process.heartbeat import Beat, BeatThread
+from qbull.worker.queue_runner import Line
+from qbull.worker.wakeups import Bell
 
 
 def new_worker_id() -> str:

@@ -48,7 +48,7 @@ def main() -> None:
     said.dir.mkdir(parents=True, exist_ok=True)
     shutil.copy(HERE / "tasks.py", said.dir / "tasks.py")
 
-    from qbull.embedded import Embedded
+    from qbull.embedded.server import Embedded
 
     valkey = Embedded.open(said.dir / "data")
     environment = {

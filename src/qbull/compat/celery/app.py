@@ -23,7 +23,7 @@ from qbull.config import Keep
 from qbull.core.retry import Retry
 from qbull.errors import ConfigError, DeclarationError, NotFound
 from qbull.queue import Queue
-from qbull.store.address import Address
+from qbull.store.connection.address import Address
 from qbull.task import Task
 from qbull.worker.assignment import Assignment
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 
-from qbull.core.rule import Rule
+from qbull.core.schedule_rule import Rule
 from qbull.errors import DeclarationError
 
 Field = int | str | Iterable[int]

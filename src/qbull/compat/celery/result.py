@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from qbull.compat.celery.instead import GUIDE, RESULT_ATTRIBUTES
 from qbull.compat.refusal import refuse, refuse_attribute
-from qbull.core.job import JobInfo
+from qbull.core.record import JobInfo
 from qbull.errors import ArgumentsError, Conflict, JobCancelled, JobFailed, NotFound
-from qbull.handle import Job
+from qbull.job import Job
 
 if TYPE_CHECKING:
     from qbull.compat.celery.app import Celery

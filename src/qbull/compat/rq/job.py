@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 from qbull.app import App
 from qbull.compat.refusal import refuse_attribute
 from qbull.compat.rq.instead import JOB_ATTRIBUTES
-from qbull.core.job import JobInfo
+from qbull.core.record import JobInfo
 from qbull.errors import NotFound
-from qbull.handle import Job as Handle
+from qbull.job import Job as Handle
 from qbull.queue import Queue
 from qbull.worker.current import current_job
 

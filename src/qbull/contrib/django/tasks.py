@@ -31,7 +31,7 @@ from django.utils.module_loading import import_string
 from qbull.app import App
 from qbull.contrib.django import DjangoConnections
 from qbull.core.codec import plain
-from qbull.core.job import JobInfo
+from qbull.core.record import JobInfo
 from qbull.core.retry import Retry
 from qbull.errors import ConfigError, NotFound
 from qbull.queue import Queue

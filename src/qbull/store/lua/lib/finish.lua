@@ -1,6 +1,6 @@
 -- finish: the streams of finished jobs, kept by count and by age. Uses clock, record, report, index, flow, extras.
 -- An entry holds up to BUNDLE jobs that finished together: id and record for each, with the ending sealed behind the
--- record (core/job.py); `kept` counts the jobs.
+-- record (core/record.py); `kept` counts the jobs.
 -- Of a job that was removed the record stays behind in its bundle, and the index no longer says that it is there.
 local BUNDLE = 16
 local LETTER = {completed = 'c', failed = 'f', cancelled = 'x'}

@@ -2,7 +2,7 @@
 -- A job that waits is delayed, due at FAR. job:<id> says what for: `flow`, `mode` (core/flow.py), `when` it may run once they have ended
 -- (lib/arrive.lua), how many are `left`, and of each child:<position>: a letter, w while it is waited for, and what is known of it;
 -- `stopped` where it has ended because one of them has.
--- `outgoing` has what is to be brought to other partitions by a courier (store/flows.py), in entries of
+-- `outgoing` has what is to be brought to other partitions by a courier (store/verbs/flows.py), in entries of
 --   <letter><id> and the record with its ending: c completed, f failed, x cancelled, - removed, t its id was taken by another job,
 --   u it was not needed, and is forgotten
 --   n<flow> and the jobs of it that are still to be planted

@@ -5,7 +5,7 @@
 -- A lane of nine bytes has one outside the list, whatever the queue's limit, and sends no trains.
 -- Whoever changes a lane calls write_lanes at the end.
 -- In a partition of a later generation (core/layout.py) a lane whose earlier jobs may still be in older partitions is
--- held: all its jobs are in its list, until the mover (store/move.py) has seen that the older ones have none of it.
+-- held: all its jobs are in its list, until the mover (store/verbs/move.py) has seen that the older ones have none of it.
 local TRAIN = 128
 local TRAIN_BYTES = 262144
 local counts = {}

@@ -1,4 +1,4 @@
--- record: the header of a job's record, laid out in core/job.py.
+-- record: the header of a job's record, laid out in core/record.py.
 local BANDS = '0123456789a'
 
 local function band_of(record)

@@ -60,7 +60,7 @@ local function in_short(letter, record)
   return without_value(string.sub(record, 1, -5 - seal_size(record)), body, 2) .. ending_of(record)
 end
 
--- `asked` is how much a record must ask for (core/job.py): REPORT_END, where nothing is said.
+-- `asked` is how much a record must ask for (core/record.py): REPORT_END, where nothing is said.
 local function report(letter, id, record, asked)
   local flags = (string.byte(record, 3) or 0) % 8
   if flags < (asked or 2) or not is_record(record) then return end

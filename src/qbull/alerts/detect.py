@@ -1,0 +1,190 @@
+"""Watch: read how the queues are, and write down what is wrong together with what is to be said of it.
+
+What was read is worth nothing where somebody else has written meanwhile: the server refuses it (lua/raise.lua).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+
+import msgspec
+
+from qbull.config import QueueSettings
+from qbull.core.alerts import Alert, Alerts
+from qbull.core.codec import encode_payload
+from qbull.core.problems import REASON, Level, Message, Policy, Problem, Total, follow
+from qbull.core.record import DEFAULT_PRIORITY, RareBody, pack
+from qbull.errors import ServerAway, ServerError
+from qbull.store.read.inspect import Counts
+from qbull.store.store import Store
+from qbull.store.verbs import alerts as board
+from qbull.store.verbs import live_settings
+from qbull.store.verbs.alerts import Seen
+from qbull.store.verbs.partition import NewJob
+from qbull.store.verbs.schedules import AT_ONCE, Place, Schedules, in_batches
+from qbull.store.verbs.tick import first_due
+
+RARELY = 10.0
+"""Seconds between two looks at what changes seldom: which queues there are, which schedules are late."""
+OVERDUE = 60.0
+"""Seconds by which a tick may be late."""
+EXPIRES_MS = 3_600_000
+"""What could not be sent within an hour is not news any more."""
+TURN = 10.0
+"""Seconds after which another one looks, where the one who did is silent."""
+
+
+class Watch:
+    """For one app. `who` names this process."""
+
+    def __init__(self, store: Store, alerts: Alerts, who: str) -> None:
+        self._store = store
+        self._alerts = alerts
+        self._who = who
+        self._policy = Policy(int(alerts.every * 1000), alerts.rate)
+        self._queues: list[QueueSettings] = []
+        self._rarely = -RARELY
+        self._missed_before: dict[str, int] = {}
+
+    async def look(self) -> bool:
+        """Look once, if it is this one's turn; answers whether it was."""
+        seen = await board.watch(self._store, self._who, TURN)
+        if seen is None:
+            return False
+        rarely = time.monotonic() - self._rarely >= RARELY
+        if rarely:
+            self._queues = await self._alerting()
+            self._rarely = time.monotonic()
+        readings = [reading async for reading in self._readings(seen, rarely)]
+        state, message = follow(seen.state, readings, seen.now_ms, self._policy)
+        if state != seen.state or message is not None:
+            jobs = [] if message is None else self._jobs(message, seen.rev)
+            await board.write(self._store, seen, state, jobs)
+        return True
+
+    async def _alerting(self) -> list[QueueSettings]:
+        """The queues that raise alerts, whoever declares them."""
+        found = []
+        for name in await self._store.queues():
+            try:
+                settings = await self._store.settings(name)
+            except ServerAway:
+                raise
+            except ServerError:  # a newer qbull wrote them
+                continue
+            if settings.alert is not None:
+                found.append(settings)
+        return found
+
+    async def _readings(self, seen: Seen, rarely: bool) -> AsyncIterator[Total | Level]:
+        for settings in self._queues:
+            assert settings.alert is not None
+            counts = await board.counts(self._store, settings)
+            yield await self._failed(settings, counts, seen)
+            yield await self._missed(settings, counts, seen)
+            yield await self._stale(settings, settings.alert, counts, seen)
+            async for level in self._repeated(settings, settings.alert, seen):
+                yield level
+            if rarely:
+                async for level in self._overdue(settings, seen):
+                    yield level
+        total, worker = await board.losses(self._store)
+        yield Total(Problem("lost", reason=worker), total, first=total)
+
+    async def _failed(self, settings: QueueSettings, counts: Counts, seen: Seen) -> Total:
+        problem, total = Problem("failed", settings.name), counts.totals.get("failed", 0)
+        before = seen.state.totals.get(problem.name)
+        first = total - await board.lately(self._store, settings) if before is None else total
+        rested = not counts.failed and settings.keep.failed != 0
+        if total != (first if before is None else before):
+            newest = await board.newest_failed(self._store, settings)
+            if newest is not None and newest.ending is not None:
+                reason = (newest.ending.error or "")[:REASON]
+                problem = Problem("failed", settings.name, newest.body().task, newest.id, reason)
+        return Total(problem, total, max(first, 0), rested)
+
+    async def _missed(self, settings: QueueSettings, counts: Counts, seen: Seen) -> Total:
+        problem, total = Problem("missed", settings.name), counts.totals.get("missed", 0)
+        before = seen.state.totals.get(problem.name, 0)
+        if total > before:
+            problem = Problem("missed", settings.name, schedule=await self._which_missed(settings.name))
+        return Total(problem, total, first=0)
+
+    async def _which_missed(self, queue: str) -> str:
+        """The schedule of a queue that has missed more than when it was looked at last."""
+        schedules, found = Schedules(self._store), ""
+        places: dict[Place, list[str]] = {}
+        for name, place in (await schedules.everywhere()).items():
+            if place.queue == queue:
+                places.setdefault(place, []).append(name)
+        for place, names in places.items():
+            for some in in_batches(names):
+                for name, plan in (await schedules.read(place, some)).plans.items():
+                    if plan.missed > self._missed_before.get(name, 0):
+                        found = name
+                    self._missed_before[name] = plan.missed
+        return found
+
+    async def _stale(self, settings: QueueSettings, alert: Alert, counts: Counts, seen: Seen) -> Level:
+        waited = 0 if counts.oldest_waiting_ms is None else (seen.now_ms - counts.oldest_waiting_ms) // 1000
+        stale = alert.stale_after is not None and waited >= alert.stale_after
+        if stale and await live_settings.is_paused(self._store, settings.name):
+            stale = False
+        return Level(Problem("stale", settings.name, count=max(waited, 1)), stale)
+
+    async def _repeated(self, settings: QueueSettings, alert: Alert, seen: Seen) -> AsyncIterator[Level]:
+        found = await board.failures(self._store, settings.name, seen.now_ms)
+        for task, failures in found.items():
+            problem = Problem("repeated", settings.name, task, failures.job, failures.reason, failures.many)
+            # it is over when none fails any more, not when one fewer does
+            there = problem.name in seen.state.open or (
+                alert.repeated is not None and failures.many >= alert.repeated
+            )
+            yield Level(problem, there)
+        for one in seen.state.open.values():
+            problem = one.problem
+            if (problem.kind, problem.queue) == ("repeated", settings.name) and problem.task not in found:
+                yield Level(problem, there=False)
+
+    async def _overdue(self, settings: QueueSettings, seen: Seen) -> AsyncIterator[Level]:
+        late: set[str] = set()
+        schedules = Schedules(self._store)
+        partitions = await self._store.partitions(settings)
+        for partition, due in zip(partitions, await first_due(partitions), strict=True):
+            if due is None or due > seen.now_ms:
+                continue
+            look = await schedules.read(Place(settings.name, partition.number), (), due=AT_ONCE)
+            for name, plan in look.plans.items():
+                schedule = plan.schedule
+                if schedule is None or plan.next_ms is None or plan.paused_ms is not None:
+                    continue
+                seconds = (look.now_ms - schedule.due(plan.next_ms)) / 1000
+                if seconds > OVERDUE and not _held(schedule.catch_up):
+                    late.add(name)
+                    yield Level(
+                        Problem("overdue", settings.name, schedule.task, count=int(seconds), schedule=name),
+                        True,
+                    )
+        for one in seen.state.open.values():
+            problem = one.problem
+            if (problem.kind, problem.queue) == ("overdue", settings.name) and problem.schedule not in late:
+                yield Level(problem, there=False)
+
+    def _jobs(self, message: Message, rev: str) -> list[NewJob]:
+        """One for each place, so that one that cannot be reached does not make others hear it twice."""
+        content = msgspec.to_builtins(message)
+        return [
+            NewJob(f"{rev}-{place.label}", f"0 {EXPIRES_MS}", _record(place.label, content))
+            for place in self._alerts.destinations
+        ]
+
+
+def _held(catch_up: str) -> bool:
+    """With catch_up="all" a tick waits for the run before it: it is late on purpose."""
+    return catch_up == "all"
+
+
+def _record(to: str, content: object) -> bytes:
+    payload = encode_payload("send", {"to": to, "message": content})
+    return pack(RareBody("send", payload, expires=EXPIRES_MS), priority=DEFAULT_PRIORITY, lane=b"")

@@ -1,0 +1,117 @@
+"""Post: send something to a webhook, and to nowhere else.
+
+A name is resolved once, and the connection is made to the very address that was looked at, so a name cannot mean something
+else a moment later. Internal addresses, and hosts without TLS, are refused unless they are allowed. Redirects are not
+followed. Of the answer only the status is read: what is behind a wrong address must not end in a log.
+
+Why no HTTP client: none of the usual ones connects to an address that was checked and still asks for the name's certificate.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+import ssl
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from urllib.parse import SplitResult, urlsplit
+
+from qbull.core.alerts import Alerts
+from qbull.core.webhook_addresses import why_not
+from qbull.errors import QbullError
+
+TIMEOUT = 10.0
+LONGEST_LINE = 1024
+_STATUS = re.compile(rb"HTTP/1\.[01] (\d{3})[ \r\n]")
+
+
+class NotSent(QbullError):
+    """It did not arrive, as far as one knows."""
+
+
+@dataclass(frozen=True)
+class Guard:
+    """Which hosts may be posted to."""
+
+    alerts: Alerts
+
+    def refuse(self, url: SplitResult, address: str) -> None:
+        """Raise where this address must not be reached for this URL."""
+        host = url.hostname or ""
+        allowed = host.lower() in self.alerts.allow
+        reason = why_not(address, self.alerts.networks, host_allowed=allowed)
+        if reason is not None:
+            raise NotSent(f"{host} is {address}, which {reason}; name it in QBULL_ALERT_ALLOW if it is meant")
+        if url.scheme == "http" and not allowed and why_not(address) is None:
+            raise NotSent(
+                f"{host}: http sends alerts in the clear; use https, or name it in QBULL_ALERT_ALLOW"
+            )
+
+
+async def post(url: str, body: bytes, headers: Mapping[str, str], alerts: Alerts) -> None:
+    """Send JSON; raises NotSent where it was not taken."""
+    parts = urlsplit(url)
+    host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+    try:
+        async with asyncio.timeout(TIMEOUT):
+            status = await _exchange(parts, host, port, body, headers, Guard(alerts))
+    except TimeoutError:
+        raise NotSent(f"{host}: it did not answer within {TIMEOUT:g} s") from None
+    except ssl.SSLError as error:
+        raise NotSent(f"{host}: {getattr(error, 'verify_message', '') or error.reason}") from None
+    except OSError as error:
+        raise NotSent(f"{host}: {error.strerror or error}") from None
+    if 300 <= status < 400:
+        raise NotSent(f"{host} answered {status}; redirects are not followed; name the address that is meant")
+    if not 200 <= status < 300:
+        raise NotSent(f"{host} answered {status}")
+
+
+async def _exchange(
+    url: SplitResult, host: str, port: int, body: bytes, headers: Mapping[str, str], guard: Guard
+) -> int:
+    address = await _resolve(url, host, port, guard)
+    context = ssl.create_default_context() if url.scheme == "https" else None
+    reader, writer = await asyncio.open_connection(
+        address, port, ssl=context, server_hostname=host if context else None, limit=LONGEST_LINE
+    )
+    try:
+        writer.write(_request(url, host, body, headers))
+        await writer.drain()
+        line = await reader.readline()
+    except ValueError:  # a line without an end
+        line = b""
+    finally:
+        writer.close()
+        with suppress(OSError, TimeoutError):
+            await asyncio.wait_for(writer.wait_closed(), 1)
+    found = _STATUS.match(line)
+    if found is None:
+        raise NotSent(f"{host}: its answer is not HTTP")
+    return int(found.group(1))
+
+
+async def _resolve(url: SplitResult, host: str, port: int, guard: Guard) -> str:
+    """The address to use. Where one of several is refused, the name is: it could mean that one at any time."""
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    addresses = [str(entry[4][0]) for entry in found]
+    for address in addresses:
+        guard.refuse(url, address)
+    return addresses[0]
+
+
+def _request(url: SplitResult, host: str, body: bytes, headers: Mapping[str, str]) -> bytes:
+    name = f"[{host}]" if ":" in host else host
+    path = (url.path or "/") + (f"?{url.query}" if url.query else "")
+    lines = [
+        f"POST {path} HTTP/1.1",
+        f"Host: {name}{f':{url.port}' if url.port else ''}",
+        "Content-Type: application/json",
+        f"Content-Length: {len(body)}",
+        "User-Agent: qbull",
+        "Connection: close",
+        *(f"{name}: {value}" for name, value in headers.items()),
+    ]
+    return "\r\n".join(lines).encode("ascii") + b"\r\n\r\n" + body

@@ -1,0 +1,204 @@
+"""People: log in and out, tokens, and what was done by whom."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import qbull
+from qbull.api.auth import COOKIE, SECURE_COOKIE, cookie_name, cookie_of
+from qbull.api.context import now
+from qbull.api.endpoint import Call, Endpoint, Nothing, Reply
+from qbull.api.problems import Problem
+from qbull.core.record import moment
+from qbull.store.verbs import audit_log, tokens
+from qbull.views import access as wire
+from qbull.views import render as plain
+
+
+async def me(call: Call[Nothing, Nothing]) -> wire.Me:
+    caller = call.caller
+    assert caller.role != "open"
+    assert caller.how != "nobody"
+    return wire.Me(
+        timestamp=now(),
+        name=caller.name,
+        role=caller.role,
+        how=caller.how,
+        sees_payloads=call.site.veil.sees_payloads(caller),
+        app=call.site.app.prefix,
+        version=qbull.__version__,
+    )
+
+
+async def log_in(call: Call[Nothing, wire.Login]) -> Reply:
+    asked = call.body
+    if (asked.password is None) == (asked.token is None):
+        raise Problem(400, "body: give the password or a token")
+    text, session = await call.site.auth.log_in(call.request, asked.password, asked.token)
+    call.notes["who"] = session.name
+    done = wire.Done(message=f"logged in as {session.name}, {session.role}", timestamp=now())
+    return Reply(done, cookie=_cookie(call, text, int(call.site.access.session_longest)))
+
+
+async def log_out(call: Call[Nothing, Nothing]) -> Reply:
+    text = cookie_of(call.request)
+    if text is not None:
+        await call.site.auth.log_out(text)
+    return Reply(wire.Done(message="logged out", timestamp=now()), cookie=_cookie(call, "", 0))
+
+
+async def log_all_out(call: Call[Nothing, Nothing]) -> wire.Done:
+    count = await call.site.auth.log_all_out()
+    return wire.Done(message=f"{count} sessions were ended", timestamp=now())
+
+
+def _cookie(call: Call, text: str, seconds: int) -> str:  # type: ignore[type-arg]
+    name = cookie_name(call.request)
+    root = call.request.scope.get("root_path", "")
+    place = "/" if name == SECURE_COOKIE else f"{root}/"
+    secure = "; Secure" if call.request.scope.get("scheme") == "https" else ""
+    assert name in (COOKIE, SECURE_COOKIE)
+    return f"{name}={text}; Path={place}; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}"
+
+
+async def list_tokens(call: Call[Nothing, Nothing]) -> wire.Tokens:
+    store = call.site.store
+    found = await store.patiently(partial(tokens.everyone, store))
+    return wire.Tokens(timestamp=now(), tokens=[_shown(token) for token in found])
+
+
+async def create_token(call: Call[Nothing, wire.NewToken]) -> wire.CreatedToken:
+    asked, store = call.body, call.site.store
+    if not asked.name.isprintable():
+        raise Problem(400, "body: name: use printable characters")
+    call.notes.update(target=asked.name, role=asked.role)
+    by, lasts = call.caller.name, asked.expires_in
+    token, text = await tokens.create(store, asked.name, asked.role, by=by, lasts=lasts)
+    return wire.CreatedToken(timestamp=now(), token=text, details=_shown(token))
+
+
+async def revoke_token(call: Call[Nothing, Nothing]) -> wire.Done:
+    store, id = call.site.store, call.path["token"]
+    await tokens.revoke(store, id)
+    call.site.auth.forget()
+    return wire.Done(message=f"token {id} was revoked", timestamp=now())
+
+
+def _shown(token: tokens.Token) -> wire.Token:
+    def at(ms: int | None) -> str | None:
+        return None if ms is None else plain.moment(moment(ms))
+
+    return wire.Token(
+        id=token.id,
+        name=token.name,
+        role=token.role,
+        created_at=at(token.created_ms) or "",
+        created_by=token.created_by,
+        expires_at=at(token.expires_ms),
+        last_used_at=at(token.used_ms),
+    )
+
+
+async def audit(call: Call[wire.AuditQuery, Nothing]) -> wire.AuditPage:
+    store, limit = call.site.store, call.query.limit
+    found = await store.patiently(partial(audit_log.read, store, limit, call.query.before))
+    entries = [
+        wire.AuditEntry(
+            id=one.id,
+            at=plain.moment(moment(one.at_ms)) or "",
+            who=one.entry.who,
+            role=one.entry.role,
+            how=one.entry.how,
+            action=one.entry.action,
+            target=one.entry.target,
+            status=one.entry.status,
+            detail=one.entry.detail,
+            address=one.entry.address,
+            count=one.entry.count,
+        )
+        for one in found
+    ]
+    return wire.AuditPage(
+        timestamp=now(), entries=entries, next=found[-1].id if len(found) == limit else None
+    )
+
+
+ENDPOINTS = [
+    Endpoint(
+        method="GET",
+        path="/api/me",
+        role="viewer",
+        summary="Who is calling, and what that may be shown and done",
+        handler=me,
+        answer=wire.Me,
+    ),
+    Endpoint(
+        method="POST",
+        path="/api/login",
+        role="open",
+        summary="Log in with the password or a token; the session is in a cookie",
+        handler=log_in,
+        body=wire.Login,
+        rule=wire.ONE_PROOF,
+        answer=wire.Done,
+        problems=(401, 403, 421, 429),
+        audit="log in",
+    ),
+    Endpoint(
+        method="POST",
+        path="/api/logout",
+        role="viewer",
+        summary="End the session",
+        handler=log_out,
+        answer=wire.Done,
+        audit="log out",
+    ),
+    Endpoint(
+        method="DELETE",
+        path="/api/sessions",
+        role="admin",
+        summary="End all sessions",
+        handler=log_all_out,
+        answer=wire.Done,
+        audit="end all sessions",
+    ),
+    Endpoint(
+        method="GET",
+        path="/api/tokens",
+        role="admin",
+        summary="The tokens, the newest first",
+        handler=list_tokens,
+        answer=wire.Tokens,
+    ),
+    Endpoint(
+        method="POST",
+        path="/api/tokens",
+        role="admin",
+        summary="Make a token; it is shown in the answer and never again",
+        handler=create_token,
+        body=wire.NewToken,
+        answer=wire.CreatedToken,
+        status=201,
+        problems=(409,),
+        audit="create token",
+    ),
+    Endpoint(
+        method="DELETE",
+        path="/api/tokens/{token}",
+        role="admin",
+        summary="Revoke a token",
+        handler=revoke_token,
+        answer=wire.Done,
+        problems=(404,),
+        audit="revoke token",
+    ),
+    Endpoint(
+        method="GET",
+        path="/api/audit",
+        role="viewer",
+        summary="Who did what, the newest first",
+        handler=audit,
+        query=wire.AuditQuery,
+        answer=wire.AuditPage,
+    ),
+]

@@ -1,0 +1,149 @@
+"""Site: what all handlers of one API share. The app, who may do what, and the queues, also those whose code is elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from qbull.api.audit import Audit
+from qbull.api.auth import Auth
+from qbull.api.endpoint import Reply
+from qbull.api.live_stream import Live
+from qbull.api.recent_waits import Waits
+from qbull.api.redaction import Veil
+from qbull.api.running_operations import Running
+from qbull.app import App
+from qbull.config import check_name
+from qbull.core.access import Access
+from qbull.core.health import Ill
+from qbull.errors import ConfigError, NotFound
+from qbull.queue import Queue
+from qbull.store.read.minutes import Memory
+from qbull.store.store import Store
+
+if TYPE_CHECKING:
+    from qbull.views.flows import Flows
+    from qbull.views.overview import Overview
+
+T = TypeVar("T")
+
+REMEMBERED = 5.0
+"""Seconds for which the settings of a queue are known whose code is elsewhere."""
+
+
+HEALTH_AGE = 1.0
+"""Seconds for which an answer about the health stands: anybody may ask, as often as they like."""
+HALTED_AGE = 3.0
+"""The same of keys that stand still: every partition is looked at for that."""
+FLOWS_AGE = 1.5
+"""The same of a list of flows."""
+
+
+class Site:
+    def __init__(self, app: App, access: Access) -> None:
+        self.app = app
+        self.access = access
+        self.auth = Auth(lambda: self.store, access)
+        self.audit = Audit(lambda: self.store)
+        self.veil = Veil(access)
+        self.running = Running(lambda: self.store)
+        self.live = Live(lambda: self.store, self.queues, errors=not access.redact)
+        self.health: Fresh[Reply] = Fresh(lambda: _health(self), HEALTH_AGE)
+        self.halted: Fresh[list[Ill]] = Fresh(lambda: _halted(self), HALTED_AGE)
+        self.metrics: Fresh[str] = Fresh(lambda: _metrics(self), HEALTH_AGE)
+        self.answered: Counter[tuple[str, int]] = Counter()
+        self.flows: Fresh[Flows] = Fresh(lambda: _flows(self), FLOWS_AGE)
+        self.overviews: dict[int, Fresh[Overview]] = {}
+        self.waits = Waits()
+        self.minutes = Memory()
+        self.ending = asyncio.Event()
+        self._strangers: dict[str, tuple[float, Queue]] = {}
+
+    @property
+    def store(self) -> Store:
+        return self.app.client().store
+
+    async def queue(self, name: str) -> Queue:
+        """One that the app declares, or that the server knows."""
+        queue = self.app.queues.get(name)
+        if queue is not None:
+            return queue
+        until, known = self._strangers.get(name, (0.0, None))
+        if known is not None and time.monotonic() < until:
+            return known
+        try:
+            check_name("queue", name)
+        except ConfigError as error:
+            raise NotFound(str(error)) from None
+        settings = await self.store.patiently(lambda: self.store.settings(name))
+        queue = Queue(self.app, settings)
+        self._strangers[name] = time.monotonic() + REMEMBERED, queue
+        return queue
+
+    async def close(self) -> None:
+        await self.live.close()
+        await self.running.close()
+        await self.audit.close()
+
+    async def queues(self) -> list[Queue]:
+        """All that the server knows and the app declares, by name."""
+        names = {*self.app.queues, *await self.store.patiently(self.store.queues)}
+        return [await self.queue(name) for name in sorted(names)]
+
+
+class Fresh(Generic[T]):
+    """Something that many ask for at once, made once in `age` seconds for all of them."""
+
+    def __init__(self, make: Callable[[], Awaitable[T]], age: float) -> None:
+        self._make = make
+        self._age = age
+        self._at = float("-inf")
+        self._value: T | None = None
+        self._turn = asyncio.Lock()
+
+    async def get(self) -> T:
+        async with self._turn:
+            if self._value is None or time.monotonic() - self._at >= self._age:
+                self._value = await self._make()
+                self._at = time.monotonic()
+            return self._value
+
+
+async def _health(site: Site) -> Reply:
+    from qbull.api.health import look  # it is made of what is above
+
+    return await look(site)
+
+
+async def _halted(site: Site) -> list[Ill]:
+    from qbull.api.health import look_for_halted
+
+    return await look_for_halted(site)
+
+
+async def _flows(site: Site) -> Flows:
+    from qbull.api.flows import look
+
+    return await look(site)
+
+
+async def _metrics(site: Site) -> str:
+    from qbull.api.metrics import collect
+
+    return await collect(site)
+
+
+def now() -> str:
+    """When an answer was given."""
+    second, ms = divmod(time.time_ns() // 1_000_000, 1000)
+    return f"{_until_second(second)}.{ms:03d}Z"
+
+
+@lru_cache(maxsize=2)
+def _until_second(second: int) -> str:
+    return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")

@@ -1,0 +1,244 @@
+"""Live: what happens, as it happens, for everybody who listens. One reader for all of them, and none where nobody does.
+
+About once a second it looks at the counts of all queues and at what has finished. The place of an event is a moment of the server's clock, so
+whoever comes back with the last one it saw hears what it has missed, also from another process. Workers do nothing for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from qbull.core.record import moment
+from qbull.errors import QbullError, ServerError
+from qbull.queue import Queue
+from qbull.store.read.finished_since import Cursor, Finished, News, news, now_in
+from qbull.store.read.inspect import Counts, counts
+from qbull.store.store import Store
+from qbull.store.verbs.live_settings import is_paused
+from qbull.store.verbs.partition import Partition
+from qbull.views import render as plain
+
+log = logging.getLogger("qbull.api")
+
+EVERY = 1.0
+"""Seconds between two looks; longer where a look takes long, so that looking is never more than a fifth of the work."""
+BACKLOG = 500
+"""Events that wait for somebody who is slow; then some are left out, and that is said."""
+MOST_LISTENERS = 200
+RATES = ("enqueued", "completed", "failed", "retried")
+
+
+class Event(msgspec.Struct, frozen=True):
+    """`at` is where to go on after it; 0 where others of the same look follow."""
+
+    name: str
+    data: bytes
+    queue: str = ""
+    job: str = ""
+    at: int = 0
+
+    def encoded(self) -> bytes:
+        place = b"id: %d\n" % self.at if self.at else b""
+        return b"%sevent: %s\ndata: %s\n\n" % (place, self.name.encode(), self.data)
+
+
+class Listener:
+    """Somebody who listens: to all queues or one, and perhaps to one job more closely."""
+
+    def __init__(self, queue: str | None, job: str | None) -> None:
+        self.queue = queue
+        self.job = job
+        self._events: deque[Event] = deque()
+        self._there = asyncio.Event()
+        self._left_out = 0
+
+    def tell(self, event: Event) -> None:
+        if event.queue and self.queue not in (None, event.queue):
+            return
+        if event.name == "progress" and event.job != self.job:
+            return
+        if len(self._events) >= BACKLOG:
+            self._left_out += 1
+            return
+        self._events.append(event)
+        self._there.set()
+
+    def forget_stats(self) -> None:
+        """They are known otherwise."""
+        self._events = deque(event for event in self._events if event.name != "stats")
+
+    async def next(self) -> list[Event]:
+        """What there is, as soon as there is something."""
+        await self._there.wait()
+        self._there.clear()
+        events = list(self._events)
+        self._events.clear()
+        if self._left_out:
+            events.append(Event("gap", msgspec.json.encode({"leftOut": self._left_out})))
+            self._left_out = 0
+        return events
+
+
+class Live:
+    """`errors` says whether what a job failed with may be told."""
+
+    def __init__(
+        self, store: Callable[[], Store], queues: Callable[[], Awaitable[list[Queue]]], *, errors: bool
+    ) -> None:
+        self._store = store
+        self._queues = queues
+        self._errors = errors
+        self._ready = asyncio.Event()
+        self._listeners: set[Listener] = set()
+        self._reading: asyncio.Task[None] | None = None
+        self._cursors: dict[tuple[str, int], Cursor] = {}
+        self._shown: dict[str, dict[str, Any]] = {}
+        self._totals: dict[str, tuple[float, dict[str, int]]] = {}
+        self._watched: dict[tuple[str, str], bytes] = {}
+        self._now_ms = 0
+
+    def join(self, listener: Listener) -> None:
+        self._listeners.add(listener)
+        self._watched.pop((listener.queue or "", listener.job or ""), None)  # it shall hear of it too
+        if self._reading is None:
+            self._reading = asyncio.create_task(self._read())
+
+    async def leave(self, listener: Listener) -> None:
+        self._listeners.discard(listener)
+        if not self._listeners:
+            await self.close()
+
+    @property
+    def listeners(self) -> int:
+        return len(self._listeners)
+
+    @property
+    def full(self) -> bool:
+        return self.listeners >= MOST_LISTENERS
+
+    async def close(self) -> None:
+        if self._reading is not None:
+            reading, self._reading = self._reading, None
+            reading.cancel()
+            await asyncio.wait([reading])
+        self._ready.clear()
+        self._cursors.clear()
+        self._shown.clear()
+        self._totals.clear()
+        self._watched.clear()
+
+    async def snapshot(self) -> Event:
+        """How everything is now; what comes after it are changes of that. For whoever has joined."""
+        await self._ready.wait()
+        return Event("snapshot", msgspec.json.encode({"queues": self._shown}), at=self._now_ms)
+
+    async def since(self, ms: int, listener: Listener) -> list[Event]:
+        """What has finished since a moment, as far as it is still kept and fits into one look."""
+        events: list[Event] = []
+        for queue in await self._queues():
+            if listener.queue in (None, queue.name):
+                partitions = await self._partitions(queue)
+                for found in await news([(partition, Cursor.since(ms)) for partition in partitions]):
+                    events += self._told(queue.name, found)
+        return events
+
+    async def _read(self) -> None:
+        while True:
+            began = time.monotonic()
+            try:
+                events = await self._look()
+                self._ready.set()
+                for event in events:
+                    for listener in self._listeners:
+                        listener.tell(event)
+            except ServerError as error:
+                log.debug("nothing can be told now: %s", error)
+            except QbullError as error:
+                log.warning("nothing can be told now: %s", error)
+            took = time.monotonic() - began
+            await asyncio.sleep(max(EVERY - took, 4 * took))
+
+    async def _look(self) -> list[Event]:
+        """All that is new since the last look. The last event says where to go on."""
+        events: list[Event] = []
+        changed: dict[str, dict[str, Any]] = {}
+        now_ms = 0
+        for queue in await self._queues():
+            partitions = await self._partitions(queue)
+            there = await counts(partitions)
+            for found in await self._news(queue.name, partitions):
+                now_ms = min(now_ms, found.now_ms) if now_ms else found.now_ms
+                events += self._told(queue.name, found)
+            shown = await self._stats(queue.name, sum(there[1:], there[0]))
+            if self._shown.get(queue.name) != shown:
+                self._shown[queue.name] = changed[queue.name] = shown
+        events += await self._progress()
+        self._now_ms = max(now_ms, self._now_ms)
+        if changed or events:
+            events.append(Event("stats", msgspec.json.encode({"queues": changed}), at=self._now_ms))
+        return events
+
+    async def _partitions(self, queue: Queue) -> list[Partition]:
+        return await queue.app.client().partitions(queue.settings)
+
+    async def _news(self, queue: str, partitions: list[Partition]) -> list[News]:
+        new = [partition for partition in partitions if (queue, partition.number) not in self._cursors]
+        for partition, now_ms in zip(new, await now_in(new), strict=True):  # the past is not news
+            self._cursors[queue, partition.number] = Cursor.since(now_ms)
+        return await news([(partition, self._cursors[queue, partition.number]) for partition in partitions])
+
+    def _told(self, queue: str, found: News) -> list[Event]:
+        events = [self._finished(queue, one) for one in found.finished]
+        return [*events, Event("gap", b"{}", queue)] if found.cut else events
+
+    async def _stats(self, name: str, counted: Counts) -> dict[str, Any]:
+        paused = await is_paused(self._store(), name)
+        made = plain.stats(name, replace(counted, paused=paused))
+        now = time.monotonic()
+        before, totals = self._totals.get(name, (now, counted.totals))
+        seconds = max(now - before, 0.001)
+        made["perSecond"] = {
+            what: round(max(counted.totals.get(what, 0) - totals.get(what, 0), 0) / seconds, 2)
+            for what in RATES
+        }
+        self._totals[name] = now, counted.totals
+        return made
+
+    async def _progress(self) -> list[Event]:
+        """How far the jobs are that somebody listens to."""
+        wanted = {
+            (one.queue, one.job) for one in self._listeners if one.queue is not None and one.job is not None
+        }
+        events = []
+        queues = {queue.name: queue for queue in await self._queues()} if wanted else {}
+        for name, id in wanted:
+            queue = queues.get(name or "")
+            info = await queue.job(id or "").info() if queue is not None else None
+            data: dict[str, Any] = {"queue": name, "id": id, "state": None, "progress": None, "attempt": None}
+            if info is not None:
+                data |= {"state": info.state, "progress": info.progress, "attempt": info.attempt}
+            packed = msgspec.json.encode(data)
+            if self._watched.get((name or "", id or "")) != packed:
+                self._watched[name or "", id or ""] = packed
+                events.append(Event("progress", packed, name or "", id or ""))
+        self._watched = {key: value for key, value in self._watched.items() if key in wanted}
+        return events
+
+    def _finished(self, queue: str, one: Finished) -> Event:
+        data = {
+            "queue": queue,
+            "id": one.id,
+            "task": one.task,
+            "state": one.state,
+            "error": one.error if self._errors else None,
+            "finishedAt": plain.moment(moment(one.at_ms)),
+        }
+        return Event("job", msgspec.json.encode(data), queue, one.id)

@@ -1,0 +1,105 @@
+"""Veil: what is not shown. Fields by their name to nobody; arguments, results and tracebacks to viewers, where asked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from qbull.api.auth import Caller
+from qbull.api.problems import Problem
+from qbull.core.access import Access
+from qbull.core.record import JobInfo
+
+HIDDEN = "[redacted]"
+SHORTEST = 4
+"""Characters that a hidden value must have to be looked for in a text: "no" would be found everywhere."""
+
+
+class Veil:
+    def __init__(self, access: Access) -> None:
+        self._fields = frozenset(name.lower() for name in access.redact)
+        self._hide = access.hide_payloads
+
+    def sees_payloads(self, caller: Caller) -> bool:
+        return caller.role == "admin" or not self._hide
+
+    def job(self, made: dict[str, Any], caller: Caller) -> dict[str, Any]:
+        """A job in JSON as this caller may see it."""
+        if self._fields:
+            secrets: set[str] = set()
+            made["payload"] = self._without(made["payload"], secrets)
+            made["result"] = self._without(made["result"], secrets)
+            for name in ("error", "failedReason", "stacktrace"):
+                made[name] = _struck(made[name], secrets)
+        if not self.sees_payloads(caller):
+            made["payload"] = made["result"] = made["stacktrace"] = None
+        return made
+
+    @property
+    def hides(self) -> bool:
+        """Are there fields that nobody may see?"""
+        return bool(self._fields)
+
+    def text(self, text: str, info: JobInfo | None) -> str:
+        """Something that a job has said, without the values of its hidden fields."""
+        if not self._fields or info is None:
+            return text
+        secrets: set[str] = set()
+        self._without(info.payload, secrets)
+        return _struck(text, secrets) or ""
+
+    def value(self, value: Any, caller: Caller) -> Any:
+        """Arguments, as this caller may see them."""
+        if not self.sees_payloads(caller):
+            return None
+        return self._without(value, set()) if self._fields else value
+
+    def refuse_hidden(self, payload: Any) -> None:
+        """Arguments that were shown with hidden fields must not come back with what was shown in their place."""
+        if self._fields and _contains(payload, HIDDEN):
+            raise Problem(
+                400, f'payload: has "{HIDDEN}" in it, which stands for a hidden value; give the value itself'
+            )
+
+    def refuse_asking(self, caller: Caller, field: str) -> None:
+        """Whoever may not see a value must not find it out by asking for it."""
+        if not self.sees_payloads(caller):
+            raise Problem(403, "this server shows no arguments to viewers, so they cannot be asked for")
+        if any(part.lower() in self._fields for part in field.split(".")):
+            raise Problem(403, f'"{field}" is hidden on this server, so it cannot be asked for')
+
+    def _without(self, value: Any, secrets: set[str]) -> Any:
+        if isinstance(value, dict):
+            return {
+                name: self._hidden(inner, secrets)
+                if str(name).lower() in self._fields
+                else self._without(inner, secrets)
+                for name, inner in value.items()
+            }
+        if isinstance(value, list):
+            return [self._without(inner, secrets) for inner in value]
+        return value
+
+    def _hidden(self, value: Any, secrets: set[str]) -> str:
+        if isinstance(value, dict):
+            for inner in value.values():
+                self._hidden(inner, secrets)
+        elif isinstance(value, list):
+            for inner in value:
+                self._hidden(inner, secrets)
+        elif value is not None and len(str(value)) >= SHORTEST:
+            secrets.add(str(value))
+        return HIDDEN
+
+
+def _struck(text: str | None, secrets: set[str]) -> str | None:
+    for secret in sorted(secrets, key=len, reverse=True):
+        text = text.replace(secret, HIDDEN) if text else text
+    return text
+
+
+def _contains(value: Any, text: str) -> bool:
+    if isinstance(value, dict):
+        return any(_contains(inner, text) for inner in value.values())
+    if isinstance(value, list):
+        return any(_contains(inner, text) for inner in value)
+    return bool(value == text)

@@ -1,0 +1,172 @@
+"""Running operations: work on many jobs goes on here, in the API's own process, in bounded steps, and says how far it is.
+
+It does not outlive the process: whoever asks then hears that it has stopped. What was done is done and is not met again, so the same
+request goes on with what is left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
+
+import msgspec
+
+from qbull.core.job_filter import Filters, Wanted
+from qbull.core.record import STATES, State
+from qbull.errors import Conflict, QbullError, ServerError
+from qbull.manage import bulk
+from qbull.manage.bulk import FINISHED, Step, Work
+from qbull.queue import Queue
+from qbull.store.read.inspect import server_time
+from qbull.store.store import Store
+from qbull.store.verbs import operations
+from qbull.store.verbs.operations import Operation
+
+log = logging.getLogger("qbull.api")
+
+MOST = 8
+"""Operations at a time in one process."""
+SAID_EVERY = 1.0
+"""Seconds between two words about how far one is."""
+
+UNFINISHED: tuple[State, ...] = ("waiting", "active", "delayed")
+ACTS: dict[str, tuple[bulk.Act, State, tuple[State, ...]]] = {
+    "retry": (bulk.retry, "failed", ("failed", "cancelled")),
+    "redrive": (bulk.retry, "failed", ("failed",)),
+    "cancel": (bulk.cancel, "waiting", UNFINISHED),
+    "promote": (bulk.promote, "delayed", ("delayed",)),
+    "remove": (bulk.remove, "failed", tuple(state for state in STATES if state != "active")),
+    "clean": (bulk.remove, "completed", FINISHED),
+}
+"""What can be done: how, to which state where none is named, and to which at all."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What somebody wants to be done. `filter` is for people: what was said of it."""
+
+    action: str
+    queue: Queue
+    state: State
+    filters: Filters
+    by: str
+    older_than: float = 0.0
+    limit: int | None = None
+    rate: float | None = None
+
+    def work(self) -> Work:
+        wanted = Wanted(**self.filters)
+        return Work(ACTS[self.action][0], self.state, wanted, self.older_than, self.limit, self.rate)
+
+    def shown(self) -> dict[str, Any]:
+        said: dict[str, Any] = {"state": self.state, **self.filters}
+        if self.older_than:
+            said["olderThan"] = self.older_than
+        if self.limit is not None:
+            said["limit"] = self.limit
+        if self.rate is not None:
+            said["rate"] = self.rate
+        return {name: value for name, value in msgspec.to_builtins(said).items() if value is not None}
+
+
+class Running:
+    def __init__(self, store: Callable[[], Store]) -> None:
+        self._store = store
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._now: dict[str, Operation] = {}
+
+    async def start(self, request: Request) -> Operation:
+        """Begin it; gives what is known of it."""
+        if len(self._tasks) >= MOST:
+            raise Conflict(f"{MOST} operations are running here already; wait for one to end, or stop it")
+        store = self._store()
+        now = int(await store.patiently(partial(server_time, store.server)) * 1000)
+        counts = await request.queue.stats()
+        operation = Operation(
+            id=secrets.token_hex(8),
+            action=request.action,
+            queue=request.queue.name,
+            filter=request.shown(),
+            by=request.by,
+            started_ms=now,
+            updated_ms=now,
+            total=getattr(counts, request.state),
+        )
+        await store.patiently(partial(operations.write, store, operation))
+        self._now[operation.id] = operation
+        task = self._tasks[operation.id] = asyncio.create_task(self._run(operation.id, request))
+        task.add_done_callback(lambda _: self._tasks.pop(operation.id, None))
+        return operation
+
+    async def until(self, id: str, seconds: float) -> Operation:
+        """What is known of one that runs here, when it has ended or the time is over."""
+        task = self._tasks.get(id)
+        if task is not None:
+            await asyncio.wait([task], timeout=seconds)
+        return self._now[id]
+
+    async def stop(self, id: str) -> None:
+        """Wherever it runs."""
+        store = self._store()
+        await store.patiently(partial(operations.ask_to_stop, store, id))
+        if id in self._tasks:
+            self._tasks[id].cancel()
+
+    async def close(self) -> None:
+        """The process ends: those that run here are said to have stopped."""
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    async def _run(self, id: str, request: Request) -> None:
+        speaking = asyncio.create_task(self._speak(id))
+        state: Literal["done", "failed", "stopped"] = "done"
+        error = None
+        try:
+            client = request.queue.app.client()
+            partitions = await client.partitions(request.queue.settings)
+            await bulk.work(client, partitions, request.work(), partial(self._step, id))
+        except asyncio.CancelledError:
+            state, error = "stopped", "it was stopped; ask for it again, it goes on with what is left"
+        except QbullError as failure:
+            state, error = "failed", str(failure)
+        except Exception:
+            log.exception("operation %s met what it did not expect", id)
+            state, error = "failed", "this is ours to mend; the log of the API has it"
+        speaking.cancel()
+        self._now[id] = msgspec.structs.replace(self._now[id], state=state, error=error)
+        try:
+            await self._say(id)
+        except ServerError as failure:
+            log.warning("operation %s: what became of it was not written down: %s", id, failure)
+        if len(self._now) > 10 * MOST:
+            last = list(self._now)[-MOST:]
+            self._now = {one: now for one, now in self._now.items() if one in last or one in self._tasks}
+
+    def _step(self, id: str, step: Step) -> None:
+        self._now[id] = msgspec.structs.replace(self._now[id], done=step.done, looked_at=step.looked_at)
+
+    async def _speak(self, id: str) -> None:
+        """Say how far it is, again and again, and hear whether it is to stop."""
+        while True:
+            await asyncio.sleep(SAID_EVERY)
+            try:
+                stop = await self._say(id)
+            except ServerError:
+                continue
+            if stop and id in self._tasks:
+                self._tasks[id].cancel()
+                return
+
+    async def _say(self, id: str) -> bool:
+        store = self._store()
+        now = int(await server_time(store.server) * 1000)
+        self._now[id] = msgspec.structs.replace(self._now[id], updated_ms=now)
+        return await operations.write(store, self._now[id])

@@ -1,0 +1,138 @@
+"""The fleet: workers, what they have, and the servers that keep the jobs."""
+
+from __future__ import annotations
+
+import platform
+import time
+from functools import partial
+
+import qbull
+from qbull.api.context import now
+from qbull.api.endpoint import Call, Endpoint, Nothing
+from qbull.core.layout import place_of
+from qbull.core.record import JobInfo
+from qbull.store.connection.requirements import read_info, server_settings
+from qbull.store.connection.server import Server
+from qbull.store.read.inspect import server_time
+from qbull.store.verbs.workers import Member
+from qbull.views import workers as wire
+
+SHOWN = 200
+"""Running jobs that are shown."""
+
+
+async def workers(call: Call[Nothing, Nothing]) -> wire.Workers:
+    store = call.site.store
+    living = await store.patiently(store.workers)
+    return wire.Workers(timestamp=now(), workers=[_worker(id, who) for id, who in sorted(living.items())])
+
+
+def _worker(id: str, who: Member) -> wire.Worker:
+    return wire.Worker(
+        id=id,
+        host=who.host,
+        pid=who.pid,
+        pod=who.pod or id,
+        queues={
+            name: wire.Serving(
+                concurrency=serving.concurrency,
+                partitions=sorted({place_of(number) for number in serving.partitions}),
+                sharing=serving.sharing,
+                leaving=serving.leaving,
+            )
+            for name, serving in sorted(who.queues.items())
+        },
+    )
+
+
+async def running(call: Call[Nothing, Nothing]) -> wire.Running:
+    found: list[wire.RunningJob] = []
+    for queue in await call.site.queues():
+        some = await queue.jobs("active", 0, SHOWN + 1 - len(found))
+        found += [_running(info) for info in some]
+        if len(found) > SHOWN:
+            break
+    return wire.Running(timestamp=now(), jobs=found[:SHOWN], more=len(found) > SHOWN)
+
+
+def _running(info: JobInfo) -> wire.RunningJob:
+    return wire.RunningJob(
+        queue=info.queue,
+        id=info.id,
+        task=info.task,
+        key=info.key,
+        partition=info.partition,
+        worker=info.worker or "?",
+    )
+
+
+async def system(call: Call[Nothing, Nothing]) -> wire.System:
+    store = call.site.store
+    primaries = await store.patiently(store.server.primaries)
+    asked = time.time()
+    theirs = await store.patiently(partial(server_time, store.server))
+    ours = (asked + time.time()) / 2
+    return wire.System(
+        timestamp=now(),
+        app=call.site.app.prefix,
+        version=qbull.__version__,
+        python=platform.python_version(),
+        topology=store.server.address.topology,
+        durability=call.site.app.durability,
+        servers=[await store.patiently(partial(_server, primary)) for primary in primaries],
+        clock_skew_ms=round((theirs - ours) * 1000, 1),
+    )
+
+
+async def _server(server: Server) -> wire.Server:
+    info = await read_info(server)
+    said = await server_settings(server, "appendfsync")
+
+    def number(name: str) -> int:
+        text = info.get(name, "0")
+        return int(text) if text.isdigit() else 0
+
+    return wire.Server(
+        address=server.address.shown,
+        product="Valkey" if "valkey_version" in info else "Redis",
+        version=info.get("valkey_version") or info.get("redis_version", "?"),
+        uptime_seconds=number("uptime_in_seconds"),
+        used_memory=number("used_memory"),
+        max_memory=number("maxmemory"),
+        eviction=info.get("maxmemory_policy", "?"),
+        append_only=info.get("aof_enabled") == "1",
+        fsync=said.get("appendfsync"),
+        replicas=number("connected_slaves"),
+        connected_clients=number("connected_clients"),
+        commands_per_second=number("instantaneous_ops_per_sec"),
+        last_save_ok=info.get("aof_last_write_status", "ok") == "ok"
+        and info.get("rdb_last_bgsave_status", "ok") == "ok",
+    )
+
+
+ENDPOINTS = [
+    Endpoint(
+        method="GET",
+        path="/api/workers",
+        role="viewer",
+        summary="The live worker processes, and what each of them reads",
+        handler=workers,
+        answer=wire.Workers,
+    ),
+    Endpoint(
+        method="GET",
+        path="/api/running",
+        role="viewer",
+        summary="What the workers have at the moment",
+        handler=running,
+        answer=wire.Running,
+    ),
+    Endpoint(
+        method="GET",
+        path="/api/system",
+        role="viewer",
+        summary="The servers that keep the jobs: memory, persistence, replicas",
+        handler=system,
+        answer=wire.System,
+    ),
+]

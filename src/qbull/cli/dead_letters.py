@@ -1,0 +1,172 @@
+"""`qbull failures`, `redrive` and `clean`: many finished jobs at a time, chosen by task, error and time."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, TypeVar
+
+import click
+
+from qbull.cli.target import Target, as_json, on_target
+from qbull.cli.terminal import ago, print_json, print_table
+from qbull.core.job_filter import Filters
+from qbull.core.record import State
+from qbull.manage.search import Redriven
+from qbull.views import render
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _moment(ctx: click.Context, param: click.Parameter, value: str | None) -> datetime | None:
+    if value is None:
+        return None
+    try:
+        at = datetime.fromisoformat(value)
+    except ValueError:
+        raise click.BadParameter(f'"{value}" is no time; write it like 2030-01-31T12:00:00Z') from None
+    if at.utcoffset() is None:
+        raise click.BadParameter(f'"{value}" has no time zone; write it like 2030-01-31T12:00:00Z')
+    return at
+
+
+def filtered(command: F) -> F:
+    """The options --task, --error-contains, --fingerprint, --after and --before; the command gets them as `filters`."""
+
+    @functools.wraps(command)
+    def with_filters(
+        *,
+        task: str | None,
+        error_contains: str | None,
+        fingerprint: str | None,
+        after: datetime | None,
+        before: datetime | None,
+        **rest: Any,
+    ) -> Any:
+        filters = Filters(
+            task=task, error_contains=error_contains, fingerprint=fingerprint, after=after, before=before
+        )
+        return command(filters=filters, **rest)
+
+    for option in (
+        click.option("--before", metavar="TIME", callback=_moment, help="That finished then or earlier."),
+        click.option("--after", metavar="TIME", callback=_moment, help="That finished then or later."),
+        click.option("--fingerprint", help='Of this group of "qbull failures".'),
+        click.option("--error-contains", metavar="TEXT", help="With this in their error."),
+        click.option("--task", help="Of this task."),
+    ):
+        with_filters = option(with_filters)
+    return with_filters  # type: ignore[return-value]
+
+
+@click.command()
+@click.argument("queue_name", metavar="QUEUE")
+@click.option(
+    "--scan", type=click.IntRange(1), default=10_000, show_default=True, help="Look at so many, the newest."
+)
+@filtered
+@on_target
+@as_json
+def failures(target: Target, queue_name: str, scan: int, filters: Filters, as_json: bool) -> None:
+    """Group the failed jobs by what failed.
+
+    \b
+    Example:
+      qbull failures email
+      qbull redrive email --fingerprint 6f1c0a2b9d3e
+
+    With --json: a list of {"fingerprint", "error", "count", "tasks", "firstAt", "lastAt", "lastId"}.
+    """
+
+    async def main() -> None:
+        queue = await target.queue(queue_name)
+        groups = await queue.failures(scan=scan, **filters)
+        if as_json:
+            print_json([render.failure_group(group) for group in groups])
+        elif groups:
+            rows: list[list[object]] = [
+                [group.count, group.fingerprint, ", ".join(group.tasks), ago(group.last_at), group.error]
+                for group in groups
+            ]
+            print_table((">jobs", "fingerprint", "tasks", "last", "*error"), rows)
+        else:
+            click.echo(f'queue "{queue_name}": no such failed jobs', err=True)
+
+    target.run(main)
+
+
+@click.command()
+@click.argument("queue_name", metavar="QUEUE")
+@click.option("--limit", type=click.IntRange(1), help="So many at most.")
+@click.option("--rate", type=click.FloatRange(0, min_open=True), help="So many in a second at most.")
+@filtered
+@on_target
+def redrive(target: Target, queue_name: str, limit: int | None, rate: float | None, filters: Filters) -> None:
+    """Run failed jobs again, the oldest first.
+
+    \b
+    Example:
+      qbull redrive email
+      qbull redrive email --task verify --error-contains timeout --limit 1000 --rate 50
+
+    Prints how many. Interrupted, it goes on when called again.
+    """
+    show = _Progress()
+
+    async def main() -> None:
+        queue = await target.queue(queue_name)
+        count = await queue.redrive(limit=limit, rate=rate, on_step=show, **filters)
+        show.end()
+        click.echo(count)
+
+    target.run(main)
+
+
+@click.command()
+@click.argument("queue_name", metavar="QUEUE")
+@click.option(
+    "--state",
+    type=click.Choice(("completed", "failed", "cancelled")),
+    required=True,
+    help="Of which state.",
+)
+@click.option("--older-than", type=click.FloatRange(0), required=True, metavar="SECONDS", help="0 is all.")
+@click.option("--limit", type=click.IntRange(1), help="So many at most.")
+@filtered
+@on_target
+def clean(
+    target: Target, queue_name: str, state: State, older_than: float, limit: int | None, filters: Filters
+) -> None:
+    """Forget finished jobs that ended long ago.
+
+    \b
+    Example:
+      qbull clean email --state completed --older-than 3600
+      qbull clean email --state failed --older-than 0 --task verify
+
+    Prints how many. A dead letter that halts its lane lets it go on.
+    """
+
+    async def main() -> None:
+        queue = await target.queue(queue_name)
+        click.echo(await queue.clean(state, older_than=older_than, limit=limit, **filters))
+
+    target.run(main)
+
+
+class _Progress:
+    """One line that is written over, where somebody looks at it."""
+
+    def __init__(self) -> None:
+        self._shown = False
+
+    def __call__(self, step: Redriven) -> None:
+        if sys.stderr.isatty():
+            self._shown = True
+            click.echo(f"\r{step.redriven} redriven, {step.looked_at} looked at", nl=False, err=True)
+
+    def end(self) -> None:
+        if self._shown:
+            click.echo(err=True)

@@ -1,0 +1,96 @@
+"""The app of `qbull demo`: four queues as a small shop has them. Its tasks do nothing but take their time.
+
+What becomes of a job is decided by its arguments alone, so `qbull demo --once` knows the outcome beforehand.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+
+import qbull
+
+APP = "qbull.cli.demo.app:app"
+KEEP = qbull.Keep(completed=2_000, failed=500)
+
+app = qbull.App(prefix="demo")
+
+email = app.queue("email", partitions=2, concurrency=20, retry=qbull.Retry(delays=(0.2, 0.5)), keep=KEEP)
+payments = app.queue(
+    "payments", partitions=4, order="key", concurrency=10, retry=qbull.Retry(delays=(0.1, 0.3)), keep=KEEP
+)
+reports = app.queue(
+    "reports",
+    partitions=1,
+    concurrency=4,
+    retry=qbull.Retry(attempts=3, backoff="fixed", delay=0.2),
+    keep=KEEP,
+)
+reminders = app.queue("reminders", partitions=1, concurrency=5, keep=KEEP)
+
+
+@email.task
+async def welcome(user: str, refusals: int = 0) -> str:
+    """The mail server refuses the first attempts: they are retried."""
+    await asyncio.sleep(0.02)
+    if qbull.current_job().attempt <= refusals:
+        raise ConnectionError("421 the mail server is busy")
+    return f"sent to {user}"
+
+
+@email.task
+async def newsletter(user: str, address: str) -> str:
+    """An address that cannot be right is not worth another attempt: it goes to the dead letters at once."""
+    await asyncio.sleep(0.01)
+    if "@" not in address:
+        raise qbull.Fail(f"{address!r} is no address")
+    return f"sent to {user}"
+
+
+@payments.task(key="{account}")
+async def charge(account: str, step: int, refusals: int = 0, ledger: str | None = None) -> int:
+    """The payments of an account run one at a time, in order; one that is retried keeps those behind it waiting."""
+    attempt = qbull.current_job().attempt
+    _write(ledger, f"{account} {step} {attempt} begins")
+    await asyncio.sleep(0.005)
+    _write(ledger, f"{account} {step} {attempt} ends")
+    if attempt <= refusals:
+        raise TimeoutError("the bank did not answer")
+    return step
+
+
+@reports.task
+def render(month: int) -> str:
+    """A plain function: it runs in a thread."""
+    time.sleep(0.02)
+    return f"report-{month:02d}.pdf"
+
+
+@reports.task(cpu=True)
+def forecast(months: int) -> int:
+    """A plain function that keeps a processor busy: it runs in a process of its own."""
+    return sum(n * n for n in range(months * 10_000)) % 1000
+
+
+@reports.task
+def archive(month: int) -> None:
+    """Fails at every attempt, and is a dead letter then."""
+    raise OSError(f"no space left for the archive of month {month}")
+
+
+@reminders.task
+async def remind(user: str, about: str) -> str:
+    await asyncio.sleep(0.01)
+    return f"reminded {user} of {about}"
+
+
+def _write(ledger: str | None, line: str) -> None:
+    """One line, in one write: lines of several processes do not mix."""
+    if ledger is None:
+        return
+    file = os.open(ledger, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        os.write(file, f"{line}\n".encode())
+    finally:
+        os.close(file)

@@ -1,0 +1,1 @@
+"""`qbull doctor`: checks of the server, the queues, the schedules, durability and alerts."""

@@ -1,0 +1,44 @@
+"""What `qbull doctor` asks of the schedules: is each in its place, does somebody fire it, can somebody run it?"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from qbull.cli.doctor.finding import Finding, note, ok, problem
+from qbull.errors import QbullError
+from qbull.schedules import ScheduleInfo, Schedules
+from qbull.store.read.integrity import audit_schedules
+from qbull.store.store import Store
+
+
+async def check_schedules(schedules: Schedules, store: Store) -> AsyncIterator[Finding]:
+    try:
+        found = await schedules.list()
+        faults = await audit_schedules(store)
+    except QbullError as error:
+        yield problem("schedules", str(error), "see what was said of the queues above")
+        return
+    for fault in faults:
+        subject, _, fact = fault.partition(": ")
+        name = subject.removeprefix("schedule ").strip('"')
+        yield problem(subject, fact, f'run "qbull schedules remove {name}" and make it again')
+    said = [finding for info in found for finding in _say(info)]
+    for finding in said:
+        yield finding
+    if found and not said and not faults:
+        yield ok("schedules", f"{len(found)}, each in its place")
+
+
+def _say(info: ScheduleInfo) -> list[Finding]:
+    subject = f'schedule "{info.name}"'
+    findings = []
+    if info.problem is not None and not info.paused and info.next:
+        step = f'run "qbull worker MODULE:APP --queues {info.queue}", or "qbull schedules remove {info.name}"'
+        findings.append(problem(subject, info.problem, step))
+    if info.last is not None and info.last.state == "failed":
+        step = f'see "qbull job {info.queue} {info.last.job_id}"'
+        findings.append(note(subject, f"its last run failed: {info.last.error}", step))
+    if info.missed:
+        step = f'see catch_up in "qbull schedules --json"; it has catch_up="{info.catch_up}"'
+        findings.append(note(subject, f"{info.missed} of its ticks were missed", step))
+    return findings

@@ -1,0 +1,151 @@
+"""What `qbull doctor` asks of the server: will it keep jobs, and run them?"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import AsyncIterator, Iterator
+
+from qbull.cli.doctor.durability import check_durability
+from qbull.cli.doctor.finding import Finding, note, ok, problem
+from qbull.cli.terminal import span
+from qbull.core.durability import Durability
+from qbull.embedded.disk import LITTLE, SCARCE
+from qbull.errors import ServerError, ServerRefused
+from qbull.store.connection.requirements import read_info, refuse_unfit
+from qbull.store.read import inspect
+from qbull.store.store import Store
+
+SKEW = 1.0
+FULL, FILLING = 0.9, 0.75
+
+
+async def check_server(store: Store, wanted: Durability | None) -> AsyncIterator[Finding]:
+    """Nothing more is asked after a server that cannot be reached or used. `wanted` is the app's durability."""
+    shown = store.server.address.shown
+    try:
+        info = await read_info(store.server)
+    except ServerError as error:
+        yield problem("server", str(error), "start it, or correct the address in QBULL_URL")
+        return
+    yield ok("server", f"{_product(info)} at {shown}, up for {span(float(info.get('uptime_in_seconds', 0)))}")
+    try:
+        refuse_unfit(shown, info)
+        yield ok("policy", "the version is supported, and nothing is evicted when memory is short")
+    except ServerRefused as error:
+        yield problem("policy", str(error), "jobs are not safe here until then")
+    if info.get("role") == "slave":
+        yield problem("role", "this is a replica, which takes no jobs", "give the address of its primary")
+    yield _memory(info)
+    async for finding in check_durability(store, wanted):
+        yield finding
+    for finding in _embedded(store):
+        yield finding
+    yield _transport(store)
+    yield await _clock(store)
+    yield await _scripts(store)
+    yield _connections(info)
+
+
+def _product(info: dict[str, str]) -> str:
+    if "valkey_version" in info:
+        return f"Valkey {info['valkey_version']}"
+    return f"Redis {info.get('redis_version', '?')}"
+
+
+def _memory(info: dict[str, str]) -> Finding:
+    used, limit = int(info.get("used_memory", 0)), int(info.get("maxmemory", 0))
+    machine = int(info.get("total_system_memory", 0))
+    if not limit:
+        return note(
+            "memory",
+            f"{_size(used)} used of a machine with {_size(machine)}, and no maxmemory is set",
+            "set one, so that writes are refused before the system ends the server",
+        )
+    fact = f"{_size(used)} used of {_size(limit)}"
+    if used > FULL * limit:
+        return problem(
+            "memory", fact, "raise maxmemory, or keep fewer finished jobs: new ones are refused soon"
+        )
+    if used > FILLING * limit:
+        return note("memory", fact, "raise maxmemory, or keep fewer finished jobs")
+    return ok("memory", fact)
+
+
+def _embedded(store: Store) -> Iterator[Finding]:
+    """Of the server that qbull starts itself: has its disk room, is its binary known, and who is it run by?"""
+    directory = store.server.address.directory
+    if directory is None:
+        return
+    free = shutil.disk_usage(directory).free
+    if free < SCARCE:
+        yield problem("disk", f"{directory} is full", "make room: nothing can be enqueued until then")
+    elif free < LITTLE:
+        yield note("disk", f"{directory} has {_size(free)} left", "make room before nothing can be enqueued")
+    else:
+        yield ok("disk", f"{directory} has {_size(free)} left")
+    if os.geteuid() == 0:
+        next_step = "run qbull as a user of its own, so that a fault of the server is not one of the machine"
+        yield note("embedded server", "runs as root", next_step)
+
+
+def _transport(store: Store) -> Finding:
+    """Can somebody in between read what goes over the wire?"""
+    address = store.server.address
+    if address.tls is not None:
+        if address.tls.verifies:
+            return ok("transport", "TLS, and the server's certificate is verified")
+        return note(
+            "transport", "TLS with any certificate", "leave ssl_cert_reqs=none out and give ssl_ca_certs=FILE"
+        )
+    places = [seed.endpoint[0] for seed in address.seeds] or [address.kwargs.get("host", "localhost")]
+    if all(_is_here(place) for place in places):
+        return ok("transport", "does not leave this machine")
+    return note("transport", "plain text over the network", "use rediss:// where others can listen")
+
+
+def _is_here(host: str) -> bool:
+    return host in ("localhost", "::1") or host.startswith("127.")
+
+
+async def _clock(store: Store) -> Finding:
+    asked = time.time()
+    theirs = await inspect.server_time(store.server)
+    skew = theirs - (asked + time.time()) / 2
+    if abs(skew) < SKEW:
+        return ok("clock", f"{span(abs(skew))} from the clock here")
+    way = "ahead of" if skew > 0 else "behind"
+    return note(
+        "clock",
+        f"{span(abs(skew))} {way} the clock here",
+        "qbull goes by the server's; times shown here are off",
+    )
+
+
+async def _scripts(store: Store) -> Finding:
+    try:
+        await inspect.try_script(store)
+    except ServerError as error:
+        return problem(
+            "scripts", str(error), "give the user the rights for EVAL, EVALSHA and the names of this prefix"
+        )
+    return ok("scripts", "can be run")
+
+
+def _connections(info: dict[str, str]) -> Finding:
+    rejected, clients = int(info.get("rejected_connections", 0)), info.get("connected_clients", "?")
+    if rejected:
+        return note(
+            "connections", f"{rejected} were rejected since the server started", "raise its maxclients"
+        )
+    return ok("connections", f"{clients} now, none was ever rejected")
+
+
+def _size(count: int) -> str:
+    size = float(count)
+    for unit in ("B", "KB", "MB", "GB"):
+        if size < 1024:
+            return f"{size:.3g} {unit}"
+        size /= 1024
+    return f"{size:.3g} TB"

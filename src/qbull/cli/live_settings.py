@@ -1,0 +1,212 @@
+"""`qbull pause`, `resume`, `configure`, `reset` and `settings`: steer a queue while it runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from qbull.cli.target import Target, as_json, on_target
+from qbull.cli.terminal import ago, print_json, print_table
+from qbull.core.rate import Rate
+from qbull.core.retry import Retry
+from qbull.manage.live_settings import Controls
+from qbull.store.verbs.live_settings import SETTINGS
+from qbull.views import render
+
+by = click.option("--by", help="Who does it, for the history.  [default: user@host]")
+
+
+@click.command()
+@click.argument("queue_name", metavar="QUEUE")
+@by
+@on_target
+def pause(target: Target, queue_name: str, by: str | None) -> None:
+    """Let nothing more of a queue begin, until it is resumed.
+
+    Running jobs end normally, what waits keeps waiting.
+
+    \b
+    Example:
+      qbull pause email
+    """
+
+    async def main() -> None:
+        await (await target.queue(queue_name)).pause(by=by)
+        click.echo(f'queue "{queue_name}": paused; "qbull resume {queue_name}" lets it go on')
+
+    target.run(main)
+
+
+@click.command()
+@click.argument("queue_name", metavar="QUEUE")
+@by
+@on_target
+def resume(target: Target, queue_name: str, by: str | None) -> None:
+    """Let a paused queue go on.
+
+    \b
+    Example:
+      qbull resume email
+    """
+
+    async def main() -> None:
+        await (await target.queue(queue_name)).resume(by=by)
+        click.echo(f'queue "{queue_name}": goes on')
+
+    target.run(main)
+
+
+NONE: Any = object()
+"""No limit at all, as against: not said."""
+
+
+def _places(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
+    if value is None or value == "none":
+        return NONE if value else None
+    try:
+        return int(value)
+    except ValueError:
+        raise click.BadParameter(f'"{value}": give a number of jobs from 1, or none', ctx, param) from None
+
+
+def _rate(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
+    """`100/60` is Rate(100, per=60)."""
+    if value is None or value == "none":
+        return NONE if value else None
+    count, _, per = value.partition("/")
+    try:
+        return Rate(int(count), float(per or 1))
+    except ValueError:
+        raise click.BadParameter(
+            f'"{value}": give starts and seconds, for example 100/60, or none', ctx, param
+        ) from None
+
+
+def _waits(ctx: click.Context, param: click.Parameter, value: str | None) -> Retry | None:
+    """`1,5,15` is Retry(delays=(1, 5, 15)), `none` is one run only."""
+    if value is None:
+        return None
+    if value == "none":
+        return Retry(attempts=1)
+    try:
+        return Retry(delays=tuple(float(wait) for wait in value.split(",")))
+    except ValueError:
+        raise click.BadParameter(
+            f'"{value}": give the waits between attempts in seconds, for example 1,5,15, or none', ctx, param
+        ) from None
+
+
+@click.command()
+@click.argument("queue_name", metavar="QUEUE")
+@click.option("--concurrency", type=int, help="Jobs at a time in one worker process.")
+@click.option("--max-active", metavar="N|none", callback=_places, help="Jobs at a time over all workers.")
+@click.option(
+    "--rate", metavar="100/60|none", callback=_rate, help="Starts over all workers, in so many seconds."
+)
+@click.option(
+    "--retry",
+    metavar="1,5,15|none",
+    callback=_waits,
+    help="Seconds between attempts, for all tasks of the queue.",
+)
+@by
+@on_target
+def configure(target: Target, queue_name: str, by: str | None, **given: Any) -> None:
+    """Change settings of a queue for all its workers.
+
+    They win over the code until "qbull reset".
+
+    \b
+    Example:
+      qbull configure email --concurrency 20
+      qbull configure email --rate 100/60 --max-active none --retry none
+    """
+    values = {name: value for name, value in given.items() if value not in (None, NONE)}
+    values |= {name: None for name, value in given.items() if value is NONE}
+
+    async def main() -> None:
+        queue = await target.queue(queue_name)
+        await queue.configure(**values, by=by)
+        await _print(queue)
+
+    target.run(main)
+
+
+@click.command()
+@click.argument("queue_name", metavar="QUEUE")
+@click.argument("settings", nargs=-1, metavar="[SETTING]…")
+@by
+@on_target
+def reset(target: Target, queue_name: str, settings: tuple[str, ...], by: str | None) -> None:
+    """Give settings of a queue back to its code.
+
+    All of them where none is named. A pause stays.
+
+    \b
+    Example:
+      qbull reset email
+      qbull reset email concurrency
+    """
+
+    async def main() -> None:
+        queue = await target.queue(queue_name)
+        await queue.reset(*settings, by=by)
+        await _print(queue)
+
+    target.run(main)
+
+
+@click.command()
+@click.argument("queue_name", metavar="QUEUE")
+@click.option("--history", is_flag=True, help="The last changes, the newest first.")
+@on_target
+@as_json
+def settings(target: Target, queue_name: str, history: bool, as_json: bool) -> None:
+    """Show what is in force for a queue, and who has changed what.
+
+    \b
+    Example:
+      qbull settings email
+      qbull settings email --history
+    """
+
+    async def main() -> None:
+        queue = await target.queue(queue_name)
+        if as_json:
+            print_json(render.live(await queue.live(), await queue.changes()))
+        elif not history:
+            await _print(queue)
+        elif changes := await queue.changes():
+            rows = [[ago(c.at), c.by, c.setting, _text(c.before), _text(c.after)] for c in changes]
+            print_table(("when", "by", "setting", "before", "after"), rows)
+        else:
+            click.echo(f'queue "{queue_name}": nothing was changed yet', err=True)
+
+    target.run(main)
+
+
+async def _print(queue: Controls) -> None:
+    live = await queue.live()
+    rows: list[list[object]] = []
+    for name in ("paused", *SETTINGS):
+        value = live.paused if name == "paused" else getattr(live.settings, name)
+        changed = live.changed.get(name)
+        said = "the code" if changed is None else f"{changed.by}, {ago(changed.at)}"
+        rows.append([name, _text(value), said])
+    print_table(("setting", "in force", "by"), rows)
+
+
+def _text(value: object) -> str | None:
+    match value:
+        case None:
+            return None
+        case bool():
+            return "yes" if value else "no"
+        case Retry(delays=delays) if delays:
+            return f"{value.attempts} attempts, waits {', '.join(f'{wait:g}' for wait in delays)} s"
+        case Retry(attempts=1):
+            return "1 attempt"
+        case Retry():
+            return f"{value.attempts} attempts, {value.backoff} from {value.delay:g} s"
+    return str(value)

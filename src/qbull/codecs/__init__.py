@@ -1,0 +1,1 @@
+"""How payloads and results are stored: compressed, signed, encrypted, or offloaded elsewhere."""

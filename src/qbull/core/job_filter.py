@@ -1,0 +1,119 @@
+"""Wanted: which jobs are meant, by task, key, error, arguments and time. The same words for looking, redriving and cleaning."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypedDict
+
+from qbull.core.codec import plain
+from qbull.core.failures import fingerprint
+from qbull.core.record import Body
+from qbull.errors import ArgumentsError
+
+
+class Filters(TypedDict, total=False):
+    """`after` and `before` are about when a job finished, or was enqueued where it has not; they must have a time zone.
+
+    `payload` is arguments and what they are: {"user_id": "u1", "items.0.sku": "x"}.
+    """
+
+    task: str | None
+    key: str | None
+    error_contains: str | None
+    fingerprint: str | None
+    payload: Mapping[str, Any] | None
+    after: datetime | None
+    before: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    task: str | None = None
+    key: str | None = None
+    error_contains: str | None = None
+    fingerprint: str | None = None
+    payload: Mapping[str, Any] | None = None
+    after: datetime | None = None
+    before: datetime | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("task", "key", "error_contains", "fingerprint"):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, str) or not value):
+                raise ArgumentsError(f"{name}={value!r}: give a text that is not empty")
+        for name in ("after", "before"):
+            at = getattr(self, name)
+            if at is not None and at.utcoffset() is None:
+                raise ArgumentsError(
+                    f"{name}={at.isoformat()}: has no time zone; use an aware datetime, for example datetime.now(UTC)"
+                )
+
+    def accepts(self, body: Body, error: str | None) -> bool:
+        """Is a job meant that has the right time? Upper and lower case of an error do not matter."""
+        if self.task is not None and body.task != self.task:
+            return False
+        if self.key is not None and body.key != self.key:
+            return False
+        if self.error_contains is not None and self.error_contains.lower() not in (error or "").lower():
+            return False
+        if self.fingerprint is not None and (error is None or fingerprint(error) != self.fingerprint):
+            return False
+        return self.payload is None or self._fits(plain(body.payload))
+
+    def _fits(self, arguments: Any) -> bool:
+        assert self.payload is not None
+        return all(_same(_at(arguments, path), value) for path, value in self.payload.items())
+
+    def within(self, ms: int) -> bool:
+        """Does a moment lie in its time?"""
+        after, before = self.after_ms, self.before_ms
+        return (after is None or ms >= after) and (before is None or ms <= before)
+
+    @property
+    def everything(self) -> bool:
+        """Does it depend on nothing but the time?"""
+        said = (self.task, self.key, self.error_contains, self.fingerprint, self.payload)
+        return all(value is None for value in said)
+
+    @property
+    def after_ms(self) -> int | None:
+        return None if self.after is None else int(self.after.timestamp() * 1000)
+
+    @property
+    def before_ms(self) -> int | None:
+        return None if self.before is None else int(self.before.timestamp() * 1000)
+
+
+_NOWHERE = object()
+
+
+def _at(value: Any, path: str) -> Any:
+    """What lies at `items.0.sku`."""
+    for part in path.split("."):
+        if isinstance(value, dict) and part in value:
+            value = value[part]
+        elif isinstance(value, list) and part.isdigit() and int(part) < len(value):
+            value = value[int(part)]
+        else:
+            return _NOWHERE
+    return value
+
+
+def _same(there: Any, wanted: Any) -> bool:
+    """What people type is a text, so 5 and "5" are the same, and so are true and "true"."""
+    if there is _NOWHERE:
+        return False
+    if there == wanted and type(there) is type(wanted):
+        return True
+    return isinstance(wanted, str) and not isinstance(there, dict | list) and _text(there) == wanted
+
+
+def _text(value: Any) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+    return str(value)

@@ -1,0 +1,58 @@
+"""Reach: which addresses a webhook may be sent to. Pure; whoever connects asks for each address that a name resolves to."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Sequence
+
+from qbull.core.alerts import Network
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+_METADATA = tuple(
+    ipaddress.ip_network(text)
+    for text in (
+        "169.254.0.0/16",
+        "fe80::/10",
+        "fd00:ec2::/32",
+        "100.100.100.200/32",
+        "192.0.0.192/32",
+        "168.63.129.16/32",
+    )
+)
+"""Where clouds tell a machine its own secrets: never, whatever is allowed."""
+_NAT64 = ipaddress.ip_network("64:ff9b::/96")
+
+
+def why_not(address: str, allowed: Sequence[Network] = (), *, host_allowed: bool = False) -> str | None:
+    """Why this address must not be reached; None where it may. Addresses that carry another one are judged by that too."""
+    try:
+        meant = _meant(ipaddress.ip_address(address.partition("%")[0]))
+    except ValueError:
+        return "is no address"
+    if any(_within(one, _METADATA) for one in meant):
+        return "is where a cloud keeps secrets, which is never allowed"
+    if host_allowed or any(_within(one, allowed) for one in meant):
+        return None
+    return "is an internal address" if any(_is_internal(one) for one in meant) else None
+
+
+def _is_internal(address: Address) -> bool:
+    site_local = isinstance(address, ipaddress.IPv6Address) and address.is_site_local
+    return not address.is_global or address.is_multicast or address.is_reserved or site_local
+
+
+def _meant(address: Address) -> list[Address]:
+    """What is behind an address that only stands for another one; and what one carries."""
+    if isinstance(address, ipaddress.IPv4Address):
+        return [address]
+    if address.ipv4_mapped is not None or address in _NAT64:
+        return [ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)]
+    found: list[Address] = [address, *(address.teredo or ())]
+    if address.sixtofour is not None:
+        found.append(address.sixtofour)
+    return found
+
+
+def _within(address: Address, networks: Sequence[Network]) -> bool:
+    return any(address.version == network.version and address in network for network in networks)

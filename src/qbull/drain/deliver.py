@@ -1,0 +1,209 @@
+"""Delivery: which task a letter is for, whether it fits, and the enqueue that the new server remembers.
+
+The new server keeps for a week which letters it has taken in, whatever became of their jobs: so a letter that is delivered twice,
+because a drain was killed before it could forget it, is one job.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+from itertools import groupby
+from typing import Any
+
+import msgspec
+
+from qbull.app import App
+from qbull.core.codec import encode_payload, plain
+from qbull.core.ids import check_id
+from qbull.core.route import digest
+from qbull.core.task import TaskSpec
+from qbull.drain.message import Cannot, Letter
+from qbull.errors import NotFound, PayloadError
+from qbull.job import Job
+from qbull.middleware import Enqueueing
+from qbull.options import Arguments, Options
+from qbull.queue import Queue
+from qbull.store.verbs.partition import UniqueJob
+from qbull.task import Call
+
+REMEMBERED_MS = 7 * 86_400_000
+
+
+@dataclass(frozen=True)
+class Parcel:
+    """A letter that fits: everything but the enqueue itself."""
+
+    queue: Queue
+    task: str
+    arguments: Arguments
+    options: Options
+    headers: Mapping[str, str]
+
+
+class Delivery:
+    """`to` is the queue for all of them, where one is named; `names` says which task is meant by which old name."""
+
+    def __init__(self, app: App, *, to: str | None = None, names: Mapping[str, str] | None = None) -> None:
+        self._app = app
+        self._to = to
+        self._names = names or {}
+        self._known: dict[str, tuple[Queue, list[str]]] = {}
+
+    async def parcel(self, letter: Letter) -> Parcel:
+        """Raises Cannot, with the reason."""
+        task = self._names.get(letter.task, letter.task)
+        now = datetime.now(UTC)
+        if letter.expires is not None and letter.expires <= now:
+            raise Cannot(f"it has expired, at {letter.expires:%Y-%m-%d %H:%M:%S} UTC")
+        try:
+            check_id(letter.id)
+            options = Options(
+                at=letter.at if letter.at is not None and letter.at > now else None,
+                priority=letter.priority,
+                timeout=letter.timeout,
+                expires=letter.expires,
+            )
+            if self._app.queues:
+                return self._checked(letter, self._home(letter, task), task, options)
+            return await self._unchecked(letter, task, options)
+        except (PayloadError, NotFound) as error:
+            raise Cannot(str(error)) from None
+
+    async def taken(self, parcels: Sequence[Parcel]) -> set[str]:
+        """Which of their ids other jobs have already."""
+        found: set[str] = set()
+        by_queue: dict[Queue, list[str]] = {}
+        for parcel in parcels:
+            assert parcel.arguments.id is not None
+            by_queue.setdefault(parcel.queue, []).append(parcel.arguments.id)
+        for queue, ids in by_queue.items():
+            client = self._app.client()
+            for partition in await client.partitions(queue.settings):
+                found |= await client.store.patiently(partial(partition.has, ids))
+        return found
+
+    async def deliver(self, parcels: Sequence[Parcel]) -> None:
+        """Enqueue them, in order, and answer when the server has them. May be done twice."""
+        if not self._app.middleware.around_enqueue:
+            for queue, some in groupby(parcels, key=lambda parcel: parcel.queue):
+                await self._send(queue, list(some))
+            return
+        for parcel in parcels:
+            await self._within_hooks(parcel)
+
+    async def _within_hooks(self, parcel: Parcel) -> None:
+        call = Enqueueing(
+            parcel.queue.name, parcel.task, [plain(parcel.arguments.payload)], dict(parcel.headers)
+        )
+
+        async def send() -> list[Job[Any]]:
+            return await self._send(parcel.queue, [replace(parcel, headers=call.headers)])
+
+        await self._app.middleware.enqueue(call, send)
+
+    async def _send(self, queue: Queue, parcels: Sequence[Parcel]) -> list[Job[Any]]:
+        client, durability = self._app.client(), self._app.durability
+        if queue.tasks:
+            layout = await client.register(queue.settings, queue.tasks, durability)
+        else:
+            layout = await client.layout(queue.settings)
+        jobs = []
+        for parcel in parcels:
+            options = replace(parcel.options, headers=dict(parcel.headers) or None)
+            payload = queue.seal(parcel.task, parcel.arguments.payload)
+            sealed = msgspec.structs.replace(parcel.arguments, payload=payload)
+            placed = queue.place(layout, parcel.task, sealed, options)
+            jobs.append((placed, UniqueJob(*placed.job, sealed.name, "first", REMEMBERED_MS)))
+        answers = await client.enqueue_unique(queue.settings, jobs, durability)
+        return [queue.handle(id, created) for id, created in answers]
+
+    def _home(self, letter: Letter, task: str) -> Queue:
+        """The queue of --to, the one of the same name, or the one that has the task."""
+        queues = self._app.queues
+        if self._to is not None and self._to not in queues:
+            raise Cannot(f'no queue "{self._to}" is declared in the app; there is: {", ".join(queues)}')
+        first = queues.get(self._to or letter.queue)
+        if first is not None and task in first.tasks:
+            return first
+        others = [queue for queue in queues.values() if task in queue.tasks]
+        if self._to is None and len(others) == 1:
+            return others[0]
+        where = f'in queue "{self._to}" of the app' if self._to else "in the app"
+        if self._to is None and others:
+            names = ", ".join(queue.name for queue in others)
+            raise Cannot(f'task "{task}" is in several queues ({names}); say which with --to QUEUE')
+        raise Cannot(f'no task "{task}" is declared {where}; name the one that is meant: --map {task}=NAME')
+
+    def _checked(self, letter: Letter, queue: Queue, task: str, options: Options) -> Parcel:
+        spec = queue.tasks[task]
+        call: Call[..., Any] = Call(queue, spec, options)
+        made = call.check(*letter.args, **letter.kwargs)
+        _refuse_changed(spec, letter, plain(made.payload), spec.signature.arguments(made.payload))
+        arguments = Arguments(made.payload, made.key, letter.id, _name(letter))
+        return Parcel(queue, task, arguments, options, letter.headers)
+
+    async def _unchecked(self, letter: Letter, task: str, options: Options) -> Parcel:
+        """Without the code: the queue and the task are known to the server, and the worker checks the arguments."""
+        name = self._to or letter.queue
+        if name not in self._known:
+            client = self._app.client()
+            await client.store.open()
+            queue = Queue(self._app, await client.store.settings(name))
+            self._known[name] = queue, await client.store.tasks(name)
+        queue, tasks = self._known[name]
+        if task not in tasks:
+            raise Cannot(
+                f'queue "{name}" knows no task "{task}"; name the one that is meant: --map {task}=NAME'
+            )
+        if letter.args:
+            raise Cannot(
+                "its arguments have no names; give --app, so that the task's signature can name them"
+            )
+        if queue.settings.order == "key":
+            raise Cannot(f'queue "{name}" is ordered by key; give --app, so that the task can make the key')
+        payload = encode_payload(task, letter.kwargs, self._app.payload_limit)
+        _refuse_changed(None, letter, plain(payload), plain(payload))
+        return Parcel(
+            queue, task, Arguments(payload, None, letter.id, _name(letter)), options, letter.headers
+        )
+
+
+def _name(letter: Letter) -> str:
+    """What the server remembers a letter by. It begins with what decides the partition of its id, so that both are in one."""
+    rest = hashlib.sha256(f"drain {letter.id} {letter.stamp}".encode()).hexdigest()
+    return digest(letter.id).hex() + rest[:16]
+
+
+def _refuse_changed(
+    spec: TaskSpec | None, letter: Letter, sent: Mapping[str, Any], arrives: Mapping[str, Any]
+) -> None:
+    """A date that a task would get as a text is not the same call."""
+    names = spec.signature.parameters if spec is not None else ()
+    given = dict(zip(names, letter.args, strict=False)) | dict(letter.kwargs)
+    for name, value in given.items():
+        if not _same(value, arrives[name]) and not _same(value, sent[name]):
+            raise Cannot(
+                f'its argument "{name}" is a {type(value).__name__}, and would arrive as a {type(arrives[name]).__name__}; '
+                f"annotate the parameter, or let the old workers run it"
+            )
+
+
+def _same(value: Any, arrived: Any) -> bool:
+    match value:
+        case list() | tuple():
+            return (
+                isinstance(arrived, list | tuple)
+                and len(value) == len(arrived)
+                and all(map(_same, value, arrived))
+            )
+        case dict():
+            return (
+                isinstance(arrived, dict)
+                and value.keys() == arrived.keys()
+                and all(_same(one, arrived[name]) for name, one in value.items())
+            )
+    return bool(value == arrived)

@@ -1,0 +1,131 @@
+"""Moving: the drain itself. Sets messages aside, delivers them, forgets them; a bounded number at a time, the oldest first."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from qbull.drain.deliver import Delivery, Parcel
+from qbull.drain.message import Cannot, Found, Letter
+from qbull.drain.source import AT_ONCE, OldServer, Shelf
+
+
+class Source(Protocol):
+    """A library that jobs come from."""
+
+    @property
+    def old(self) -> OldServer: ...
+    async def queues(self) -> list[str]: ...
+    async def shelves(self, queue: str) -> list[Shelf]: ...
+    async def held(self) -> int: ...
+    async def read(self, shelf: Shelf, values: list[tuple[bytes, float]]) -> list[Found]: ...
+    def letter(self, kept: bytes) -> Letter: ...
+
+
+@dataclass
+class Report:
+    """What was moved from which queue, and what was left for which reason, with one of them as an example."""
+
+    moved: Counter[str] = field(default_factory=Counter)
+    left: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    examples: dict[tuple[str, str, str], str] = field(default_factory=dict)
+    held: int = 0
+
+    def leave(self, queue: str, task: str, why: str, example: str) -> None:
+        self.left[queue, task, why] += 1
+        self.examples.setdefault((queue, task, why), example)
+
+
+class Moving:
+    """With `dry` nothing is changed on either server. `on_step` is told of each bit of progress."""
+
+    def __init__(
+        self, source: Source, delivery: Delivery, *, dry: bool, on_step: Callable[[Report], object]
+    ) -> None:
+        self._source = source
+        self._delivery = delivery
+        self._dry = dry
+        self._on_step = on_step
+        self.report = Report()
+
+    async def run(self, queues: Sequence[str]) -> Report:
+        await self._go_on()
+        for queue in queues:
+            for shelf in await self._source.shelves(queue):
+                await self._empty(shelf)
+        self.report.held = await self._source.held()
+        return self.report
+
+    async def _go_on(self) -> None:
+        """With what an earlier drain has set aside."""
+        async for name, kept in self._source.old.set_aside_before():
+            found = Found(name, b"", kept)
+            parcel = await self._parcel("set aside", found)
+            if parcel is not None:
+                if not self._dry:
+                    await self._deliver([found], [parcel])
+                self._count("set aside", 1)
+
+    async def _empty(self, shelf: Shelf) -> None:
+        """Old workers may take some of it meanwhile, and shift the rest: it is gone through until a pass moves nothing."""
+        before = Counter(self.report.left)
+        while await self._pass(shelf) and not self._dry:
+            self.report.left = Counter(before)
+
+    async def _pass(self, shelf: Shelf) -> int:
+        skip = moved = 0
+        while values := await self._source.old.values(shelf, skip, AT_ONCE):
+            messages = await self._source.read(shelf, values)
+            fit = await self._fitting(shelf, messages)
+            if self._dry:
+                skip += len(values)
+                self._count(shelf.queue, len(fit))
+                continue
+            ours = await self._source.old.set_aside(shelf, [message for message, _ in fit]) if fit else []
+            taken = [one for one, mine in zip(fit, ours, strict=True) if mine]
+            await self._deliver([message for message, _ in taken], [parcel for _, parcel in taken])
+            skip += len(values) - len(fit)
+            moved += len(taken)
+            self._count(shelf.queue, len(taken))
+        return moved
+
+    async def _fitting(self, shelf: Shelf, messages: Sequence[Found]) -> list[tuple[Found, Parcel]]:
+        """Those that can be moved. One whose id another job has is left: enqueued, it would add nothing."""
+        found = [
+            (message, parcel)
+            for message in messages
+            if (parcel := await self._parcel(shelf.queue, message)) is not None
+        ]
+        taken = await self._delivery.taken([parcel for _, parcel in found])
+        fit: list[tuple[Found, Parcel]] = []
+        for message, parcel in found:
+            id = parcel.arguments.id or ""
+            if id in taken:
+                why = f'queue "{parcel.queue.name}" has a job with its id already; remove that, or let the old workers run this one'
+                self.report.leave(shelf.queue, parcel.task, why, id)
+                continue
+            taken.add(id)
+            fit.append((message, parcel))
+        return fit
+
+    async def _deliver(self, messages: Sequence[Found], parcels: Sequence[Parcel]) -> None:
+        if messages:
+            await self._delivery.deliver(parcels)
+            await self._source.old.forget(messages)
+
+    async def _parcel(self, queue: str, found: Found) -> Parcel | None:
+        """None for one that is to stay, which is noted with the reason."""
+        task, id = "?", found.name
+        try:
+            letter = self._source.letter(found.kept)
+            task, id = letter.task, letter.id
+            return await self._delivery.parcel(letter)
+        except Cannot as why:
+            self.report.leave(queue, task, str(why), id)
+            return None
+
+    def _count(self, queue: str, moved: int) -> None:
+        self.report.moved[queue] += moved
+        self._on_step(self.report)

@@ -1,0 +1,1 @@
+"""The Valkey that qbull starts itself: server, watchdog, the binary and its allocator, the disk."""

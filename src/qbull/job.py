@@ -1,0 +1,279 @@
+"""A job in the user's hand: its id, what can be asked about it, and what can be done with it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any, Generic, Literal, Protocol, TypeVar
+
+from qbull.config import QueueSettings
+from qbull.core.codec import plain
+from qbull.core.envelope import is_sealed
+from qbull.core.ids import new_token
+from qbull.core.record import Body, Ending, Garbage, JobInfo, State, body_of, seal
+from qbull.core.why import Why
+from qbull.errors import (
+    ArgumentsError,
+    ConfigError,
+    Conflict,
+    JobCancelled,
+    JobFailed,
+    NotFound,
+    ResultTimeout,
+)
+from qbull.produce.client import Client
+from qbull.store.read import why
+from qbull.store.read.inspect import Found
+from qbull.store.verbs.partition import Again, Partition
+from qbull.store.verbs.progress import LOG_LINES, LogLine
+
+R = TypeVar("R")
+
+REASON_LIMIT = 2000
+CANCEL_INSTEAD = {
+    "completed": "has completed; there is nothing to cancel",
+    "failed": "has failed; there is nothing to cancel, remove() forgets it",
+}
+RETRY_INSTEAD = {
+    "waiting": "is waiting and will run",
+    "delayed": "is delayed; promote() lets it run now",
+    "active": "is running; wait for its end, or cancel() it first",
+    "completed": "has completed; enqueue it anew where it is to run a second time",
+}
+PROMOTE_INSTEAD = {
+    "waiting": "is waiting already",
+    "active": "is running already",
+    "completed": "has completed; enqueue it anew where it is to run a second time",
+    "failed": "has failed; retry() sends it round again",
+    "cancelled": "was cancelled; retry() sends it round again",
+}
+REMOVE_INSTEAD = {"active": "is with a worker; cancel() it first"}
+
+
+class Clients(Protocol):
+    def client(self) -> Client: ...
+
+
+class Jobs(Protocol):
+    """What a job needs of its queue."""
+
+    @property
+    def app(self) -> Clients: ...
+    @property
+    def settings(self) -> QueueSettings: ...
+    def attempts_of(self, task: str) -> int: ...
+    def edited(self, body: Body, payload: Mapping[str, Any]) -> bytes: ...
+    def open_result(self, task: str, result: bytes) -> bytes: ...
+
+
+class Job(Generic[R]):
+    """`created` is False where a job with this id was there already, and nothing was added.
+
+    `expected` is said of a job that may still be on its way from the outbox: result() waits for it to be there.
+    """
+
+    def __init__(
+        self,
+        queue: Jobs,
+        id: str,
+        decode: Callable[[bytes], Any] = plain,
+        *,
+        created: bool = False,
+        expected: bool = False,
+    ) -> None:
+        self.id = id
+        self.created = created
+        self._queue = queue
+        self._decode = decode
+        self._expected = expected
+
+    def __repr__(self) -> str:
+        return f"<Job {self.id} in {self._queue.settings.name}>"
+
+    @property
+    def queue(self) -> str:
+        return self._queue.settings.name
+
+    async def state(self) -> State | None:
+        """Where the job is in its life; None for an unknown job."""
+        found = await self._find()
+        return found.state if found is not None else None
+
+    async def info(self) -> JobInfo | None:
+        """Everything that is known about the job; None for an unknown job."""
+        found = await self._find()
+        if found is None:
+            return None
+        return found.info(self._queue.settings.name, self._queue.attempts_of(found.body().task))
+
+    async def why(self) -> Why:
+        """Why it is not running: in words, and as reasons that programs can tell apart."""
+        client = self._queue.app.client()
+        there = await client.find(self._queue.settings, self.id)
+        if there is None:
+            return Why(self.id, self.queue, None)
+        return await client.store.patiently(partial(why.ask, client.store, self._queue.settings, *there))
+
+    async def logs(self, last: int = LOG_LINES) -> list[LogLine]:
+        """What its task has logged, in order: the newest lines, 1,000 at most."""
+        if not isinstance(last, int) or not 1 <= last <= LOG_LINES:
+            raise ArgumentsError(f"last={last!r}: give a whole number from 1 to {LOG_LINES:,}")
+        client = self._queue.app.client()
+        there = await client.find(self._queue.settings, self.id)
+        if there is None:
+            raise self._unknown()
+        return await client.store.patiently(partial(there[0].logs, self.id, last))
+
+    async def result(self, timeout: float | None = None) -> R:
+        """Wait until the job has finished and give what its task returned, as annotated there."""
+        client = self._queue.app.client()
+        began = time.monotonic()
+        await self._arrived(client, timeout)
+        left = None if timeout is None else max(timeout - (time.monotonic() - began), 0)
+
+        async def look() -> tuple[Partition, Found]:
+            found = await client.find(self._queue.settings, self.id)
+            if found is None:
+                raise NotFound(
+                    f'queue "{self.queue}": job {self.id} has finished, but the queue does not keep it'
+                )
+            return found
+
+        found = await client.results.until(self.id, look, left)
+        if found.ending is None:
+            raise ResultTimeout(f'queue "{self.queue}": job {self.id} has not finished within {timeout:g} s')
+        return await self._outcome(found)
+
+    async def _arrived(self, client: Client, timeout: float | None) -> tuple[Partition, Found]:
+        """The job in its partition. One that is expected may take a moment to be there."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while (there := await client.find(self._queue.settings, self.id)) is None:
+            if not self._expected:
+                raise self._unknown()
+            if deadline is not None and time.monotonic() > deadline:
+                raise ResultTimeout(
+                    f'queue "{self.queue}": job {self.id} has not left the outbox within {timeout:g} s; '
+                    'was it committed, and does a relay run ("qbull relay", or "qbull worker" with a database)?'
+                )
+            await asyncio.sleep(0.02)
+        return there
+
+    async def _outcome(self, found: Found) -> R:
+        ending = found.ending
+        assert ending is not None
+        if found.state == "cancelled":
+            reason = f": {ending.error}" if ending.error not in (None, "cancelled") else ""
+            raise JobCancelled(f'queue "{self.queue}": job {self.id} was cancelled{reason}')
+        if found.state == "failed":
+            error = ending.error or "no reason was given"
+            raise JobFailed(
+                f'queue "{self.queue}": job {self.id} failed: {error}',
+                error=error,
+                stacktrace=ending.stacktrace,
+            )
+        encoded = await self._stored(ending.stored) if ending.stored else ending.result
+        if encoded and is_sealed(encoded):
+            encoded = self._queue.open_result(found.body().task, encoded)
+        value: R = self._decode(encoded or b"null")
+        return value
+
+    async def _stored(self, reference: str) -> bytes:
+        stored = self._queue.app.client().stored
+        if stored is None:
+            raise ConfigError(
+                f'queue "{self.queue}": the result of job {self.id} is kept elsewhere, as "{reference}"; '
+                "give this app the same results=… that its worker has"
+            )
+        return await stored.get(reference)
+
+    async def cancel(self, reason: str = "cancelled") -> Literal["cancelled", "cancelling"]:
+        """Do not run the job, or stop it: "cancelled" where it is, "cancelling" where its worker has been told.
+
+        A coroutine is cancelled, a process of `cpu=True` is killed. A plain function cannot be interrupted: it may ask
+        `current_job().cancelled`, and whatever it returns, its job ends as cancelled.
+        """
+        said = (
+            reason[:REASON_LIMIT].encode("utf-8", "replace").decode()
+        )  # half a character, from somewhere else
+        sealed = seal(Ending(0, 0.0, "", error=said or "cancelled"))
+
+        async def cancel(partition: Partition) -> str:
+            return (await partition.cancel(sealed, [self.id]))[0]
+
+        word = await self._queue.app.client().at_job(self._queue.settings, self.id, cancel)
+        if word == "cancelled":
+            return "cancelled"
+        if word == "cancelling":
+            return "cancelling"
+        raise self._conflict(word, CANCEL_INSTEAD)
+
+    async def retry(self, payload: Mapping[str, Any] | None = None) -> Literal["waiting"]:
+        """Send a job round again that failed or was cancelled: attempts from the start, history kept.
+
+        With a payload it runs with other arguments, checked like a call of its task. Where it halted its lane it
+        goes to the head of it, else to the end.
+        """
+        token = new_token()
+        while True:
+            there = await self._queue.app.client().find(self._queue.settings, self.id)
+            if there is None:
+                raise self._unknown()
+            partition, found = there
+            if found.state not in ("failed", "cancelled"):
+                raise self._conflict(found.state, RETRY_INSTEAD)
+            job = Again(self.id, found.place, self._again(found, payload))
+            [word] = await self._queue.app.client().store.patiently(partial(partition.retry, token, [job]))
+            if word == "retried":
+                return "waiting"
+            if word != "moved":  # moved: it was retried meanwhile, and has failed once more
+                raise self._conflict(word, RETRY_INSTEAD)
+
+    async def promote(self) -> Literal["waiting"]:
+        """Let a delayed job run now. One that waits for its next attempt keeps its place in its lane."""
+        token = new_token()
+        await self._do(lambda partition: partition.promote_one(token, self.id), "promoted", PROMOTE_INSTEAD)
+        return "waiting"
+
+    async def remove(self) -> Literal["removed"]:
+        """Forget the job without a trace. A dead letter that halts its lane lets it go on; a running job is refused."""
+        token = new_token()
+
+        async def remove(partition: Partition) -> str:
+            return (await partition.remove(token, [(self.id, b"")]))[0]
+
+        await self._do(remove, "removed", REMOVE_INSTEAD)
+        return "removed"
+
+    async def _do(
+        self, verb: Callable[[Partition], Awaitable[str]], done: str, instead: Mapping[str, str]
+    ) -> None:
+        word = await self._queue.app.client().at_job(self._queue.settings, self.id, verb)
+        if word != done:
+            raise self._conflict(word, instead)
+
+    def _again(self, found: Found, payload: Mapping[str, Any] | None) -> bytes:
+        try:
+            return found.again(
+                None if payload is None else self._queue.edited(body_of(found.record), payload)
+            )
+        except Garbage as error:
+            raise Conflict(
+                f'queue "{self.queue}": job {self.id} cannot be run: {error}; remove() it', state=found.state
+            ) from None
+
+    def _conflict(self, word: str, instead: Mapping[str, str]) -> Conflict | NotFound:
+        if word == "unknown":
+            return self._unknown()
+        fact = instead.get(word, "is on its way to another partition; try again in a moment")
+        return Conflict(f'queue "{self.queue}": job {self.id} {fact}', state=word)
+
+    def _unknown(self) -> NotFound:
+        return NotFound(
+            f'queue "{self.queue}": no job {self.id}; it never was there, or is not kept any more'
+        )
+
+    async def _find(self) -> Found | None:
+        found = await self._queue.app.client().find(self._queue.settings, self.id)
+        return found[1] if found is not None else None

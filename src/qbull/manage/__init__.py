@@ -1,0 +1,1 @@
+"""Work on jobs and queues that exist: search, bulk actions, live settings, repartitioning."""

@@ -1,0 +1,1 @@
+"""The enqueue path: everything that creates jobs goes through here."""

@@ -1,0 +1,142 @@
+"""Results: be told when a job has finished, without asking again and again.
+
+One subscription serves all who wait in this process. A mark in the partition tells the settle script that somebody
+waits; without it, nothing is published.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+
+from qbull.errors import ServerError
+from qbull.store.read.inspect import Found
+from qbull.store.store import Store
+from qbull.store.verbs.partition import Partition
+
+MARK = 60
+"""Seconds for which a mark holds. Whoever still waits after half of it sets it again, and looks."""
+
+
+class Ends:
+    """Somebody who wants to know that something has ended in any of some partitions."""
+
+    def __init__(self, expect: Callable[[Partition], Awaitable[None]]) -> None:
+        self.bases: dict[str, float] = {}
+        self._expect = expect
+        self._told = asyncio.Event()
+
+    async def expect(self, partition: Partition) -> None:
+        """From now on, and as long as this is said again."""
+        now = time.monotonic()
+        if now - self.bases.get(partition.base, -MARK) >= MARK / 2:
+            await self._expect(partition)
+            self.bases[partition.base] = now
+
+    def tell(self, base: str) -> None:
+        if not base or base in self.bases:
+            self._told.set()
+
+    def clear(self) -> None:
+        self._told.clear()
+
+    async def wait(self) -> None:
+        await self._told.wait()
+
+
+class Results:
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._waiting: dict[tuple[str, str], set[asyncio.Event]] = defaultdict(set)
+        self._listening: asyncio.Task[None] | None = None
+        self._up = asyncio.Event()
+        self._ends: set[Ends] = set()
+
+    async def until(
+        self, id: str, look: Callable[[], Awaitable[tuple[Partition, Found]]], timeout: float | None
+    ) -> Found:
+        """The job as `look` finds it when it has finished, or after `timeout` seconds. Each look says where it is."""
+        partition, found = await look()
+        event = asyncio.Event()
+        try:
+            async with asyncio.timeout(timeout):
+                while found.ending is None:
+                    with self._expecting(partition, id, event):
+                        await self._store.patiently(partial(self._expect, partition))
+                        before = partition
+                        partition, found = await look()
+                        if found.ending is None and partition.base == before.base:
+                            await self._told(event)
+                            event.clear()
+                return found
+        except TimeoutError:
+            return (await look())[1]
+
+    @contextmanager
+    def _expecting(self, partition: Partition, id: str, event: asyncio.Event) -> Iterator[None]:
+        name = (partition.base, id)
+        self._waiting[name].add(event)
+        try:
+            yield
+        finally:
+            self._waiting[name].discard(event)
+            if not self._waiting[name]:
+                del self._waiting[name]
+
+    @contextmanager
+    def ends(self) -> Iterator[Ends]:
+        """Be told that something has ended, until the block ends."""
+
+        async def expect(partition: Partition) -> None:
+            await self._store.patiently(partial(self._expect, partition))
+
+        ends = Ends(expect)
+        self._ends.add(ends)
+        try:
+            yield ends
+        finally:
+            self._ends.discard(ends)
+
+    async def close(self) -> None:
+        if self._listening is not None:
+            self._listening.cancel()
+            await asyncio.wait([self._listening])
+            self._listening = None
+
+    async def _expect(self, partition: Partition) -> None:
+        if self._listening is None:
+            self._listening = asyncio.create_task(self._listen())
+        await self._up.wait()
+        await self._store.server.script("mark", partition.base + "waiters", MARK)
+
+    async def _told(self, event: asyncio.Event) -> None:
+        waiting = asyncio.create_task(event.wait())
+        try:
+            await asyncio.wait([waiting], timeout=MARK / 2)
+        finally:
+            waiting.cancel()
+
+    async def _listen(self) -> None:
+        while True:
+            try:
+                async for _, message in self._store.server.listen(self._store.names.done):
+                    base, *ids = message.decode("utf-8", "replace").split("\n")
+                    if (
+                        not base
+                    ):  # the subscription stands, perhaps anew: something may have been said meanwhile
+                        self._up.set()
+                        self._wake(list(self._waiting))
+                    self._wake([(base, id) for id in ids])
+                    for ends in self._ends:
+                        ends.tell(base)
+            except ServerError:
+                await asyncio.sleep(0.2)
+
+    def _wake(self, names: list[tuple[str, str]]) -> None:
+        for name in names:
+            for event in self._waiting.get(name, ()):
+                event.set()

@@ -1,0 +1,1 @@
+"""Connections to Redis or Valkey: addresses, TLS, topologies, scripts, server requirements."""

@@ -1,0 +1,220 @@
+"""Cluster: one Server for each node, and every command to the primary that owns its key.
+
+Who owns what is asked of any node that answers; and again before the next call, once a node has gone away or said that
+it is another one's. A command is sent again only after an answer that it was not executed (MOVED, ASK). Whatever
+else goes wrong is raised as ServerAway, as by one server: the callers' calls may be sent twice, and they do that.
+
+While a slot is moved name by name (MIGRATING and IMPORTING), its names are on two nodes. A command with one name is
+answered by the node that has it. A script works on many, of which only the partition's base is declared: and as that
+is never a name itself, the old owner refuses every script of such a partition with ASK. We do not follow: at the new owner
+it would find half a partition and build the other half anew. So the partition rests until its slot has arrived.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing
+from typing import Any, TypeVar
+
+from redis.crc import key_slot
+
+from qbull.errors import ServerAway, ServerError, ServerRefused
+from qbull.store.connection.address import Address
+from qbull.store.connection.server import Argument, ErrorReply, Inquiry, Redirected, Server, Talk
+
+A = TypeVar("A")
+
+SLOTS = 16384
+MOST_REDIRECTS = 5
+ASK_TIMEOUT = 1.0
+"""Seconds for one node to say who owns what; then another one is asked."""
+REST = 0.1
+"""Seconds between two such questions, however many calls fail meanwhile."""
+
+# fmt: off
+_KEYLESS = frozenset([
+    "CLIENT", "CLUSTER", "CONFIG", "DBSIZE", "FLUSHALL", "FLUSHDB", "INFO", "KEYS",
+    "PING", "PUBLISH", "ROLE", "SCAN", "SCRIPT", "TIME",
+])
+# fmt: on
+_KEY_AT_2 = frozenset(["XGROUP", "XINFO"])
+_SCRIPTS = frozenset(["EVAL", "EVALSHA"])
+
+
+class ClusterServer(Server):
+    """A Redis or Valkey cluster, for one event loop."""
+
+    same_slot_only = True
+
+    def __init__(self, url: str | Address) -> None:
+        super().__init__(url)
+        self._nodes: dict[tuple[str, int], Server] = {}
+        self._owners: list[Server | None] = []
+        self._primaries: list[Server] = []
+        self._doubted = True
+        self._suspect: Server | None = None  # it failed last: ask the others first
+        self._inquiry = Inquiry(self._ask_around, REST)
+
+    async def call(self, *command: Argument, timeout: float | None = None) -> Any:
+        slot = slot_of(command)
+        node = await self._owner(slot)
+        turn = [command]
+        for _ in range(MOST_REDIRECTS):
+            try:
+                return await node.call_in_turn(*turn, timeout=timeout)
+            except Redirected as redirected:
+                self._doubted = self._doubted or not redirected.once
+                if redirected.once and command[0] in _SCRIPTS:
+                    raise self._away(f"slot {slot} is being moved to another node") from None
+                turn = [("ASKING",), command] if redirected.once else [command]
+                node = self._node(redirected.endpoint)
+            except ServerAway:
+                self.doubt(node)
+                raise
+        raise self._away(f"its nodes do not agree on who owns slot {slot}")
+
+    async def talk(self, key: str, conversation: Callable[[Talk], Awaitable[A]]) -> A:
+        """With the primary that owns the key. It is not begun again elsewhere: whoever calls does that."""
+        slot = _slot(key)
+        node = await self._owner(slot)
+        try:
+            return await node.talk(key, conversation)
+        except Redirected:
+            self._doubted = True
+            raise self._away(f"slot {slot} moves, or has moved, to another node") from None
+        except ServerAway:
+            self.doubt(node)
+            raise
+
+    async def together(self, keys: Sequence[str]) -> list[Sequence[int]]:
+        groups: dict[int, list[int]] = {}
+        for at, key in enumerate(keys):
+            groups.setdefault(id(await self._owner(_slot(key))), []).append(at)
+        return list(groups.values())
+
+    async def listen(self, *channels: str) -> AsyncGenerator[tuple[str, bytes], None]:
+        """What is published at any node is heard at all. Where ours goes away, another one's ("", b"") comes next."""
+        while True:
+            await self._learn()
+            stood = False
+            for node in self._in_turn():
+                try:
+                    async with aclosing(node.listen(*channels)) as messages:
+                        async for message in messages:
+                            stood = True
+                            yield message
+                except ServerAway as error:
+                    self.doubt(node)
+                    lost = error
+                if stood:
+                    break
+            else:
+                raise lost
+            await asyncio.sleep(REST * random.uniform(0.5, 1.5))  # noqa: S311
+
+    async def primaries(self) -> list[Server]:
+        await self._learn()
+        return list(self._primaries)
+
+    async def close(self) -> None:
+        nodes = list(self._nodes.values())
+        self._nodes, self._owners, self._primaries = {}, [], []
+        self._doubted = True
+        self._inquiry.forget()
+        for node in nodes:
+            await node.close()
+
+    async def _owner(self, slot: int | None) -> Server:
+        await self._learn()
+        owner = random.choice(self._primaries) if slot is None else self._owners[slot]  # noqa: S311
+        if owner is None:
+            self._doubted = True
+            raise self._away(f"no node owns slot {slot}")
+        return owner
+
+    def doubt(self, node: Server) -> None:
+        self._doubted = True
+        self._suspect = node
+
+    async def _learn(self) -> None:
+        """Ask who owns what, if that is in doubt."""
+        if self._doubted:
+            try:
+                await self._inquiry()
+            except ServerError:
+                if not self._owners:
+                    raise  # otherwise what was known may still be true: the call will tell
+
+    async def _ask_around(self) -> None:
+        failures: list[ServerError] = []
+        for node in self._in_turn():
+            try:
+                async with asyncio.timeout(ASK_TIMEOUT):
+                    ranges = await node.call("CLUSTER", "SLOTS")
+            except TimeoutError:
+                failures.append(
+                    ServerAway(f"{node.address.shown}: cannot be reached: no answer in {ASK_TIMEOUT:g} s")
+                )
+            except ErrorReply as error:
+                failures.append(ServerRefused(f"{error}; is it a cluster? If not, use redis://HOST:PORT/DB"))
+            except ServerError as error:
+                failures.append(error)
+            else:
+                if ranges:
+                    return await self._adopt(ranges, node)
+                failures.append(self._away("no node owns any slot; is the cluster formed?"))
+        raise next((failure for failure in failures if isinstance(failure, ServerRefused)), failures[-1])
+
+    async def _adopt(self, ranges: list[Any], teller: Server) -> None:
+        def named(node: list[Any]) -> Server:
+            host = node[0].decode() if node[0] not in (None, b"", b"?") else teller.address.endpoint[0]
+            return self._node((host, node[1]))
+
+        owners: list[Server | None] = [None] * SLOTS
+        present: set[tuple[str, int]] = set()
+        for first, last, *nodes in ranges:
+            servers = [named(node) for node in nodes]
+            present.update(server.address.endpoint for server in servers)
+            owners[first : last + 1] = [servers[0]] * (last + 1 - first)
+        self._owners, self._doubted, self._suspect = owners, False, None
+        self._primaries = list({owner.address.endpoint: owner for owner in owners if owner}.values())
+        for endpoint in self._nodes.keys() - present:
+            await self._nodes.pop(endpoint).close()
+
+    def _node(self, endpoint: tuple[str, int]) -> Server:
+        if endpoint not in self._nodes:
+            self._nodes[endpoint] = Server(self.address.at(*endpoint))
+        return self._nodes[endpoint]
+
+    def _in_turn(self) -> list[Server]:
+        """Nodes to turn to: at random, so that one that is wrong is not asked for ever; then the seeds."""
+        seeds = [self._node(seed.endpoint) for seed in self.address.seeds]
+        nodes = random.sample(list(self._nodes.values()), len(self._nodes))
+        return sorted(nodes, key=lambda node: (node is self._suspect, node in seeds))
+
+    def _away(self, what: str) -> ServerAway:
+        return ServerAway(f"{self.address.shown}: cannot be used now: {what}")
+
+
+def slot_of(command: tuple[Argument, ...]) -> int | None:
+    """The slot of the command's key; None where any node can answer."""
+    name = command[0]
+    if name in _KEYLESS or len(command) == 1:
+        return None
+    if name in _SCRIPTS:
+        return _slot(command[3])
+    if name == "XREADGROUP":
+        streams = command[command.index("STREAMS") + 1 :]
+        slots = {_slot(stream) for stream in streams[: len(streams) // 2]}
+        if len(slots) != 1:
+            raise RuntimeError(
+                "XREADGROUP of several slots; in a cluster each partition must be read by itself"
+            )
+        return slots.pop()
+    return _slot(command[2 if name in _KEY_AT_2 else 1])
+
+
+def _slot(key: Argument) -> int:
+    return key_slot(key if isinstance(key, bytes) else str(key).encode())

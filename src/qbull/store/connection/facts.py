@@ -1,0 +1,123 @@
+"""Facts: what a primary and its replicas say of themselves, for the judgement in core/durability.py.
+
+How many replicas there should be is never the number that is connected: that one shrinks when a replica is lost. A
+cluster and sentinels know it, down replicas included; of a single server its address says it (`?replicas=N`). Each
+replica is asked itself whom it follows, because the primary also counts tools that read its stream like a replica.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Any
+
+from qbull.core.durability import Facts, Node
+from qbull.errors import ServerError
+from qbull.store.connection.address import Address
+from qbull.store.connection.requirements import read_info, server_settings
+from qbull.store.connection.sentinel import SentinelServer
+from qbull.store.connection.server import Server, Talk
+
+ASK_TIMEOUT = 2.0
+"""Seconds for a replica to answer."""
+WAITAOF_SINCE = (7, 2)
+
+Links = frozenset[tuple[str, int]]
+_SETTINGS = ("appendfsync", "no-appendfsync-on-rewrite")
+
+
+async def facts_of(talk: Talk, *, replicas: bool) -> Facts:
+    """What is true of the primary at the other end; without its replicas where nobody wants to know."""
+    info = await read_info(talk)
+    settings = await server_settings(talk, *_SETTINGS, "cluster-allow-replica-migration")
+    address = talk.server.address
+    primary = _node(address.shown, info, settings)
+    version = tuple(int(n) for n in re.findall(r"\d+", info.get("redis_version", "0"))[:2])
+    has_waitaof = version >= WAITAOF_SINCE
+    if not replicas:
+        return Facts(primary, has_waitaof=has_waitaof)
+    known = await _known(talk, info)
+    expected = max(address.replicas or 0, len(known)) if known is not None else address.replicas
+    places = known if known is not None else _connected(info)
+    looks = [_look(address.at(*place), info.get("master_replid", "")) for place in places]
+    found = await asyncio.gather(*looks) if expected else []
+    return Facts(
+        primary,
+        followers=tuple(node for node in found if isinstance(node, Node)),
+        astray=tuple(fault for fault in found if isinstance(fault, str)),
+        expected=expected,
+        links=links_in(await talk.call("ROLE")),
+        migrates=settings.get("cluster-allow-replica-migration") == "yes"
+        and info.get("cluster_enabled") == "1",
+        has_waitaof=has_waitaof,
+    )
+
+
+def links_in(role: list[Any]) -> Links:
+    """Who is connected to a primary as a replica, from its answer to ROLE; nobody where it is a primary no more."""
+    if role[0] != b"master":
+        return frozenset()
+    return frozenset((host.decode(), int(port)) for host, port, _ in role[2])
+
+
+async def _known(talk: Talk, info: dict[str, str]) -> list[tuple[str, int]] | None:
+    """Where all its replicas are, as the cluster or the sentinels know them; None where neither is there."""
+    if isinstance(talk.server, SentinelServer):
+        return await talk.server.replicas()
+    if info.get("cluster_enabled") == "1":
+        return _in_cluster((await talk.call("CLUSTER", "NODES")).decode())
+    return None
+
+
+def _in_cluster(nodes: str) -> list[tuple[str, int]]:
+    rows = [line.split(" ") for line in nodes.splitlines() if line]
+    me = next(row[0] for row in rows if "myself" in row[2])
+    return [_place(row[1]) for row in rows if row[3] == me]
+
+
+def _place(written: str) -> tuple[str, int]:
+    """HOST:PORT@BUS, and behind a comma the name where it has one."""
+    place, _, name = written.partition(",")
+    host, _, port = place.partition("@")[0].rpartition(":")
+    return name.partition(",")[0] or host, int(port)
+
+
+def _connected(info: dict[str, str]) -> list[tuple[str, int]]:
+    rows = [value for name, value in info.items() if re.fullmatch(r"slave\d+", name)]
+    pairs = [dict(pair.split("=", 1) for pair in row.split(",")) for row in rows]
+    return [(pair["ip"], int(pair["port"])) for pair in pairs]
+
+
+async def _look(address: Address, history: str) -> Node | str:
+    """A replica that follows this history; or what is wrong with it."""
+    host, port = address.endpoint
+    shown = f"{host}:{port}"
+    server = Server(address)
+    try:
+        async with asyncio.timeout(ASK_TIMEOUT):
+            info = await read_info(server)
+            settings = await server_settings(server, *_SETTINGS)
+    except TimeoutError:
+        return f"{shown} does not answer"
+    except ServerError as error:
+        return shown + str(error).removeprefix(address.shown)
+    finally:
+        await server.close()
+    if info.get("role") != "slave":
+        return f"{shown} is no replica"
+    if info.get("master_link_status") != "up":
+        return f"{shown} has no link to its primary, or is not in step yet"
+    if info.get("master_replid") != history:
+        return f"{shown} follows another primary"
+    return _node(shown, info, settings)
+
+
+def _node(shown: str, info: dict[str, str], settings: dict[str, str]) -> Node:
+    skips = settings.get("no-appendfsync-on-rewrite")
+    return Node(
+        shown,
+        aof=info.get("aof_enabled") == "1",
+        fsync=settings.get("appendfsync"),
+        skips_on_rewrite=None if skips is None else skips == "yes",
+        failing=info.get("aof_last_write_status", "ok") != "ok",
+    )

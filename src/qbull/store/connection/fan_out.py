@@ -1,0 +1,97 @@
+"""Many: one look at each of many partitions in few round trips. What a queue with a thousand partitions is read with.
+
+The calls of one server leave together, a bounded number at a time; those of a cluster's nodes at the same time. They may be sent
+twice, so they only read, or may be repeated. Where the server goes away in the middle, that is raised as by a single call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from qbull.errors import ServerAway
+from qbull.store.connection.scripts import script
+from qbull.store.connection.server import Argument, ErrorReply, NoScript, Server, Talk
+from qbull.store.verbs.partition import Partition
+
+AT_ONCE = 64
+"""Calls that leave together: others get their turn between them."""
+TRIES = 3
+"""How often a server may have forgotten a script while it is called."""
+
+
+async def scripts(server: Server, verb: str, calls: Sequence[tuple[Argument, ...]]) -> list[Any]:
+    """Run a verb once for each (key, arguments …); the answers in the same order."""
+    digest = script(verb).digest
+    keys = [str(call[0]) for call in calls]
+    replies: list[Any] = [None] * len(calls)
+
+    async def some(group: Sequence[int]) -> None:
+        found = await _sent(server, keys[group[0]], [("EVALSHA", digest, 1, *calls[at]) for at in group])
+        for at, reply in zip(group, found, strict=True):
+            replies[at] = reply
+
+    async def until_known(group: Sequence[int]) -> None:
+        for n in range(1, TRIES + 1):
+            try:
+                await some(group)
+                break
+            except NoScript:
+                if n == TRIES:
+                    raise
+                await server.script(verb, keys[group[0]], *calls[group[0]][1:])  # now it knows it
+            except ErrorReply:
+                server.errors[keys[group[0]]] += 1
+                raise
+
+    await _each(server, keys, until_known)
+    return replies
+
+
+async def commands(server: Server, calls: Sequence[tuple[Argument, ...]]) -> list[Any]:
+    """Send commands whose key is their second word; the answers in the same order."""
+    replies: list[Any] = [None] * len(calls)
+
+    async def some(group: Sequence[int]) -> None:
+        found = await _sent(server, str(calls[group[0]][1]), [calls[at] for at in group])
+        for at, reply in zip(group, found, strict=True):
+            replies[at] = reply
+
+    await _each(server, [str(call[1]) for call in calls], some)
+    return replies
+
+
+async def holding(partitions: Sequence[Partition], id: str) -> list[Partition]:
+    """Those of these partitions that know a job."""
+    if not partitions:
+        return []
+    asked = [("HEXISTS", partition.base + "index", id) for partition in partitions]
+    known = await commands(partitions[0].server, asked)
+    return [partition for partition, there in zip(partitions, known, strict=True) if there]
+
+
+async def _each(
+    server: Server, keys: Sequence[str], send: Callable[[Sequence[int]], Awaitable[None]]
+) -> None:
+    """`send` all of them, by the servers that have them. A cluster that has moved some is asked where they are now, once."""
+    for is_last in (not server.same_slot_only, True):
+        groups = await server.together(keys) if keys else []
+        ends = await asyncio.gather(*map(send, groups), return_exceptions=True)
+        errors = [end for end in ends if end is not None]
+        if not errors:
+            return
+        if is_last or not isinstance(errors[0], ServerAway):
+            raise errors[0]
+
+
+async def _sent(server: Server, key: str, calls: Sequence[tuple[Argument, ...]]) -> list[Any]:
+    async def conversation(talk: Talk) -> list[Any]:
+        replies = []
+        for start in range(0, len(calls), AT_ONCE):
+            some = calls[start : start + AT_ONCE]
+            await talk.send(*some)
+            replies += [await talk.hear() for _ in some]
+        return replies
+
+    return await server.talk(key, conversation)

@@ -1,0 +1,393 @@
+"""The one place that speaks to the Redis client library: raw commands in, raw replies out, its errors turned into ours.
+
+`open_server` gives what a URL names: one server, a cluster (cluster.py), or the master that sentinels keep (sentinel.py).
+To everybody above they are the same: a `Server`.
+
+`Server.call` sends one command on a connection of its own and gives the reply as it came. Nothing is ever
+sent twice from here: whoever calls knows whether that is safe. A call that is cancelled or times out closes its
+connection, so that no later caller can read a reply that was not meant for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from inspect import signature
+from typing import Any, TypeVar
+
+import redis.asyncio.connection as client
+import redis.exceptions as foreign
+from hiredis import pack_command
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+
+from qbull.embedded.server import Embedded
+from qbull.errors import ServerAway, ServerError, ServerRefused
+from qbull.store.connection.address import CONNECT_TIMEOUT, Address
+from qbull.store.connection.scripts import script
+from qbull.store.connection.tls import hint, what_failed
+from qbull.store.rights import missing_right
+
+CALL_TIMEOUT = 10.0
+
+Argument = str | bytes | int | float
+
+A = TypeVar("A")
+
+_REFUSALS = (
+    foreign.AuthenticationError,
+    foreign.AuthorizationError,
+    foreign.NoPermissionError,
+    foreign.OutOfMemoryError,
+)
+_DEMOTED = (foreign.ReadOnlyError, foreign.MasterDownError)
+_AWAY = (
+    foreign.ConnectionError,
+    foreign.TimeoutError,
+    foreign.BusyLoadingError,
+    foreign.ClusterDownError,
+    foreign.TryAgainError,
+    *_DEMOTED,
+    foreign.InvalidResponse,
+    OSError,
+    EOFError,
+)
+_AWAY_WORDS = (  # redis-py before 6 has no types for the first three, outside of its own cluster client
+    "CLUSTERDOWN",
+    "TRYAGAIN",
+    "MASTERDOWN",
+    "UNBLOCKED",
+    "MISCONF",
+    "BUSY ",
+    "NOREPLICAS",
+    "Script attempted to access a non local key",  # its slot is being moved
+    "WAIT cannot be used with replica",  # it was the primary a moment ago
+    "WAITAOF cannot be used with replica",
+)
+
+
+# The client would look up its own version on the disk for each connection, to tell the server.
+_NO_VERSION: dict[str, None] = (
+    {"driver_info": None}
+    if "driver_info" in signature(client.AbstractConnection.__init__).parameters
+    else {"lib_name": None, "lib_version": None}  # redis-py before 7
+)
+
+
+def open_server(url: str) -> Server:
+    from qbull.store.connection.cluster import ClusterServer  # both are made of what is below
+    from qbull.store.connection.sentinel import SentinelServer
+
+    address = Address.parse(url)
+    kind = {"one": Server, "cluster": ClusterServer, "sentinel": SentinelServer}[address.topology]
+    return kind(address)
+
+
+class Server:
+    """A Redis or Valkey server, for one event loop."""
+
+    same_slot_only = False
+    """Whether all names of one command must have the same hash tag."""
+
+    def __init__(self, url: str | Address) -> None:
+        self.address = Address.parse(url) if isinstance(url, str) else url
+        self._embedded: Embedded | None = None
+        self._idle: list[client.AbstractConnection] = []
+        self._listening: set[client.AbstractConnection] = set()
+        self.errors: Counter[str] = Counter()
+        """Scripts that the server answered with an error, by their key: each is a fault of ours or of its settings."""
+        self._era = 0  # connections of an earlier one are not used again
+        self._opening = asyncio.Lock()
+
+    async def call(self, *command: Argument, timeout: float | None = None) -> Any:
+        return await self.call_in_turn(command, timeout=timeout)
+
+    async def call_in_turn(self, *commands: tuple[Argument, ...], timeout: float | None = None) -> Any:
+        """Send these on one connection, each after the reply to the one before; gives the last reply."""
+        era = self._era
+        connection = self._idle.pop() if self._idle else await self._connect()
+        try:
+            async with asyncio.timeout(timeout or CALL_TIMEOUT):
+                for command in commands:
+                    await connection.send_packed_command(pack_command(command))  # type: ignore[arg-type]
+                    reply = await connection.read_response()
+        except foreign.ResponseError as error:
+            if isinstance(error, _DEMOTED):
+                await self._drop()  # the name may belong to another server by now: look it up again
+            await self._put_back(connection, era)
+            # The client's frame holds the error, whose traceback holds the frame: garbage that stays for long.
+            raise self._ours(error, commands[-1]) from error.with_traceback(None)
+        except BaseException as error:
+            await hang_up(connection)
+            if isinstance(error, _AWAY):
+                await self._drop()  # what failed this one has probably failed them all
+                raise self._ours(error) from error
+            raise
+        await self._put_back(connection, era)
+        return reply
+
+    async def script(self, name: str, key: str, *args: Argument) -> Any:
+        """Run a verb. Its digest is sent first; a server that does not know it gets the source."""
+        verb = script(name)
+        try:
+            try:
+                return await self.call("EVALSHA", verb.digest, 1, key, *args)
+            except NoScript:
+                return await self.call("EVAL", verb.source, 1, key, *args)
+        except ErrorReply:
+            self.errors[key] += 1
+            raise
+
+    async def talk(self, key: str, conversation: Callable[[Talk], Awaitable[A]]) -> A:
+        """Give `conversation` a connection of its own to the server that has `key`. Whatever goes wrong closes it."""
+        era = self._era
+        connection = self._idle.pop() if self._idle else await self._connect()
+        try:
+            answer = await conversation(Talk(self, connection, era))
+        except BaseException as error:
+            await hang_up(connection)
+            if isinstance(error, _AWAY):
+                await self._drop()
+                raise self._ours(error) from error
+            raise
+        await self._put_back(connection, era)
+        return answer
+
+    async def together(self, keys: Sequence[str]) -> list[Sequence[int]]:
+        """Which of these keys one server has: the places of each group, for talking about all of it at once."""
+        return [range(len(keys))]
+
+    async def listen(self, *channels: str) -> AsyncGenerator[tuple[str, bytes], None]:
+        """What is published on these channels; first ("", b"") once the subscription stands. Ends by raising."""
+        era = self._era
+        connection = await self._connect()
+        self._listening.add(connection)
+        try:
+            if era != self._era:
+                raise foreign.ConnectionError("the connection is of an earlier server")
+            async with asyncio.timeout(CALL_TIMEOUT):
+                await connection.send_command("SUBSCRIBE", *channels)
+                for _ in channels:
+                    await connection.read_response()
+            yield "", b""
+            while True:
+                message = await connection.read_response(timeout=30)
+                if message is None:  # is the other end still there?
+                    if (
+                        not connection.is_connected
+                    ):  # the client would make a new one, without the subscription
+                        raise foreign.ConnectionError("the connection was closed")
+                    await connection.send_command("PING")
+                    async with asyncio.timeout(CALL_TIMEOUT):
+                        message = await connection.read_response()
+                if message[0] == b"message":
+                    yield message[1].decode(), message[2]
+        except (*_AWAY, foreign.ResponseError) as error:
+            raise self._ours(error) from error
+        finally:
+            self._listening.discard(connection)
+            await hang_up(connection)
+
+    async def primaries(self) -> list[Server]:
+        """The servers that keep jobs: itself, or all primaries of a cluster."""
+        return [self]
+
+    def doubt(self, node: Server) -> None:
+        """One of the primaries was away: another may be in its place by now."""
+
+    async def close(self) -> None:
+        await self._drop()
+        await self._stop_listening()
+        if self._embedded is not None:
+            await asyncio.to_thread(self._embedded.close)
+            self._embedded = None
+
+    async def _put_back(self, connection: client.AbstractConnection, era: int) -> None:
+        if era == self._era:
+            self._idle.append(connection)
+        else:
+            await hang_up(connection)
+
+    async def _drop(self) -> None:
+        """Use none of the connections again that there are now."""
+        self._era += 1
+        while self._idle:
+            await hang_up(self._idle.pop())
+
+    async def _stop_listening(self) -> None:
+        for connection in list(self._listening):
+            await hang_up(connection)
+
+    async def _connect(self) -> client.AbstractConnection:
+        return await self._dial(self.address)
+
+    async def _dial(self, address: Address) -> client.AbstractConnection:
+        kwargs = {**address.kwargs, **_NO_VERSION}
+        if address.directory is not None:
+            kwargs |= await self._open_embedded(address.directory)
+        connection = address.kind(
+            **kwargs, protocol=2, socket_timeout=None, retry=Retry(NoBackoff(), 0), client_name="qbull"
+        )
+        if isinstance(connection, client.SSLConnection) and address.tls is not None:
+            connection.ssl_context.context = address.tls.context(address.shown)
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT):  # the greetings too: a frozen server still accepts
+                await connection.connect()  # type: ignore[no-untyped-call]
+        except (*_AWAY, foreign.ResponseError) as error:
+            await hang_up(connection)
+            raise self._unreached(error, address) from error
+        except BaseException:
+            await hang_up(connection)
+            raise
+        return connection
+
+    async def _open_embedded(self, directory: str) -> dict[str, Any]:
+        async with self._opening:
+            if self._embedded is None:
+                self._embedded = await asyncio.to_thread(Embedded.open, directory)
+            elif not self._idle:
+                await asyncio.to_thread(self._embedded.ensure)
+        return {"path": str(self._embedded.socket), "password": self._embedded.password}
+
+    def _unreached(self, error: BaseException, address: Address) -> ServerError:
+        meaning = what_failed(error)
+        if meaning is not None:
+            return ServerRefused(f"{address.shown}: {meaning}")
+        ours = self._ours(error)
+        return ServerAway(f"{ours}{hint(error, address.tls)}") if isinstance(ours, ServerAway) else ours
+
+    def _ours(self, error: BaseException, command: tuple[Argument, ...] = ()) -> ServerError:
+        if type(error) is foreign.ConnectionError and isinstance(error.__cause__, foreign.RedisError):
+            error = error.__cause__  # while it greets, the client hides what the server said
+        text = str(error).rstrip(".") or ("no answer" if isinstance(error, TimeoutError) else repr(error))
+        if isinstance(error, foreign.NoScriptError):
+            return NoScript(text)
+        if isinstance(error, foreign.AskError):
+            text = f"{'MOVED' if isinstance(error, foreign.MovedError) else 'ASK'} {text}"
+        if text.startswith(("MOVED ", "ASK ")):
+            return Redirected(self.address, text)
+        if isinstance(error, foreign.AuthenticationError) or text.startswith(
+            ("WRONGPASS", "NOAUTH", "invalid username")
+        ):
+            return ServerRefused(
+                f"{self.address.shown}: the server refused the user or password; check them in the URL"
+            )
+        if isinstance(error, foreign.OutOfMemoryError) or text.startswith("OOM"):
+            return ServerRefused(
+                f"{self.address.shown}: the server is out of memory; raise its maxmemory or clean finished jobs"
+            )
+        if isinstance(error, foreign.NoPermissionError) or text.startswith(("NOPERM", "ACL failure")):
+            user = self.address.kwargs.get("username") or "default"
+            return ServerRefused(f"{self.address.shown}: {missing_right(user, text, command)}")
+        if isinstance(error, _REFUSALS):
+            return ServerRefused(f"{self.address.shown}: {text}")
+        if isinstance(error, _AWAY) or text.startswith(_AWAY_WORDS):
+            trouble = "" if self._embedded is None else self._embedded.trouble()
+            return ServerAway(f"{self.address.shown}: cannot be reached: {text}{trouble}")
+        if text.startswith("WRONGTYPE"):
+            return ErrorReply(f"{self.address.shown}: {_wrong_type(command)}", "WRONGTYPE")
+        return ErrorReply(f"{self.address.shown}: {text}", text.split(" ", 1)[0])
+
+
+async def hang_up(connection: client.AbstractConnection) -> None:
+    """Close it for good. Its parser holds itself and a large buffer, which would stay until a full collection: such are rare."""
+    await connection.disconnect(nowait=True)
+    if hasattr(connection._parser, "pubsub_push_handler_func"):
+        connection._parser.pubsub_push_handler_func = None
+
+
+def _wrong_type(command: tuple[Argument, ...]) -> str:
+    """The first name of a script is what all its others begin with."""
+    words = (word.decode("utf-8", "replace") if isinstance(word, bytes) else str(word) for word in command)
+    under = next((f' under "{word}"' for word in words if word.startswith("{")), "")
+    return f'another program has written something of the wrong type{under}; "qbull doctor" says what'
+
+
+class Talk:
+    """One connection for several commands: what the last of them says is true of the server that took the first."""
+
+    def __init__(self, server: Server, connection: client.AbstractConnection, era: int) -> None:
+        self.server = server
+        self._connection = connection
+        self._era = era
+
+    @property
+    def place(self) -> tuple[int, str, int]:
+        """The same as long as it is certainly the same server, started once."""
+        return self._era, getattr(self._connection, "host", ""), getattr(self._connection, "port", 0)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether others have given this server up meanwhile: it may not be the primary any more."""
+        return self._era != self.server._era
+
+    async def call(self, *command: Argument) -> Any:
+        await self.send(command)
+        return await self.hear()
+
+    async def send(self, *commands: tuple[Argument, ...]) -> None:
+        await self._connection.send_packed_command(b"".join(map(pack_command, commands)))  # type: ignore[arg-type]
+
+    async def hear(self, within: float | None = None) -> Any:
+        """The next reply; None where `within` seconds are given and it does not come."""
+        try:
+            if within is not None:
+                return await self._connection.read_response(timeout=within)
+            async with asyncio.timeout(CALL_TIMEOUT):
+                return await self._connection.read_response()
+        except foreign.ResponseError as error:
+            if isinstance(error, _DEMOTED):
+                await self.server._drop()
+            raise self.server._ours(error) from error.with_traceback(None)
+
+
+class Inquiry:
+    """Where are the servers? Asked once at a time; who comes meanwhile, or within `rest` seconds, shares the end of it."""
+
+    def __init__(self, ask: Callable[[], Awaitable[None]], rest: float) -> None:
+        self._ask = ask
+        self._rest = rest
+        self._turn = asyncio.Lock()
+        self.forget()
+
+    def forget(self) -> None:
+        self._ended = float("-inf")
+        self._failure: ServerError | None = None
+
+    async def __call__(self) -> None:
+        came = time.monotonic()
+        async with self._turn:
+            if came > self._ended + self._rest:
+                self._failure = None
+                try:
+                    await self._ask()
+                except ServerError as error:
+                    self._failure = error
+                self._ended = time.monotonic()
+        if self._failure is not None:
+            raise self._failure.with_traceback(None)
+
+
+class NoScript(ServerError):
+    """The server does not know the script's digest: it was restarted, or failed over."""
+
+
+class Redirected(ServerRefused):
+    """The command was not executed: its slot belongs to another node or, where `once`, is on its way there."""
+
+    def __init__(self, address: Address, reply: str) -> None:
+        super().__init__(f"{address.shown}: is one node of a cluster; use redis+cluster://HOST:PORT")
+        word, _, place = reply.split(" ")
+        host, _, port = place.rpartition(":")
+        self.once = word == "ASK"
+        self.endpoint = (host or address.kwargs.get("host", ""), int(port))
+
+
+class ErrorReply(ServerRefused):
+    """Any other error that the server answered with; `code` is its first word."""
+
+    def __init__(self, message: str, code: str) -> None:
+        super().__init__(message)
+        self.code = code

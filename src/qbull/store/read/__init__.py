@@ -1,0 +1,1 @@
+"""The read side: nothing in here changes a job."""

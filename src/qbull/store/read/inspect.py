@@ -1,0 +1,239 @@
+"""The read side: what is where. Nothing here changes a job, and no call reads more than it shows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from qbull.core.codec import plain
+from qbull.core.layout import place_of
+from qbull.core.record import (
+    Ending,
+    Garbage,
+    JobInfo,
+    RareBody,
+    State,
+    again,
+    body_of,
+    crashes_of,
+    created_ms_of,
+    due,
+    expires_ms,
+    moment,
+    priority_of,
+    unseal,
+)
+from qbull.store import clock
+from qbull.store.connection import fan_out
+from qbull.store.connection.server import Server
+from qbull.store.store import Store
+from qbull.store.verbs.partition import Partition
+from qbull.store.verbs.progress import read_progress
+
+PLACES: dict[State, bytes] = {"completed": b"c", "failed": b"f", "cancelled": b"x"}
+"""What the place of a finished job begins with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How many jobs of a queue are in which state."""
+
+    waiting: int = 0
+    active: int = 0
+    delayed: int = 0
+    completed: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    in_lanes: int = 0
+    """How many are behind others of their key."""
+    entries: int = 0
+    """Deliveries that are in front of the workers, or in their hands."""
+    oldest_waiting_ms: int | None = None
+    totals: dict[str, int] = field(default_factory=dict)
+    paused: bool = False
+
+    @property
+    def total(self) -> int:
+        return self.waiting + self.active + self.delayed + self.completed + self.failed + self.cancelled
+
+    @property
+    def unfinished(self) -> int:
+        return self.waiting + self.active + self.delayed
+
+    @property
+    def runnable(self) -> int:
+        """What is running, can run now, or will be due: all that is unfinished but what waits behind others."""
+        return self.entries + self.delayed
+
+    def __add__(self, other: Counts) -> Counts:
+        oldest = [ms for ms in (self.oldest_waiting_ms, other.oldest_waiting_ms) if ms is not None]
+        names = {*self.totals, *other.totals}
+        return Counts(
+            self.waiting + other.waiting,
+            self.active + other.active,
+            self.delayed + other.delayed,
+            self.completed + other.completed,
+            self.failed + other.failed,
+            self.cancelled + other.cancelled,
+            self.in_lanes + other.in_lanes,
+            self.entries + other.entries,
+            min(oldest) if oldest else None,
+            {name: self.totals.get(name, 0) + other.totals.get(name, 0) for name in names},
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A job as the server has it."""
+
+    id: str
+    state: State
+    record: bytes
+    ending: Ending | None = None
+    due_ms: int | None = None
+    finished_ms: int | None = None
+    worker: str | None = None
+    partition: int = 0
+    entry_ms: int = 0
+    """The time of the entry that it is in; when it was enqueued, where its record does not say."""
+    progress: float | None = None
+    place: bytes = b""
+    """Where it lies, where that was asked for; it has another when it has moved, or finished once more."""
+
+    def body(self) -> RareBody:
+        try:
+            return body_of(self.record)
+        except Garbage:
+            return RareBody(task="?", payload=self.record)
+
+    def info(self, queue: str, attempts: int | None) -> JobInfo:
+        body, ending = self.body(), self.ending
+        readable = body.task != "?"
+        finished = self.finished_ms
+        started = int(finished - ending.duration_ms) if finished is not None and ending is not None else None
+        return JobInfo(
+            id=self.id,
+            queue=queue,
+            task=body.task,
+            state=self.state,
+            key=body.key,
+            priority=priority_of(self.record) if readable else 5,
+            payload=plain(body.payload),
+            attempt=(ending.attempt if ending is not None else 0) or body.attempt,
+            max_attempts=body.attempts or attempts,
+            partition=place_of(self.partition),
+            created_at=moment(self.created_ms() if readable else finished or 0),
+            due_at=due(self.due_ms),
+            started_at=None if started is None else moment(started),
+            finished_at=None if finished is None else moment(finished),
+            duration_ms=ending.duration_ms if ending is not None else None,
+            result=_result(ending),
+            error=ending.error if ending is not None else (body.history[-1].error if body.history else None),
+            stacktrace=ending.stacktrace if ending is not None else None,
+            crashes=crashes_of(self.record) if readable else 0,
+            worker=(ending.worker if ending is not None else self.worker) or None,
+            history=tuple(body.history),
+            progress=self.progress,
+            schedule=body.schedule,
+            flow=body.flow or None,
+            expires_at=None if body.expires is None else moment(expires_ms(body, self.created_ms()) or 0),
+        )
+
+    def again(self, payload: bytes | None = None) -> bytes:
+        """The record of a finished job for going round again. Raises Garbage where it cannot be run."""
+        assert self.ending is not None
+        return again(self.record, self.ending, self.finished_ms or 0, payload)
+
+    def created_ms(self) -> int:
+        return created_ms_of(self.record) or (
+            self.ending.created_ms if self.ending is not None else self.entry_ms
+        )
+
+
+def _result(ending: Ending | None) -> Any:
+    """As it can be shown: of one that is kept elsewhere, where."""
+    if ending is None:
+        return None
+    if ending.stored:
+        return {"stored": ending.stored}
+    return plain(ending.result) if ending.result is not None else None
+
+
+async def find(partition: Partition, id: str) -> Found | None:
+    reply = await partition.server.script("find", partition.base, id)
+    if not reply:
+        return None
+    said, state, record, at, worker = reply
+    kind: State = state.decode()
+    progress = read_progress(said)
+    if kind == "delayed":
+        return Found(
+            id, kind, record, due_ms=int(float(at or 0)), partition=partition.number, progress=progress
+        )
+    if kind in ("completed", "failed", "cancelled"):
+        place = PLACES[kind] + at
+        return Found(
+            id,
+            kind,
+            *unseal(record),
+            finished_ms=ms_of(at),
+            partition=partition.number,
+            place=place,
+            progress=progress,
+        )
+    entry_ms = ms_of(at) if at else 0
+    return Found(
+        id,
+        kind,
+        record,
+        worker=worker.decode() or None,
+        partition=partition.number,
+        entry_ms=entry_ms,
+        progress=progress,
+    )
+
+
+async def count(partition: Partition) -> Counts:
+    return _counts(await partition.server.script("count", partition.base))
+
+
+async def counts(partitions: Sequence[Partition]) -> list[Counts]:
+    """Of each of them."""
+    if not partitions:
+        return []
+    replies = await fan_out.scripts(
+        partitions[0].server, "count", [(partition.base,) for partition in partitions]
+    )
+    return [_counts(reply) for reply in replies]
+
+
+def _counts(reply: list[Any]) -> Counts:
+    waiting, active, delayed, completed, failed, cancelled, in_lanes, entries, oldest, flat = reply
+    totals = {name.decode(): int(n) for name, n in zip(flat[::2], flat[1::2], strict=True)}
+    oldest_ms = ms_of(oldest) if oldest else None
+    return Counts(
+        waiting, active, delayed, completed, failed, cancelled, in_lanes, entries, oldest_ms, totals
+    )
+
+
+def ms_of(entry: bytes) -> int:
+    return int(entry.partition(b"-")[0])
+
+
+# What `qbull doctor` asks of the server itself.
+
+
+async def server_time(server: Server) -> float:
+    seconds, microseconds = await server.call("TIME")
+    return int(seconds) + int(microseconds) / 1e6 + clock.shift_ms / 1000
+
+
+async def try_script(store: Store) -> None:
+    """Run a script that looks at a partition which does not exist."""
+    await store.server.script("count", store.names.partition("-", 0))
+
+
+async def silent_workers(store: Store) -> list[str]:
+    """Workers that said nothing for their whole time, and whose deliveries nobody has taken back yet."""
+    return await store.beat(0, [])

@@ -1,0 +1,105 @@
+"""Audit: each job is in exactly one place, each lane's count is right. `qbull doctor` asks it, and so does every test.
+
+It goes through a partition in bounded steps, each of them one atomic look, so it can run beside live work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from qbull.store.names import KINDS, ready
+from qbull.store.store import Store
+from qbull.store.verbs.partition import Partition
+from qbull.store.verbs.schedules import Place, Schedules, in_batches
+
+STEP = 200
+SMALL = 20_000
+
+
+async def audit(partition: Partition) -> list[str]:
+    """One line for each fault; none where all is well."""
+    faults: list[str] = []
+    total = 0
+    async for ids in _every_id(partition):
+        total += len(ids)
+        faults += [
+            line.decode("utf-8", "replace")
+            for line in await partition.server.script("audit", partition.base, *ids)
+        ]
+    if total <= SMALL:
+        faults += [
+            line.decode("utf-8", "replace")
+            for line in await partition.server.script("audit_counts", partition.base)
+        ]
+    return [
+        f'queue "{partition.settings.name}" partition {partition.shown}: {fault}'
+        for fault in dict.fromkeys(faults)
+    ]
+
+
+async def wrong_types(partition: Partition) -> list[tuple[str, str]]:
+    """Each name of the partition under which there is something that qbull did not put there, and the fact."""
+    found = []
+    for kind, names in KINDS.items():
+        for name in names:
+            there = (await partition.server.call("TYPE", partition.base + name)).decode()
+            if there not in (kind, "none"):
+                found.append((partition.base + name, f"is a {there}, and must be a {kind}"))
+    return found
+
+
+async def audit_schedules(store: Store) -> list[str]:
+    """One line for each schedule that the registry and the partitions do not agree on."""
+    schedules = Schedules(store)
+    places = await schedules.everywhere()
+    planned: dict[str, Place] = {}
+    faults = []
+    for queue in await store.queues():
+        for partition in await store.partitions(await store.settings(queue)):
+            names = await partition.server.call("ZRANGE", partition.base + "schedules", 0, -1)
+            place = Place(queue, partition.number)
+            for some in in_batches([name.decode() for name in names]):
+                look = await schedules.read(place, some)
+                planned |= {name: place for name, plan in look.plans.items() if plan.moving is None}
+                lost = set(some) - look.plans.keys()
+                faults += [
+                    f'schedule "{name}": what is planned of it is gone, or cannot be read' for name in lost
+                ]
+    for name in sorted(places.keys() | planned.keys()):
+        said, there = places.get(name), planned.get(name)
+        if said is None or there is None or said != there:
+            faults.append(
+                f'schedule "{name}": the registry says {_shown(said)}, its plan is in {_shown(there)}'
+            )
+    return faults
+
+
+def _shown(place: Place | None) -> str:
+    return "no queue" if place is None else f'queue "{place.queue}" partition {place.partition}'
+
+
+async def _every_id(partition: Partition) -> AsyncIterator[list[bytes]]:
+    """The ids of the index, of what is delayed, has extras or is in the streams, a bounded number at a time."""
+    for scan, name in (
+        ("HSCAN", "index"),
+        ("ZSCAN", "delayed"),
+        ("SSCAN", "extras"),
+        ("HSCAN", "cancelling"),
+    ):
+        cursor = b"0"
+        while True:
+            cursor, flat = await partition.server.call(scan, partition.base + name, cursor, "COUNT", STEP)
+            if flat:
+                yield flat if scan == "SSCAN" else flat[::2]
+            if cursor == b"0":
+                break
+    for band in await partition.bands():
+        after = b"-"
+        while True:
+            rows = await partition.server.call(
+                "XRANGE", ready(partition.base, band), after, "+", "COUNT", STEP
+            )
+            if not rows:
+                break
+            yield [id for _, fields in rows for id in fields[::2] if id]
+            after = b"(" + rows[-1][0]

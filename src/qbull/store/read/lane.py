@@ -1,0 +1,53 @@
+"""Lane: the line behind one key. Who holds it, who waits in it, and where in it a job is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from qbull.core.record import State
+from qbull.store.verbs.partition import Partition
+
+LOOKS = 50
+"""Entries of each stream that are looked through for who holds a lane. Of a lane with a train it is known without a look."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """`holder` is the job that the others wait for; None where nobody does, or it was not found in a bounded look.
+
+    `waiting` are how many are behind it, `first` the first of them, in order. `position` is that of the job asked about: how many
+    come before it, itself included.
+    """
+
+    waiting: int
+    first: list[str]
+    holder: str | None
+    holder_state: State | None
+    worker: str | None
+    position: int = 0
+
+    @property
+    def halted(self) -> bool:
+        """It stands still until somebody deals with the dead letter that holds it."""
+        return self.holder_state == "failed"
+
+
+async def look(partition: Partition, lane: bytes, most: int, id: str = "") -> Line:
+    _, in_list, first, aboard, holder, state, worker, position = await partition.server.script(
+        "lane", partition.base, lane, most, LOOKS, id
+    )
+    behind = [other.decode("utf-8", "replace") for other in (*aboard[1:], *first)][:most]
+    return Line(
+        in_list + max(len(aboard) - 1, 0),
+        behind,
+        holder.decode("utf-8", "replace") or None,
+        state.decode() or None,
+        worker.decode() or None,
+        position,
+    )
+
+
+async def ahead(partition: Partition, place: bytes, most: int) -> int:
+    """How many deliveries are before one that is ready, at `<band><entry>`; one more than `most` stands for more."""
+    count: int = await partition.server.script("ahead", partition.base, place[:1], place[1:], most)
+    return count

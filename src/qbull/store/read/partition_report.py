@@ -1,0 +1,201 @@
+"""Survey: a queue partition by partition. Who reads each, since when; what waits there; which keys it waits for.
+
+`qbull partitions` shows it, and so can any program (`wire.survey`). The cost does not depend on how many jobs there are: of
+the lanes and the dead letters only so many are looked at, so that a short lane may be missed where there are very many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from qbull.config import QueueSettings
+from qbull.core.config_warnings import Misfit, misfits
+from qbull.core.route import PARTITION_LANE
+from qbull.store.connection.fan_out import scripts
+from qbull.store.read.inspect import Counts, counts, find
+from qbull.store.store import Store
+from qbull.store.verbs.partition import Partition
+from qbull.store.verbs.workers import Member, digest, seats
+
+SAMPLE = 64
+"""Lanes of a partition that are looked at; one that has a tenth of all jobs is then missed once in 800 looks."""
+LETTERS = 50
+"""Entries of a partition's dead letters that are looked at."""
+SHOWN = 10
+"""Lanes of the whole queue that are shown of each kind."""
+MOST_HALTED = 1000
+"""Lanes of a partition that are counted as halted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A worker that reads a partition. `since_ms` is the server's time; None where the worker did not say."""
+
+    worker: str
+    host: str
+    sharing: str
+    since_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """With sharing "leased": who has the partition for itself. The epoch rises with every new owner."""
+
+    owner: str
+    epoch: int
+    since_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Surveyed:
+    """One that is draining was the queue's before the number of its partitions was changed."""
+
+    number: int
+    readers: list[Reading]
+    lease: Lease | None
+    counts: Counts
+    draining: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LongLane:
+    """A key with jobs behind each other. `key` is None where it is the one lane of a whole partition."""
+
+    partition: int
+    key: str | None
+    waiting: int
+    oldest_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class HaltedLane:
+    """A key whose jobs wait until somebody has dealt with the one that failed."""
+
+    partition: int
+    key: str | None
+    waiting: int
+    job: str
+    since_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Standstill:
+    """How many keys of a queue are halted, and how many jobs wait behind them. Very many may be more than that."""
+
+    keys: int
+    waiting: int
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    queue: str
+    partitions: list[Surveyed] = field(default_factory=list)
+    hot: list[LongLane] = field(default_factory=list)
+    halted: list[HaltedLane] = field(default_factory=list)
+    misfits: list[Misfit] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Lane:
+    partition: Partition
+    digest: bytes
+    waiting: int
+    job: str
+
+
+async def survey(store: Store, settings: QueueSettings) -> Survey:
+    """`settings` are those that the server has."""
+    members, layout = await store.workers(), await store.layout(settings)
+    there = seats(members, settings.name, layout.current)
+    found = Survey(settings.name, misfits=misfits(layout.partitions, digest(settings), there))
+    long: list[_Lane] = []
+    halted: list[_Lane] = []
+    numbers = [number for generation in reversed(layout.busy) for number in generation.numbers]
+    partitions = [store.partition(settings, number) for number in numbers]
+    readers = _readers(members, settings.name)
+    for partition, looked, counted in zip(
+        partitions, await _look(partitions, settings), await counts(partitions), strict=True
+    ):
+        lease, some_long, some_halted = looked
+        long += some_long
+        halted += some_halted
+        found.partitions.append(
+            Surveyed(
+                partition.shown,
+                readers.get(partition.number, []),
+                lease,
+                counted,
+                draining=partition.number not in layout.current.numbers,
+            )
+        )
+    for lane in sorted(long, key=lambda lane: -lane.waiting)[:SHOWN]:
+        found.hot.append(await _long(lane))
+    for lane in sorted(halted, key=lambda lane: -lane.waiting)[:SHOWN]:
+        if (blocked := await _halted(lane)) is not None:
+            found.halted.append(blocked)
+    return found
+
+
+async def standstill(store: Store, settings: QueueSettings) -> Standstill | None:
+    """What stands still in a queue until somebody deals with a dead letter; None where nothing does."""
+    if settings.on_failed != "halt":
+        return None
+    looked = await _look(await store.partitions(settings), settings, sample=0, most=MOST_HALTED)
+    lanes = [lane for _, _, halted in looked for lane in halted]
+    return Standstill(len(lanes), sum(lane.waiting for lane in lanes)) if lanes else None
+
+
+async def _look(
+    partitions: Sequence[Partition], settings: QueueSettings, sample: int = SAMPLE, most: int = SHOWN
+) -> list[tuple[Lease | None, list[_Lane], list[_Lane]]]:
+    letters = LETTERS if settings.on_failed == "halt" else 0
+    calls = [(partition.base, sample, most, letters) for partition in partitions]
+    replies = await scripts(partitions[0].server, "survey", calls)
+    return [
+        (
+            _lease(dict(zip(lease[::2], lease[1::2], strict=True))),
+            [_Lane(partition, *row) for row in _rows(hot, 3)],
+            [_Lane(partition, *row) for row in _rows(halted, 4)],
+        )
+        for partition, (lease, hot, halted) in zip(partitions, replies, strict=True)
+    ]
+
+
+def _rows(flat: list[bytes], width: int) -> list[tuple[bytes, int, str]]:
+    return [(flat[at], int(flat[at + 1]), flat[at + 2].decode()) for at in range(0, len(flat), width)]
+
+
+def _lease(fields: Mapping[bytes, bytes]) -> Lease | None:
+    if b"owner" not in fields:
+        return None
+    return Lease(fields[b"owner"].decode(), int(fields[b"epoch"]), int(float(fields[b"since"])))
+
+
+def _readers(members: Mapping[str, Member], queue: str) -> dict[int, list[Reading]]:
+    """Who reads each partition of a queue that anybody reads."""
+    found: dict[int, list[Reading]] = {}
+    for id, member in sorted(members.items()):
+        serving = member.queues.get(queue)
+        if serving is None:
+            continue
+        for number in serving.partitions:
+            reading = Reading(id, member.host, serving.sharing, serving.since.get(number))
+            found.setdefault(number, []).append(reading)
+    return found
+
+
+async def _long(lane: _Lane) -> LongLane:
+    head = await find(lane.partition, lane.job)
+    key = None if head is None or lane.digest == PARTITION_LANE else head.body().key
+    oldest = None if head is None else head.created_ms() or None
+    return LongLane(lane.partition.shown, key, lane.waiting, oldest)
+
+
+async def _halted(lane: _Lane) -> HaltedLane | None:
+    """None where it has been dealt with meanwhile."""
+    letter = await find(lane.partition, lane.job)
+    if letter is None or letter.finished_ms is None:
+        return None
+    key = None if lane.digest == PARTITION_LANE else letter.body().key
+    return HaltedLane(lane.partition.shown, key, lane.waiting, lane.job, letter.finished_ms)

@@ -1,0 +1,132 @@
+"""Alerts on the server: whose turn it is to look, what is known of problems, and what there is to read of queues.
+
+The state lies in the partition of qbull's own queue that messages go to, so that "this was said" and "say it" are one
+script (lua/raise.lua).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from typing import NamedTuple
+
+import msgspec
+
+from qbull.config import Keep, QueueSettings
+from qbull.core.problems import REASON, State
+from qbull.core.retry import Retry
+from qbull.store.read import inspect
+from qbull.store.read.finished import Span, merged
+from qbull.store.read.inspect import Counts, Found
+from qbull.store.read.minutes import minutes
+from qbull.store.store import Store
+from qbull.store.verbs.partition import NewJob
+
+QUEUE = QueueSettings(
+    "qbull.alerts",
+    concurrency=2,
+    retry=Retry(attempts=3, backoff="fixed", delay=2),
+    timeout=30,
+    keep=Keep(completed=200, completed_for=7 * 86_400, failed=200, failed_for=30 * 86_400),
+)
+"""The queue that messages are sent through. It raises no alerts itself."""
+WINDOW = 5
+"""Minutes over which failed attempts are counted, and that a first look goes back."""
+_DECODE = msgspec.json.Decoder(State).decode
+
+
+class Seen(NamedTuple):
+    """What was known when it was read, by the server's clock."""
+
+    now_ms: int
+    rev: str
+    state: State
+
+
+class Failures(NamedTuple):
+    """Attempts of a task that failed, with the newest."""
+
+    many: int
+    job: str
+    reason: str
+
+
+async def watch(store: Store, who: str, ttl: float) -> Seen | None:
+    """What is known of problems, where it is this one's turn to look; None where it is another one's."""
+    found = await store.server.script("watch", _base(store), who, int(ttl * 1000))
+    return Seen(found[0], found[1].decode(), _state(found[2])) if found else None
+
+
+async def write(store: Store, seen: Seen, state: State, messages: Sequence[NewJob]) -> bool:
+    """Write down what is known now and enqueue what is to be said; False where somebody was quicker."""
+    flat = [part for job in messages for part in (job.id, job.when, job.record)]
+    packed = msgspec.json.encode(state)
+    return bool(await store.server.script("raise", _base(store), seen.rev, packed, *flat))
+
+
+async def known(store: Store) -> State:
+    """What is known of problems, for whoever only looks."""
+    return _state(await store.server.call("HGET", _base(store) + "alerts", "state") or b"")
+
+
+async def note_failures(store: Store, queue: str, counted: Mapping[str, Failures]) -> None:
+    flat: list[str | int] = []
+    for task, some in counted.items():
+        flat += (task, some.many, f"{some.job}\n{some.reason[:REASON]}")
+    await store.server.script("failing", store.names.queue(queue), *flat)
+
+
+async def failures(store: Store, queue: str, now_ms: int) -> dict[str, Failures]:
+    """The attempts that failed within the window, by task."""
+    flat = await store.server.call("HGETALL", store.names.queue(queue) + "failing")
+    fields = dict(zip(flat[::2], flat[1::2], strict=True))
+    first, counts = now_ms // 60_000 - WINDOW + 1, dict[str, int]()
+    for field, number in fields.items():
+        minute, there, task = field.decode("utf-8", "replace").partition(" ")
+        if there and int(minute) >= first:
+            counts[task] = counts.get(task, 0) + int(number)
+    found: dict[str, Failures] = {}
+    for task, count in counts.items():
+        job, _, reason = fields.get(task.encode(), b"").decode("utf-8", "replace").partition("\n")
+        found[task] = Failures(count, job, reason)
+    return found
+
+
+async def counts(store: Store, settings: QueueSettings) -> Counts:
+    """Of a whole queue, with the totals of partitions that are gone."""
+    layout = await store.layout(settings)
+    numbers = [number for generation in layout.generations for number in generation.numbers]
+    found = sum(await inspect.counts([store.partition(settings, number) for number in numbers]), Counts())
+    return replace(found, totals=layout.in_all(found.totals))
+
+
+async def lately(store: Store, settings: QueueSettings) -> int:
+    """Jobs that failed for good within the window."""
+    found = await minutes(await store.partitions(settings), WINDOW)
+    return sum(minute.failed for minute in found)
+
+
+async def newest_failed(store: Store, settings: QueueSettings) -> Found | None:
+    """The newest dead letter that is kept."""
+    async with aclosing(merged(await store.partitions(settings), "failed", Span())) as jobs:
+        async for _, job in jobs:
+            return job
+    return None
+
+
+async def losses(store: Store) -> tuple[int, str]:
+    """How many workers were lost, and which was the last."""
+    total, worker = await store.server.call("HMGET", store.names.losses, "total", "worker")
+    return int(total or 0), (worker or b"").decode("utf-8", "replace")
+
+
+def _base(store: Store) -> str:
+    return store.names.partition(QUEUE.name, 0)
+
+
+def _state(packed: bytes) -> State:
+    try:
+        return _DECODE(packed) if packed else State()
+    except msgspec.MsgspecError:  # another version wrote it
+        return State()

@@ -1,0 +1,401 @@
+"""Flows: plant jobs that wait for others, and bring the end of a job to those that wait for it.
+
+Every step is one script in one partition, which leaves a note in `outgoing` where something is to be done in another one. The note
+goes when that is done. Anybody may bring it, any number of times and several at once: what has been planted is not planted again, and
+who was told is not told again. Workers do (worker/flow_dispatcher.py) for the partitions that they read, and who enqueues a flow plants it.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import defaultdict
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import suppress
+from itertools import takewhile
+from typing import Any, NamedTuple
+
+import msgspec
+
+from qbull.config import QueueSettings
+from qbull.core.durability import Durability
+from qbull.core.flow import FAR_MS, Link, Plan, Seed, Told, decode_plan, decode_told, encode
+from qbull.core.layout import Layout
+from qbull.core.record import Ending, Garbage, body_of, seal, unseal
+from qbull.errors import NotFound, ServerError
+from qbull.store.confirm import Confirmed
+from qbull.store.connection.fan_out import scripts
+from qbull.store.connection.server import Server
+from qbull.store.read import inspect
+from qbull.store.store import Store
+from qbull.store.verbs.layout import follow
+from qbull.store.verbs.partition import BATCH, Partition, successor_in
+
+log = logging.getLogger("qbull")
+
+ENTRIES = 100
+"""Notes that are read at a time."""
+RECHECKED = 10
+"""Jobs that wait, and of each of those that it waits for, which are looked at in one look."""
+KNOWN_FOR = 30.0
+"""Seconds after which a queue's settings are looked at again."""
+AGAIN = 0.05
+"""Seconds after which what could not be brought yet is tried again."""
+HOLD_MS = 1000
+"""For how long one courier brings what a partition has to say, before another one may."""
+FRESH = 20.0
+"""Seconds for which what was read of `outgoing` is brought. Much later, others may have brought it, and it may be forgotten."""
+WORDS = {
+    "f": "failed",
+    "x": "was cancelled",
+    "-": "was removed",
+    "t": "has not begun: its id is taken by another job",
+    "u": "was not needed",
+}
+
+
+class End(NamedTuple):
+    """Of one job, for one that waits for it: in which note it is, and what is to be said."""
+
+    entry: bytes
+    link: Link
+    flow: str
+    letter: str
+    told: bytes
+    ending: bytes
+
+
+class Note(NamedTuple):
+    """An entry of `outgoing`."""
+
+    partition: Partition
+    entry: bytes
+
+
+class Flows:
+    """For one app on one event loop."""
+
+    def __init__(self, store: Store, durability: Durability | None = None) -> None:
+        self._store = store
+        self._known: dict[str, tuple[QueueSettings, Layout, float]] = {}
+        waits = durability in ("replicated", "strict")
+        self._server = store.confirmed(durability) if durability is not None and waits else store.server
+
+    async def begin(self, plan: Plan, confirmed: Confirmed | None) -> bool:
+        """Plant a new flow; False where its first job is there already, and nothing was planted.
+
+        Once its first jobs are there the rest follows by itself: should the server be away then, others plant it.
+        """
+        planted = await self._plant_next(plan, confirmed or self._server, first=True)
+        if planted is None:
+            return False
+        try:
+            await self._plant_rest(*planted, confirmed or self._server)
+        except ServerError as error:
+            log.info("flow %s: workers plant the rest of it: %s", plan.flow, error)
+        return True
+
+    async def plant(self, plan: Plan) -> None:
+        """What is left of a flow."""
+        planted = await self._plant_next(plan, self._server)
+        if planted is not None:
+            await self._plant_rest(*planted, self._server)
+
+    async def finish(self, flow: str, queues: Iterable[str]) -> bool:
+        """Plant what is noted as left of a flow in any of its queues; False where nothing is."""
+        found = False
+        for queue in queues:
+            with suppress(NotFound):  # it is gone, with all that was in it
+                for partition in await self._store.partitions((await self._queue(queue))[0]):
+                    async for entry, plan in _left(partition, flow):
+                        await self.plant(plan)
+                        await drop(partition, [entry])
+                        found = True
+        return found
+
+    async def ship(self, partition: Partition, courier: str = "") -> float | None:
+        """Bring what is to be brought from a partition, a bounded number of notes. Seconds after which to ask again; None: that was all.
+
+        With a `courier`, only where no other one is at it. Notes that cannot be brought do not hold up those behind them.
+        """
+        until, start = time.monotonic() + FRESH, b"-"
+        away: dict[tuple[str, int] | None, ServerError] = {}
+        while True:
+            entries = await _outgoing(partition, start, courier)
+            if entries == b"busy":
+                return HOLD_MS / 1000
+            brought: list[bytes] = []
+            kept: set[bytes] = set()
+            ends: dict[tuple[str, int], list[End]] = defaultdict(list)
+            for entry, fields in entries:
+                if time.monotonic() > until:
+                    break
+                brought.append(entry)
+                try:
+                    for end in await self._read(entry, partition.settings.name, fields):
+                        ends[end.link.queue, await self._home(end.link)].append(end)
+                except ServerError as error:
+                    away[None] = error
+                    kept.add(entry)
+            for place, some in ends.items():
+                try:
+                    if place in away or time.monotonic() > until:
+                        kept.update(end.entry for end in some)
+                    else:
+                        kept |= await self._tell(*place, some)
+                except ServerError as error:
+                    away[place] = error
+                    kept.update(end.entry for end in some)
+            await drop(partition, [entry for entry in brought if entry not in kept])
+            is_all = len(entries) < ENTRIES
+            if not away:
+                return AGAIN if kept else 0.0 if len(brought) < len(entries) or not is_all else None
+            if is_all or time.monotonic() > until:
+                raise next(iter(away.values()))
+            start = b"(" + entries[-1][0]
+
+    async def recheck(self, partition: Partition, after: int) -> int:
+        """Ask what became of those that some jobs here wait for: a server that was replaced may have lost what it was told.
+
+        A few jobs at a time, from a position on; gives where to go on.
+        """
+        ids = await partition.server.call(
+            "ZRANGE", partition.base + "delayed", FAR_MS, FAR_MS, "BYSCORE", "LIMIT", after, RECHECKED
+        )
+        for id in ids:
+            open_ = [told for letter, told in await awaited(partition, id) if letter == "w"]
+            for told in open_[:RECHECKED]:
+                ends = [end for end in await self._ended(told) if end.link.id == id.decode()]
+                if ends:
+                    await join(partition, ends, self._server)
+        return after + RECHECKED if len(ids) == RECHECKED else 0
+
+    async def _ended(self, told: Told) -> list[End]:
+        """What is to be told of a job, where it has ended and is still kept."""
+        try:
+            settings, layout = await self._queue(told.queue)
+        except NotFound:
+            return []
+        home = layout.current.home_of(told.together, told.id)
+        found = await inspect.find(self._store.partition(settings, home), told.id)
+        if found is None or found.ending is None:
+            return []
+        letter = inspect.PLACES[found.state].decode()
+        try:
+            return _ends(b"", told.queue, letter + told.id, found.record + seal(found.ending))
+        except Garbage:
+            return []
+
+    async def _read(self, entry: bytes, queue: str, fields: Sequence[bytes]) -> list[End]:
+        """Do what a note says; gives the ends that are to be told. What cannot be read is said and dropped."""
+        ends: list[End] = []
+        for name, value in zip(fields[::2], fields[1::2], strict=True):
+            try:
+                if name[:1] == b"n":
+                    await self.plant(decode_plan(value))
+                else:
+                    some = _ends(entry, queue, name.decode(), value)
+                    for end in some:
+                        await self._queue(end.link.queue)
+                    ends += some
+            except (Garbage, msgspec.MsgspecError, UnicodeDecodeError, NotFound) as error:
+                log.error('queue "%s": something of a flow is dropped: %s', queue, error)
+        return ends
+
+    # Planting.
+
+    async def _plant_rest(self, rest: Plan, note: Note, server: Server | Confirmed) -> None:
+        while rest.seeds:
+            planted = await self._plant_next(rest, server)
+            await drop(note.partition, [note.entry])
+            if planted is None:
+                return
+            rest, note = planted
+
+    async def _plant_next(
+        self, plan: Plan, server: Server | Confirmed, *, first: bool = False
+    ) -> tuple[Plan, Note] | None:
+        """Plant the jobs that go to one partition. What is left then, and where it is noted; None where they were planted before."""
+        while True:
+            partition, some = await self._next(plan)
+            taken = await self._in_older(plan, some)
+            if taken is None:
+                return None
+            rest = plan.after(len(some))
+            answer: bytes = await server.script(
+                "plant" if first else "grow",
+                partition.base,
+                plan.token,
+                partition.settings.lane_limit,
+                plan.flow,
+                encode(rest) if rest.seeds else b"",
+                *_arguments(some, taken),
+            )
+            word, _, entry = answer.partition(b" ")
+            if word == b"known":
+                return None
+            if word == b"planted":
+                return rest, Note(partition, entry)
+            settings = partition.settings  # closed: its keys are elsewhere now
+            self._keep(settings, await follow(self._store, settings, successor_in(answer)))
+
+    async def _next(self, plan: Plan) -> tuple[Partition, list[Seed]]:
+        """The partition of the first job, and the jobs that go there with it."""
+        first = plan.seeds[0]
+        settings, layout = await self._queue(first.queue)
+        home = layout.current.home_of(first.together, first.id)
+
+        def is_with_it(seed: Seed) -> bool:
+            return seed.queue == first.queue and layout.current.home_of(seed.together, seed.id) == home
+
+        some = list(takewhile(is_with_it, plan.seeds[:BATCH]))
+        return self._store.partition(settings, home), some
+
+    async def _in_older(self, plan: Plan, seeds: Sequence[Seed]) -> set[str] | None:
+        """Ids that older partitions have of somebody else's jobs; None where these were planted there."""
+        settings, layout = await self._queue(seeds[0].queue)
+        taken: set[str] = set()
+        for generation in layout.generations[:-1]:
+            homes: dict[int, list[Seed]] = defaultdict(list)
+            for seed in seeds:
+                homes[generation.home_of(seed.together, seed.id)].append(seed)
+            for number, some in homes.items():
+                partition = self._store.partition(settings, number)
+                for id in await partition.has([seed.id for seed in some]):
+                    found = await inspect.find(partition, id)
+                    if found is not None and found.body().flow == plan.flow:
+                        return None
+                    taken.add(id)
+        return taken
+
+    # Telling.
+
+    async def _tell(self, queue: str, number: int, ends: Sequence[End]) -> set[bytes]:
+        """Tell those that wait. Gives the notes that are to be brought once more."""
+        settings, _ = await self._queue(queue)
+        again: set[bytes] = set()
+        async for partition in self._likely(settings, number):
+            unknown: list[End] = []
+            for start in range(0, len(ends), BATCH):
+                some = ends[start : start + BATCH]
+                for end, word in zip(some, await join(partition, some, self._server), strict=True):
+                    if word == "again":
+                        again.add(end.entry)
+                    elif word == "unknown":
+                        unknown.append(end)
+            ends = unknown
+            if not ends:
+                break
+        return again  # whoever is nowhere was removed, or is not kept any more
+
+    async def _likely(self, settings: QueueSettings, number: int) -> AsyncIterator[Partition]:
+        """First where it should be, then all that it may be in, the oldest first: what moves is not missed."""
+        yield self._store.partition(settings, number)
+        for partition in await self._store.partitions(settings):
+            yield partition
+
+    async def _home(self, link: Link) -> int:
+        return (await self._queue(link.queue))[1].current.home_of(link.together, link.id)
+
+    async def _queue(self, name: str) -> tuple[QueueSettings, Layout]:
+        known = self._known.get(name)
+        if known is None or time.monotonic() > known[2]:
+            settings = await self._store.settings(name)
+            return self._keep(settings, await self._store.layout(settings))
+        return known[:2]
+
+    def _keep(self, settings: QueueSettings, layout: Layout) -> tuple[QueueSettings, Layout]:
+        self._known[settings.name] = settings, layout, time.monotonic() + KNOWN_FOR
+        return settings, layout
+
+
+async def _left(partition: Partition, flow: str) -> AsyncIterator[tuple[bytes, Plan]]:
+    """The notes of a partition that say what is left of a flow."""
+    start = b"-"
+    while entries := await _outgoing(partition, start):
+        for entry, fields in entries:
+            if fields[0] == b"n" + flow.encode():
+                yield entry, decode_plan(fields[1])
+        start = b"(" + entries[-1][0]
+
+
+async def _outgoing(partition: Partition, start: bytes, courier: str = "") -> Any:
+    """Some notes, from a place on. With a `courier`, b"busy" where another one is at it."""
+    if courier:
+        return await partition.server.script("outgoing", partition.base, courier, HOLD_MS, ENTRIES, start)
+    return await partition.server.call("XRANGE", partition.base + "outgoing", start, "+", "COUNT", ENTRIES)
+
+
+async def drop(partition: Partition, entries: Sequence[bytes]) -> None:
+    """These notes were brought."""
+    if entries:
+        await partition.server.call("XDEL", partition.base + "outgoing", *entries)
+
+
+async def join(
+    partition: Partition, ends: Sequence[End], server: Server | Confirmed | None = None
+) -> list[str]:
+    """Tell jobs of a partition of these ends; for each "joined", "known", "unknown" or "again"."""
+    keep = partition.settings.keep
+    failed = -1 if keep.failed is None else keep.failed
+    failed_ms = -1 if keep.failed_for is None else int(keep.failed_for * 1000)
+    flat: list[str | bytes | int] = []
+    for end in ends:
+        flat += (end.link.id, end.flow, end.link.position, end.letter, end.told, end.ending)
+    answer: bytes = await (server or partition.server).script(
+        "join", partition.base, partition.settings.lane_limit, failed, failed_ms, *flat
+    )
+    return answer.decode().split()
+
+
+async def awaited(partition: Partition, id: bytes | str) -> list[tuple[str, Told]]:
+    """What a job of a flow knows of those that it waits for or has waited for: letter and facts, in their order."""
+    return (await waits(partition, id))[1]
+
+
+async def waits(partition: Partition, id: bytes | str) -> tuple[str, list[tuple[str, Told]]]:
+    """The same, and what the job does when one of them does not complete (core/flow.py)."""
+    name = partition.base.encode() + b"job:" + (id if isinstance(id, bytes) else id.encode())
+    flat = await partition.server.call("HGETALL", name)
+    fields = dict(zip(flat[::2], flat[1::2], strict=True))
+    found = {
+        int(field[len(b"child:") :]): (chr(value[0]), decode_told(value[1:]))
+        for field, value in fields.items()
+        if field.startswith(b"child:")
+    }
+    return fields.get(b"mode", b"").decode(), [found[position] for position in sorted(found)]
+
+
+async def some(partitions: Sequence[Partition], most: int) -> list[str]:
+    """Jobs that wait for others of their flow, and such as ended lately: about so many, over all partitions."""
+    each = max(1, most // len(partitions))
+    calls = [(partition.base, each, max(1, each // 4)) for partition in partitions]
+    found = await scripts(partitions[0].server, "flows", calls)
+    return [id.decode("utf-8", "replace") for ids in found for id in ids]
+
+
+def _arguments(seeds: Sequence[Seed], taken: set[str]) -> list[str | bytes | int]:
+    flat: list[str | bytes | int] = []
+    for seed in seeds:
+        given = 2 if seed.id in taken else int(seed.given)
+        flat += (seed.id, seed.when, seed.record, given, seed.mode, len(seed.awaits))
+        flat += (encode(told) for told in seed.awaits)
+    return flat
+
+
+def _ends(entry: bytes, queue: str, name: str, value: bytes) -> list[End]:
+    """What a note says of the end of a job, for each that waits for it."""
+    letter, id = name[0], name[1:]
+    record, ending = unseal(value) if letter in "cfx" else (value, Ending(0, 0.0, ""))
+    body = body_of(record)
+    error = None if letter == "c" else ending.error or WORDS[letter]
+    told = encode(Told(queue, id, body.task, ending.result, error, ending.stacktrace, ending.stored))
+    because = f": {ending.error}" if ending.error else ""
+    end = seal(
+        Ending(
+            0, 0.0, "", error=f'job {id} ({body.task}) of queue "{queue}" {WORDS.get(letter, "")}{because}'
+        )
+    )
+    return [
+        End(entry, link, body.flow, letter, told, end) for link in body.tells if letter not in link.unless
+    ]

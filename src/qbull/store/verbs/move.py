@@ -1,0 +1,369 @@
+"""Moving: old partitions are worked off, and in the new ones each lane begins when it may.
+
+These are the steps that are left when the number of a queue's partitions was changed (layout.py). Workers take them
+(worker/repartition.py), and `qbull repartition` does. Any number of them may be at it at once, and die in any place. That rests
+on two facts. The lanes of closed partitions only become fewer, so what was seen of them once stays true: "there is nothing
+of this lane any more". And jobs that are brought from one partition to another are numbered there and come in the order of
+their numbers, so the last number that has come says of every job whether it was there before.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import AsyncIterator, Iterable, Sequence
+from typing import Any, NamedTuple
+
+from qbull.config import QueueSettings
+from qbull.core.layout import Generation, Layout, added, generation_of
+from qbull.core.record import Garbage, body_of, lane_of
+from qbull.core.route import PARTITION_LANE, digest
+from qbull.errors import ServerError
+from qbull.store.read.drain_status import Tally, tallies, tally
+from qbull.store.store import Store
+from qbull.store.verbs.layout import change, close, follow, help_switch
+from qbull.store.verbs.partition import BATCH, Partition, successor_in
+from qbull.store.verbs.schedules import Place, Schedules, in_batches
+
+SCAN = 1000
+
+
+class Departing(NamedTuple):
+    """A job on its way: its number in the partition that it leaves, what it is, and what it has besides."""
+
+    number: int
+    id: bytes
+    due: bytes
+    record: bytes
+    ends: bytes
+    besides: list[bytes]
+    log: list[bytes]
+
+
+class Held(NamedTuple):
+    """Lanes of a partition that are still held, and lanes that were let go."""
+
+    held: int
+    let_go: int
+
+
+class Moves:
+    """For one queue."""
+
+    def __init__(self, store: Store, settings: QueueSettings) -> None:
+        self._store = store
+        self._settings = settings
+
+    def partition(self, number: int) -> Partition:
+        return self._store.partition(self._settings, number)
+
+    async def tally(self, number: int) -> Tally:
+        return await tally(self.partition(number))
+
+    async def _tallies(self, generation: Generation) -> list[Tally]:
+        return await tallies([self.partition(number) for number in generation.numbers])
+
+    async def all_steps(self) -> int | None:
+        """Take every step that can be taken now, for all partitions; how many jobs and lanes that has moved on.
+
+        None where the number was never changed.
+        """
+        layout = await self.end_switch(await self._store.layout(self._settings))
+        if layout.generation == 0:
+            return None
+        moved = 0
+        for older in layout.generations[:-1]:
+            for number in older.numbers:
+                moved += await self.bring(layout, number)
+        await self.learn(layout)
+        for generation in layout.busy:
+            for number in generation.numbers:
+                cleared = await self.clear(layout, number)
+                moved += (await self.let_go(layout, number)).let_go if cleared is None else cleared
+        await self.retire(layout)
+        return moved
+
+    async def end_switch(self, layout: Layout) -> Layout:
+        """A change that was agreed on is put in force, should whoever began it have died."""
+        while layout.coming is not None:
+            await help_switch(self._store, self._settings, layout)
+            layout = await self._store.layout(self._settings)
+        return layout
+
+    # Jobs that are delayed are brought to their new partitions, and schedules.
+
+    async def bring(self, layout: Layout, source: int) -> int:
+        """Bring what is delayed in a closed partition to where it belongs now; how many jobs that were.
+
+        Raises where a partition could not take its jobs, once those of the others are there.
+        """
+        brought = stay = 0
+        while True:
+            stay, there, *flat = await self._script("depart", source, stay, BATCH)
+            jobs = [Departing(int(float(n)), *rest) for n, *rest in _rows(flat, 7)]
+            if not jobs and stay >= there:
+                await self._bring_schedules(layout, source)
+                return brought
+            if jobs:
+                layout, stuck, trouble = await self._arrive(layout, source, jobs)
+                came = [job.id for job in jobs if job not in stuck]
+                await self._script("departed", source, *came)
+                if trouble is not None:
+                    raise trouble
+                brought += len(came)
+
+    async def _bring_schedules(self, layout: Layout, source: int) -> None:
+        names = await self._store.server.call("ZRANGE", self.partition(source).base + "schedules", 0, BATCH)
+        schedules, here = Schedules(self._store), Place(self._settings.name, source)
+        for some in in_batches([name.decode() for name in names]):
+            await schedules.bring_home(here, some, self._settings, layout)
+
+    async def _arrive(
+        self, layout: Layout, source: int, jobs: Sequence[Departing]
+    ) -> tuple[Layout, list[Departing], ServerError | None]:
+        """Put them into the partitions of now, unless they have come to one in between.
+
+        The layout that held then, the jobs that their partitions could not take, and why.
+        """
+        while True:
+            jobs = await self._not_in_between(layout, source, jobs)
+            closed: bytes | None = None
+            stuck, trouble = list[Departing](), None
+            for home, some in self._by_home(layout.current, jobs).items():
+                try:
+                    answer = await self._land(home, source, some)
+                except ServerError as error:
+                    stuck, trouble = stuck + some, error
+                    continue
+                if answer != 1:
+                    closed = answer
+            if closed is None:
+                return layout, stuck, trouble
+            layout = await follow(self._store, self._settings, successor_in(closed))
+
+    async def _land(self, home: int, source: int, jobs: Sequence[Departing]) -> Any:
+        flat: list[bytes | int] = []
+        for job in jobs:
+            flat += (
+                job.number,
+                job.id,
+                job.due,
+                job.record,
+                job.ends,
+                len(job.besides),
+                len(job.log),
+            )
+            flat += (*job.besides, *job.log)
+        return await self._script("land", home, source, *flat)
+
+    async def _not_in_between(
+        self, layout: Layout, source: int, jobs: Sequence[Departing]
+    ) -> Sequence[Departing]:
+        """Without those that were brought to a later generation before that was closed itself."""
+        for generation in layout.generations:
+            if not generation_of(source) < generation.number < layout.generation:
+                continue
+            left: list[Departing] = []
+            for home, some in self._by_home(generation, jobs).items():
+                last = await self._store.server.call("HGET", self.partition(home).base + "arrivals", source)
+                left += [job for job in some if job.number > int(last or 0)]
+            jobs = sorted(left)
+        return jobs
+
+    def _by_home(self, generation: Generation, jobs: Iterable[Departing]) -> dict[int, list[Departing]]:
+        homes: dict[int, list[Departing]] = defaultdict(list)
+        for job in jobs:
+            together = together_of(self._settings, job.record)
+            homes[generation.home_of(together, job.id.decode())].append(job)
+        return homes
+
+    # Lanes begin in their new partitions when the older ones have nothing of them.
+
+    async def learn(self, layout: Layout) -> None:
+        """Tell the partitions of now which lanes are still in older ones: until then they hold every lane."""
+        now = layout.current
+        marks = {number: await self._mark(number) for number in now.numbers}
+        for mark in marks.values():
+            if mark.startswith(b"closed"):  # a failover has lost the layout that came after this one
+                await follow(self._store, self._settings, successor_in(mark))
+                return
+        asking = [number for number, mark in marks.items() if not mark]
+        if not asking or not layout.draining:
+            return
+        for older in layout.draining:
+            for number in older.numbers:
+                async for lanes in self._lanes(number):
+                    await self._tell_lanes(now, asking, older, number, lanes)
+        for target in asking:
+            await self._script("learn", target, 1)
+
+    async def _tell_lanes(
+        self, now: Generation, asking: Sequence[int], older: Generation, number: int, lanes: Sequence[bytes]
+    ) -> None:
+        told: dict[int, list[bytes]] = defaultdict(list)
+        for lane in lanes:
+            if lane == PARTITION_LANE:
+                for target in asking:
+                    if number in older.homes(lane, now, target):
+                        told[target].append(lane)
+            else:
+                told[now.home(lane[:8])].append(lane)
+        for target in asking:
+            for start in range(0, len(told[target]), BATCH):
+                await self._script("learn", target, 0, *told[target][start : start + BATCH])
+
+    async def let_go(self, layout: Layout, number: int) -> Held:
+        """Let the lanes of a partition begin of which the older ones have nothing left."""
+        own, earlier = layout.generation_with(number), layout.before(number)
+        held, let_go, cursor = 0, 0, b"0"
+        while True:
+            cursor, lanes = await self._store.server.call(
+                "SSCAN", self.partition(number).base + "held", cursor, "COUNT", BATCH
+            )
+            ahead = await self._ahead(own, number, earlier, lanes) if lanes else ()
+            free = [lane for lane in lanes if lane not in ahead]
+            if free:
+                let_go += await self._script("unhold", number, self._settings.lane_limit, *free)
+            held += len(lanes) - len(free)
+            if cursor == b"0":
+                return Held(held, let_go)
+
+    async def clear(self, layout: Layout, number: int) -> int | None:
+        """Hold nothing in a partition any more, if the older ones have no lane of it: how many it held. None if they have."""
+        own = layout.generation_with(number)
+        for older in layout.before(number):
+            for home in older.homes(PARTITION_LANE, own, number):  # all that any of its keys may come from
+                if await self._store.server.call("HLEN", self.partition(home).base + "lanes"):
+                    return None
+        let_go, held = 0, 1
+        while held:
+            freed, held = await self._script("clear", number, self._settings.lane_limit, BATCH)
+            let_go += freed
+        return let_go
+
+    async def _ahead(
+        self, own: Generation, number: int, earlier: Sequence[Generation], lanes: Sequence[bytes]
+    ) -> set[bytes]:
+        """Those of these lanes that an older partition has jobs of."""
+        found: set[bytes] = set()
+        for older in earlier:
+            homes: dict[int, list[bytes]] = defaultdict(list)
+            for lane in lanes:
+                for home in older.homes(lane, own, number):
+                    homes[home].append(lane)
+            for home, some in homes.items():
+                counts = await self._store.server.call("HMGET", self.partition(home).base + "lanes", *some)
+                found.update(lane for lane, count in zip(some, counts, strict=True) if count is not None)
+        return found
+
+    # Generations that are worked off, and then empty, are put away.
+
+    async def retire(self, layout: Layout) -> Layout:
+        """Take the next step with each older generation for which it is time; the layout after that."""
+        for older in layout.older:
+            if older.state == "draining":
+                layout = await self._drained(layout, older)
+            elif older.state == "drained":
+                layout = await self._emptied(layout, older)
+            if older.state == "gone":
+                layout = await self._forgotten(layout, older)
+        return layout
+
+    async def _drained(self, layout: Layout, older: Generation) -> Layout:
+        for number, left in zip(older.numbers, await self._tallies(older), strict=True):
+            if not left.mark.startswith(b"closed"):  # a failover has lost it
+                await close(self.partition(number), Generation(older.number + 1, _after(layout, older)))
+            if not left.worked_off:
+                return layout
+        return await self._change(layout, layout.drained(older.number))
+
+    async def _emptied(self, layout: Layout, older: Generation) -> Layout:
+        """Only the oldest may go: what was brought from it to the next is known there."""
+        await self._keep_no_more(layout, older)
+        if older != layout.older[0]:
+            return layout
+        tallies = await self._tallies(older)
+        if any(tally.jobs or tally.reports for tally in tallies):
+            return layout
+        totals: dict[str, int] = {}
+        for left in tallies:
+            totals = added(totals, left.totals)
+        return await self._change(layout, layout.gone(older.number, totals))
+
+    async def _forgotten(self, layout: Layout, older: Generation) -> Layout:
+        for number in older.numbers:
+            if not await self._script("raze", number):
+                return layout
+        for later in layout.generations:
+            for number in later.numbers:
+                await self._store.server.call(
+                    "HDEL", self.partition(number).base + "arrivals", *older.numbers
+                )
+        return await self._change(layout, layout.forgotten(older.number))
+
+    async def _keep_no_more(self, layout: Layout, older: Generation) -> None:
+        """Finished jobs of old partitions go by their age; and by number when those of the new ones fill it."""
+        keep = self._settings.keep
+        tallies = await self._tallies(layout.current)
+        completed = _room(keep.completed, layout, older, sum(tally.completed for tally in tallies))
+        failed = _room(keep.failed, layout, older, sum(tally.failed for tally in tallies))
+        for number in older.numbers:
+            for _ in range(100):
+                await self.partition(number).promote(0, completed, failed)
+                tally = await self.tally(number)
+                if (completed < 0 or tally.completed <= completed) and (failed < 0 or tally.failed <= failed):
+                    break
+
+    async def _change(self, layout: Layout, now: Layout) -> Layout:
+        if await change(self._store, self._settings, layout, now):
+            return now
+        return await self._store.layout(self._settings)
+
+    async def _script(self, verb: str, number: int, *arguments: str | bytes | int) -> Any:
+        return await self._store.server.script(verb, self.partition(number).base, *arguments)
+
+    async def _mark(self, number: int) -> bytes:
+        mark: bytes | None = await self._store.server.call(
+            "HGET", self.partition(number).base + "index", "\n"
+        )
+        return mark or b""
+
+    async def _lanes(self, number: int) -> AsyncIterator[list[bytes]]:
+        cursor = b"0"
+        while True:
+            cursor, flat = await self._store.server.call(
+                "HSCAN", self.partition(number).base + "lanes", cursor, "COUNT", SCAN
+            )
+            yield flat[::2]
+            if cursor == b"0":
+                return
+
+
+def together_of(settings: QueueSettings, record: bytes) -> bytes | None:
+    """What decides which partition a job belongs to, where its id does not: its lane, key, or unique name."""
+    lane = lane_of(record)
+    if lane and lane != PARTITION_LANE:
+        return lane[:8]
+    try:
+        body = body_of(record)
+    except Garbage:
+        return None
+    if settings.lane_limit and body.key is not None:
+        return digest(body.key)
+    return bytes.fromhex(body.unique)[:8] if body.unique else None
+
+
+def _rows(flat: Sequence[Any], width: int) -> list[Sequence[Any]]:
+    return [flat[at : at + width] for at in range(0, len(flat), width)]
+
+
+def _after(layout: Layout, older: Generation) -> int:
+    """How many partitions the generation after this one had."""
+    later = [*layout.older, layout.current]
+    return next(generation.partitions for generation in later if generation.number > older.number)
+
+
+def _room(most: int | None, layout: Layout, older: Generation, kept: int) -> int:
+    """How many finished jobs a partition of an old generation may still keep, with so many kept in the new ones."""
+    if most is None:
+        return -1
+    return max(most * max(layout.partitions, older.partitions) - kept, 0) // older.partitions

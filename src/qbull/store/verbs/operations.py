@@ -1,0 +1,81 @@
+"""Operations: work on many jobs that somebody has asked the API for. What is known of one is kept for a week.
+
+Whoever runs it says every second how far it has come, and hears whether it is to stop. One that has said nothing for a while has
+lost the process that ran it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from qbull.errors import NotFound
+from qbull.store.read.inspect import server_time
+from qbull.store.store import Store
+
+KEPT = 7 * 86_400
+"""Seconds."""
+MOST = 200
+SILENT = 15.0
+"""Seconds after which one that should say something is taken for lost."""
+LOST = "the process that ran it is gone; ask for it again, it goes on with what is left"
+
+
+class Operation(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`total` is how many there were to look at when it began. Times are milliseconds of the server's clock."""
+
+    id: str
+    action: str
+    queue: str
+    filter: dict[str, Any]
+    by: str
+    started_ms: int
+    state: Literal["running", "done", "failed", "stopped"] = "running"
+    done: int = 0
+    looked_at: int = 0
+    total: int | None = None
+    updated_ms: int = 0
+    error: str | None = None
+
+
+async def write(store: Store, operation: Operation) -> bool:
+    """How far it is; answers whether it is to stop."""
+    stop: int = await store.server.script(
+        "operation",
+        store.names.app,
+        operation.id,
+        operation.started_ms,
+        KEPT * 1000,
+        MOST,
+        msgspec.json.encode(operation),
+    )
+    return bool(stop)
+
+
+async def find(store: Store, id: str) -> Operation:
+    packed = await store.server.call("GET", store.names.operation(id))
+    if packed is None:
+        raise NotFound(f'no operation "{id[:50]}"; they are kept for a week')
+    return _now(msgspec.json.decode(packed, type=Operation), await server_time(store.server))
+
+
+async def newest(store: Store, many: int) -> list[Operation]:
+    ids = await store.server.call("ZRANGE", store.names.operations, 0, many - 1, "REV")
+    if not ids:
+        return []
+    names = [store.names.operation(id.decode()) for id in ids]
+    now = await server_time(store.server)
+    found = await store.server.call("MGET", *names)
+    return [_now(msgspec.json.decode(packed, type=Operation), now) for packed in found if packed is not None]
+
+
+async def ask_to_stop(store: Store, id: str) -> None:
+    await store.server.script("mark", f"{store.names.operation(id)}:stop", 60)
+
+
+def _now(operation: Operation, now: float) -> Operation:
+    """What is to be believed of it."""
+    if operation.state == "running" and now * 1000 - operation.updated_ms > SILENT * 1000:
+        return msgspec.structs.replace(operation, state="stopped", error=LOST)
+    return operation

@@ -1,0 +1,342 @@
+"""One partition of a queue: each verb is names, call, typed answer. The atomic change itself is in lua/<verb>.lua.
+
+Every verb may be sent twice: a second enqueue finds the ids, a second settle finds the fence gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from qbull.config import QueueSettings
+from qbull.core.layout import Generation, place_of
+from qbull.core.rate import Rate
+from qbull.core.record import CRASH_LIMIT, Ending, State, seal, unseal
+from qbull.store.confirm import Confirmed
+from qbull.store.connection.server import Server
+from qbull.store.names import DEFAULT_BAND, RETURNED
+from qbull.store.verbs.outcomes import Outcomes
+from qbull.store.verbs.progress import LOG_LINES, LogLine, Note, read_line
+
+EXPIRY = "expired: it had not begun in time"
+EXPIRED = seal(Ending(0, 0.0, "", error=EXPIRY))
+BATCH = 500
+"""Jobs in one call at most: it bounds how long a script keeps the server from others."""
+
+
+class NewJob(NamedTuple):
+    """`when` is milliseconds from now, or "@" and a moment in milliseconds."""
+
+    id: str
+    when: int | str
+    record: bytes
+
+
+class UniqueJob(NamedTuple):
+    """A new job of which only one for each name counts, within its window."""
+
+    id: str
+    when: int | str
+    record: bytes
+    name: str
+    mode: str
+    window_ms: int
+    counts: str = ""
+    """The job that counts by what an older partition says, and for how many milliseconds."""
+    counts_ms: int = 0
+
+
+class Counting(NamedTuple):
+    """What counts of several jobs by what a closed partition says: an id, and whether it is the new one.
+
+    `new` is None where that is to be decided elsewhere: then `id` counts here for so many milliseconds more, if there
+    is one, and with `moving` it is on its way elsewhere.
+    """
+
+    id: str
+    new: bool | None
+    left_ms: int
+    moving: bool
+
+
+class Again(NamedTuple):
+    """A finished job that is to go round again: where it was seen, and its new record."""
+
+    id: str
+    place: bytes
+    record: bytes
+
+
+class Mark(NamedTuple):
+    """A job that is to stop, and the delivery with which a worker has it."""
+
+    id: bytes
+    place: bytes
+    reason: str
+
+
+class Closed(Exception):
+    """The partition takes nothing in any more. `known` are those that it has already; the others go to `successor`.
+
+    Of jobs of which one counts, `counting` is what it says of each.
+    """
+
+    def __init__(self, known: set[int], successor: Generation, counting: Sequence[Counting] = ()) -> None:
+        super().__init__(f"closed; its keys are in generation {successor.number} now")
+        self.known = known
+        self.successor = successor
+        self.counting = counting
+
+
+@dataclass(frozen=True, slots=True)
+class Reclaimed:
+    deliveries: int
+    dead: int
+    more: bool
+
+
+class Promoted(NamedTuple):
+    """How many jobs were moved; the seconds until the next one is due, and until the next schedule is."""
+
+    moved: int
+    wait: float | None
+    tick: float | None
+
+
+class Partition:
+    def __init__(self, server: Server, base: str, number: int, settings: QueueSettings) -> None:
+        self.server = server
+        self.base = base
+        self.number = number
+        self.shown = place_of(number)
+        self.app = base[1:].removesuffix(f":{settings.name}:{number}}}:")
+        self.settings = settings
+        keep = settings.keep
+        self._limit = settings.lane_limit
+        self._halt = int(settings.on_failed == "halt")
+        self._keep_completed = (_count(keep.completed), _ms(keep.completed_for))
+        self._keep_failed = (_count(keep.failed), _ms(keep.failed_for))
+
+    async def enqueue(self, jobs: Sequence[NewJob], confirmed: Confirmed | None = None) -> set[int]:
+        """Add a batch; answers with the positions of those whose id was there already. Raises Closed."""
+        flat = [argument for job in jobs for argument in job]
+        known = await (confirmed or self.server).script("enqueue", self.base, self._limit, *flat)
+        if known and isinstance(known[0], bytes):
+            raise Closed(set(known[1:]), successor_in(known[0]))
+        return set(known)
+
+    async def put(self, jobs: Sequence[NewJob], confirmed: Confirmed | None = None) -> set[int]:
+        """The same as enqueue, quicker, for jobs that lua/put.lua takes."""
+        flat = [argument for id, _, record in jobs for argument in (id, record)]
+        is_new = await (confirmed or self.server).script("put", self.base, *flat)
+        return set() if is_new else await self.enqueue(jobs, confirmed)
+
+    async def has(self, ids: Sequence[str]) -> set[str]:
+        """Which of these ids it has."""
+        places = await self.server.call("HMGET", self.base + "index", *ids)
+        return {id for id, place in zip(ids, places, strict=True) if place is not None}
+
+    async def unique(
+        self, jobs: Sequence[UniqueJob], confirmed: Confirmed | None = None
+    ) -> list[tuple[str, bool]]:
+        """Add what counts of a batch; for each the id of the job that counts, and whether it is new. Raises Closed."""
+        flat = [argument for job in jobs for argument in job]
+        answer = await (confirmed or self.server).script("unique", self.base, self._limit, *flat)
+        if not answer[0].endswith(b"\n"):
+            return [(id.decode(), new == 1) for id, new in zip(answer[::2], answer[1::2], strict=True)]
+        counting = [
+            Counting(id.decode(), None if new < 0 else new == 1, max(left, 0), new == -2)
+            for id, new, left in zip(answer[1::3], answer[2::3], answer[3::3], strict=True)
+        ]
+        raise Closed(set(), successor_in(answer[0]), counting)
+
+    async def bands(self) -> list[str]:
+        """The ready streams that may have jobs, the most urgent first."""
+        used = {
+            RETURNED,
+            DEFAULT_BAND,
+            *(band.decode() for band in await self.server.call("SMEMBERS", self.base + "bands")),
+        }
+        return sorted(used)
+
+    async def settle(self, outcomes: Outcomes) -> list[bytes]:
+        """Write down a batch of outcomes; answers with the ids of those that were stale and changed nothing."""
+        stale: list[bytes] = await self.server.script(
+            "settle",
+            self.base,
+            self._limit,
+            self._halt,
+            *self._keep_completed,
+            *self._keep_failed,
+            *outcomes.arguments(),
+        )
+        return stale
+
+    async def promote(self, most: int = BATCH, completed: int = -1, failed: int = -1) -> Promoted:
+        """Move what is due to ready, drop what is too old; answers with how many, and when the next is due.
+
+        Of finished jobs no more than so many are kept, where a number is given.
+        """
+        moved, wait_ms, tick_ms = await self.server.script(
+            "promote",
+            self.base,
+            self._limit,
+            most,
+            self._keep_completed[1],
+            *self._keep_failed,
+            EXPIRED,
+            completed,
+            failed,
+        )
+        return Promoted(moved, _seconds(wait_ms), _seconds(tick_ms))
+
+    async def release(self, places: Sequence[bytes]) -> int:
+        """Give back deliveries that will not be run to their end here; answers with the number of jobs."""
+        jobs: int = await self.server.script("release", self.base, self._limit, *self._keep_failed, *places)
+        return jobs
+
+    async def reclaim(
+        self, worker: str, seal: bytes, started: Sequence[bytes] | None = None, silent: float = 0.0
+    ) -> Reclaimed:
+        """Take back the deliveries of a dead worker; `started` is what was running.
+
+        Where nobody saw that it is None, and what was handed over within the last `silent` seconds is not suspected.
+        """
+        blind_ms = int(silent * 1000) if started is None else -1
+        taken, dead, more = await self.server.script(
+            "reclaim", self.base, self._limit, self._halt, *self._keep_failed,
+            worker, 100, CRASH_LIMIT, blind_ms, seal, *(started or ()),
+        )  # fmt: skip
+        return Reclaimed(taken, dead, bool(more) or taken > 0)
+
+    # What people do with single jobs, or with some of them. `token` is made before the first send: a call that is sent
+    # again after a lost reply gets the answer that it had.
+
+    async def cancel(self, seal: bytes, ids: Sequence[str]) -> list[str]:
+        """For each "cancelled" (now or before), "cancelling" (a worker has it), "completed", "failed" or "unknown"."""
+        answer: bytes = await self.server.script(
+            "cancel", self.base, self._limit, *self._keep_failed, seal, *ids
+        )
+        return answer.decode().split()
+
+    async def marks(self) -> list[Mark]:
+        """The jobs of this partition that workers have and that are to stop."""
+        flat = await self.server.call("HGETALL", self.base + "cancelling")
+        marks = []
+        for id, text in zip(flat[::2], flat[1::2], strict=True):
+            place, _, sealed = text.partition(b" ")
+            marks.append(Mark(id, place, unseal(sealed)[1].error or ""))
+        return marks
+
+    async def retry(self, token: str, jobs: Sequence[Again]) -> list[str]:
+        """Send finished jobs round again; for each "retried", "moved", "unknown" or the state that it is in instead."""
+        flat = [argument for job in jobs for argument in job]
+        return await self._words("retry", token, *flat)
+
+    async def remove(self, token: str, jobs: Sequence[tuple[str, bytes]]) -> list[str]:
+        """Id and where it was seen (empty: wherever); for each "removed", "active", "moved", "moving" or "unknown"."""
+        flat = [argument for job in jobs for argument in job]
+        return await self._words("remove", token, *flat)
+
+    async def promote_one(self, token: str, id: str) -> str:
+        """A delayed job may run now; "promoted", "unknown" or the state that it is in instead."""
+        return (await self._words("promote_one", token, id))[0]
+
+    async def clean(self, token: str, state: State, age: float, most: int) -> tuple[int, bool]:
+        """Forget the oldest finished jobs; how many, and whether there may be more of that age."""
+        removed, more = await self._words("clean", token, state, int(age * 1000), most)
+        return int(removed), more == "1"
+
+    async def _words(self, verb: str, token: str, *arguments: str | bytes | int) -> list[str]:
+        answer: bytes = await self.server.script(verb, self.base, token, self._limit, *arguments)
+        return answer.decode().split()
+
+    async def begin(self, expires_ms: int, lane: bytes, rate: Rate | None, unused: int) -> tuple[int, int]:
+        """Milliseconds until a job may begin, -1 where it has expired; and how its start was noted, 0: it was not.
+
+        `expires_ms` is a moment or 0, `unused` a start that was noted before and not made, or 0.
+        """
+        limits = (rate.count, rate.window_ms, min(rate.ahead_ms, 50)) if rate is not None else (0, 0, 0)
+        wait_ms, noted = await self.server.script("begin", self.base, expires_ms, lane, *limits, unused, 1)
+        return wait_ms, noted
+
+    async def not_begun(self, lane: bytes, rate: Rate, unused: int) -> None:
+        """A start of a lane was noted and is not made. Not to be sent twice: it would be one too many."""
+        await self.server.script("begin", self.base, 0, lane, rate.count, rate.window_ms, 0, unused, 0)
+
+    async def holds(self, id: bytes, place: bytes, lane: bytes) -> bool:
+        """Is this delivery still the one that counts?"""
+        if lane:
+            state: bytes | None = await self.server.call("HGET", self.base + "trains", lane)
+            return state is not None and state.partition(b" ")[0] == place
+        return bool(await self.server.call("HGET", self.base + "index", id) == b"r" + place)
+
+    async def states(self, ids: Sequence[str]) -> str:
+        """For each the first letter of where it is (lua/lib/index.lua), "-" for one that is not here."""
+        letters: bytes = await self.server.script("states", self.base, *ids)
+        return letters.decode()
+
+    async def report(self, reports: Sequence[bytes]) -> None:
+        """Letter and id, and what is said: something that no script has done itself."""
+        await self.server.script("report", self.base, *reports)
+
+    async def reports(self, told: Sequence[bytes], most: int) -> tuple[list[tuple[bytes, list[bytes]]], int]:
+        """Drop the entries that were told; gives those that come then, and how many there are in all."""
+        entries, length = await self.server.script("reports", self.base, most, *told)
+        return entries, length
+
+    async def records(self, ids: Sequence[bytes]) -> list[bytes]:
+        """The records of jobs that are delayed or behind others of their lane; empty for one that is not."""
+        if not ids:
+            return []
+        places = await self.server.call("HMGET", self.base + "index", *ids)
+        return [
+            place[1:] if place is not None and place[:1] in (b"l", b"d", b"m") else b"" for place in places
+        ]
+
+    async def mark_alone(self, job: bytes, place: bytes) -> bool:
+        """A suspect is about to run: should it take the worker down, this mark is the proof. False where it is another's by now."""
+        return bool(await self.server.script("alone", self.base, job, place))
+
+    async def note(self, notes: Sequence[Note]) -> None:
+        """Keep what running jobs say of themselves."""
+        flat = [argument for note in notes for argument in note.arguments()]
+        await self.server.script("note", self.base, LOG_LINES, *flat)
+
+    async def logs(self, id: str, last: int = LOG_LINES) -> list[LogLine]:
+        """The newest lines that a job has logged, in order."""
+        return [
+            read_line(line) for line in await self.server.call("LRANGE", f"{self.base}log:{id}", -last, -1)
+        ]
+
+    async def lease(self, worker: str, living: Sequence[str]) -> int:
+        """Take the partition for this worker alone, where none of the living has it; the epoch, or 0."""
+        epoch: int = await self.server.script(
+            "lease", self.base, worker, *(name for name in living if name != worker)
+        )
+        return epoch
+
+    async def unlease(self, worker: str) -> None:
+        await self.server.script("unlease", self.base, worker)
+
+    async def ensure_groups(self, bands: Sequence[str]) -> None:
+        await self.server.script("group", self.base, *bands)
+
+
+def successor_in(mark: bytes) -> Generation:
+    """Where the keys of a partition with this mark are now."""
+    _, generation, partitions = mark.split()
+    return Generation(int(generation), int(partitions))
+
+
+def _count(value: int | None) -> int:
+    return -1 if value is None else value
+
+
+def _seconds(ms: int) -> float | None:
+    return None if ms < 0 else ms / 1000
+
+
+def _ms(seconds: float | None) -> int:
+    return -1 if seconds is None else int(seconds * 1000)

@@ -1,0 +1,53 @@
+"""Notes: what a running job says of itself, as it is sent, kept and read again. The verb is lua/note.lua."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple
+
+from qbull.core.record import moment
+
+LOG_LINES = 1000
+"""Lines kept of a job, the newest."""
+LOG_LENGTH = 2000
+"""Characters of a line."""
+
+
+class Note(NamedTuple):
+    """`told` is how many lines this delivery has logged before."""
+
+    id: bytes
+    place: bytes
+    lane: bytes
+    progress: float | None
+    attempt: int
+    told: int
+    lines: Sequence[str]
+
+    def arguments(self) -> list[bytes | str | int]:
+        lines = [line.encode("utf-8", "replace") for line in self.lines]
+        progress = "" if self.progress is None else f"{self.progress:g}"
+        return [self.id, self.place, self.lane, progress, self.attempt, self.told, len(lines), *lines]
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """What a task has logged: when, on the server's clock, in which attempt, and what."""
+
+    at: datetime
+    attempt: int
+    text: str
+
+
+def read_line(stored: bytes) -> LogLine:
+    at, attempt, text = stored.split(b" ", 2)
+    return LogLine(moment(int(at)), int(attempt), text.decode("utf-8", "replace"))
+
+
+def read_progress(stored: bytes) -> float | None:
+    if not stored:
+        return None
+    value = float(stored)
+    return int(value) if value.is_integer() else value

@@ -1,0 +1,120 @@
+"""Tokens of the REST API: of each only the digest is kept, so that what the server knows opens no door.
+
+A token is `qb_<id>_<secret>`: the id finds it, the secret has 256 random bits. The last use is written down about once a
+minute, and only of a token that is there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from functools import partial
+from typing import Literal
+
+import msgspec
+
+from qbull.errors import Conflict, NotFound
+from qbull.store.read.inspect import server_time
+from qbull.store.store import Store
+
+MOST = 1000
+"""Tokens of an app at most."""
+FORGOTTEN = 30 * 86_400
+"""Seconds for which one that has expired is still shown."""
+MARK = "qb_"
+
+_ID = 10
+
+
+class Token(msgspec.Struct, frozen=True):
+    """What is kept of a token. Times are milliseconds of the server's clock."""
+
+    id: str
+    name: str
+    role: Literal["viewer", "admin"]
+    digest: str
+    created_ms: int
+    created_by: str = ""
+    expires_ms: int | None = None
+    used_ms: int | None = None
+
+    def fits(self, text: str) -> bool:
+        """Compared in a time that says nothing about how much of it was right."""
+        return hmac.compare_digest(self.digest, digest_of(text))
+
+
+def digest_of(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def id_in(text: str) -> str | None:
+    """The id of what looks like a token."""
+    mark, id, there = text[: len(MARK)], text[len(MARK) : len(MARK) + _ID], text[len(MARK) + _ID :]
+    return id if mark == MARK and len(id) == _ID and there.startswith("_") and id.isalnum() else None
+
+
+async def create(
+    store: Store, name: str, role: Literal["viewer", "admin"], *, by: str, lasts: float | None = None
+) -> tuple[Token, str]:
+    """A new token, and its text: this is the only moment at which anybody can see it."""
+    id = secrets.token_hex(_ID // 2)
+    text = f"{MARK}{id}_{secrets.token_urlsafe(32)}"
+
+    async def write() -> Token:
+        now = int(await server_time(store.server) * 1000)
+        expires = None if lasts is None else now + int(lasts * 1000)
+        token = Token(id, name, role, digest_of(text), now, by, expires)
+        await _sweep(store, now)
+        if await store.server.call("HLEN", store.names.tokens) >= MOST:
+            raise Conflict(f"there are {MOST:,} tokens already; revoke some")
+        await store.server.script("register", store.names.tokens, id, msgspec.json.encode(token))
+        return token
+
+    return await store.patiently(write), text
+
+
+async def find(store: Store, id: str) -> tuple[Token, float | None] | None:
+    """A token that has not expired, and the seconds that it has left."""
+    packed, now_ms = await store.server.script("token", store.names.app, id)
+    if not packed:
+        return None
+    token = msgspec.json.decode(packed, type=Token)
+    if token.expires_ms is None:
+        return token, None
+    return (token, (token.expires_ms - now_ms) / 1000) if token.expires_ms > now_ms else None
+
+
+async def everyone(store: Store) -> list[Token]:
+    """The newest first."""
+    flat = await store.server.call("HGETALL", store.names.tokens)
+    used = await store.server.call("HGETALL", store.names.tokens_used)
+    when = {id: int(ms) for id, ms in zip(used[::2], used[1::2], strict=True)}
+    tokens = [
+        msgspec.structs.replace(msgspec.json.decode(packed, type=Token), used_ms=when.get(id))
+        for id, packed in zip(flat[::2], flat[1::2], strict=True)
+    ]
+    return sorted(tokens, key=lambda token: -token.created_ms)
+
+
+async def revoke(store: Store, id: str) -> None:
+    packed, _ = await store.patiently(partial(store.server.script, "token", store.names.app, id))
+    if not packed:
+        raise NotFound(f'no token "{id}"; "qbull token list" shows what there is')
+    await store.patiently(partial(_remove, store, id))
+
+
+async def _remove(store: Store, id: str) -> None:
+    await store.server.call("HDEL", store.names.tokens, id)
+    await store.server.call("HDEL", store.names.tokens_used, id)
+
+
+async def _sweep(store: Store, now_ms: int) -> None:
+    """Whoever makes a token removes those that expired long ago."""
+    for token in await everyone(store):
+        if token.expires_ms is not None and token.expires_ms < now_ms - FORGOTTEN * 1000:
+            await _remove(store, token.id)
+
+
+async def used(store: Store, id: str) -> None:
+    await store.server.script("token_used", store.names.app, id)

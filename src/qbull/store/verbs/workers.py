@@ -1,0 +1,84 @@
+"""The roster: the workers that live, and which partitions each of them reads."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import replace
+
+import msgspec
+
+from qbull.config import QueueSettings
+from qbull.core.config_warnings import Seat
+from qbull.core.layout import Generation
+
+
+class Serving(msgspec.Struct, frozen=True):
+    """What a worker does for one queue. `sharing` says how it came to its partitions.
+
+    One that is leaving reads nothing any more and takes nothing; what it has begun still runs.
+    """
+
+    concurrency: int
+    partitions: list[int] = []
+    sharing: str = "auto"
+    most: int | None = None
+    instance: int | None = None
+    instances: int | None = None
+    since: dict[int, int] = {}
+    """The server's time in milliseconds at which it began to read each of its partitions."""
+    settings: str = ""
+    leaving: bool = False
+    schedules: str = ""
+    """The version of its code's schedules."""
+    tasks: list[str] = []
+
+
+class Member(msgspec.Struct, frozen=True):
+    """A live worker. `pod` is the parent that it shares with others, or itself."""
+
+    host: str = "?"
+    pid: int = 0
+    pod: str = ""
+    queues: dict[str, Serving] = {}
+
+
+def pack_member(member: Member) -> bytes:
+    return msgspec.json.encode(member)
+
+
+def member_of(packed: bytes) -> Member:
+    try:
+        return msgspec.json.decode(packed, type=Member)
+    except (
+        msgspec.MsgspecError,
+        UnicodeDecodeError,
+    ):  # another version wrote it, or it has only beaten so far
+        return Member()
+
+
+def seats(members: Mapping[str, Member], queue: str, generation: Generation) -> list[Seat]:
+    """Who reads the partitions of a queue, or would: those of one generation, by their places in it."""
+    return [
+        Seat(
+            worker=id,
+            pod=member.pod or id,
+            sharing=serving.sharing,
+            partitions=generation.places(serving.partitions),
+            most=serving.most,
+            instance=serving.instance,
+            instances=serving.instances,
+            settings=serving.settings,
+        )
+        for id, member in sorted(members.items())
+        if (serving := member.queues.get(queue)) is not None and not serving.leaving
+    ]
+
+
+def digest(settings: QueueSettings) -> str:
+    """The same for two workers whose code declares a queue alike. What may differ between them is left out."""
+    read_back = msgspec.json.decode(
+        msgspec.json.encode(settings), type=QueueSettings
+    )  # 5 and 5.0 are the same
+    alike = replace(read_back, partitions=1, concurrency=1)
+    return hashlib.sha256(msgspec.json.encode(alike)).hexdigest()[:12]

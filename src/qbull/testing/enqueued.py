@@ -1,0 +1,113 @@
+"""The record: what was enqueued while a test ran, and what can be asserted of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from qbull.app import App
+from qbull.core.codec import encode_payload, plain
+from qbull.core.record import body_of, moment, priority_of
+from qbull.produce.client import Placed
+from qbull.task import Task
+
+SHOWN = 10
+
+
+@dataclass(frozen=True)
+class Enqueued:
+    """One call of a task. `delay` is in seconds; `created` is False where a job with its id was there already."""
+
+    queue: str
+    task: str
+    arguments: dict[str, Any]
+    id: str
+    key: str | None = None
+    priority: int = 5
+    delay: float | None = None
+    at: datetime | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    created: bool = True
+
+    def __str__(self) -> str:
+        said = ", ".join(f"{name}={value!r}" for name, value in self.arguments.items())
+        return f"{self.queue}: {self.task}({said})"
+
+
+class Record:
+    """What `inline` and `embedded` have in common."""
+
+    def __init__(self, app: App) -> None:
+        self.app = app
+        self._calls: list[Enqueued] = []
+
+    def enqueued(self, task: Task[..., Any] | str | None = None, /, **arguments: Any) -> list[Enqueued]:
+        """All calls, in their order; or those of a task, with these arguments among theirs."""
+        wanted = self._plain(arguments)
+        return [call for call in self._calls if _is_of(call, task) and _has(call, wanted)]
+
+    def assert_enqueued(self, task: Task[..., Any] | str, /, **arguments: Any) -> Enqueued:
+        """That the task was enqueued, with these arguments among others; gives the newest such call."""
+        __tracebackhide__ = True
+        found = self.enqueued(task, **arguments)
+        if not found:
+            raise AssertionError(f"not enqueued: {_named(task, arguments)}; {self._shown()}")
+        return found[-1]
+
+    def assert_not_enqueued(self, task: Task[..., Any] | str | None = None, /, **arguments: Any) -> None:
+        """That it was not; without a task, that nothing was."""
+        __tracebackhide__ = True
+        found = self.enqueued(task, **arguments)
+        if found:
+            raise AssertionError("enqueued: " + "; ".join(str(call) for call in found[:SHOWN]))
+
+    def note(self, queue: str, placed: Placed, id: str, created: bool) -> None:
+        """Write one down."""
+        _, when, record = placed.job
+        body = body_of(record)
+        payload = self.app.seals.open("payload", queue, body.task, body.payload)
+        due = str(when).partition(" ")[0]
+        self._calls.append(
+            Enqueued(
+                queue=queue,
+                task=body.task,
+                arguments=plain(payload),
+                id=id,
+                key=body.key,
+                priority=priority_of(record),
+                delay=None if due.startswith("@") or due == "0" else int(due) / 1000,
+                at=moment(int(due[1:])) if due.startswith("@") else None,
+                headers=body.headers or {},
+                created=created,
+            )
+        )
+
+    def _plain(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """As they look when they have travelled: a model is a dictionary, a moment a text."""
+        made: dict[str, Any] = plain(encode_payload("", arguments, limit=1 << 30))
+        return made
+
+    def _shown(self) -> str:
+        if not self._calls:
+            return "nothing was"
+        rest = f"; and {len(self._calls) - SHOWN} more" if len(self._calls) > SHOWN else ""
+        return "what was: " + "; ".join(str(call) for call in self._calls[-SHOWN:]) + rest
+
+
+def _has(call: Enqueued, wanted: dict[str, Any]) -> bool:
+    return all(name in call.arguments and call.arguments[name] == value for name, value in wanted.items())
+
+
+def _is_of(call: Enqueued, task: Task[..., Any] | str | None) -> bool:
+    if task is None:
+        return True
+    if isinstance(task, str):
+        return task in (call.task, f"{call.queue}/{call.task}")
+    return (call.queue, call.task) == (task.queue.name, task.name)
+
+
+def _named(task: Task[..., Any] | str, arguments: dict[str, Any]) -> str:
+    name = task if isinstance(task, str) else f"{task.queue.name}: {task.name}"
+    return f"{name}({', '.join(f'{name}={value!r}' for name, value in arguments.items())})"

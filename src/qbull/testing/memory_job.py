@@ -1,0 +1,104 @@
+"""Kept: a job without a server. Its record and its ending are the same bytes that a server would keep."""
+
+from __future__ import annotations
+
+import traceback
+from concurrent.futures import Future
+
+from qbull.core.outcome import Delay, decide
+from qbull.core.record import HISTORY_LIMIT, Attempt, Body, Ending, State, body_of, expires_ms, moment, repack
+from qbull.core.retry import Retry
+from qbull.middleware import Settled
+from qbull.store.read.inspect import Found
+from qbull.store.verbs.progress import LogLine
+from qbull.worker.current import Running
+
+WORKER = "inline"
+
+
+class Kept:
+    def __init__(self, queue: str, id: str, record: bytes, now_ms: int) -> None:
+        self.queue = queue
+        self.id = id
+        self.record = record
+        self.created_ms = now_ms
+        self.state: State = "waiting"
+        self.due_ms = 0
+        self.finished_ms = 0
+        self.ending: Ending | None = None
+        self.progress: float | None = None
+        self.lines: list[LogLine] = []
+
+    def wait(self, when: int | str, now_ms: int) -> None:
+        """Until when: milliseconds from now, or "@" and a moment; after a blank the moment by which it must have begun."""
+        due = str(when).partition(" ")[0]
+        self.due_ms = int(due[1:]) if due.startswith("@") else now_ms + int(due)
+        self.state = "delayed" if self.due_ms > now_ms else "waiting"
+
+    def promote(self, now_ms: int) -> None:
+        """Its time has come; unless it must have begun before."""
+        ends = expires_ms(body_of(self.record), self.created_ms)
+        if ends is not None and ends <= now_ms and body_of(self.record).attempt == 1:
+            self.finish("cancelled", Ending(0, 0.0, "", error="expired"), now_ms)
+        else:
+            self.state = "waiting"
+
+    def settle(self, result: bytes, error: Exception | None, retry: Retry, now_ms: int) -> Settled:
+        """What becomes of an attempt, by the worker's own rules."""
+        body = body_of(self.record)
+        if error is None:
+            self.finish("completed", Ending(body.attempt, 0.0, WORKER, result), now_ms)
+            return self._told(body)
+        outcome = decide(error, body.attempt, body.attempts or retry.attempts, retry)
+        if isinstance(outcome, Delay):
+            told = Settled(
+                self.id, self.queue, body.task, body.key, body.attempt, "delayed", 0.0, outcome.error, outcome.seconds
+            )  # fmt: skip
+            body.history = [*body.history, Attempt(body.attempt, now_ms, 0.0, outcome.error, WORKER)]
+            body.history = body.history[-HISTORY_LIMIT:]
+            body.attempt += 1
+            self.record = repack(self.record, body)
+            self.wait(int(outcome.seconds * 1000), now_ms)
+            return told
+        trace = "".join(traceback.format_exception(error))
+        self.finish("failed", Ending(body.attempt, 0.0, WORKER, None, outcome.error, trace), now_ms)
+        return self._told(body, outcome.error)
+
+    def finish(self, state: State, ending: Ending, now_ms: int) -> None:
+        self.state, self.ending, self.finished_ms = state, ending, now_ms
+
+    def found(self) -> Found:
+        """As a server would show it."""
+        finished = self.ending is not None
+        return Found(
+            self.id,
+            self.state,
+            self.record,
+            self.ending,
+            due_ms=self.due_ms if self.state == "delayed" else None,
+            finished_ms=self.finished_ms if finished else None,
+            worker=WORKER if self.state == "active" else None,
+            entry_ms=self.created_ms,
+            progress=self.progress,
+        )
+
+    def _told(self, body: Body, error: str | None = None) -> Settled:
+        state = "completed" if error is None else "failed"
+        return Settled(self.id, self.queue, body.task, body.key, body.attempt, state, 0.0, error)  # type: ignore[arg-type]
+
+
+class Notes:
+    """Takes down what a job says of itself."""
+
+    def __init__(self, kept: Kept, now_ms: int) -> None:
+        self._kept = kept
+        self._now_ms = now_ms
+
+    def progress(self, job: Running, value: float) -> None:
+        self._kept.progress = value
+
+    def log(self, job: Running, text: str) -> Future[None]:
+        self._kept.lines.append(LogLine(moment(self._now_ms), job.body.attempt, text))
+        written: Future[None] = Future()
+        written.set_result(None)
+        return written

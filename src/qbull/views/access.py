@@ -1,0 +1,105 @@
+"""Shapes of people: sessions, tokens, the audit."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta
+
+from qbull.views.shape import LONGEST, Moment, Said, Shape
+
+
+class Login(Shape, kw_only=True):
+    """One of them: the password of the page, or a token."""
+
+    password: Annotated[str, Meta(max_length=500)] | None = None
+    token: Annotated[str, Meta(max_length=500)] | None = None
+
+
+ONE_PROOF = {
+    "oneOf": [
+        {"required": [name], "properties": {name: {"type": "string"}}} for name in ("password", "token")
+    ]
+}
+
+
+class Me(Said, kw_only=True):
+    """Who is calling, and what that may be shown and done."""
+
+    name: str
+    role: Literal["viewer", "admin"]
+    how: Literal["token", "basic", "session"]
+    sees_payloads: bool
+    app: str
+    version: str
+
+
+class Done(Shape, kw_only=True):
+    """It was done; `message` says what."""
+
+    success: bool = True
+    message: str
+    timestamp: Moment
+
+
+class NewToken(Shape, kw_only=True):
+    """`expiresIn` is seconds; without it the token is good until it is revoked."""
+
+    name: Annotated[str, Meta(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f\x7f-\x9f]+$")]
+    role: Literal["viewer", "admin"]
+    expires_in: Annotated[float, Meta(gt=0, le=LONGEST)] | None = None
+
+
+class Token(Shape, kw_only=True):
+    """What is known of a token. Nobody knows the token itself any more."""
+
+    id: str
+    name: str
+    role: Literal["viewer", "admin"]
+    created_at: Moment
+    created_by: str
+    expires_at: Moment | None
+    last_used_at: Moment | None
+
+
+class Tokens(Said, kw_only=True):
+    """The newest first."""
+
+    tokens: list[Token]
+
+
+class CreatedToken(Said, kw_only=True):
+    """`token` is shown here and never again."""
+
+    token: str
+    details: Token
+
+
+class AuditQuery(Shape, kw_only=True):
+    """The newest first; `before` is the id of the last one seen."""
+
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 100
+    before: Annotated[str, Meta(pattern=r"^[0-9]{1,15}-[0-9]{1,15}$")] | None = None
+
+
+class AuditEntry(Shape, kw_only=True):
+    """Who did what, when, from where, and what it was answered with. `count` is more than 1 where several were counted together."""
+
+    id: str
+    at: Moment
+    who: str
+    role: str
+    how: str
+    action: str
+    target: str
+    status: int
+    detail: dict[str, Any]
+    address: str
+    count: int
+
+
+class AuditPage(Said, kw_only=True):
+    """`next` is what to ask for as `before`; null where there is no more."""
+
+    entries: list[AuditEntry]
+    next: str | None

@@ -1,0 +1,66 @@
+"""Shapes of alerts."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from qbull.core.problems import Kind
+from qbull.views.shape import Moment, Said, Shape
+
+
+class AlertPlace(Shape, kw_only=True):
+    """Where alerts go to. The address itself is a secret."""
+
+    kind: Literal["slack", "webhook", "other"]
+    host: str
+
+
+class AlertProblem(Shape, kw_only=True):
+    """Something that is wrong, in words and one by one. `job` is the newest of them; `said` is how often people were told, `over` that it is right again."""
+
+    kind: Kind
+    text: str
+    queue: str | None
+    task: str | None
+    schedule: str | None
+    job: str | None
+    reason: str | None
+    count: int
+    since: Moment
+    said: int
+    said_at: Moment | None
+    over: bool
+
+
+class AlertMessage(Shape, kw_only=True):
+    """A message, and whether it arrived; `id` is its job's, in the queue qbull.alerts."""
+
+    id: str
+    at: Moment
+    to: AlertPlace
+    text: str
+    state: Literal["waiting", "active", "delayed", "completed", "failed", "cancelled"]
+    error: str | None
+
+
+class Alerts(Said, kw_only=True):
+    """What is wrong now, where that is said, and the last messages. `asking` are the queues that raise alerts; `silenced`: nothing is sent for now."""
+
+    to: list[AlertPlace]
+    asking: list[str]
+    silenced: bool
+    problems: list[AlertProblem]
+    messages: list[AlertMessage]
+
+
+class Tried(Shape, kw_only=True):
+    """What came of a test message at one place; `error` is null where it arrived."""
+
+    to: AlertPlace
+    error: str | None
+
+
+class TriedAlerts(Said, kw_only=True):
+    """One for each place."""
+
+    tried: list[Tried]

@@ -1,0 +1,60 @@
+"""Shapes of flows."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from qbull.views.shape import Moment, Said, Shape
+
+FlowState = Literal["running", "completed", "rescued", "failed", "cancelled"]
+
+
+class FlowStep(Shape, kw_only=True):
+    """One job of a flow. `waitsFor` are the places of those before it in the list of steps, `level` how many of them are behind each other.
+
+    `kept` is false where no more is known of it than how it ended; `blocked` is true while it waits for others, `fallback` is run only where
+    these did not come to their end.
+    """
+
+    queue: str
+    id: str
+    task: str
+    state: Literal["waiting", "active", "delayed", "completed", "failed", "cancelled", "removed"]
+    level: int
+    waits_for: list[int]
+    kept: bool
+    blocked: bool
+    fallback: bool
+    error: str | None
+    started_at: Moment | None
+    finished_at: Moment | None
+    duration_ms: float | None
+
+
+class Flow(Said, kw_only=True):
+    """The jobs of a flow, those before which nothing comes first; none where the job is in no flow. `more`: there are more than are shown."""
+
+    flow: str | None
+    steps: list[FlowStep]
+    more: bool
+
+
+class ShownFlow(Shape, kw_only=True):
+    """A flow: the job that it ends with, and how its jobs are. It is rescued where a fallback stood in for that. `createdAt` is when the oldest of these
+    was enqueued.
+    """
+
+    flow: str
+    queue: str
+    id: str
+    task: str
+    state: FlowState
+    steps: list[FlowStep]
+    more: bool
+    created_at: Moment | None
+
+
+class Flows(Said, kw_only=True):
+    """Flows that are under way, and those that ended lately; the newest first."""
+
+    flows: list[ShownFlow]

@@ -1,0 +1,282 @@
+"""Shapes of queues: counts, settings, minutes, partitions, keys, health."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from msgspec import UNSET, Meta, UnsetType
+
+from qbull.core.health import Code
+from qbull.core.layout import MOST
+from qbull.views.jobs import Job
+from qbull.views.shape import Moment, Said, Seconds, Shape
+
+
+class Stats(Shape, kw_only=True):
+    """`paused` is how many of the waiting ones are held back because the queue is paused."""
+
+    name: str
+    waiting: int
+    active: int
+    completed: int
+    failed: int
+    delayed: int
+    paused: int
+    total: int
+    cancelled: int
+    is_paused: bool
+    oldest_waiting_at: Moment | None
+
+
+class QueueStats(Stats, kw_only=True):
+    """The counts of one queue."""
+
+    success: bool = True
+    timestamp: Moment
+
+
+class AllStats(Said, kw_only=True):
+    """The counts of all queues by name."""
+
+    queues: dict[str, Stats]
+
+
+class Task(Shape, kw_only=True):
+    """`arguments` is a JSON Schema of them, where the code of the task is here."""
+
+    name: str
+    arguments: dict[str, Any] | None
+
+
+class Queue(Said, kw_only=True):
+    """What a queue is: how it was declared, who serves it, what can be asked of it."""
+
+    name: str
+    stats: Stats
+    partitions: int
+    order: Literal["key", "partition"] | None
+    on_failed: Literal["continue", "halt"]
+    lane: dict[str, Any] | None
+    timeout: float | None
+    keep: dict[str, Any]
+    workers: int
+    slots: int
+    tasks: list[Task]
+    declared_here: bool
+
+
+class Ill(Shape, kw_only=True):
+    """Something that is wrong: in words (`text`), and as a `code` with its `values`. What is not serious waits for a person, and hinders nothing else."""
+
+    code: Code
+    serious: bool
+    queue: str | None
+    text: str
+    values: dict[str, int]
+
+
+class Health(Shape, kw_only=True):
+    """`message` says in words what is wrong, and where; `problems` has it one by one. It is unhealthy where one of them is serious."""
+
+    status: Literal["healthy", "unhealthy"]
+    message: str
+    problems: list[Ill]
+    details: dict[str, Stats]
+    timestamp: Moment
+
+
+class Alive(Shape, kw_only=True):
+    """For load balancers."""
+
+    status: Literal["ok", "away"]
+    message: str
+
+
+class MinutesQuery(Shape, kw_only=True):
+    """How many minutes back, up to a day."""
+
+    minutes: Annotated[int, Meta(ge=1, le=1440)] = 60
+
+
+class Minute(Shape, kw_only=True):
+    """What was counted in it; `at` is its begin."""
+
+    at: Moment
+    enqueued: int
+    completed: int
+    failed: int
+    retried: int
+    cancelled: int
+
+
+class Minutes(Said, kw_only=True):
+    """The oldest first; the last one is not over yet."""
+
+    queue: str
+    minutes: list[Minute]
+
+
+class Rate(Shape, kw_only=True):
+    """At most `count` starts in any `per` seconds."""
+
+    count: Annotated[int, Meta(ge=1, le=1_000_000_000)]
+    per: Annotated[float, Meta(ge=0.1, le=2_678_400)] = 1.0
+
+
+class Retry(Shape, kw_only=True):
+    """The waits between attempts (`delays`), or `attempts` with a `backoff` from `delay` up to `maxDelay`. Seconds."""
+
+    delays: list[Seconds] | None = None
+    attempts: Annotated[int, Meta(ge=1, le=1000)] | None = None
+    backoff: Literal["exponential", "fixed"] | None = None
+    delay: Seconds | None = None
+    max_delay: Seconds | None = None
+    jitter: Annotated[float, Meta(ge=0, le=1)] | None = None
+
+
+class NewSettings(Shape, kw_only=True):
+    """What is to be changed for all workers; what is left away stays. null is no limit."""
+
+    concurrency: Annotated[int, Meta(ge=1, le=1000)] | UnsetType = UNSET
+    max_active: Annotated[int, Meta(ge=1, le=1000000000)] | UnsetType | None = UNSET
+    rate: Rate | UnsetType | None = UNSET
+    retry: Retry | UnsetType = UNSET
+
+
+class ResetQuery(Shape, kw_only=True):
+    """Which one is to be as in the code again; all where none is named."""
+
+    setting: Literal["concurrency", "max_active", "rate", "retry"] | None = None
+
+
+class ChangedSetting(Shape, kw_only=True):
+    value: Any
+    by: str
+    at: Moment
+
+
+class SettingChange(Shape, kw_only=True):
+    """null is what the code says."""
+
+    at: Moment
+    by: str
+    setting: str
+    before: Any
+    after: Any
+
+
+class Settings(Said, kw_only=True):
+    """What is in force for a queue, what of it was changed at run time, and the last changes, the newest first."""
+
+    queue: str
+    paused: bool
+    settings: dict[str, Any]
+    changed: dict[str, ChangedSetting]
+    history: list[SettingChange]
+
+
+class Reader(Shape, kw_only=True):
+    worker: str
+    host: str
+    sharing: str
+    since: Moment | None
+
+
+class Lease(Shape, kw_only=True):
+    owner: str
+    epoch: int
+    since: Moment | None
+
+
+class Partition(Shape, kw_only=True):
+    """`draining` is said of one that the queue had before the number of its partitions was changed."""
+
+    partition: int
+    draining: bool
+    readers: list[Reader]
+    lease: Lease | None
+    waiting: int
+    in_lanes: int
+    active: int
+    delayed: int
+    failed: int
+    oldest_waiting_at: Moment | None
+
+
+class LongLane(Shape, kw_only=True):
+    """A key with jobs behind each other; null is the one lane of a whole partition."""
+
+    partition: int
+    key: str | None
+    waiting: int
+    oldest_waiting_at: Moment | None
+
+
+class HaltedLane(Shape, kw_only=True):
+    """A key whose jobs wait until somebody has dealt with the one that failed."""
+
+    partition: int
+    key: str | None
+    waiting: int
+    job_id: str
+    since: Moment | None
+
+
+class Misfit(Shape, kw_only=True):
+    """Settings of workers that do not fit together, and what to do."""
+
+    kind: str
+    serious: bool
+    fact: str
+    next: str
+    partitions: list[int]
+    workers: list[str]
+
+
+class NewPartitions(Shape, kw_only=True):
+    """How many partitions the queue shall have. Nothing is lost, the jobs of a key keep their order."""
+
+    partitions: Annotated[int, Meta(ge=1, le=MOST)]
+
+
+class Repartitioning(Shape, kw_only=True):
+    """What a change of the number of partitions has left to do: `jobs` in old partitions, `keys` whose later jobs wait for those, `halted` ones
+    of them that wait for a person. `before` are the numbers that the queue had.
+    """
+
+    partitions: int
+    before: list[int]
+    jobs: int
+    keys: int
+    halted: int
+
+
+class Partitions(Said, kw_only=True):
+    """Who reads which partition, what waits there, and which keys it waits for. `repartitioning` is null where no change is under way."""
+
+    queue: str
+    repartitioning: Repartitioning | None
+    partitions: list[Partition]
+    long_lanes: list[LongLane]
+    halted_lanes: list[HaltedLane]
+    misfits: list[Misfit]
+
+
+class KeyQuery(Shape, kw_only=True):
+    """How many of those who wait are shown."""
+
+    limit: Annotated[int, Meta(ge=1, le=200)] = 50
+
+
+class Key(Said, kw_only=True):
+    """The line behind one key. `holder` is the job that the others wait for; `halted` is said where that has failed for good: retry it, or
+    remove it to let the line go on.
+    """
+
+    queue: str
+    key: str
+    partition: int
+    holder: Job | None
+    halted: bool
+    waiting: int
+    jobs: list[Job]

@@ -1,0 +1,49 @@
+"""Complain: say in the log what is wrong with how the workers of a queue are set up.
+
+A worker that starts says at once what does not fit with those that are there. What comes up later is said when it has
+lasted a while: every rolling restart passes through such states, and so does every start of many workers at once.
+Each thing is said once while it lasts, by one process of a pod.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+
+from qbull.config import QueueSettings
+from qbull.core.config_warnings import misfits
+from qbull.core.layout import Generation
+from qbull.store.verbs.workers import Member, digest, seats
+
+log = logging.getLogger("qbull.worker")
+
+PATIENCE = 60.0
+
+
+class Complaints:
+    """For one queue. `look` is called with each new roster."""
+
+    def __init__(self, settings: QueueSettings, worker: str, *, speaks: bool) -> None:
+        self._settings = settings
+        self._digest = digest(settings)
+        self._worker = worker
+        self._speaks = speaks
+        self._since: dict[str, float] = {}
+        self._said: set[str] = set()
+        self._starting = True
+
+    def look(self, generation: Generation, members: Mapping[str, Member]) -> None:
+        there = seats(members, self._settings.name, generation)
+        if not self._speaks or not any(seat.worker == self._worker for seat in there):
+            return
+        now = time.monotonic()
+        found = {misfit.kind: misfit for misfit in misfits(generation.partitions, self._digest, there)}
+        self._since = {kind: self._since.get(kind, now) for kind in found}
+        self._said &= found.keys()
+        for kind, misfit in found.items():
+            at_once = self._starting and kind != "unread"  # the others may be starting too
+            if kind not in self._said and (at_once or now - self._since[kind] >= PATIENCE):
+                self._said.add(kind)
+                log.warning('queue "%s": %s', self._settings.name, misfit.line)
+        self._starting = False

@@ -1,0 +1,295 @@
+"""Pool: processes for tasks declared with cpu=True.
+
+Each job has a process for itself while it runs, so a timeout ends it for real, and one that dies takes no other
+with it. A signal to the worker's group does not reach them: running jobs may end first. Processes are started when first needed and used again. Only bytes travel: the task's name and its
+payload there, the encoded result or the error back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import os
+import signal
+import socket
+import struct
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from contextvars import Context
+from functools import partial
+from math import inf
+from typing import Any, BinaryIO
+
+import msgspec
+
+from qbull.core.codec import PAYLOAD_LIMIT, Signature, encode_result
+from qbull.core.flow import Told
+from qbull.core.outcome import AlreadyDone, Reported, Undeliverable, describe
+from qbull.core.record import body_of
+from qbull.core.task import TaskSpec
+from qbull.errors import Fail, PayloadError, RetryAfter
+from qbull.store.verbs.progress import LOG_LENGTH
+from qbull.worker.current import Running, running
+from qbull.worker.slot import Late
+
+_LENGTH = struct.Struct(">I")
+_MAIN = "import sys; from qbull.worker.cpu_pool import serve; serve(int(sys.argv[1]))"
+
+
+class ProcessDied(Reported):
+    """The process that ran the job ended without an answer."""
+
+
+class RemoteError(Reported):
+    """What a task raised in its process."""
+
+    def __init__(self, text: str, stacktrace: str) -> None:
+        super().__init__(text)
+        self.stacktrace = stacktrace
+
+
+class Request(msgspec.Struct):
+    module: str
+    name: str
+    queue: str
+    id: bytes
+    place: bytes
+    record: bytes
+    limit: int = PAYLOAD_LIMIT
+    app: str = ""
+    begin_by: float = inf
+    payload: bytes | None = None
+    """The arguments, where those in the record are sealed: a process has no keys."""
+    awaited: list[tuple[str, Told]] = []
+
+
+class Answer(msgspec.Struct):
+    result: bytes | None = None
+    error: str = ""
+    stacktrace: str = ""
+    word: str = ""
+    delay: float = 0.0
+    queue: bool = False
+
+
+class Pool:
+    def __init__(self) -> None:
+        self._idle: list[_Process] = []
+        self._all: set[_Process] = set()
+
+    async def run(self, task: TaskSpec, job: Running, limit: int, payload: bytes | None = None) -> bytes:
+        """The encoded result. Cancelling it kills the process."""
+        process = await self._free()
+        function = task.function
+        try:
+            request = Request(
+                function.__module__,
+                function.__qualname__,
+                job.queue,
+                job.id,
+                job.place,
+                job.record,
+                limit,
+                job.partition.app if job.partition is not None else "",
+                job.begin_by,
+                payload,
+                job.awaited,
+            )
+            answer = await process.ask(request, partial(_take_down, job))
+        except BaseException:
+            await self._end(process)
+            raise
+        self._idle.append(process)
+        if answer.word == "late":
+            raise Late
+        if answer.word == "retry":
+            raise RetryAfter(answer.delay, answer.error, queue=answer.queue)
+        if answer.word == "fail":
+            raise Fail(answer.error)
+        if answer.word == "undeliverable":
+            raise Undeliverable(answer.error)
+        if answer.result is None:
+            raise RemoteError(answer.error, answer.stacktrace)
+        return answer.result
+
+    async def close(self) -> None:
+        for process in list(self._all):
+            await self._end(process)
+        self._idle.clear()
+
+    async def _free(self) -> _Process:
+        """One that lives: an idle one may have been killed since."""
+        while self._idle:
+            process = self._idle.pop()
+            if not process.ended:
+                return process
+            await self._end(process)
+        process = await _Process.start()
+        self._all.add(process)
+        return process
+
+    async def _end(self, process: _Process) -> None:
+        self._all.discard(process)
+        await asyncio.shield(process.end())
+
+
+class _Process:
+    """`line` is another handle of the socket that is read and written: event loops do not let go of their own."""
+
+    def __init__(
+        self,
+        process: asyncio.subprocess.Process,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        line: socket.socket,
+    ) -> None:
+        self._process = process
+        self._reader = reader
+        self._writer = writer
+        self._line = line
+        self._watching = asyncio.create_task(self._watch(), context=Context())
+
+    @property
+    def ended(self) -> bool:
+        return self._watching.done() or self._reader.at_eof()
+
+    @classmethod
+    async def start(cls) -> _Process:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, "-c", _MAIN, str(theirs.fileno()), pass_fds=(theirs.fileno(),), start_new_session=True, stdin=asyncio.subprocess.DEVNULL
+            )  # fmt: skip
+        line = ours.dup()
+        reader, writer = await asyncio.open_connection(sock=ours)
+        return cls(process, reader, writer, line)
+
+    async def ask(self, request: Request, said: Callable[[Answer], None]) -> Answer:
+        """`said` is told what the job says of itself meanwhile."""
+        try:
+            body = msgspec.msgpack.encode(request)
+            self._writer.write(_LENGTH.pack(len(body)) + body)
+            await self._writer.drain()
+            while True:
+                length = _LENGTH.unpack(await self._reader.readexactly(4))[0]
+                answer = msgspec.msgpack.decode(await self._reader.readexactly(length), type=Answer)
+                if answer.word not in ("log", "progress"):
+                    return answer
+                said(answer)
+        except (asyncio.IncompleteReadError, OSError):
+            code = await self._process.wait()
+            raise ProcessDied(f"the process that ran it ended with {_ending(code)}") from None
+
+    async def end(self) -> None:
+        self._writer.close()
+        if self._process.returncode is None:
+            self._kill()
+        await self._watching
+
+    async def _watch(self) -> None:
+        """A process that it has started may hold its socket open: nothing more is to be read once it has ended itself."""
+        await self._process.wait()
+        self._kill()
+        with self._line, suppress(OSError):
+            self._line.shutdown(socket.SHUT_RD)
+
+    def _kill(self) -> None:
+        """With all that it has started: its group is its own."""
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+
+
+def _take_down(job: Running, answer: Answer) -> None:
+    """What a job in another process says of itself is said here."""
+    if job.notes is None:
+        return
+    job.talks = True
+    if answer.word == "log":
+        job.notes.log(job, answer.error)
+    else:
+        job.notes.progress(job, answer.delay)
+
+
+class Teller:
+    """In a process of the pool: passes what the job says of itself to the worker, from any thread."""
+
+    def __init__(self, answers: BinaryIO) -> None:
+        self._answers = answers
+        self._turn = threading.Lock()
+
+    def progress(self, job: Running, value: float) -> None:
+        self.tell(Answer(word="progress", delay=value))
+
+    def log(self, job: Running, text: str) -> Future[None]:
+        self.tell(Answer(word="log", error=text[:LOG_LENGTH]))
+        written: Future[None] = Future()
+        written.set_result(None)
+        return written
+
+    def tell(self, answer: Answer) -> None:
+        body = msgspec.msgpack.encode(answer)
+        with self._turn:
+            self._answers.write(_LENGTH.pack(len(body)) + body)
+            self._answers.flush()
+
+
+def _ending(code: int) -> str:
+    return f"signal {-code}" if code < 0 else f"code {code}"
+
+
+def _answer(request: Request, teller: Teller) -> Answer:
+    try:
+        function = _find(request)
+        body = body_of(request.record)
+        args, kwargs = Signature(body.task, function).decode(
+            body.payload if request.payload is None else request.payload
+        )
+        job = Running(
+            request.queue,
+            None,
+            request.place,
+            request.id,
+            request.record,
+            body,
+            notes=teller,
+            app=request.app,
+        )
+        job.awaited = request.awaited
+        running.set(job)
+        if time.monotonic() > request.begin_by:  # the steady clock is one for all processes of a machine
+            return Answer(word="late")
+        value = function(*args, **kwargs)
+    except RetryAfter as error:
+        return Answer(error=str(error), word="retry", delay=error.delay, queue=error.queue)
+    except Fail as error:
+        return Answer(error=str(error), word="fail")
+    except AlreadyDone:
+        return Answer(b"null")
+    except BaseException as error:
+        return Answer(error=describe(error), stacktrace=traceback.format_exc())
+    try:
+        return Answer(encode_result(value, request.limit))
+    except PayloadError as error:
+        return Answer(error=str(error), word="undeliverable")
+
+
+def _find(request: Request) -> Any:
+    found: Any = importlib.import_module(request.module)
+    for part in request.name.split("."):
+        found = getattr(found, part)
+    return found.spec.function if hasattr(found, "spec") else found
+
+
+def serve(fd: int) -> None:
+    """What a process of the pool does until its worker is gone."""
+    sys.path.insert(0, os.getcwd())
+    with os.fdopen(os.dup(fd), "rb") as source, os.fdopen(fd, "wb") as answers:
+        teller = Teller(answers)
+        while len(head := source.read(4)) == 4:
+            request = msgspec.msgpack.decode(source.read(_LENGTH.unpack(head)[0]), type=Request)
+            teller.tell(_answer(request, teller))

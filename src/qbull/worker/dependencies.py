@@ -1,0 +1,46 @@
+"""Awaited: what a job of a flow has waited for, read before its task is called. Results that are kept
+elsewhere are fetched from there, and those that are sealed are opened."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import msgspec
+
+from qbull.codecs.offload import ResultStore
+from qbull.codecs.payload import Seals
+from qbull.core.envelope import is_sealed
+from qbull.core.flow import Told
+from qbull.core.outcome import Undeliverable
+from qbull.errors import PayloadError
+from qbull.store.verbs.flows import awaited
+from qbull.worker.current import Running
+from qbull.worker.outage import Outage
+
+
+class Awaited:
+    def __init__(self, results: ResultStore | None, seals: Seals, outage: Outage) -> None:
+        self._results = results
+        self._seals = seals
+        self._outage = outage
+
+    async def __call__(self, job: Running) -> list[tuple[str, Told]]:
+        assert job.partition is not None
+        found = await self._outage.survive(partial(awaited, job.partition, job.id))
+        return [(letter, await self._whole(told)) for letter, told in found]
+
+    async def _whole(self, told: Told) -> Told:
+        result = told.result
+        if told.stored:
+            if self._results is None:
+                raise Undeliverable(
+                    f'the result of job {told.id} is kept elsewhere, as "{told.stored}"; '
+                    "give this app the same results=… that its worker has"
+                )
+            result = await self._results.get(told.stored)
+        if result is not None and is_sealed(result):
+            try:
+                result = self._seals.open("result", told.queue, told.task, result)
+            except PayloadError as error:
+                raise Undeliverable(f"the result of job {told.id}: {error}") from None
+        return msgspec.structs.replace(told, result=result)

@@ -1,0 +1,90 @@
+"""Courier: bring what flows have to say to other partitions.
+
+For the partitions that a worker reads, also while their queue is paused. A bell rings when there is something; should it be lost, or whoever has
+planted a part of a flow be dead, each partition is looked at now and then all the same. So are jobs that wait: a server that was replaced
+may have lost what it was told. A partition that refuses, or whose server is away, is put off; the others do not wait for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import suppress
+
+from qbull.core.durability import Durability
+from qbull.errors import ServerError
+from qbull.store.store import Store
+from qbull.store.verbs.flows import Flows
+from qbull.store.verbs.partition import Partition
+from qbull.worker.outage import Outage
+
+SAFETY = 30.0
+PUT_OFF = 1.0
+"""Seconds after which a partition that has failed is tried again."""
+
+
+class Courier:
+    """For one queue."""
+
+    def __init__(self, store: Store, worker: str, durability: Durability | None, outage: Outage) -> None:
+        self._worker = worker
+        self._flows = Flows(store, durability)
+        self._outage = outage
+        self._partitions: dict[str, Partition] = {}
+        self._due: dict[str, float] = {}
+        self._look_at = time.monotonic() + SAFETY
+        self._after: dict[str, int] = {}
+        self._bell = asyncio.Event()
+
+    def follow(self, partitions: list[Partition]) -> None:
+        """These are read from now on."""
+        new = {partition.base: partition for partition in partitions}
+        for base in self._partitions.keys() - new.keys():
+            self._outage.over(base)
+        self._hurry(new.keys() - self._partitions.keys())
+        self._partitions = new
+
+    def heard(self, base: str) -> None:
+        """There is something in a partition; perhaps in any, where none is named."""
+        self._hurry({base} & self._partitions.keys() if base else set(self._partitions))
+
+    async def run(self) -> None:
+        while True:
+            self._bell.clear()
+            if time.monotonic() >= self._look_at:
+                await self._look()
+            now = time.monotonic()
+            for base in [base for base, at in self._due.items() if at <= now]:
+                del self._due[base]
+                if base in self._partitions:
+                    await self._ship(self._partitions[base])
+            wait = min([self._look_at, *self._due.values()]) - time.monotonic()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(wait):
+                    await self._bell.wait()
+
+    def _hurry(self, bases: set[str]) -> None:
+        if bases:
+            self._due |= dict.fromkeys(bases, 0.0)
+            self._bell.set()
+
+    async def _ship(self, partition: Partition) -> None:
+        try:
+            again = await self._flows.ship(partition, self._worker)
+        except ServerError as error:
+            self._outage.met(error, partition.base)
+            again = PUT_OFF
+        else:
+            self._outage.over(partition.base)
+        if again is not None:
+            self._due.setdefault(partition.base, time.monotonic() + again)
+
+    async def _look(self) -> None:
+        """Look at all partitions, less often where there are many of them; and ask for what may have been lost."""
+        self._look_at = time.monotonic() + SAFETY * max(len(self._partitions) / 4, 1)
+        self._hurry(set(self._partitions))
+        for base, partition in list(self._partitions.items()):
+            try:
+                self._after[base] = await self._flows.recheck(partition, self._after.get(base, 0))
+            except ServerError as error:
+                self._outage.met(error, base)

@@ -1,0 +1,52 @@
+"""Measure: how long jobs waited and ran, written down now and then for all to see. A worker that runs nothing writes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import suppress
+from functools import partial
+
+from qbull.core.histograms import ERRORS, Figures
+from qbull.core.ids import new_token
+from qbull.errors import ServerError
+from qbull.store.read import histograms
+from qbull.store.store import Store
+from qbull.worker.outage import Outage
+
+EVERY = 15.0
+"""Seconds."""
+
+
+class Measure:
+    """For one queue."""
+
+    def __init__(self, store: Store, queue: str, outage: Outage) -> None:
+        self._store = store
+        self._queue = queue
+        self._outage = outage
+        self.figures = Figures()
+
+    async def run(self) -> None:
+        await self._outage.survive(partial(self._write, new_token(), {}))
+        while True:
+            await asyncio.sleep(EVERY)
+            if counted := self._counted():
+                await self._outage.survive(partial(self._write, new_token(), counted))
+
+    async def close(self) -> None:
+        """What is still counted is written down, where that can be done at once."""
+        if counted := self._counted():
+            with suppress(ServerError):
+                await self._write(new_token(), counted)
+
+    def _counted(self) -> dict[str, int]:
+        counted = self.figures.take()
+        errors = histograms.take_errors(self._store, self._queue)
+        return counted | {ERRORS: errors} if errors else counted
+
+    async def _write(self, token: str, counted: dict[str, int]) -> None:
+        """The answer also says where the server's clock is, seen from ours: in the middle of a call, as well as one can know."""
+        sent = time.perf_counter()
+        now_ms = await histograms.add(self._store, self._queue, token, counted)
+        self.figures.origin = now_ms / 1000 - (sent + time.perf_counter()) / 2

@@ -1,0 +1,56 @@
+"""Steer: know what is in force for a queue, and let its line follow.
+
+It is the one reader of live settings in a worker. A bell rings at every change; should it be lost, it looks every few
+seconds all the same. No job costs a look.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+from qbull.config import QueueSettings
+from qbull.store.store import Store
+from qbull.store.verbs import live_settings
+from qbull.store.verbs.live_settings import Live
+from qbull.worker.outage import Outage
+
+SAFETY = 20.0
+"""Seconds between two looks where no bell rings."""
+
+
+class Steering:
+    """For one queue. `follow` is told what is in force at every look."""
+
+    def __init__(
+        self,
+        store: Store,
+        declared: QueueSettings,
+        follow: Callable[[Live], Awaitable[None]],
+        outage: Outage,
+    ) -> None:
+        self._store = store
+        self._declared = declared
+        self._follow = follow
+        self._outage = outage
+        self._bell = asyncio.Event()
+        self.live = Live(declared)
+
+    def ring(self) -> None:
+        """Something was changed."""
+        self._bell.set()
+
+    async def look(self) -> None:
+        found = await live_settings.read(self._store, self._declared)
+        await self._follow(found)
+        self.live = found
+
+    async def run(self) -> None:
+        while True:
+            wait = min(SAFETY, self.live.held) if self.live.held > 0 else SAFETY
+            with suppress(TimeoutError):
+                async with asyncio.timeout(wait):
+                    await self._bell.wait()
+            self._bell.clear()
+            await self._outage.survive(self.look)

@@ -1,0 +1,161 @@
+"""Conclude: turn what a task returned or raised into what is written down."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+import traceback
+from collections.abc import Callable
+from types import TracebackType
+
+from qbull.codecs.offload import Stored
+from qbull.config import QueueSettings
+from qbull.core.histograms import Figures
+from qbull.core.outcome import Delay, Undeliverable, decide
+from qbull.core.record import HISTORY_LIMIT, Attempt, Body, Ending, repack, seal
+from qbull.core.retry import Retry
+from qbull.core.task import TaskSpec
+from qbull.errors import RetryAfter
+from qbull.middleware import End, Settled
+from qbull.store.store import Delivery
+from qbull.worker.cpu_pool import ProcessDied, RemoteError
+from qbull.worker.current import entry_ms
+from qbull.worker.settle import Settler
+from qbull.worker.slot import TimedOut
+
+log = logging.getLogger("qbull.worker")
+
+TRACE_LIMIT = 20_000
+_HERE = os.path.dirname(__file__)
+
+
+class Conclude:
+    """`tell` is called with what became of each run that did not succeed, where somebody wants to know."""
+
+    def __init__(
+        self, settings: QueueSettings, worker: str, tell: Callable[[Settled], None] | None = None
+    ) -> None:
+        self._settings = settings
+        self._worker = worker
+        self._tell = tell
+        self.retry: Retry | None = None
+        """Where it is set, for all jobs of the queue, whatever their tasks say."""
+        self.hold: Callable[[float, str], None] = lambda seconds, why: None
+        """Called where a task asks for a rest of its whole queue."""
+        self.figures = Figures()
+        self.failing: Callable[[str, str, str], None] | None = None
+        """Told of each attempt that failed: its task, its job and why; where somebody counts them."""
+
+    def done(
+        self, delivery: Delivery, record: bytes, body: Body, result: bytes | Stored, began: float
+    ) -> bytes:
+        """What to seal behind the record."""
+        ended = time.perf_counter()
+        duration = (ended - began) * 1000
+        entered = entry_ms(delivery.place)
+        self.figures.ended(body.task, began, ended, entered)
+        created = 0 if record[4] else entered
+        if isinstance(result, Stored):
+            return seal(
+                Ending(body.attempt, duration, self._worker, None, None, None, created, result.reference)
+            )
+        return seal(Ending(body.attempt, duration, self._worker, result, None, None, created))
+
+    def failed(
+        self,
+        settler: Settler,
+        delivery: Delivery,
+        at: int,
+        body: Body | None,
+        task: TaskSpec | None,
+        error: Exception,
+        began: float,
+    ) -> bool:
+        """Settle it as delayed or dead. Answers whether its delivery ends with it."""
+        id, record = delivery.fields[at], delivery.fields[at + 1]
+        ended = time.perf_counter()
+        duration = ended - began
+        if task is not None:
+            self.figures.ended(task.name, began, ended, entry_ms(delivery.place))
+        body = body or Body(task="?", payload=b"")
+        retry = self.retry or (task.retry if task is not None else self._settings.retry)
+        outcome = decide(error, body.attempt, body.attempts or retry.attempts, retry, _trace(error))
+        who = (self._settings.name, id.decode("utf-8", "replace"), body.task)
+        if isinstance(error, RetryAfter) and error.queue and error.delay > 0:
+            self.hold(error.delay, f"job {who[1]} ({body.task}): {outcome.error}")
+        if self.failing is not None and not isinstance(error, RetryAfter):
+            self.failing(body.task if task is not None else "?", who[1], outcome.error)
+        if isinstance(outcome, Delay):
+            log.info(
+                'queue "%s": job %s (%s) failed and runs again in %.3g s: %s',
+                *who,
+                outcome.seconds,
+                outcome.error,
+            )
+            if self._tell is not None:
+                self._tell(self.settled(id, body, "delayed", duration, outcome.error, outcome.seconds))
+            again = repack(record, self._next(body, outcome.error, duration))
+            return settler.delay(delivery, at, again, int(outcome.seconds * 1000))
+        log.error('queue "%s": job %s (%s) failed for good: %s', *who, outcome.error)
+        if self._tell is not None:
+            self._tell(self.settled(id, body, "failed", duration, outcome.error))
+        ending = Ending(body.attempt, duration * 1000, self._worker, None, outcome.error, outcome.stacktrace)
+        return settler.dead(delivery, at, seal(ending))
+
+    def cancelled(
+        self, settler: Settler, delivery: Delivery, at: int, body: Body, reason: str, began: float
+    ) -> bool:
+        """Settle it as cancelled, whatever it returned or raised. Answers whether its delivery ends with it."""
+        duration = (time.perf_counter() - began) * 1000
+        id = delivery.fields[at].decode("utf-8", "replace")
+        if self._tell is not None:
+            self._tell(self.settled(delivery.fields[at], body, "cancelled", duration / 1000, reason))
+        log.info('queue "%s": job %s (%s) was cancelled: %s', self._settings.name, id, body.task, reason)
+        return settler.cancelled(
+            delivery, at, seal(Ending(body.attempt, duration, self._worker, error=reason))
+        )
+
+    def settled(
+        self,
+        id: bytes,
+        body: Body,
+        state: End,
+        duration: float,
+        error: str | None = None,
+        delay: float | None = None,
+    ) -> Settled:
+        """What middleware is told."""
+        return Settled(
+            id.decode("utf-8", "replace"), self._settings.name, body.task, body.key, body.attempt, state, duration, error, delay
+        )  # fmt: skip
+
+    def _next(self, body: Body, error: str, duration: float) -> Body:
+        """The body for the next attempt, with this one in its history."""
+        at_ms = int((time.time() - duration) * 1000)
+        attempt = Attempt(body.attempt, at_ms, duration * 1000, error, self._worker)
+        body.attempt += 1
+        body.history = [*body.history, attempt][-HISTORY_LIMIT:]
+        return body
+
+
+def _trace(error: Exception) -> str | None:
+    match error:
+        case RemoteError():
+            return error.stacktrace
+        case TimedOut() | ProcessDied() | Undeliverable():
+            return None
+        case _:
+            try:
+                text = "".join(traceback.format_exception(error.with_traceback(_of_the_task(error))))
+            except Exception:  # an exception can be such that it cannot be shown
+                return None
+            return text.encode("utf-8", "replace").decode()[-TRACE_LIMIT:]
+
+
+def _of_the_task(error: Exception) -> TracebackType | None:
+    """The traceback from where the user's code begins. An error of qbull's own keeps all of it."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_HERE):
+        trace = trace.tb_next
+    return trace or error.__traceback__

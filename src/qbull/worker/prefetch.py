@@ -1,0 +1,103 @@
+"""The hand: the deliveries of one queue that this worker holds, those that wait for a free slot among them.
+
+A delivery enters when it is fetched, waits in the order of its band, and leaves when all of it is settled or
+given back. What the server says is this worker's and is not in the hand came with a reply that was lost.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Container, Iterable, Iterator
+from contextlib import contextmanager
+
+from qbull.store.names import BANDS
+from qbull.store.store import Delivery
+from qbull.store.verbs.partition import Partition
+
+
+class Hand:
+    def __init__(self) -> None:
+        self._held: dict[tuple[int, bytes], Delivery] = {}
+        self._recalls: list[set[tuple[int, bytes]]] = []
+        self._bands: tuple[deque[Delivery], ...] = tuple(deque() for _ in BANDS)
+        self.waiting = 0
+        self.finished = 0
+        self.taken = time.monotonic()
+        """When something was begun last."""
+
+    @contextmanager
+    def recall(self) -> Iterator[set[tuple[int, bytes]]]:
+        """While the server is asked what is in this worker's name: what leaves the hand meanwhile, and may still be
+        in the answer, although it has been settled or given back."""
+        left: set[tuple[int, bytes]] = set()
+        self._recalls.append(left)
+        try:
+            yield left
+        finally:
+            self._recalls = [other for other in self._recalls if other is not left]
+
+    def put(self, deliveries: Iterable[Delivery]) -> None:
+        for delivery in deliveries:
+            name = name_of(delivery)
+            if name not in self._held:
+                self._held[name] = delivery
+                self._bands[int(delivery.band, 16)].append(delivery)
+                self.waiting += 1
+
+    def hold(self, deliveries: Iterable[Delivery]) -> list[Delivery]:
+        """Those of them that are not here yet, held from now on but not to be run: they are to be given back."""
+        new = [delivery for delivery in deliveries if delivery not in self]
+        self._held.update((name_of(delivery), delivery) for delivery in new)
+        return new
+
+    def take(self) -> Delivery | None:
+        """The next delivery to run: the most urgent band first."""
+        for band in self._bands:
+            if band:
+                self.waiting -= 1
+                self.taken = time.monotonic()
+                return band.popleft()
+        return None
+
+    def drop(self, delivery: Delivery) -> None:
+        name = name_of(delivery)
+        if self._held.pop(name, None) is not None:
+            self.finished += 1
+            for left in self._recalls:
+                left.add(name)
+
+    def take_all(self, of: Container[int] | None = None) -> list[Delivery]:
+        """Everything that was not begun, or all of it `of` some partitions, for giving it back."""
+        taken: list[Delivery] = []
+        for band in self._bands:
+            kept = [delivery for delivery in band if of is not None and delivery.partition.number not in of]
+            taken += [delivery for delivery in band if of is None or delivery.partition.number in of]
+            band.clear()
+            band.extend(kept)
+        self.waiting -= len(taken)
+        return taken
+
+    def put_back(self, deliveries: Iterable[Delivery]) -> None:
+        """They could not be given to others: they wait here again."""
+        for delivery in deliveries:
+            if delivery in self:
+                self._bands[int(delivery.band, 16)].append(delivery)
+                self.waiting += 1
+
+    def __contains__(self, delivery: Delivery) -> bool:
+        return name_of(delivery) in self._held
+
+    def partitions(self) -> dict[int, Partition]:
+        """Those of which something is here."""
+        return {delivery.partition.number: delivery.partition for delivery in self._held.values()}
+
+    def held(self) -> list[Delivery]:
+        return list(self._held.values())
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+
+def name_of(delivery: Delivery) -> tuple[int, bytes]:
+    return delivery.partition.number, delivery.place

@@ -1,0 +1,240 @@
+"""The supervisor: the parent process of `qbull worker`.
+
+It starts the worker processes and says "alive" for them, so that a job which blocks its event loop is not taken for
+dead. A process that dies is seen at once: what it held is taken back, the jobs that were running are known from
+its board, and another process is started. It runs no jobs itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from qbull.config import QueueSettings
+from qbull.store.store import Store
+from qbull.worker.actor import end, start
+from qbull.worker.outage import Outage
+from qbull.worker.process.crash_board import Board, slots_of
+from qbull.worker.process.heartbeat import Beat
+from qbull.worker.process.wait_for_server import reach
+from qbull.worker.worker import new_worker_id
+
+log = logging.getLogger("qbull.supervisor")
+A = TypeVar("A")
+
+STEADY = 10.0
+"""A process that lived this long is started again at once when it dies; others wait longer each time."""
+LONGEST_WAIT = 30.0
+CLEANING = 2.0
+"""Seconds in which all is taken back that a process held, usually. A part of a cluster may be away: then nobody waits for that."""
+LAST_TRY = 2.0
+"""Seconds that a server has to come back in, once the parent is to end."""
+ONE_SIGNAL = 0.5
+"""SIGTERMs this close together are one: some senders signal a process and then its whole group."""
+
+
+@dataclass
+class Child:
+    id: str
+    process: asyncio.subprocess.Process
+    board: Board
+    life: int
+    started: float = field(default_factory=time.monotonic)
+
+
+class Supervisor:
+    """`command` gives the arguments of a worker process: from its number, its id, its board's descriptor and its life line's."""
+
+    def __init__(
+        self,
+        store: Store,
+        queues: Sequence[QueueSettings],
+        command: Callable[[int, str, int, int], Sequence[str]],
+        *,
+        processes: int,
+        grace: float,
+        min_idle: float,
+        beside: Sequence[Callable[[], Awaitable[None]]] = (),
+    ) -> None:
+        self._store = store
+        self._queues = queues
+        self._command = command
+        self._processes = processes
+        self._grace = grace
+        self._outage = Outage()
+        self._beat = Beat(store, queues, lambda: list(self._children), min_idle, self._outage)
+        self._beside = beside
+        self._children: dict[str, Child] = {}
+        self._cleaning: set[asyncio.Task[None]] = set()
+        self._stop = asyncio.Event()
+        self._stopped = 0.0
+        self._short = False  # of what a process needs
+        self._at_once = False
+
+    async def reach(self) -> bool:
+        """Wait for the server, before anything is started. One that refuses is raised; False where a signal came first."""
+        loop = asyncio.get_running_loop()
+        for name in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(name, self._signalled, name)
+        return await reach(self._store, self._outage, self._stop)
+
+    async def run(self) -> int:
+        """Serve until a signal; answers with the exit code."""
+        loop = asyncio.get_running_loop()
+        duties: list[asyncio.Task[None]] = []
+        try:
+            if not await self.reach():
+                return 0
+            keepers = [asyncio.create_task(self._keep(number)) for number in range(self._processes)]
+            duties = [start(duty) for duty in (self._beat.run, *self._beside)]
+            await asyncio.wait(keepers)
+            for task in (*keepers, *self._cleaning):
+                await task
+        finally:
+            await end(duties)
+            for name in (signal.SIGTERM, signal.SIGINT):
+                loop.remove_signal_handler(name)
+            await self._store.close()
+        return 1 if self._at_once else 0
+
+    async def _keep(self, number: int) -> None:
+        """Keep one worker process alive until the supervisor is told to stop."""
+        quick_deaths = 0
+        while not self._stop.is_set():
+            child = await self._start_at_last(number)
+            if child is None:
+                return
+            code = await self._end_of(child)
+            if code != 0:
+                log.warning(
+                    "worker %s ended with %s", child.id, f"signal {-code}" if code < 0 else f"code {code}"
+                )
+            cleaning = asyncio.create_task(self._clean_up(child, lost=code != 0 and not self._stop.is_set()))
+            self._cleaning.add(cleaning)
+            await asyncio.wait([cleaning], timeout=2 * CLEANING)
+            for done in [task for task in self._cleaning if task.done()]:
+                self._cleaning.discard(done)
+                await done
+            quick_deaths = 0 if time.monotonic() - child.started >= STEADY else quick_deaths + 1
+            if quick_deaths > 1 and not self._stop.is_set():
+                wait = min(0.25 * 2 ** (quick_deaths - 2), LONGEST_WAIT)
+                log.warning("the next worker is started in %.3g s", wait)
+                await self._pause(wait)
+
+    async def _start_at_last(self, number: int) -> Child | None:
+        """A machine that is short of memory, processes or files is waited for. None where a signal came first."""
+        wait = 0.25
+        while not self._stop.is_set():
+            try:
+                child = await self._start(number)
+            except OSError as error:
+                if not self._short:
+                    log.error("no worker can be started: %s; it is tried again until one can", error)
+                self._short = True
+            else:
+                self._short = False
+                return child
+            await self._pause(wait)
+            wait = min(wait * 2, LONGEST_WAIT)
+        return None
+
+    async def _pause(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._stop.wait()
+
+    async def _start(self, number: int) -> Child:
+        slots = sum(slots_of(queue.concurrency) for queue in self._queues)
+        id = new_worker_id()
+        with ExitStack() as opened:
+            board = Board.make(slots)
+            opened.callback(board.close)
+            theirs, ours = os.pipe()
+            opened.callback(os.close, ours)
+            try:
+                process = await asyncio.create_subprocess_exec(
+                    *self._command(number, id, board.fd, theirs),
+                    pass_fds=(board.fd, theirs),
+                    stdin=asyncio.subprocess.DEVNULL,
+                )
+            finally:
+                os.close(theirs)
+            opened.pop_all()
+        child = self._children[id] = Child(id, process, board, ours)
+        log.info("worker %s started, process %d", id, process.pid)
+        self._beat.soon()
+        return child
+
+    async def _end_of(self, child: Child) -> int:
+        """Wait for the process to end; once stopping, pass the signals on and end it when its time is over."""
+        ending = asyncio.create_task(child.process.wait())
+        stopping = asyncio.create_task(self._stop.wait())
+        await asyncio.wait([ending, stopping], return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        if not ending.done():
+            _send(child.process, signal.SIGTERM)
+            await asyncio.wait([ending], timeout=self._grace + 10)
+            if not ending.done():
+                log.error("worker %s did not end in time and is killed", child.id)
+                _send(child.process, signal.SIGKILL)
+        return await ending
+
+    async def _clean_up(self, child: Child, *, lost: bool) -> None:
+        """Take back what a dead process held; only the jobs that were running are suspected."""
+        running = child.board.running()
+        taking = asyncio.create_task(self._until_told(lambda: self._beat.reclaim(child.id, running)))
+        await asyncio.wait([taking], timeout=CLEANING)
+        del self._children[
+            child.id
+        ]  # others shall have its share, also while a part of what it held is out of reach
+        await self._until_told(lambda: self._store.bury(child.id, certain=True, lost=lost))
+        taken = await taking
+        child.board.close()
+        os.close(child.life)
+        if taken:
+            log.warning(
+                "worker %s: %d deliveries were taken back, %d of them had begun",
+                child.id,
+                taken,
+                len(running),
+            )
+
+    async def _until_told(self, call: Callable[[], Awaitable[A]]) -> A | None:
+        """Make the call while the server is away; who is to end leaves it to the other workers, after a last try."""
+        calling = asyncio.create_task(self._outage.survive(call))
+        stopping = asyncio.create_task(self._stop.wait())
+        await asyncio.wait([calling, stopping], return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        await asyncio.wait([calling], timeout=LAST_TRY)
+        if calling.done():
+            return await calling
+        calling.cancel()
+        await asyncio.wait([calling])
+        return None
+
+    def stop(self) -> None:
+        """Let running jobs end, then end."""
+        if not self._stop.is_set():
+            log.info("stopping: running jobs have %.3g s to end; a second signal ends at once", self._grace)
+            self._stopped = time.monotonic()
+            self._stop.set()
+
+    def _signalled(self, name: signal.Signals) -> None:
+        if not self._stop.is_set():
+            self.stop()
+        elif name == signal.SIGINT or time.monotonic() - self._stopped > ONE_SIGNAL:
+            self._at_once = True
+            for child in self._children.values():
+                _send(child.process, signal.SIGKILL)
+
+
+def _send(process: asyncio.subprocess.Process, name: signal.Signals) -> None:
+    with suppress(ProcessLookupError):
+        process.send_signal(name)

@@ -1,0 +1,139 @@
+"""Move: after the number of a queue's partitions was changed, do what that has left to do for the ones that a worker reads.
+
+Of the old partitions: what is delayed goes to its new one. Of the new ones: lanes begin when the older partitions have nothing of
+them. Whoever reads the first of the new ones does what concerns all of them. Where there is nothing of that kind to do,
+no command is sent. What is refused of one partition, or cannot reach its server, holds up nothing of the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
+from typing import TypeVar
+
+from qbull.config import QueueSettings
+from qbull.core.layout import Layout
+from qbull.errors import ServerError
+from qbull.store.store import Store
+from qbull.store.verbs.move import Moves
+from qbull.worker.outage import Outage
+
+A = TypeVar("A")
+
+HELD = 0.05
+"""Seconds between two looks while lanes wait for older partitions."""
+DRAINING = 0.5
+"""The same while older partitions have something unfinished."""
+KEPT = 60.0
+"""The same while they only have finished jobs."""
+SHARE = 5
+"""A look that took long is followed by a pause that is so many times as long."""
+
+
+class Mover:
+    """For one queue. It is told the layout and what its worker reads."""
+
+    def __init__(self, store: Store, settings: QueueSettings, outage: Outage) -> None:
+        self._names = store.names
+        self._settings = settings
+        self._outage = outage
+        self._moves = Moves(store, settings)
+        self._layout = Layout()
+        self._numbers: list[int] = []
+        self._clear: set[int] = set()
+        self._learnt = 0
+        self._looked = 0.0
+        self._rung = True
+        self._failed = False
+        self._bell = asyncio.Event()
+
+    def follow(self, layout: Layout, numbers: list[int]) -> None:
+        if (layout, numbers) != (self._layout, self._numbers):
+            self._layout, self._numbers = layout, list(numbers)
+            self._ring()
+
+    def heard(self, base: str) -> None:
+        """Something is to be moved or let go in a partition; perhaps in any, where none is named."""
+        mine = self._numbers
+        if self._looks_after_all:
+            mine = [number for older in self._layout.older for number in older.numbers] + mine
+        if not base or any(base == self._names.partition(self._settings.name, number) for number in mine):
+            self._ring()
+
+    async def run(self) -> None:
+        while True:
+            self._bell.clear()
+            began = time.monotonic()
+            wait = await self._outage.survive(self.tick)
+            pause = (time.monotonic() - began) * SHARE
+            with suppress(TimeoutError):
+                async with asyncio.timeout(None if wait is None else max(wait, pause)):
+                    await self._bell.wait()
+
+    async def tick(self) -> float | None:
+        """Take all steps that can be taken now; seconds until the next look, None where there is nothing to look for."""
+        layout, numbers = self._layout, self._numbers
+        if layout.coming is not None:
+            await self._moves.end_switch(layout)
+            return DRAINING  # everybody was told, so this one will be too
+        if layout.generation == 0:
+            return None
+        if self._rung or time.monotonic() - self._looked >= DRAINING:
+            self._rung, self._failed, self._looked = False, False, time.monotonic()
+            await self._look_at_all(layout, numbers)
+        looks = [
+            await self._tried(partial(self._moves.let_go, layout, number))
+            for number in numbers
+            if number not in self._clear
+        ]
+        if not self._failed:
+            self._outage.over(self)
+        if any(look is not None and look.held for look in looks):
+            return HELD
+        if layout.draining or self._failed:
+            return DRAINING
+        return KEPT if layout.older else None
+
+    @property
+    def _looks_after_all(self) -> bool:
+        """One worker does what concerns all partitions; if several do, no harm is done."""
+        return self._layout.current.numbers[0] in self._numbers
+
+    async def _look_at_all(self, layout: Layout, numbers: list[int]) -> None:
+        for number in numbers:
+            await self._tried(partial(self._look_at, layout, number))
+        if not self._looks_after_all:
+            return
+        if self._learnt != layout.generation:
+            await self._tried(partial(self._learn, layout))
+        for older in layout.older:
+            if older.state == "drained":  # a dead letter may have been sent round again
+                for number in older.numbers:
+                    await self._tried(partial(self._moves.bring, layout, number))
+        await self._tried(partial(self._moves.retire, layout))
+
+    async def _look_at(self, layout: Layout, number: int) -> None:
+        if number not in self._clear and await self._moves.clear(layout, number) is not None:
+            self._clear.add(number)
+        if number not in layout.current.numbers:
+            await self._moves.bring(layout, number)
+
+    async def _learn(self, layout: Layout) -> None:
+        await self._moves.learn(layout)
+        self._learnt = layout.generation
+
+    async def _tried(self, step: Callable[[], Awaitable[A]]) -> A | None:
+        """None where it failed: it is tried again with the next look."""
+        try:
+            return await step()
+        except ServerError as error:
+            self._failed = True
+            self._outage.met(error, self)
+            return None
+
+    def _ring(self) -> None:
+        self._rung = True
+        self._bell.set()

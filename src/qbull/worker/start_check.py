@@ -1,0 +1,72 @@
+"""Begin: the last question before a job runs, for those that have one: has it expired, has its key had its starts?
+
+It is asked of the job's partition, on the server's clock. A queue whose lanes have no rate asks only for jobs that expire.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import suppress
+from functools import partial
+from math import inf
+from typing import NamedTuple
+
+from qbull.config import QueueSettings
+from qbull.core.record import crashes_of, created_ms_of, expires_ms, lane_of
+from qbull.errors import ServerError
+from qbull.store.store import Delivery
+from qbull.worker.current import Running, entry_ms
+from qbull.worker.outage import Outage
+
+EARLY = 0.03
+"""Seconds by which a job that was put off is back before it may begin, so that the way there costs it nothing."""
+
+
+class Answer(NamedTuple):
+    """Seconds for which it is to be put off, 0 where it may begin now, None where it has expired.
+
+    Where it may: until when, on this machine's steady clock; and how its start was noted, 0 where it was not.
+    """
+
+    wait: float | None
+    by: float = inf
+    noted: int = 0
+
+
+class Begin:
+    """For one queue."""
+
+    def __init__(self, settings: QueueSettings, outage: Outage) -> None:
+        self.rate = settings.lane.rate if settings.lane is not None else None
+        self._outage = outage
+
+    async def __call__(self, delivery: Delivery, job: Running, unused: int = 0) -> Answer:
+        """`unused` is how a start was noted that was not made."""
+        ends = 0
+        if job.body.attempt == 1 and not crashes_of(job.record):  # one that has begun before does not expire
+            ends = expires_ms(job.body, created_ms_of(job.record) or entry_ms(job.place)) or 0
+        lane = lane_of(job.record)
+        rate = self.rate if lane else None
+        while ends or rate is not None:
+            sent = time.monotonic()
+            ask = partial(delivery.partition.begin, ends, lane, rate, unused)
+            wait_ms, unused = await self._outage.survive(ask)
+            if wait_ms < 0:
+                return Answer(None)
+            if rate is None:
+                break
+            if not unused:
+                return Answer(max(wait_ms / 1000 - EARLY, 0.001))
+            if wait_ms:
+                await asyncio.sleep(wait_ms / 1000)
+            start = sent + wait_ms / 1000
+            if time.monotonic() <= start + rate.slack / 2:
+                return Answer(0.0, start + rate.slack, unused)
+        return Answer(0.0)
+
+    async def not_made(self, delivery: Delivery, job: Running, noted: int) -> None:
+        """The start of its key is for the next one. Should the server not hear of it, the key has one less."""
+        if noted and self.rate is not None:
+            with suppress(ServerError):
+                await delivery.partition.not_begun(lane_of(job.record), self.rate, noted)

@@ -1,0 +1,235 @@
+"""queues, stats, jobs, job, workers: what can be seen from a shell that has only the server's address."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import signal
+import socket
+import subprocess
+
+import pytest
+from shell import QBULL, Shell, open_shell, open_shop, seen  # noqa: F401 - two are fixtures
+from shop import Shop, send
+
+import qbull
+from qbull.store.store import Store
+from qbull.store.verbs.workers import Member
+
+JOB = [
+    *(
+        "id",
+        "queue",
+        "task",
+        "state",
+        "key",
+        "priority",
+        "payload",
+        "result",
+        "error",
+        "stacktrace",
+        "failedReason",
+    ),
+    *("attempt", "maxAttempts", "progress", "createdAt", "dueAt", "startedAt", "finishedAt", "durationMs"),
+    *("partition", "schedule"),
+]
+
+
+async def test_queues_are_listed_with_their_counts(shell: Shell, shop: Shop) -> None:
+    await shop.send.enqueue(to="a")
+    await shop.ship.enqueue(customer="c")
+
+    listed = shell.json("queues")
+    shown = shell.ok("queues")
+
+    assert [queue["name"] for queue in listed] == ["email", "orders"]
+    assert [queue["waiting"] for queue in listed] == [1, 1]
+    assert re.search(r"^email +1 +0 +0 +0 +0 +0 ", shown, re.MULTILINE)
+
+
+async def test_the_stats_of_a_queue_are_its_counts(shell: Shell, shop: Shop) -> None:
+    await shop.send.enqueue(to="a")
+    await shop.send.options(delay=60).enqueue(to="b")
+
+    stats = shell.json("stats", "email")
+    assert stats.pop("oldestWaitingAt").endswith("Z")
+    assert stats == {
+        "name": "email",
+        "waiting": 1,
+        "active": 0,
+        "completed": 0,
+        "failed": 0,
+        "delayed": 1,
+        "paused": 0,
+        "total": 2,
+        "cancelled": 0,
+        "isPaused": False,
+    }
+    assert re.search(r"^tasks +bounce, send, talk", shell.ok("stats", "email"), re.MULTILINE)
+
+
+async def test_a_job_in_json_has_the_promised_names(shell: Shell, shop: Shop, app: qbull.App) -> None:
+    sent = await shop.send.enqueue(to="a")
+    bounced = await shop.bounce.enqueue(to="b")
+    async with app.worker(["email"]) as worker:
+        await worker.drain()
+
+    completed, failed = shell.json("job", "email", sent.id), shell.json("job", "email", bounced.id)
+
+    assert list(completed) == list(failed) == JOB
+    assert completed["state"] == "completed"
+    assert completed["payload"] == {"to": "a", "copies": 1}
+    assert completed["result"] == "1 sent to a"
+    assert completed["failedReason"] is None
+    for name in ("createdAt", "startedAt", "finishedAt"):
+        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", completed[name])
+    assert failed["state"] == "failed"
+    assert failed["error"] == failed["failedReason"] == "ValueError: no mailbox for b\x1b[2J"
+    assert failed["attempt"] == failed["maxAttempts"] == 2
+    assert "in bounce" in failed["stacktrace"]
+
+
+async def test_the_page_of_a_job_tells_its_story_and_cannot_steer_the_terminal(
+    shell: Shell, shop: Shop, app: qbull.App
+) -> None:
+    job = await shop.bounce.enqueue(to="b")
+    async with app.worker(["email"]) as worker:
+        await worker.drain()
+
+    page = shell.ok("job", "email", job.id)
+
+    assert '"to": "b"' in page
+    assert "in bounce" in page
+    assert re.search(r"earlier attempts\n  1\. .*ValueError: no mailbox for b", page)
+    assert "\x1b" not in page
+
+
+async def test_what_a_job_said_of_itself_is_shown(shell: Shell, shop: Shop, app: qbull.App) -> None:
+    job = await shop.talk.enqueue()
+    async with app.worker(["email"]) as worker:
+        await worker.drain()
+
+    [line] = shell.json("job", "email", job.id, "--logs")
+    shown = shell.ok("job", "email", job.id, "--logs")
+
+    assert (line["attempt"], line["text"]) == (1, "half \x1b[2J of it")
+    assert shown.startswith(f"{line['at']}  1  half ")
+    assert "\x1b" not in shown
+    assert shell.json("job", "email", job.id)["progress"] == 50
+    assert re.search(r"progress +50 %", shell.ok("job", "email", job.id))
+
+
+async def test_jobs_of_a_state_are_listed_newest_first(shell: Shell, shop: Shop, app: qbull.App) -> None:
+    jobs = []
+    async with app.worker(["email"]) as worker:
+        for n in range(3):
+            jobs.append(await shop.bounce.enqueue(to=str(n)))
+            await worker.drain()
+
+    listed = shell.json("jobs", "email", "--state", "failed")
+    second = shell.json("jobs", "email", "--state", "failed", "--start", "1", "--end", "2")
+    shown = shell.ok("jobs", "email", "--state", "failed")
+
+    assert [job["id"] for job in listed] == [job.id for job in reversed(jobs)]
+    assert [job["id"] for job in second] == [jobs[1].id]
+    assert "\x1b" not in shown and "no mailbox for 2" in shown
+
+
+async def test_a_list_without_jobs_says_where_they_are(shell: Shell, shop: Shop) -> None:
+    await shop.send.enqueue(to="a")
+
+    done = shell.run("jobs", "email", "--state", "failed")
+
+    assert (done.code, done.out) == (0, "")
+    assert done.err == 'queue "email": no failed jobs; it has: 1 waiting\n'
+    assert shell.json("jobs", "email", "--state", "failed") == []
+
+
+async def test_live_workers_are_listed(shell: Shell, shop: Shop, app: qbull.App) -> None:
+    assert shell.json("workers") == []
+
+    async with app.worker(["email"]) as worker:
+        [listed] = await asyncio.to_thread(shell.json, "workers")
+        shown = await asyncio.to_thread(shell.ok, "workers")
+
+    assert listed["id"] == worker.id
+    assert listed["queues"] == {"email": 5}
+    assert worker.id in shown and "email (5)" in shown
+    assert shell.json("workers") == []
+
+
+async def test_the_health_of_one_machine_is_that_a_worker_of_it_lives(
+    shell: Shell, app: qbull.App, store: Store
+) -> None:
+    app.queue("email").task(name="send")(send)
+    await store.enroll("other-1", Member("other", 1, "other", {}), 60)
+
+    assert shell.refused("workers", "--here").startswith(f'no worker of "{socket.gethostname()}" lives')
+    async with app.worker() as worker:
+        shown = await asyncio.to_thread(shell.ok, "workers", "--here")
+    assert worker.id in shown and "other" not in shown
+
+
+@pytest.mark.parametrize("command", [("queues",), ("stats", "email"), ("queues", "--json")])
+async def test_a_watch_goes_on_until_ctrl_c(shell: Shell, shop: Shop, command: tuple[str, ...]) -> None:
+    await shop.send.enqueue(to="a")
+    watching = shell.start(*command, "--watch")
+    seen(lambda: shell.out.count("email") >= 2)
+
+    watching.send_signal(signal.SIGINT)
+
+    assert watching.wait(10) == 130
+    assert shell.err.strip() == ""
+
+
+async def test_a_closed_pipe_ends_quietly(shell: Shell, shop: Shop) -> None:
+    await shop.send.enqueue(to="a")
+
+    line = " ".join(QBULL)
+    done = subprocess.run(
+        f"{line} jobs email --json | true; {line} queues --watch | head -1",
+        shell=True,
+        env=shell.environment,
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+
+    assert done.stderr == ""
+    assert done.stdout.startswith("queue ")
+
+
+def test_a_look_at_nothing_starts_no_server(shell: Shell) -> None:
+    assert "set QBULL_URL" in shell.refused("queues", QBULL_URL="")
+    assert "there is no directory" in shell.refused("queues", "--url", "embedded://nowhere")
+    assert list(shell.directory.iterdir()) == []
+
+
+@pytest.mark.usefixtures("app")
+def test_an_empty_server_has_no_queues(shell: Shell) -> None:
+    assert shell.json("queues") == []
+    assert shell.run("queues").err.startswith("no queues yet")
+
+
+async def test_the_server_of_an_app_is_used(shell: Shell, shop: Shop) -> None:
+    await shop.send.enqueue(to="a")
+
+    assert [queue["name"] for queue in shell.json("queues", "-A", "shop:app")] == ["email"]
+    assert shell.json("stats", "slow", "-A", "shop")["total"] == 0
+
+
+@pytest.mark.parametrize(
+    "command", ["demo", "queues", "stats", "jobs", "job", "workers", "enqueue", "doctor"]
+)
+def test_every_command_explains_itself_with_an_example(shell: Shell, command: str) -> None:
+    explained = shell.ok(command, "--help")
+
+    assert f"Example:\n    qbull {command}" in explained
+
+
+def test_the_command_alone_shows_what_there_is(shell: Shell) -> None:
+    shown = shell.ok()
+
+    assert shown == shell.ok("--help")
+    assert "..." not in shown.partition("Commands:")[2]
+    assert "worker-process" not in shown

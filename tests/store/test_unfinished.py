@@ -1,0 +1,67 @@
+"""Roam: every unfinished job of a state is met, in bounded steps."""
+
+from __future__ import annotations
+
+from desk import Desk
+
+from qbull.core.record import State
+from qbull.store.read.unfinished import END, roam
+from qbull.store.store import Store
+from qbull.store.verbs.partition import Partition
+
+
+async def met(partition: Partition, state: State) -> list[str]:
+    return [job.id async for step in roam(partition, state) for job in step.jobs]
+
+
+async def test_each_job_is_met_once_in_its_state(store: Store) -> None:
+    desk = await Desk.open(store, order="key")
+    await desk.enqueue(*(f"w{n}" for n in range(700)))
+    await desk.enqueue(*(f"l{n}" for n in range(5)), key="k")
+    await desk.enqueue(*(f"d{n}" for n in range(300)), when=60_000)
+
+    assert sorted(await met(desk.partition, "waiting")) == sorted(
+        [*(f"w{n}" for n in range(700)), *(f"l{n}" for n in range(5))]
+    )
+    assert sorted(await met(desk.partition, "delayed")) == sorted(f"d{n}" for n in range(300))
+    assert await met(desk.partition, "active") == []
+
+
+async def test_no_step_looks_at_more_than_its_share(store: Store) -> None:
+    desk = await Desk.open(store)
+    await desk.enqueue(*(f"w{n}" for n in range(400)))
+    await desk.enqueue(*(f"v{n}" for n in range(400)))
+
+    steps = [step async for step in roam(desk.partition, "waiting")]
+
+    assert len(steps) > 3 and max(step.looked for step in steps) < 700
+    assert [step.cursor == END for step in steps] == [False] * (len(steps) - 1) + [True]
+
+
+async def test_what_a_worker_has_is_active_and_the_rest_of_its_train_waits(store: Store) -> None:
+    desk = await Desk.open(store, order="key")
+    await desk.enqueue("a", "b", "c", key="k")
+    [first] = await desk.fetch()
+    await desk.finish(first)
+    await desk.fetch()
+
+    assert await met(desk.partition, "active") == ["b"]
+    assert await met(desk.partition, "waiting") == ["c"]
+
+
+async def test_the_place_is_where_it_was_seen(store: Store) -> None:
+    """So that whoever removes it then removes nothing that has moved on."""
+    desk = await Desk.open(store, order="key")
+    await desk.enqueue("a", "b", key="k")
+    await desk.enqueue("later", when=60_000)
+
+    for state in ("waiting", "delayed"):
+        async for step in roam(desk.partition, state):
+            for job in step.jobs:
+                assert job.place == await store.server.call("HGET", desk.partition.base + "index", job.id)
+
+
+async def test_an_empty_partition_is_one_step(store: Store) -> None:
+    desk = await Desk.open(store)
+
+    assert [step async for step in roam(desk.partition, "waiting")] == [([], 0, END)]

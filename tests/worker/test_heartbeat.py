@@ -1,0 +1,230 @@
+"""Who beats takes back what dead workers held; but not before others had a chance to be heard."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from desk import Desk
+
+from conftest import eventually
+from proxy import Proxy
+from qbull.config import QueueSettings
+from qbull.embedded.server import Embedded
+from qbull.errors import ServerAway
+from qbull.store.connection.server import CALL_TIMEOUT
+from qbull.store.read import inspect
+from qbull.store.store import Store
+from qbull.store.verbs.partition import Partition, Reclaimed
+from qbull.store.verbs.workers import Member, Serving
+from qbull.worker.actor import end
+from qbull.worker.outage import Outage
+from qbull.worker.process.heartbeat import Beat, BeatThread
+
+
+async def test_a_newcomer_lets_others_be_heard_before_it_calls_them_dead(store: Store) -> None:
+    desk = await Desk.open(store)
+    await desk.enqueue("a")
+    await desk.fetch("old")
+    await silent(store, "old")
+    beat = Beat(store, [desk.settings], lambda: ["new"], 3.0, Outage())
+
+    await beat.say()
+    await beat.bury_the_dead()
+
+    assert (await desk.counts()).active == 1
+    assert await store.remembered() == {"old", "new"}
+
+    async def buried() -> bool:
+        await beat.say()
+        await beat.bury_the_dead()
+        return await store.remembered() == {"new"}
+
+    await eventually(buried)
+    assert (await desk.counts()).waiting == 1
+
+
+async def test_what_a_silent_worker_held_of_other_queues_is_taken_back_too(store: Store) -> None:
+    """A pod that serves one queue is the first to notice; nobody else would look before the next sweep."""
+    desk = await Desk.open(store)
+    await desk.enqueue("a")
+    await desk.fetch("old")
+    await store.enroll("old", Member("h", 1, "p", {"q": Serving(1)}), 0.01)
+    await silent(store, "old")
+    beat = Beat(store, [QueueSettings("another")], lambda: ["new"], 0.5, Outage())
+
+    async def buried() -> bool:
+        await beat.say()
+        await beat.bury_the_dead()
+        return await store.remembered() == {"new"}
+
+    await eventually(buried)
+    assert (await desk.counts()).waiting == 1
+
+
+async def test_what_one_node_keeps_away_does_not_hold_up_the_rest(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desks = [await Desk.open(store, name, partitions=2) for name in ("a", "b")]
+    for desk in desks:
+        for partition in await store.partitions(desk.settings):
+            desk.partition = partition
+            await desk.enqueue(f"job{partition.number}")
+            await desk.fetch("dead")
+    beat = Beat(store, [desk.settings for desk in desks], lambda: ["new"], 30.0, Outage())
+    reclaim = Partition.reclaim
+
+    async def reclaim_elsewhere(partition: Partition, *arguments: Any) -> Reclaimed:
+        if partition.number == 0:
+            raise ServerAway("this node is away")
+        return await reclaim(partition, *arguments)
+
+    monkeypatch.setattr(Partition, "reclaim", reclaim_elsewhere)
+    with pytest.raises(ServerAway):
+        await beat.reclaim("dead")
+
+    for desk in desks:
+        away, there = await store.partitions(desk.settings)
+        assert (await inspect.count(away)).active == 1
+        assert (await inspect.count(there)).waiting == 1
+
+
+async def test_one_that_cannot_be_buried_yet_does_not_hold_up_the_others(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk = await Desk.open(store)
+    for worker in ("first", "second"):
+        await silent(store, worker)
+    beat = Beat(store, [desk.settings], lambda: ["new"], 0.5, Outage())
+    reclaim = Partition.reclaim
+
+    async def reclaim_others(partition: Partition, worker: str, *arguments: Any) -> Reclaimed:
+        if worker == "first":
+            raise ServerAway("this node is away")
+        return await reclaim(partition, worker, *arguments)
+
+    monkeypatch.setattr(Partition, "reclaim", reclaim_others)
+
+    async def second_is_buried() -> bool:
+        await beat.say()
+        with suppress(ServerAway):
+            await beat.bury_the_dead()
+        return await store.remembered() == {"first", "new"}
+
+    await eventually(second_is_buried)
+
+
+async def test_whoever_buries_the_dead_is_heard_meanwhile(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk = await Desk.open(store)
+    await desk.enqueue("a")
+    await desk.fetch("old")
+    await silent(store, "old")
+    reclaim, begun, go_on = Partition.reclaim, asyncio.Event(), asyncio.Event()
+
+    async def slow(*arguments: Any) -> Reclaimed:
+        begun.set()
+        await go_on.wait()
+        return await reclaim(*arguments)
+
+    monkeypatch.setattr(Partition, "reclaim", slow)
+    beating = asyncio.create_task(Beat(store, [desk.settings], lambda: ["new"], 0.6, Outage()).run())
+    await begun.wait()
+
+    await heard_again(store, "new", 3 * 0.6)
+
+    go_on.set()
+
+    async def buried() -> bool:
+        return await store.remembered() == {"new"}
+
+    await eventually(buried)
+    await end([beating])
+
+
+async def test_one_that_is_heard_again_in_time_is_not_called_dead(store: Store) -> None:
+    desk = await Desk.open(store)
+    await desk.enqueue("a")
+    await desk.fetch("old")
+    await silent(store, "old")
+    await silent(store, "older")
+    beat = Beat(store, [desk.settings], lambda: ["new"], 0.5, Outage())
+    say, late = beat.say, asyncio.Event()
+
+    async def say_and_hear() -> list[str]:
+        found = await say()
+        if "old" in found:
+            late.set()
+        if late.is_set():  # it was only late, and is there from now on
+            await store.beat(1.0, ["old"])
+        return found
+
+    beat.say = say_and_hear  # type: ignore[method-assign]
+
+    async def buried() -> bool:
+        await beat.bury_the_dead()
+        return "older" not in await store.remembered()
+
+    await eventually(buried)
+    assert late.is_set() and "old" in await store.remembered()
+    assert (await desk.counts()).active == 1
+
+
+async def test_a_beat_whose_connection_has_died_unseen_is_sent_on_another(
+    server: Embedded, store: Store
+) -> None:
+    async with Proxy(server.socket).running() as proxy:
+        other = Store(f"redis://:{server.password}@127.0.0.1:{proxy.port}/0", "test")
+        beating = asyncio.create_task(Beat(other, [], lambda: ["new"], 1.0, Outage()).run())
+        await heard_again(store, "new", 0)
+
+        proxy.strand()
+
+        await heard_again(store, "new", 1.0, within=CALL_TIMEOUT / 2)
+        await end([beating])
+        await other.close()
+
+
+async def heard_again(store: Store, worker: str, later: float, within: float = 20.0) -> None:
+    """Until what it last said is so many seconds newer than what it says now."""
+
+    async def until() -> float:
+        return float(await store.server.call("ZSCORE", store.names.workers, worker) or 0)
+
+    first = await until()
+
+    async def newer() -> bool:
+        return await until() > first + later * 1000
+
+    await eventually(newer, within)
+
+
+async def silent(store: Store, worker: str) -> None:
+    """It has beaten, and its time is over."""
+    await store.beat(0.01, [worker])
+
+    async def over() -> bool:
+        return await store.workers() == {}
+
+    await eventually(over)
+
+
+@pytest.mark.parametrize("begun", [False, True])
+async def test_a_beat_whose_start_was_cut_short_ends_when_told_to(server_url: str, begun: bool) -> None:
+    def make() -> tuple[Store, Beat]:
+        store = Store(server_url, "test")
+        return store, Beat(store, [], lambda: ["new"], 3.0, Outage())
+
+    thread = BeatThread(make)
+    starting = asyncio.create_task(thread.start())
+    if begun:
+        await asyncio.sleep(0)
+    starting.cancel()
+    await asyncio.wait([starting])
+
+    await asyncio.wait_for(thread.stop(), 20)
+
+    assert not thread._thread.is_alive()

@@ -1,0 +1,92 @@
+"""Measure: workers write down how long jobs waited and ran, together and now and then; never for each job."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+import qbull
+from conftest import eventually
+from qbull.core.histograms import ERRORS, STARTED, read
+from qbull.store.read import histograms
+from qbull.store.store import Store
+from qbull.worker import histograms as worker_histograms
+
+
+async def test_a_worker_that_stops_leaves_its_figures_behind(app: qbull.App, store: Store) -> None:
+    email = app.queue("email", retry=qbull.Retry(delays=(0,)))
+
+    @email.task
+    async def send(to: str) -> None:
+        await asyncio.sleep(0.01)
+
+    @email.task
+    async def bounce() -> None:
+        raise ValueError
+
+    await send.enqueue_many([{"to": "a"}] * 5)
+    await bounce.enqueue()
+    async with app.worker() as worker:
+        await worker.drain()
+
+    named = await histograms.read(store, "email")
+    durations, waits = read(named)
+    assert {task: one.count for task, one in durations.items()} == {"bounce": 2, "send": 5}
+    assert named[STARTED] == 7 and waits.count == 7
+    assert durations["send"].sum >= 0.05
+    assert 0 <= waits.sum < 60
+
+
+async def test_figures_of_several_workers_add_up(app: qbull.App, store: Store) -> None:
+    email = app.queue("email")
+
+    @email.task
+    async def send() -> None: ...
+
+    for _ in range(3):
+        await send.enqueue()
+        async with app.worker() as worker:
+            await worker.drain()
+
+    assert (await histograms.read(store, "email"))[STARTED] == 3
+
+
+async def test_they_are_written_down_while_it_runs(
+    app: qbull.App, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_histograms, "EVERY", 0.05)
+    email = app.queue("email")
+
+    @email.task
+    async def send() -> None: ...
+
+    async with app.worker() as worker:
+        await send.enqueue_many([{}] * 20)
+        await worker.drain()
+
+        async def all_of_them() -> bool:
+            return (await histograms.read(store, "email")).get(STARTED) == 20
+
+        await eventually(all_of_them)
+
+
+async def test_what_is_sent_twice_is_counted_once(store: Store) -> None:
+    for _ in range(2):
+        await histograms.add(store, "email", "token", {"d:7:send": 3})
+    await histograms.add(store, "email", "other", {"d:7:send": 1})
+
+    assert await histograms.read(store, "email") == {"d:7:send": 4}
+
+
+async def test_scripts_that_the_server_refuses_are_counted_for_their_queue(
+    app: qbull.App, store: Store
+) -> None:
+    app.queue("email"), app.queue("emails")
+    async with app.worker() as worker:
+        for base in ("{test:email}:", "{test:email:0}:", "{test:emails:3}:"):
+            with pytest.raises(qbull.ServerRefused):
+                await worker._store.server.script("figures", base, f"token {base}", "name", "no number")
+
+    assert (await histograms.read(store, "email"))[ERRORS] == 2
+    assert (await histograms.read(store, "emails"))[ERRORS] == 1
