@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 import pytest
+from click.testing import CliRunner
 from goldens import compare
 
 
@@ -21,9 +22,9 @@ def find_root(monkeypatch: pytest.MonkeyPatch) -> click.Group:
         run.append(command)
         return 0
 
-    monkeypatch.setattr(click.Command, "main", remember)
-    monkeypatch.setattr("sys.argv", ["qbull"])
-    with pytest.raises(SystemExit):
+    with monkeypatch.context() as patch, pytest.raises(SystemExit):
+        patch.setattr(click.Command, "main", remember)
+        patch.setattr("sys.argv", ["qbull"])
         program.load()()
     [root] = run
     assert isinstance(root, click.Group)
@@ -32,6 +33,28 @@ def find_root(monkeypatch: pytest.MonkeyPatch) -> click.Group:
 
 def test_commands_and_flags_are_as_recorded(root: click.Group) -> None:
     compare("commands.txt", "\n".join(_described("qbull", root)))
+
+
+def test_rights_of_redis_users_are_as_recorded(root: click.Group) -> None:
+    roles = ("producer", "worker", "relay", "reader", "admin", "api")
+    durabilities = ("durable", "replicated")
+    compare("rights.txt", "\n".join(line for role in roles for line in _rights(root, role, *durabilities)))
+
+
+def _rights(root: click.Group, role: str, *durabilities: str) -> Iterator[str]:
+    """What `qbull acl` gives a role, a line for each kind of right; then what other durabilities add."""
+    usual = _rule(root, role)
+    yield role
+    for kind, sign in (("names", "~"), ("channels", "&"), ("commands", "+")):
+        yield f"    {kind}: {' '.join(right[1:] for right in usual if right[0] == sign)}"
+    for durability in durabilities:
+        more = [right for right in _rule(root, role, "--durability", durability) if right not in usual]
+        yield f"    with durability {durability}: {' '.join(more) or 'the same'}"
+
+
+def _rule(root: click.Group, *arguments: str) -> list[str]:
+    answer = CliRunner().invoke(root, ["acl", *arguments], catch_exceptions=False)
+    return answer.stdout.split()[3:]
 
 
 def _described(path: str, command: click.Command) -> Iterator[str]:

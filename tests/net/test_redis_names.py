@@ -1,0 +1,176 @@
+"""The names that qbull uses on a server, their types and the words of its channels are those that were recorded.
+
+They are read off a server on which almost every feature is used once. Not among them, because they need more than one
+server, a lost worker or a database: `mark`, `truce`, `losses`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+
+import httpx
+import pytest
+from goldens import compare
+from redis_traffic import Traffic, recorded
+
+import qbull
+from conftest import eventually
+
+ACCESS = qbull.Access(password="a password for tests", admin_token="an administrator's token")
+
+
+class Shop:
+    """Queues of each kind, with tasks that do what is asked of them."""
+
+    def __init__(self, app: qbull.App) -> None:
+        once = qbull.Retry(attempts=2, backoff="fixed", delay=0)
+        self.app = app
+        self.plain = app.queue("plain", partitions=2, retry=once, alert=True)
+        self.ordered = app.queue("ordered", partitions=2, order="key")
+        self.limited = app.queue(
+            "limited", max_active=1, rate=qbull.Rate(1000), lane=qbull.Lane(limit=2, rate=qbull.Rate(1000))
+        )
+        self.tracked = app.queue("tracked", track=True)
+        self.running, self.stepping, self.may_end = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+        @self.plain.task
+        async def say(text: str, times: int = 1) -> str:
+            await qbull.current_job().progress(0.5)
+            await qbull.current_job().log(text)
+            return text * times
+
+        @self.plain.task
+        async def fail() -> None:
+            raise ValueError("no")
+
+        @self.plain.task
+        async def run_on() -> None:
+            self.running.set()
+            await asyncio.Event().wait()
+
+        @self.ordered.task(key="{key}")
+        async def step(key: str, number: int = 0) -> None:
+            if key == "slow":
+                self.stepping.set()
+                await self.may_end.wait()
+
+        @self.limited.task(key="{key}")
+        async def send(key: str, rest: bool = False) -> None:
+            if rest and qbull.current_job().attempt == 1:
+                raise qbull.RetryAfter(0.01, "slowly", queue=True)
+
+        @self.tracked.task
+        async def note() -> None: ...
+
+        @self.plain.cron("0 4 1 1 *")
+        async def yearly() -> None: ...
+
+        self.say, self.fail, self.run_on, self.step = say, fail, run_on, step
+        self.send, self.note, self.yearly = send, note, yearly
+
+
+@pytest.fixture(name="shop")
+def open_shop(server_url: str, app: qbull.App, monkeypatch: pytest.MonkeyPatch) -> Shop:
+    monkeypatch.setenv("QBULL_SHARING", "leased")
+    return Shop(qbull.App(server_url, prefix=app.prefix, alerts=qbull.Alerts(urls=("http://127.0.0.1:9/",))))
+
+
+async def test_redis_names_are_as_recorded(shop: Shop, server_url: str) -> None:
+    async with recorded(server_url, shop.app.prefix) as traffic:
+        await enqueue_before_work(shop)
+        async with shop.app.worker() as worker:
+            await steer(shop)
+            await repartition_during_a_job(shop, traffic)
+            await use_the_api(shop)
+            await worker.drain()
+            await eventually(lambda: _is_seen(traffic, "alerts hash"))
+            await leave_a_job_behind(shop)
+            await worker.stop(grace=0)
+        await shop.app.close()
+
+    compare("redis_names.txt", "\n".join([*sorted(traffic.names), "", *sorted(traffic.messages)]))
+
+
+async def _is_seen(traffic: Traffic, short: str) -> bool:
+    return any(name.endswith(f":{short}") for name in traffic.names)
+
+
+async def enqueue_before_work(shop: Shop) -> None:
+    """What waits when the worker starts: jobs of each kind, and a queue whose partitions were just changed."""
+    await shop.say.enqueue("a")
+    await shop.say.options(priority=1).enqueue("first")
+    await shop.say.options(priority=10).enqueue("last")
+    await shop.say.options(delay=0.01, expires=600).enqueue("later")
+    await shop.say.options(unique=qbull.Unique(for_=60)).enqueue("once")
+    await shop.fail.enqueue()
+    await shop.step.enqueue_many([{"key": "k", "number": n} for n in range(5)])
+    await shop.step.options(delay=0.01).enqueue_many([{"key": str(n)} for n in range(9)])
+    await shop.send.enqueue("tenant", rest=True)
+    await shop.note.enqueue()
+    await qbull.chain(
+        qbull.group(shop.say.step("x"), shop.note.step(), shop.say.step("y")), shop.step.step("z")
+    ).enqueue()
+    await shop.ordered.repartition(3)
+    await shop.step.enqueue_many([{"key": "k", "number": n} for n in range(5, 8)])
+
+
+async def steer(shop: Shop) -> None:
+    """What people do while a worker runs: wait for results, cancel, promote, retry, pause, configure, schedule."""
+    assert await (await shop.say.enqueue("again")).result(20) == "again"
+    running = await shop.run_on.enqueue()
+    await asyncio.wait_for(shop.running.wait(), 20)
+    await running.cancel()
+    with pytest.raises(qbull.JobCancelled):
+        await running.result(20)
+    later = await shop.say.options(delay=600).enqueue("now")
+    await later.promote()
+    failed = await shop.fail.enqueue()
+    with pytest.raises(qbull.JobFailed):
+        await failed.result(20)
+    await failed.retry()
+    await shop.limited.pause()
+    await shop.limited.resume()
+    await shop.limited.configure(concurrency=3)
+    await shop.app.schedules.upsert("often", shop.say, every=60, args={"text": "tick"})
+    await (await shop.app.schedules.run("often")).result(20)
+
+
+async def repartition_during_a_job(shop: Shop, traffic: Traffic) -> None:
+    """The next jobs of its key go to other partitions, and wait there for its end."""
+    await shop.step.enqueue("slow")
+    await asyncio.wait_for(shop.stepping.wait(), 20)
+    await shop.ordered.repartition(4)
+    await shop.step.enqueue("slow")
+    await eventually(lambda: _is_seen(traffic, "ahead set"))
+    shop.may_end.set()
+
+
+async def leave_a_job_behind(shop: Shop) -> None:
+    """The worker stops while this one runs, and gives it back."""
+    shop.running.clear()
+    await shop.run_on.enqueue()
+    await asyncio.wait_for(shop.running.wait(), 20)
+
+
+async def use_the_api(shop: Shop) -> None:
+    """Log in, with a wrong password first; make a token and use it; start work on many jobs and stop it."""
+    api = qbull.asgi(shop.app, ACCESS)
+    async with AsyncExitStack() as stack:
+        nobody, admin = [
+            await stack.enter_async_context(
+                httpx.AsyncClient(
+                    transport=httpx.ASGITransport(api), base_url="http://127.0.0.1", headers=headers
+                )
+            )
+            for headers in ({}, {"authorization": f"Bearer {ACCESS.admin_token}"})
+        ]
+        for password in ("wrong", ACCESS.password):
+            await nobody.post("/api/login", json={"password": password})
+        made = (await admin.post("/api/tokens", json={"name": "ci", "role": "viewer"})).json()
+        await nobody.get("/api/queues/stats", headers={"authorization": f"Bearer {made['token']}"})
+        started = await admin.post(
+            "/api/queues/plain/operations", json={"action": "retry", "state": "failed"}
+        )
+        await admin.post(f"/api/operations/{started.json()['operationId']}/stop")
+        await nobody.get("/api/tokens", headers={"authorization": "Bearer nobody"})
