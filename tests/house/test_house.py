@@ -240,6 +240,26 @@ def test_functions_have_six_parameters(count: Count) -> None:
     ]
 
 
+def test_functions_are_found_wherever_they_are(count: Count) -> None:
+    text = """
+if a:
+    try: ...
+    except E:
+        def first(a, b, c, d, e, f, g):
+            with x:
+                match y:
+                    case 1:
+                        async def second(a, b, c, d, e, f, g): ...
+else:
+    for x in y:
+        class Third:
+            def __init__(self, a, b, c, d, e, f, g): ...
+"""
+
+    found = [finding.split("  ")[1].split()[0] for finding in count("parameters", app=text)]
+    assert sorted(found) == ["Third.__init__", "first", "first.second"]
+
+
 @pytest.mark.parametrize(
     ("path", "text", "public"),
     [

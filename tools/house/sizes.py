@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 
 from house.source import Finding, House, Source
 from house.tables import PUBLIC_ROOMS
@@ -31,17 +32,22 @@ def long_files(house: House) -> Iterator[Finding]:
             yield source.at(1, f"{len(source.lines)} lines")
 
 
-def functions(source: Source) -> Iterator[tuple[list[str], Function]]:
-    """Every function of a module with the names of what it is in, itself last."""
+@cache
+def functions(source: Source) -> list[tuple[list[str], Function]]:
+    """Every function of a module with the names of the classes and functions around it, its own last."""
+    found: list[tuple[list[str], Function]] = []
     todo: list[tuple[list[str], ast.AST]] = [([], source.tree)]
-    while todo:
-        path, node = todo.pop(0)
-        for child in ast.iter_child_nodes(node):
-            named = isinstance(child, Function | ast.ClassDef)
-            inner = [*path, child.name] if named else path  # type: ignore[attr-defined]
-            if isinstance(child, Function):
-                yield inner, child
-            todo.append((inner, child))
+    for path, node in todo:
+        inner = path
+        if isinstance(node, Function | ast.ClassDef):
+            inner = [*path, node.name]
+        if isinstance(node, Function):
+            found.append((inner, node))
+        for field in ("body", "orelse", "finalbody", "handlers", "cases"):
+            children = getattr(node, field, None)
+            if isinstance(children, list):
+                todo.extend((inner, child) for child in children)
+    return found
 
 
 def _lua_functions(source: Source) -> Iterator[tuple[int, int]]:
