@@ -17,10 +17,12 @@ SEED   ?= 1
 JOBS   ?= 0
 FAULTS ?= 0
 DURABILITY ?=
+# The pure rules, the golden files, and one page of the guide and two verbs on a real server.
+QUICK  := tests/house tests/core tests/net tests/guide/test_first_steps.py tests/store/test_enqueue.py tests/store/test_settle.py
 ONLY   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check house format bench chaos proofs saboteurs soak docs dist audit sbom lock clean
+.PHONY: help setup run test quick check house format bench chaos proofs saboteurs soak docs dist audit sbom lock clean
 
 help: ## show what there is
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
@@ -48,6 +50,14 @@ run: $(STAMP) $(PAGE) ## run the demo; ARGS="--once" ends by itself with a summa
 
 test: $(STAMP) $(PAGE) $(BROWSER) ## run the tests; ARGS="-k name" picks some
 	$(BIN)/python -m pytest -n 4 --dist loadgroup $(ARGS)
+
+quick: $(STAMP) ## what to run while you work, in less than a minute: lint, types, layers, fast tests
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	@PYTHONPATH=tools $(BIN)/python -m house
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -n 2 --dist loadgroup $(QUICK) $(ARGS)
 
 check: $(STAMP) $(NODE) ## lint, types, layers, the counts of the house
 	$(BIN)/ruff check .

@@ -11,7 +11,6 @@ from house.source import Finding, House, Source
 from house.tables import (
     GLOSSARY_WORDS,
     IMITATED_NAMES,
-    PLAIN_WORDS,
     PROTOCOL_NUMBERS,
     RETIRED_WORDS,
     SAME_MEANING,
@@ -127,18 +126,8 @@ def _singular(word: str) -> str:
 
 
 def glossary(house: House) -> Iterator[Finding]:
-    """House words without an entry in the glossary, module names of worker/ and store/ included."""
+    """House words without an entry in the glossary."""
     entries = _entries(house.read(GLOSSARY))
     for word in GLOSSARY_WORDS:
         if _singular(word) not in entries:
             yield Finding(GLOSSARY, 1, f'"{word}" has no entry')
-    plain = {_singular(word) for word in PLAIN_WORDS}
-    for source in house.modules:
-        if source.room not in ("worker", "store"):
-            continue
-        stem = source.name.rpartition("/")[2].removesuffix(".py").lstrip("_")
-        if stem == "init__":
-            stem = source.name.split("/")[-2]
-        word = stem.replace("_", " ")
-        if stem not in RETIRED_WORDS and not {_singular(word)} & (entries | plain):
-            yield source.at(1, f'"{word}" is in neither the glossary nor PLAIN_WORDS')
