@@ -74,6 +74,17 @@ def test_layers_side_by_side_count(count: Count) -> None:
     assert count("layers", {"src/qbull/a.py": "", "src/qbull/b.py": "", "pyproject.toml": text}) == []
 
 
+def test_a_room_may_lie_in_several_layers_if_all_its_parts_do(count: Count) -> None:
+    text = LAYERS.format('"qbull.app", "qbull.store.high", "qbull.store.low"')
+    parts = {f"src/qbull/store/{part}.py": "" for part in ("high", "low", "low/__init__", "low/inner")}
+
+    assert count("layers", {"pyproject.toml": text} | parts) == []
+    assert count("layers", {"src/qbull/store/other.py": ""}) == []
+    assert count("layers", {"pyproject.toml": text}) == [
+        "src/qbull/store/other.py:1  qbull.store.other is in no layer of pyproject.toml"
+    ]
+
+
 def test_a_contract_that_forbids_is_no_layer(count: Count) -> None:
     text = CLEAN["pyproject.toml"].replace("layers", "forbidden", 1)
 

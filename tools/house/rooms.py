@@ -26,7 +26,7 @@ def _rooms(house: House) -> dict[str, str]:
 
 
 def layers(house: House) -> Iterator[Finding]:
-    """Root modules and packages that no contract of import-linter names as a layer."""
+    """Root modules and packages that import-linter has in no layer, neither as a whole nor in all their parts."""
     contracts = tomllib.loads(house.read(LAYERS)).get("tool", {}).get("importlinter", {}).get("contracts", [])
     named = set()
     for contract in contracts:
@@ -36,8 +36,19 @@ def layers(house: House) -> Iterator[Finding]:
                     named.add(module.strip(" ()").removeprefix("qbull."))
     for room, path in _rooms(house).items():
         module = room.rstrip("/").removesuffix(".py")
-        if module != "__init__" and module not in named:
+        inside = {name for name in named if name.startswith(f"{module}.")}
+        if module == "__init__" or module in named:
+            continue
+        if not inside:
             yield Finding(path, 1, f"qbull.{module} is in no layer of {LAYERS}")
+        for source in house.modules:
+            part = source.name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+            if inside and source.room == module and part != module and not _covers(inside, part):
+                yield source.at(1, f"qbull.{part} is in no layer of {LAYERS}")
+
+
+def _covers(layers: set[str], module: str) -> bool:
+    return any(module == layer or module.startswith(f"{layer}.") for layer in layers)
 
 
 def rooms_on_map(text: str) -> dict[str, int]:
