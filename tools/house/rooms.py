@@ -26,7 +26,7 @@ def _rooms(house: House) -> dict[str, str]:
 
 
 def layers(house: House) -> Iterator[Finding]:
-    """Root modules and packages that import-linter has in no layer, neither as a whole nor in all their parts."""
+    """Root modules and packages in no layer of import-linter, neither as a whole nor in all their parts."""
     contracts = tomllib.loads(house.read(LAYERS)).get("tool", {}).get("importlinter", {}).get("contracts", [])
     named = set()
     for contract in contracts:

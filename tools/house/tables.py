@@ -80,8 +80,8 @@ RETIRED_WORDS = {
     "types": "a word that says what is in it",
 }
 
-# House words that the glossary must explain, above all those of worker/ and store/. A module that is named with
-# a new house word brings an entry here and one in the glossary.
+# House words that the glossary must explain, above all those of worker/ and store/. A module that is named
+# with a new house word brings an entry here and one in the glossary.
 GLOSSARY_WORDS = (
     "app", "attempt", "audit log", "chunk", "confirm", "crash board", "dead letters", "delivery", "drain",
     "durability", "fence", "flow", "flow dispatcher", "heartbeat", "inbox", "integrity check",
