@@ -23,7 +23,7 @@ import qbull
 from bench.server import open_server
 from qbull.api.asgi import Api
 from qbull.api.context import now
-from qbull.api.endpoint import Call, Endpoint, Nothing, Reply
+from qbull.api.endpoint import ApiCall, Endpoint, Nothing, Reply
 from qbull.api.server import serve
 from qbull.api.table import TABLE
 from qbull.views import jobs as wire
@@ -48,8 +48,8 @@ def make_app(url: str) -> qbull.App:
     return app
 
 
-async def empty(call: Call[Nothing, wire.NewJob]) -> Reply:
-    accepted = wire.Accepted(job_id=ID, status="waiting", timestamp=now(), created=True)
+async def empty(call: ApiCall[Nothing, wire.NewJobBody]) -> Reply:
+    accepted = wire.AcceptedView(job_id=ID, status="waiting", timestamp=now(), created=True)
     return Reply(accepted, headers={"location": f"/api/queues/http/jobs/{ID}"})
 
 
@@ -59,8 +59,8 @@ EMPTY = Endpoint(
     role="admin",
     summary="Takes what an enqueue takes, and does nothing",
     handler=empty,
-    body=wire.NewJob,
-    answer=wire.Accepted,
+    body=wire.NewJobBody,
+    answer=wire.AcceptedView,
     status=202,
     audit="nothing",
     counted=True,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import redis
 
-from qbull.embedded.server import Embedded
+from qbull.embedded.server import EmbeddedServer
 
 
 class Server:
@@ -59,7 +59,7 @@ class Server:
 @contextmanager
 def open_server() -> Iterator[Server]:
     with tempfile.TemporaryDirectory(prefix="qbull-bench-") as directory:
-        embedded = Embedded.open(Path(directory, "server"))
+        embedded = EmbeddedServer.open(Path(directory, "server"))
         with closing(embedded):
             server = Server(embedded.socket, embedded.password)
             with closing(server.redis):

@@ -14,8 +14,8 @@ from hypothesis import settings
 
 import qbull
 from database import Postgres
-from qbull.embedded.server import Embedded
-from qbull.store.read.integrity import audit, audit_schedules
+from qbull.embedded.server import EmbeddedServer
+from qbull.store.read.integrity import check_integrity, check_schedules_integrity
 from qbull.store.store import Store
 
 settings.register_profile(
@@ -29,15 +29,15 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 @pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Embedded]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedServer]:
     """One real Valkey for the whole run of one test process."""
-    embedded = Embedded.open(tmp_path_factory.mktemp("valkey"))
+    embedded = EmbeddedServer.open(tmp_path_factory.mktemp("valkey"))
     yield embedded
     embedded.close()
 
 
 @pytest.fixture(scope="session")
-def server_url(server: Embedded) -> str:
+def server_url(server: EmbeddedServer) -> str:
     return f"unix://:{server.password}@{server.socket}?db=0"
 
 
@@ -128,8 +128,8 @@ async def every_fault(store: Store) -> list[str]:
         fault
         for queue in await store.queues()
         for partition in await store.partitions(await store.settings(queue))
-        for fault in await audit(partition)
-    ] + await audit_schedules(store)
+        for fault in await check_integrity(partition)
+    ] + await check_schedules_integrity(store)
 
 
 async def strays(store: Store) -> list[str]:

@@ -12,8 +12,8 @@ import redis
 
 from qbull.embedded import allocator
 from qbull.embedded.allocator import preload
-from qbull.embedded.server import Embedded, _find_server
-from qbull.embedded.watchdog import environment
+from qbull.embedded.server import EmbeddedServer, _find_server
+from qbull.embedded.watchdog import server_environment
 
 
 @pytest.fixture(autouse=True)
@@ -27,7 +27,7 @@ def test_the_machines_own_comes_first(tmp_path: Path, monkeypatch: pytest.Monkey
     full.mkdir()
     (full / "libjemalloc.so.2").touch()
 
-    monkeypatch.setattr(allocator, "FOLDERS", (str(tmp_path / "missing"), str(empty), str(full)))
+    monkeypatch.setattr(allocator, "LIBRARY_FOLDERS", (str(tmp_path / "missing"), str(empty), str(full)))
 
     assert preload() == str(full / "libjemalloc.so.2")
 
@@ -35,17 +35,17 @@ def test_the_machines_own_comes_first(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_without_one_and_without_the_extra_the_server_is_started_as_it_is(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(allocator, "FOLDERS", ())
-    monkeypatch.setattr(allocator, "EXTRA", "no-such-distribution")
+    monkeypatch.setattr(allocator, "LIBRARY_FOLDERS", ())
+    monkeypatch.setattr(allocator, "ALLOCATOR_PACKAGE", "no-such-distribution")
 
     assert preload() == ""
-    assert "LD_PRELOAD" not in environment(preload())
+    assert "LD_PRELOAD" not in server_environment(preload())
 
 
 def test_what_somebody_has_chosen_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LD_PRELOAD", "mine.so")
 
-    assert environment("libjemalloc.so.2")["LD_PRELOAD"] == "mine.so"
+    assert server_environment("libjemalloc.so.2")["LD_PRELOAD"] == "mine.so"
 
 
 @pytest.mark.skipif(
@@ -53,9 +53,9 @@ def test_what_somebody_has_chosen_stays(monkeypatch: pytest.MonkeyPatch) -> None
     reason="the extra has libraries for Linux on x86-64 only",
 )
 def test_the_extra_brings_one_and_the_server_uses_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(allocator, "FOLDERS", ())
+    monkeypatch.setattr(allocator, "LIBRARY_FOLDERS", ())
 
-    with closing(Embedded.open(tmp_path / "server")) as embedded:
+    with closing(EmbeddedServer.open(tmp_path / "server")) as embedded:
         server = redis.Redis(unix_socket_path=str(embedded.socket), password=embedded.password)
         with closing(server):
             loaded = Path(f"/proc/{server.info('server')['process_id']}/maps").read_text()
@@ -76,7 +76,7 @@ def test_an_allocator_that_ends_the_server_is_left_out(
     monkeypatch.setenv("QBULL_VALKEY_SERVER", str(choosy))
     monkeypatch.setattr("qbull.embedded.server.preload", lambda: "an-allocator.so")
 
-    with closing(Embedded.open(tmp_path / "server")) as embedded:
+    with closing(EmbeddedServer.open(tmp_path / "server")) as embedded:
         server = redis.Redis(unix_socket_path=str(embedded.socket), password=embedded.password)
         with closing(server):
             assert server.ping()

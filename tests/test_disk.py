@@ -10,7 +10,7 @@ import pytest
 
 import qbull
 from qbull.embedded import disk
-from qbull.embedded.server import Embedded
+from qbull.embedded.server import EmbeddedServer
 from qbull.store import store
 from small_disk import fill, mount_small_disk  # noqa: F401 - one is a fixture
 
@@ -19,10 +19,10 @@ def test_a_start_on_a_full_disk_is_refused(small_disk: Path) -> None:
     fill(small_disk, leave=500_000)
 
     with pytest.raises(qbull.EmbeddedError, match=r"data: its disk is full \(0\.5 MB free\).*make room"):
-        Embedded.open(small_disk / "data")
+        EmbeddedServer.open(small_disk / "data")
 
     (small_disk / "filler").unlink()
-    Embedded.open(small_disk / "data").close()
+    EmbeddedServer.open(small_disk / "data").close()
 
 
 def test_a_start_on_a_small_disk_is_warned_of_once(
@@ -30,7 +30,7 @@ def test_a_start_on_a_small_disk_is_warned_of_once(
 ) -> None:
     caplog.set_level(logging.WARNING, logger="qbull")
 
-    first, second = Embedded.open(small_disk / "data"), Embedded.open(small_disk / "data")
+    first, second = EmbeddedServer.open(small_disk / "data"), EmbeddedServer.open(small_disk / "data")
     second.close()
     first.close()
 
@@ -39,10 +39,10 @@ def test_a_start_on_a_small_disk_is_warned_of_once(
 
 
 def test_a_large_disk_is_not_spoken_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    if shutil.disk_usage(tmp_path).free < disk.LITTLE:
+    if shutil.disk_usage(tmp_path).free < disk.LOW_FREE_DISK_BYTES:
         pytest.skip("the disk of the tests is small")
 
-    Embedded.open(tmp_path / "data").close()
+    EmbeddedServer.open(tmp_path / "data").close()
 
     assert caplog.records == []
 
@@ -51,7 +51,7 @@ def test_a_large_disk_is_not_spoken_of(tmp_path: Path, caplog: pytest.LogCapture
 async def test_a_disk_that_fills_up_is_said_and_work_goes_on_when_there_is_room(
     small_disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store, "PATIENCE", 1.0)
+    monkeypatch.setattr(store, "SERVER_RETRY_SECONDS", 1.0)
     app = qbull.App(f"embedded://{small_disk / 'data'}")
     queue = app.queue("work")
 
@@ -66,7 +66,7 @@ async def test_a_disk_that_fills_up_is_said_and_work_goes_on_when_there_is_room(
             await note.enqueue(text="x" * 10_000)
     log = (small_disk / "data" / "server.log").read_text(errors="replace")
     (small_disk / "filler").unlink()
-    monkeypatch.setattr(store, "PATIENCE", 20.0)
+    monkeypatch.setattr(store, "SERVER_RETRY_SECONDS", 20.0)
     later = await note.enqueue(text="c")
 
     assert "AOF write error" in log

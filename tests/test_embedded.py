@@ -24,8 +24,8 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from qbull.embedded import server as module
-from qbull.embedded.server import Embedded
-from qbull.embedded.watchdog import NO_WORD, last_line
+from qbull.embedded.server import EmbeddedServer
+from qbull.embedded.watchdog import NO_LAST_LINE, last_line
 from qbull.errors import EmbeddedError
 
 pytestmark = pytest.mark.skipif(
@@ -54,7 +54,7 @@ def directory(tmp_path: Path) -> Iterator[Path]:
     finally:
         for pid in running(tmp_path):
             os.kill(pid, signal.SIGKILL)
-        stand_in = module._stand_in(tmp_path / "data", tempfile.gettempdir())
+        stand_in = module._short_directory(tmp_path / "data", tempfile.gettempdir())
         shutil.rmtree(stand_in, ignore_errors=True)  # stays behind a killed keeper until the next start
 
 
@@ -85,9 +85,9 @@ def user(directory: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
 
 def test_a_server_starts_within_a_second_and_a_second_user_attaches_at_once(directory: Path) -> None:
     began = time.perf_counter()
-    first = Embedded.open(directory)
+    first = EmbeddedServer.open(directory)
     started = time.perf_counter()
-    second = Embedded.open(directory)
+    second = EmbeddedServer.open(directory)
     attached = time.perf_counter()
 
     print(f"started in {(started - began) * 1e3:.0f} ms, attached in {(attached - started) * 1e3:.1f} ms")
@@ -103,7 +103,7 @@ def test_a_server_starts_within_a_second_and_a_second_user_attaches_at_once(dire
 
 def test_two_processes_share_one_server(directory: Path, user: Callable[..., subprocess.Popen[str]]) -> None:
     user()
-    embedded = Embedded.open(directory)
+    embedded = EmbeddedServer.open(directory)
 
     assert len(running(directory)) == 2
 
@@ -122,7 +122,7 @@ def test_ten_processes_that_race_get_one_server(
 
 
 def test_the_server_is_durable_and_locked_down(directory: Path) -> None:
-    embedded = Embedded.open(directory)
+    embedded = EmbeddedServer.open(directory)
     server = client(embedded)
 
     settings = {name: str(value) for name, value in server.config_get("*").items()}
@@ -143,7 +143,7 @@ def test_the_server_is_durable_and_locked_down(directory: Path) -> None:
 
 
 def test_nobody_else_can_read_the_directory(directory: Path) -> None:
-    embedded = Embedded.open(directory / "made" / "with" / "parents")
+    embedded = EmbeddedServer.open(directory / "made" / "with" / "parents")
 
     assert mode(embedded.directory) == 0o700
     places = {embedded.directory, embedded.socket.parent}  # the same, unless the path is long
@@ -155,14 +155,14 @@ def test_nobody_else_can_read_the_directory(directory: Path) -> None:
 
 
 def test_the_password_is_made_once_and_in_no_process_list(directory: Path) -> None:
-    embedded = Embedded.open(directory)
+    embedded = EmbeddedServer.open(directory)
     password = embedded.password
 
     assert len(password) > 40
     assert not [pid for pid in pids() if password in cmdline(pid)]
 
     embedded.close()
-    embedded = Embedded.open(directory)
+    embedded = EmbeddedServer.open(directory)
     assert embedded.password == password
     embedded.close()
 
@@ -170,7 +170,7 @@ def test_the_password_is_made_once_and_in_no_process_list(directory: Path) -> No
 def test_the_keeper_has_no_terminal_and_none_of_our_files_and_is_not_our_child(directory: Path) -> None:
     with open(os.devnull) as ours:
         os.set_inheritable(ours.fileno(), True)
-        embedded = Embedded.open(directory)
+        embedded = EmbeddedServer.open(directory)
 
     assert os.getsid(keeper(directory)) not in (os.getsid(0), keeper(directory))
     for pid in running(directory):
@@ -185,7 +185,7 @@ def test_the_keeper_has_no_terminal_and_none_of_our_files_and_is_not_our_child(d
 
 @pytest.mark.parametrize("name", ["two words", "käfer", 'quo"te', "new\nline", "x" * 150])
 def test_any_path_works(directory: Path, name: str) -> None:
-    embedded = Embedded.open(directory / name)
+    embedded = EmbeddedServer.open(directory / name)
 
     assert client(embedded).set("name", "value")
     assert mode(embedded.socket.parent) == 0o700
@@ -200,9 +200,9 @@ def test_users_of_a_long_path_meet_even_if_their_temporary_directories_differ(
     directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     long = directory / ("x" * 150)
-    first = Embedded.open(long)
+    first = EmbeddedServer.open(long)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    second = Embedded.open(long)
+    second = EmbeddedServer.open(long)
 
     assert first.socket == second.socket
 
@@ -212,7 +212,7 @@ def test_users_of_a_long_path_meet_even_if_their_temporary_directories_differ(
 
 def test_a_stand_in_for_a_long_path_that_others_can_enter_is_refused(directory: Path) -> None:
     long = directory / ("x" * 150)
-    embedded = Embedded.open(long)
+    embedded = EmbeddedServer.open(long)
     stand_in = embedded.socket.parent
     embedded.close()
     eventually(lambda: not stand_in.exists())
@@ -231,7 +231,7 @@ def test_without_a_binary_the_error_says_what_to_do(directory: Path, monkeypatch
     monkeypatch.setenv("PATH", "/none")
 
     with pytest.raises(EmbeddedError) as refusal:
-        Embedded.open(directory)
+        EmbeddedServer.open(directory)
 
     assert (
         str(refusal.value)
@@ -287,13 +287,13 @@ def test_an_open_directory_is_made_private_only_if_it_holds_nothing_else(directo
     assert mode(directory) == 0o755
 
     (directory / "README").unlink()
-    Embedded.open(directory).close()
+    EmbeddedServer.open(directory).close()
 
     assert mode(directory) == 0o700
 
 
 def test_a_server_that_cannot_start_gives_its_last_words(directory: Path) -> None:
-    Embedded.open(directory).close()
+    EmbeddedServer.open(directory).close()
     [log] = (directory / "appendonlydir").glob("*.incr.aof")
     log.write_bytes(b"garbage in the middle\r\n*1\r\n$4\r\nPING\r\n")
 
@@ -304,7 +304,7 @@ def test_a_server_that_cannot_start_gives_its_last_words(directory: Path) -> Non
 
 
 def test_a_killed_server_comes_back_with_its_data(directory: Path) -> None:
-    embedded = Embedded.open(directory)
+    embedded = EmbeddedServer.open(directory)
     client(embedded).set("name", "value")
     killed = server(directory)
 
@@ -319,7 +319,7 @@ def test_a_killed_server_comes_back_with_its_data(directory: Path) -> None:
 def test_after_a_killed_keeper_the_next_ensure_starts_both_again(
     directory: Path, user: Callable[..., subprocess.Popen[str]]
 ) -> None:
-    embedded = Embedded.open(directory)
+    embedded = EmbeddedServer.open(directory)
     user("import threading; threading.Timer(0.3, embedded.ensure).start()")
     client(embedded).set("name", "value")
     before = running(directory)
@@ -348,14 +348,14 @@ def test_data_survives_everything_being_killed_at_once(
     directory: Path, user: Callable[..., subprocess.Popen[str]]
 ) -> None:
     owner = user()
-    embedded = Embedded.open(directory)
+    embedded = EmbeddedServer.open(directory)
     client(embedded).set("name", "value")
     old = running(directory)
 
     for pid in (*old, owner.pid):
         os.kill(pid, signal.SIGKILL)
     embedded.close()
-    embedded = Embedded.open(directory)
+    embedded = EmbeddedServer.open(directory)
 
     assert client(embedded).get("name") == b"value"
     assert not set(old) & set(running(directory))
@@ -377,12 +377,12 @@ def test_the_server_stays_while_a_second_user_lives(
     directory: Path, user: Callable[..., subprocess.Popen[str]]
 ) -> None:
     owner = user()
-    embedded = Embedded.open(directory)
+    embedded = EmbeddedServer.open(directory)
     before = running(directory)
 
     owner.kill()
     owner.wait()
-    Embedded.open(directory).close()  # by its answer the keeper has noticed the end of the owner
+    EmbeddedServer.open(directory).close()  # by its answer the keeper has noticed the end of the owner
 
     assert running(directory) == before
     assert client(embedded).ping()
@@ -390,7 +390,7 @@ def test_the_server_stays_while_a_second_user_lives(
 
 
 def test_the_last_close_waits_for_a_clean_stop(directory: Path) -> None:
-    embedded = Embedded.open(directory)
+    embedded = EmbeddedServer.open(directory)
     stopped = server(directory)
 
     embedded.close()
@@ -404,7 +404,7 @@ def test_the_last_close_waits_for_a_clean_stop(directory: Path) -> None:
 
 
 def test_a_keeper_that_is_told_to_stop_stops_the_server_first(directory: Path) -> None:
-    embedded = Embedded.open(directory)
+    embedded = EmbeddedServer.open(directory)
     before = running(directory)
 
     os.kill(keeper(directory), signal.SIGTERM)
@@ -418,11 +418,11 @@ def test_a_keeper_that_is_told_to_stop_stops_the_server_first(directory: Path) -
 
 def test_an_open_in_the_moment_of_the_last_close_gets_a_server(directory: Path) -> None:
     for _ in range(5):
-        leaving = Embedded.open(directory)
+        leaving = EmbeddedServer.open(directory)
         client(leaving).incr("turns")
         thread = threading.Thread(target=leaving.close)
         thread.start()
-        coming = Embedded.open(directory)
+        coming = EmbeddedServer.open(directory)
 
         thread.join()
         assert client(coming).ping()
@@ -430,7 +430,7 @@ def test_an_open_in_the_moment_of_the_last_close_gets_a_server(directory: Path) 
 
 
 def test_a_server_without_a_keeper_is_asked_to_leave(directory: Path) -> None:
-    embedded = Embedded.open(directory)
+    embedded = EmbeddedServer.open(directory)
     embedded.close()
     with open(directory / "qbull.lock", "r+") as lock:  # as on macOS, when the keeper was killed
         eventually(lambda: locked(lock.fileno()))
@@ -442,7 +442,7 @@ def test_a_server_without_a_keeper_is_asked_to_leave(directory: Path) -> None:
     eventually(lambda: answers(embedded))
     client(embedded).set("name", "value")
 
-    embedded = Embedded.open(directory)
+    embedded = EmbeddedServer.open(directory)
 
     assert orphan.wait() == 0
     assert client(embedded).get("name") == b"value"
@@ -450,7 +450,7 @@ def test_a_server_without_a_keeper_is_asked_to_leave(directory: Path) -> None:
 
 
 def test_a_server_that_keeps_ending_is_not_started_in_a_busy_loop_and_recovers(directory: Path) -> None:
-    embedded = Embedded.open(directory)
+    embedded = EmbeddedServer.open(directory)
     client(embedded).set("name", "value")
     settings = (directory / "server.conf").read_text()
     (directory / "server.conf").write_text("nonsense\n")
@@ -468,8 +468,8 @@ def test_a_server_that_keeps_ending_is_not_started_in_a_busy_loop_and_recovers(d
 
 
 def test_a_server_that_loads_for_long_is_waited_for(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_PATIENCE", 0.5)
-    embedded = Embedded.open(directory)
+    monkeypatch.setattr(module, "_SILENCE_TIMEOUT_SECONDS", 0.5)
+    embedded = EmbeddedServer.open(directory)
     client(embedded).mset({f"name-{n}": "value" * 10 for n in range(1500)})
     client(embedded).bgrewriteaof()
     eventually(lambda: list((directory / "appendonlydir").glob("*.2.base.rdb")))
@@ -511,7 +511,7 @@ def test_a_fork_that_calls_ensure_is_a_user_of_its_own(
 
     os.kill(owner.pid, signal.SIGKILL)
     owner.wait()
-    Embedded.open(directory).close()
+    EmbeddedServer.open(directory).close()
     assert running(directory) == before
 
     assert owner.stdin
@@ -520,12 +520,12 @@ def test_a_fork_that_calls_ensure_is_a_user_of_its_own(
 
 
 def test_a_copy_of_a_used_directory_has_a_server_of_its_own(directory: Path) -> None:
-    original = Embedded.open(directory / "original")
+    original = EmbeddedServer.open(directory / "original")
     client(original).set("name", "value")
     shutil.copytree(directory / "original", directory / "copy", ignore=shutil.ignore_patterns("*.sock"))
     (directory / "copy").chmod(0o755)
 
-    copy = Embedded.open(directory / "copy")
+    copy = EmbeddedServer.open(directory / "copy")
 
     assert client(copy).get("name") == b"value"
     client(copy).set("name", "changed")
@@ -539,7 +539,7 @@ def test_a_long_log_is_put_aside_at_the_next_start(directory: Path) -> None:
     directory.mkdir(mode=0o700)
     (directory / "server.log").write_bytes(b"x" * 1_000_001)
 
-    Embedded.open(directory).close()
+    EmbeddedServer.open(directory).close()
 
     assert (directory / "server.log.1").stat().st_size == 1_000_001
     assert (directory / "server.log").stat().st_size < 10_000
@@ -553,13 +553,13 @@ def eventually(condition: Callable[[], T], within: float = 10) -> T:
     return value
 
 
-def client(embedded: Embedded) -> redis.Redis:
+def client(embedded: EmbeddedServer) -> redis.Redis:
     return redis.Redis(
         unix_socket_path=str(embedded.socket), password=embedded.password, retry=Retry(NoBackoff(), 0)
     )
 
 
-def answers(embedded: Embedded) -> bool:
+def answers(embedded: EmbeddedServer) -> bool:
     with contextlib.suppress(redis.RedisError):
         return bool(client(embedded).ping())
     return False
@@ -572,7 +572,7 @@ def wait_until_ready(process: subprocess.Popen[str]) -> None:
 
 def refuses(directory: Path, line: str) -> None:
     with pytest.raises(EmbeddedError) as refusal:
-        Embedded.open(directory)
+        EmbeddedServer.open(directory)
     assert line in str(refusal.value)
     assert "\n" not in str(refusal.value)
 
@@ -634,10 +634,10 @@ def pids() -> list[int]:
             "Can't recover from AOF write error",
         ),
         ("*** FATAL CONFIG FILE ERROR ***", "*** FATAL CONFIG FILE ERROR ***"),
-        ("7:M 15 Nov 2026 22:14:47.800 * DB loaded from append only file", NO_WORD),
-        ("7:M 15 Nov", NO_WORD),
-        ("7:", NO_WORD),
-        ("", NO_WORD),
+        ("7:M 15 Nov 2026 22:14:47.800 * DB loaded from append only file", NO_LAST_LINE),
+        ("7:M 15 Nov", NO_LAST_LINE),
+        ("7:", NO_LAST_LINE),
+        ("", NO_LAST_LINE),
     ],
 )
 def test_what_a_full_disk_has_cut_off_is_no_reason(tmp_path: Path, log: str, words: str) -> None:

@@ -14,7 +14,7 @@ import pytest
 import qbull
 from conftest import eventually
 from qbull.embedded import binaries, server
-from qbull.embedded.server import Embedded
+from qbull.embedded.server import EmbeddedServer
 from qbull.errors import EmbeddedError
 
 
@@ -23,17 +23,17 @@ def test_the_installed_binary_is_a_known_one() -> None:
 
     found = hashlib.sha256(binary.read_bytes()).hexdigest()
 
-    assert found in {digest for known in binaries.SHA256.values() for digest in known.values()}
+    assert found in {digest for known in binaries.SERVER_SHA256.values() for digest in known.values()}
 
 
 def test_a_binary_that_was_altered_is_refused_with_both_hashes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = "0" * 64
-    monkeypatch.setattr(binaries, "wanted", lambda machine: other)
+    monkeypatch.setattr(binaries, "expected_sha256", lambda machine: other)
 
     with pytest.raises(EmbeddedError) as refused:
-        Embedded.open(tmp_path / "data")
+        EmbeddedServer.open(tmp_path / "data")
 
     said = str(refused.value)
     assert "valkey-server: its SHA-256 is 01c9" in said or "valkey-server: its SHA-256 is" in said
@@ -45,10 +45,10 @@ def test_a_binary_that_somebody_has_named_is_his_own_choice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     binary = server._find_server()
-    monkeypatch.setattr(binaries, "wanted", lambda machine: "0" * 64)
+    monkeypatch.setattr(binaries, "expected_sha256", lambda machine: "0" * 64)
     monkeypatch.setenv("QBULL_VALKEY_SERVER", binary)
 
-    Embedded.open(tmp_path / "data").close()
+    EmbeddedServer.open(tmp_path / "data").close()
 
 
 @pytest.fixture

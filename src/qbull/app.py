@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from qbull.codecs.offload import ResultStore
-from qbull.codecs.payload import Seals
+from qbull.codecs.payload import CodecChain
 from qbull.config import (
     DEFAULT_KEEP,
     Keep,
@@ -28,15 +28,15 @@ from qbull.config import (
     read_environment,
 )
 from qbull.core.alerts import Alert, Alerts
-from qbull.core.codec import PAYLOAD_LIMIT
+from qbull.core.codec import PAYLOAD_LIMIT_BYTES
 from qbull.core.durability import Durability
 from qbull.core.rate import Rate
 from qbull.core.retry import Retry
 from qbull.core.schedule import Schedule
 from qbull.errors import ConfigError, NotFound
-from qbull.events import Event, follow
+from qbull.events import Event, follow_events
 from qbull.job import Job
-from qbull.middleware import Chain, Middleware
+from qbull.middleware import Middleware, MiddlewareChain
 from qbull.observe.trace import Tracing
 from qbull.produce.client import Client, Portal
 from qbull.queue import Queue
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 A = TypeVar("A")
 log = logging.getLogger("qbull")
 
-EMBEDDED = "embedded://.qbull"
+DEFAULT_URL = "embedded://.qbull"
 DEFAULT_RETRY = Retry(delays=(1, 5, 15, 60, 300))
 
 
@@ -75,22 +75,22 @@ class App:
         prefix: str | None = None,
         database: str | None = None,
         durability: Durability | None = None,
-        payload_limit: int = PAYLOAD_LIMIT,
+        payload_limit: int = PAYLOAD_LIMIT_BYTES,
         results: ResultStore | None = None,
         trace: bool | None = None,
         middleware: Sequence[Middleware] = (),
         alerts: Alerts | None = None,
     ) -> None:
         self.environment = read_environment()
-        self.url = url or self.environment.url or EMBEDDED
+        self.url = url or self.environment.url or DEFAULT_URL
         self.prefix = check_prefix(prefix) if prefix is not None else self.environment.prefix or "qbull"
         self.database = check_database(database) if database is not None else self.environment.database
         self.payload_limit = payload_limit
         self.results = _checked_store(results)
         traced = self.environment.trace if trace is None else trace
         self.tracing: Tracing | None = Tracing() if traced else None
-        self.middleware = Chain(middleware)
-        self.seals = Seals(self.middleware.all)
+        self.middleware = MiddlewareChain(middleware)
+        self.seals = CodecChain(self.middleware.all)
         self.alerts = self.environment.alerts if alerts is None else alerts
         self.queues: dict[str, Queue] = {}
         self.declared: dict[str, Schedule] = {}
@@ -165,7 +165,7 @@ class App:
 
     def events(self, after: str | datetime | None = None) -> AsyncGenerator[Event, None]:
         """What becomes of the jobs of all queues of this app, as `queue.events()` says it of one."""
-        return follow(self.client(), [queue.settings for queue in self.queues.values()], after)
+        return follow_events(self.client(), [queue.settings for queue in self.queues.values()], after)
 
     def assignments(
         self, queues: Sequence[str] | None = None, concurrency: int | None = None
@@ -202,9 +202,9 @@ class App:
         """Who looks for problems and tells people; nobody, where no place is named to tell them."""
         if not self.alerts.destinations:
             return []
-        from qbull.alerts.alerting import Alerting
+        from qbull.alerts.alerting import AlertService
 
-        return [Alerting(self.make_store, self.prefix, self.alerts).run]
+        return [AlertService(self.make_store, self.prefix, self.alerts).run]
 
     def _beside_database(self) -> list[Callable[[], Awaitable[None]]]:
         if self.database is None:
@@ -212,20 +212,23 @@ class App:
         if find_spec("psycopg") is None:
             log.warning('a database is named, but no relay runs here; pip install "qbull[postgres]"')
             return []
-        from qbull.postgres.keeper import Keeper
+        from qbull.postgres.keeper import DatabaseMaintainer
         from qbull.worker.outage import Outage
 
         away = Outage("PostgreSQL")
-        return [self.relay(away).run, Keeper(self.database, self.prefix, self.make_store, away).run]
+        return [
+            self.relay(away).run,
+            DatabaseMaintainer(self.database, self.prefix, self.make_store, away).run,
+        ]
 
     def relay(self, away: Outage | None = None) -> Relay:
         """What ships the outbox of this app: `await app.relay().run()`, until it is cancelled."""
         from qbull.postgres.relay import Relay
-        from qbull.produce.shipping import Shipping
+        from qbull.produce.shipping import OutboxShipping
 
         if self.database is None:
             raise ConfigError("no database is named; set QBULL_DATABASE_URL, or App(database=…)")
-        return Relay(self.database, self.prefix, Shipping(self), away)
+        return Relay(self.database, self.prefix, OutboxShipping(self), away)
 
     def make_store(self) -> Store:
         """A new connection to the app's server, for whoever runs in an event loop of its own."""
@@ -281,13 +284,13 @@ class App:
         return self.queues[name]
 
     def _forget_connections(self) -> None:
-        _keep_for_ever((self._clients, self._last, self._portal))
+        _keep_parent_connections((self._clients, self._last, self._portal))
         self._clients = weakref.WeakKeyDictionary()
         self._last = None
         self._portal = None
 
 
-def _keep_for_ever(of_the_parent: object) -> None:
+def _keep_parent_connections(of_the_parent: object) -> None:
     """What the child has copies of must not be closed there: that would take the sockets out of the event queue that it
     shares with its parent, who would then wait in vain for replies."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(of_the_parent))

@@ -12,18 +12,18 @@ from qbull.core.access import Access
 from qbull.core.alerts import Alert, Alerts
 from qbull.core.cron import zone_of
 from qbull.core.durability import PROFILES, Durability
-from qbull.core.layout import MOST
+from qbull.core.layout import MAX_PARTITIONS
 from qbull.core.rate import Rate
-from qbull.core.record import REPORT_ALL
+from qbull.core.record import REPORT_ALL_FLAG
 from qbull.core.retry import Retry
 from qbull.core.route import PARTITION_LANE
-from qbull.errors import LARGEST, LONGEST, ConfigError
+from qbull.errors import MAX_COUNT, MAX_DELAY_SECONDS, ConfigError
 
 Order = Literal["key", "partition"]
 OnFailed = Literal["continue", "halt"]
 
-_NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
-_PREFIX = re.compile(r"[A-Za-z0-9._:-]{1,100}")
+_NAME_PATTERN = re.compile(r"[A-Za-z0-9._-]{1,100}")
+_PREFIX_PATTERN = re.compile(r"[A-Za-z0-9._:-]{1,100}")
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Keep:
             kinds = (int, float) if name.endswith("_for") else (int,)
             if value is None:
                 continue
-            if not isinstance(value, kinds) or isinstance(value, bool) or not value <= LONGEST:
+            if not isinstance(value, kinds) or isinstance(value, bool) or not value <= MAX_DELAY_SECONDS:
                 raise ConfigError(f"Keep({name}={value!r}): give a number")
             if value < 0:
                 raise ConfigError(f"Keep({name}={value}): must not be negative; 0 keeps none")
@@ -93,7 +93,7 @@ class QueueSettings:
     def __post_init__(self) -> None:
         check_name("queue", self.name)
         check_alert(self.alert, f'queue "{self.name}"')
-        self._whole("partitions", self.partitions, MOST)
+        self._whole("partitions", self.partitions, MAX_PARTITIONS)
         self._whole("concurrency", self.concurrency)
         if self.max_active is not None:
             self._whole("max_active", self.max_active)
@@ -108,7 +108,7 @@ class QueueSettings:
             )
         if self.on_failed == "halt" and self.order is None:
             self._refuse('on_failed="halt" stops an ordered lane; set order="key" or order="partition"')
-        if self.timeout is not None and not 0 < self.timeout <= LONGEST:
+        if self.timeout is not None and not 0 < self.timeout <= MAX_DELAY_SECONDS:
             self._refuse(f"timeout={self.timeout}: must be more than 0 seconds, or None")
 
     @property
@@ -121,7 +121,7 @@ class QueueSettings:
     @property
     def reports(self) -> int:
         """What is reported of every job for PostgreSQL."""
-        return REPORT_ALL if self.track else 0
+        return REPORT_ALL_FLAG if self.track else 0
 
     def lane_of(self, key_digest: bytes | None) -> bytes:
         """The lane that a job takes: none where the queue has no lanes, or the job no key."""
@@ -129,7 +129,7 @@ class QueueSettings:
             return PARTITION_LANE
         return key_digest if self.lane_limit and key_digest is not None else b""
 
-    def _whole(self, what: str, value: int, most: int = LARGEST) -> None:
+    def _whole(self, what: str, value: int, most: int = MAX_COUNT) -> None:
         if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
             self._refuse(f"{what}={value!r}: give a whole number from 1 to {most:,}")
 
@@ -222,14 +222,14 @@ def check_alert(value: object, of: str) -> None:
 
 
 def check_name(what: str, name: str) -> str:
-    if not _NAME.fullmatch(name):
+    if not _NAME_PATTERN.fullmatch(name):
         raise ConfigError(f"{what} name {name!r}: use 1 to 100 letters, digits, dots, hyphens or underscores")
     return name
 
 
 def check_prefix(prefix: str, source: str = "prefix") -> str:
     prefix = prefix.rstrip(":")  # deployments of earlier systems set "ceres:"
-    if not _PREFIX.fullmatch(prefix):
+    if not _PREFIX_PATTERN.fullmatch(prefix):
         raise ConfigError(
             f"{source}={prefix!r}: use 1 to 100 letters, digits, dots, colons, hyphens or underscores"
         )
@@ -284,12 +284,12 @@ def _alerts(env: Mapping[str, str]) -> Alerts:
         )
     except ConfigError as error:
         text = str(error).removeprefix("Alerts: ")
-        for name, variable in _ALERT_NAMES.items():
+        for name, variable in _ALERT_VARIABLES.items():
             text = f"{variable}{text.removeprefix(name)}" if text.startswith(name) else text
         raise ConfigError(text) from None
 
 
-_ALERT_NAMES = {
+_ALERT_VARIABLES = {
     "slack": "SLACK_WEBHOOK_URL",
     "urls": "QBULL_ALERT_URLS",
     "secret": "QBULL_ALERT_SECRET",
@@ -316,10 +316,10 @@ def make_sharing(
 ) -> Sharing:
     """Static where an instance count is given, else auto; an id such as "worker-3" counts as 3."""
     if mode is not None and mode not in ("auto", "leased", "static"):
-        raise ConfigError(f'QBULL_SHARING="{_shown(mode)}": use "auto", "leased" or "static"')
+        raise ConfigError(f'QBULL_SHARING="{_in_one_line(mode)}": use "auto", "leased" or "static"')
     if instances is None:
         if instance is not None or mode == "static":
-            given = f'INSTANCE_ID="{_shown(instance)}"' if instance is not None else 'sharing "static"'
+            given = f'INSTANCE_ID="{_in_one_line(instance)}"' if instance is not None else 'sharing "static"'
             raise ConfigError(f"{given} needs INSTANCE_COUNT: how many instances there are in all")
         return Sharing("leased" if mode == "leased" else "auto", per_pod)
     if mode in ("auto", "leased"):
@@ -335,12 +335,12 @@ def make_sharing(
     digits = re.search(r"(\d+)$", instance)
     if digits is None:
         raise ConfigError(
-            f'INSTANCE_ID="{_shown(instance)}": give a number, or a name that ends in one such as worker-3'
+            f'INSTANCE_ID="{_in_one_line(instance)}": give a number, or a name that ends in one such as worker-3'
         )
     return Sharing("static", None, int(digits.group(1)), instances)
 
 
-def _shown(text: str) -> str:
+def _in_one_line(text: str) -> str:
     """In one line, whatever it is."""
     return "".join(sign if sign.isprintable() else "?" for sign in text)
 

@@ -25,9 +25,9 @@ Two more are raised by tasks to steer their own job: RetryAfter and Fail.
 
 from __future__ import annotations
 
-LONGEST = 10 * 366 * 86_400
+MAX_DELAY_SECONDS = 10 * 366 * 86_400
 """Seconds: no job waits longer than ten years."""
-LARGEST = 10**9
+MAX_COUNT = 10**9
 """No limit, count or position is larger."""
 
 
@@ -139,8 +139,8 @@ class RetryAfter(Exception):
     """
 
     def __init__(self, delay: float, reason: str = "", *, queue: bool = False) -> None:
-        if not 0 <= delay <= LONGEST:
-            raise ValueError(f"RetryAfter({delay}): give seconds from 0 to {LONGEST}")
+        if not 0 <= delay <= MAX_DELAY_SECONDS:
+            raise ValueError(f"RetryAfter({delay}): give seconds from 0 to {MAX_DELAY_SECONDS}")
         super().__init__(reason or f"asked to be run again in {delay:g} s")
         self.delay = delay
         self.queue = queue

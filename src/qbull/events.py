@@ -14,14 +14,14 @@ from datetime import datetime
 from functools import partial
 
 from qbull.config import QueueSettings
-from qbull.core.record import State, moment
+from qbull.core.record import State, to_datetime
 from qbull.errors import ArgumentsError
 from qbull.produce.client import Client
-from qbull.store.completions import Ends
-from qbull.store.read.finished_since import Cursor, Finished, news, now_in
+from qbull.store.completions import EndListener
+from qbull.store.read.finished_since import FinishedCursor, FinishedJob, finished_since, server_times
 from qbull.store.verbs.partition import Partition
 
-LOOK = 5.0
+EVENT_RESCAN_SECONDS = 5.0
 """Seconds between two looks at all partitions, should a message have been lost."""
 
 
@@ -38,11 +38,11 @@ class Event:
     place: str
 
 
-async def follow(
+async def follow_events(
     client: Client, queues: Sequence[QueueSettings], after: str | datetime | None
 ) -> AsyncGenerator[Event, None]:
     """The events of these queues from a place or a moment on; from now on, where none is given."""
-    reader = _Reader(client, queues, _moment_of(after))
+    reader = _EventReader(client, queues, _moment_of(after))
     with client.results.ends() as ends:
         await client.store.patiently(client.store.open)
         while True:
@@ -55,21 +55,21 @@ async def follow(
                 if not more:
                     break
             with suppress(TimeoutError):
-                async with asyncio.timeout(looked + LOOK - time.monotonic()):
+                async with asyncio.timeout(looked + EVENT_RESCAN_SECONDS - time.monotonic()):
                     await ends.wait()
 
 
-class _Reader:
+class _EventReader:
     def __init__(self, client: Client, queues: Sequence[QueueSettings], since_ms: int | None) -> None:
         self._client = client
         self._queues = queues
         self._low = since_ms
-        self._cursors: dict[str, Cursor] = {}
+        self._cursors: dict[str, FinishedCursor] = {}
 
-    async def look(self, ends: Ends) -> tuple[list[Event], bool]:
+    async def look(self, ends: EndListener) -> tuple[list[Event], bool]:
         """The next of each partition, the oldest first; and whether there are more. All before the last look has been told."""
         low, lowest = self._low, None
-        found: list[tuple[str, Finished]] = []
+        found: list[tuple[str, FinishedJob]] = []
         more = False
         all_of_them = [(one, await self._client.partitions(one)) for one in self._queues]
         everywhere = [partition for _, partitions in all_of_them for partition in partitions]
@@ -79,7 +79,7 @@ class _Reader:
             await ends.expect(partition)
         for settings, partitions in all_of_them:
             reads = [(partition, self._cursors[partition.base]) for partition in partitions]
-            read = partial(news, reads, oldest_first=True)
+            read = partial(finished_since, reads, oldest_first=True)
             for said in await self._client.store.patiently(read):
                 found += [(settings.name, one) for one in said.finished]
                 more = more or said.cut
@@ -93,13 +93,13 @@ class _Reader:
         """A partition that comes up later, for example by repartitioning, is read from what was told last."""
         if not partitions:
             return
-        now = await self._client.store.patiently(partial(now_in, partitions))
+        now = await self._client.store.patiently(partial(server_times, partitions))
         for partition, now_ms in zip(partitions, now, strict=True):
-            self._cursors[partition.base] = Cursor.since(now_ms if low is None else low)
+            self._cursors[partition.base] = FinishedCursor.since(now_ms if low is None else low)
 
 
-def _event(queue: str, one: Finished, place: str) -> Event:
-    return Event(queue, one.id, one.task, one.state, one.error, moment(one.at_ms), place)
+def _event(queue: str, one: FinishedJob, place: str) -> Event:
+    return Event(queue, one.id, one.task, one.state, one.error, to_datetime(one.at_ms), place)
 
 
 def _moment_of(after: str | datetime | None) -> int | None:

@@ -13,21 +13,21 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
 
-from qbull.core.codec import plain
+from qbull.core.codec import decode_untyped
 from qbull.core.flow import (
-    MOST_BYTES,
-    MOST_STEPS,
-    NOT_COMPLETED,
-    NOT_NEEDED,
-    TELLS,
-    WAITS,
-    Link,
-    Mode,
-    Plan,
-    Seed,
-    Told,
+    FLOW_LIMIT_BYTES,
+    HAS_DEPENDENCIES_FLAG,
+    HAS_DEPENDENTS_FLAG,
+    MAX_FLOW_STEPS,
+    NOT_COMPLETED_LETTERS,
+    NOT_NEEDED_LETTER,
+    Dependency,
+    DependencyFailureMode,
+    Dependent,
+    FlowJobSeed,
+    FlowPlan,
     encode,
-    marked,
+    with_flow_flags,
 )
 from qbull.core.ids import new_token
 from qbull.core.layout import Layout
@@ -35,21 +35,23 @@ from qbull.core.record import body_of, repack
 from qbull.errors import ArgumentsError, Conflict, JobCancelled, JobFailed, NotConfirmed, NotFound, TooLarge
 from qbull.job import Job
 from qbull.middleware import Enqueueing
-from qbull.produce.client import Placed
+from qbull.produce.client import PlacedJob
 
 if TYPE_CHECKING:
-    from qbull.options import Arguments, Options
-    from qbull.queue import Home, Queue
+    from qbull.options import EncodedArguments, Options
+    from qbull.queue import Queue, QueueApp
     from qbull.task import Call
 
 R = TypeVar("R")
-OnFailed: TypeAlias = Literal["stop", "continue"]
+FlowOnFailed: TypeAlias = Literal["stop", "continue"]
 
 
 class Step(Generic[R]):
     """One job of a flow: a task and its arguments, as `task.step(…)` gives it."""
 
-    def __init__(self, call: Call[Any, R], queue: Queue, arguments: Arguments, options: Options) -> None:
+    def __init__(
+        self, call: Call[Any, R], queue: Queue, arguments: EncodedArguments, options: Options
+    ) -> None:
         self.call = call
         self.queue = queue
         self.task = call.spec.name
@@ -60,15 +62,15 @@ class Step(Generic[R]):
         return f"<Step {self.queue.name}.{self.task}>"
 
 
-Part: TypeAlias = "Step[Any] | Chain[Any] | Group[Any]"
+FlowPart: TypeAlias = "Step[Any] | Chain[Any] | Group[Any]"
 
 
-class _Written(Generic[R]):
+class _Composite(Generic[R]):
     """A chain or a group. `parts` are as written, `last` is the job that it ends with, if that is one."""
 
-    parts: tuple[Part, ...]
-    on_failed: OnFailed
-    fallback: Part | None
+    parts: tuple[FlowPart, ...]
+    on_failed: FlowOnFailed
+    fallback: FlowPart | None
 
     async def enqueue(self) -> Flow[R]:
         """Store all of it in one step, and answer when the server has it."""
@@ -76,28 +78,34 @@ class _Written(Generic[R]):
 
     def enqueue_sync(self) -> Flow[R]:
         """The same from synchronous code."""
-        layout = _Layout(self)
+        layout = _FlowBuilder(self)
         return layout.app.run_sync(_enqueue(self, layout))
 
 
-class Chain(_Written[R]):
+class Chain(_Composite[R]):
     """One after the other: made by `qbull.chain(…)`."""
 
-    def __init__(self, parts: tuple[Part, ...], on_failed: OnFailed, fallback: Part | None) -> None:
-        self.parts, self.on_failed, self.fallback = _checked("chain", parts, on_failed, fallback)
+    def __init__(
+        self, parts: tuple[FlowPart, ...], on_failed: FlowOnFailed, fallback: FlowPart | None
+    ) -> None:
+        self.parts, self.on_failed, self.fallback = _checked_parts("chain", parts, on_failed, fallback)
 
 
-class Group(_Written[R]):
+class Group(_Composite[R]):
     """All at once, then one that waits for all: made by `qbull.group(…)`."""
 
     def __init__(
-        self, parts: tuple[Part, ...], then: Part | None, on_failed: OnFailed, fallback: Part | None
+        self,
+        parts: tuple[FlowPart, ...],
+        then: FlowPart | None,
+        on_failed: FlowOnFailed,
+        fallback: FlowPart | None,
     ) -> None:
-        self.parts, self.on_failed, self.fallback = _checked("group", parts, on_failed, fallback)
-        self.then = _checked("group", (then,), on_failed, None)[0][0] if then is not None else None
+        self.parts, self.on_failed, self.fallback = _checked_parts("group", parts, on_failed, fallback)
+        self.then = _checked_parts("group", (then,), on_failed, None)[0][0] if then is not None else None
 
 
-def chain(*parts: Part, on_failed: OnFailed = "stop", fallback: Part | None = None) -> Chain[Any]:
+def chain(*parts: FlowPart, on_failed: FlowOnFailed = "stop", fallback: FlowPart | None = None) -> Chain[Any]:
     """Steps, one after the other: `await qbull.chain(a.step(1), b.step(2)).enqueue()`.
 
     `on_failed` is what the next one does when one has failed for good, `fallback` is run when the end was not reached.
@@ -106,7 +114,10 @@ def chain(*parts: Part, on_failed: OnFailed = "stop", fallback: Part | None = No
 
 
 def group(
-    *parts: Part, then: Part | None = None, on_failed: OnFailed = "stop", fallback: Part | None = None
+    *parts: FlowPart,
+    then: FlowPart | None = None,
+    on_failed: FlowOnFailed = "stop",
+    fallback: FlowPart | None = None,
 ) -> Group[Any]:
     """Steps, all at once; `then` waits for all of them. In a chain, the next part does."""
     return Group(parts, then, on_failed, fallback)
@@ -120,7 +131,7 @@ class Flow(Generic[R]):
 
     def __init__(
         self,
-        app: Home,
+        app: QueueApp,
         id: str,
         jobs: Sequence[Job[Any]],
         last: Job[R],
@@ -176,32 +187,32 @@ async def _cancel(job: Job[Any], reason: str) -> bool:
     return True
 
 
-class _Node:
+class _StepNode:
     """A step on its way to being a job: what it waits for, and whom it tells."""
 
-    def __init__(self, step: Step[Any], awaits: list[_Exit], mode: Mode) -> None:
+    def __init__(self, step: Step[Any], awaits: list[_FlowExit], mode: DependencyFailureMode) -> None:
         self.step = step
         self.options = step.options
         self.awaits = awaits
-        self.mode: Mode = mode
-        self.links: list[Link] = []
-        self.placed: Placed | None = None
+        self.mode: DependencyFailureMode = mode
+        self.links: list[Dependent] = []
+        self.placed: PlacedJob | None = None
 
     @property
-    def job(self) -> Placed:
+    def job(self) -> PlacedJob:
         assert self.placed is not None
         return self.placed
 
 
-_Exit: TypeAlias = "list[tuple[_Node, str]]"
+_FlowExit: TypeAlias = "list[tuple[_StepNode, str]]"
 """What stands for the end of a part: a job; or a job if it completes, else its fallback if that is needed. With the ends that are not told."""
 
 
-class _Layout:
+class _FlowBuilder:
     """All jobs of a flow in the order in which they are written: nothing comes before what it waits for."""
 
-    def __init__(self, written: _Written[Any]) -> None:
-        self.nodes: list[_Node] = []
+    def __init__(self, written: _Composite[Any]) -> None:
+        self.nodes: list[_StepNode] = []
         exits = self._lay(written, [], "stop")
         if len(exits) != 1:
             raise ArgumentsError(
@@ -209,15 +220,17 @@ class _Layout:
             )
         self.last = exits[0][0][0]
         self.fallbacks = [node for node, _ in exits[0][1:]]
-        self.app: Home = self.last.step.queue.app
+        self.app: QueueApp = self.last.step.queue.app
         self._check()
 
-    def _lay(self, part: Part | _Written[Any], after: list[_Exit], mode: Mode) -> list[_Exit]:
+    def _lay(
+        self, part: FlowPart | _Composite[Any], after: list[_FlowExit], mode: DependencyFailureMode
+    ) -> list[_FlowExit]:
         if isinstance(part, Step):
-            self.nodes.append(_Node(part, after, mode))
-            if len(self.nodes) > MOST_STEPS:
+            self.nodes.append(_StepNode(part, after, mode))
+            if len(self.nodes) > MAX_FLOW_STEPS:
                 raise ArgumentsError(
-                    f"a flow has at most {MOST_STEPS:,} jobs; let a task enqueue the next part"
+                    f"a flow has at most {MAX_FLOW_STEPS:,} jobs; let a task enqueue the next part"
                 )
             return [[(self.nodes[-1], "")]]
         if isinstance(part, Group):
@@ -235,8 +248,8 @@ class _Layout:
         instead = self._lay(part.fallback, exits, "rescue")
         if len(instead) != 1:
             raise ArgumentsError("fallback: it ends with one job; give its group a then=…")
-        ended = [(node, NOT_COMPLETED) for node, _ in exits[0]]
-        return [[*ended, *((node, unless + NOT_NEEDED) for node, unless in instead[0])]]
+        ended = [(node, NOT_COMPLETED_LETTERS) for node, _ in exits[0]]
+        return [[*ended, *((node, unless + NOT_NEEDED_LETTER) for node, unless in instead[0])]]
 
     def _check(self) -> None:
         if any(node.step.queue.app is not self.app for node in self.nodes):
@@ -250,7 +263,7 @@ class _Layout:
                     f'queue "{queue}": {many} steps of a flow have the id {id!r}; each needs its own'
                 )
 
-    def plan(self, layouts: dict[str, Layout]) -> Plan:
+    def plan(self, layouts: dict[str, Layout]) -> FlowPlan:
         """The jobs, complete before anything is sent, in the order in which they are to be planted."""
         flow = new_token()
         for node in self.nodes:
@@ -262,17 +275,17 @@ class _Layout:
                 for source, unless in sources:
                     job = node.job
                     source.links.append(
-                        Link(node.step.queue.name, job.job.id, job.together, position, unless)
+                        Dependent(node.step.queue.name, job.job.id, job.together, position, unless)
                     )
-        seeds = [_seed(flow, node) for node in self._planting()]
-        plan = Plan(flow, seeds)
-        if len(encode(plan)) > MOST_BYTES:
+        seeds = [_flow_job_seed(flow, node) for node in self._planting()]
+        plan = FlowPlan(flow, seeds)
+        if len(encode(plan)) > FLOW_LIMIT_BYTES:
             raise TooLarge(
-                f"a flow's arguments take at most {MOST_BYTES:,} bytes together; store the data elsewhere and pass references"
+                f"a flow's arguments take at most {FLOW_LIMIT_BYTES:,} bytes together; store the data elsewhere and pass references"
             )
         return plan
 
-    def _planting(self) -> list[_Node]:
+    def _planting(self) -> list[_StepNode]:
         """Who waits comes before what it waits for; first of all the last one, whose id decides whether the flow is new.
 
         Those of a partition come together otherwise: they are planted in one step, and each step notes all that is left.
@@ -283,14 +296,14 @@ class _Layout:
                 depth[source] = max(depth[source], depth[node] + 1)
         first = self.last if self.last.awaits else None
 
-        def place(node: _Node) -> tuple[bool, int, str, int]:
+        def place(node: _StepNode) -> tuple[bool, int, str, int]:
             return node is not first, depth[node], node.step.queue.name, node.job.number
 
         return sorted(self.nodes, key=place)
 
 
-async def _enqueue(written: _Written[Any], layout: _Layout | None = None) -> Flow[Any]:
-    layout = layout or _Layout(written)
+async def _enqueue(written: _Composite[Any], layout: _FlowBuilder | None = None) -> Flow[Any]:
+    layout = layout or _FlowBuilder(written)
     if layout.app.tracing is None:
         return await _within_hooks(layout)
     last = layout.last.step
@@ -300,12 +313,12 @@ async def _enqueue(written: _Written[Any], layout: _Layout | None = None) -> Flo
         return await _within_hooks(layout)
 
 
-async def _within_hooks(layout: _Layout) -> Flow[Any]:
+async def _within_hooks(layout: _FlowBuilder) -> Flow[Any]:
     """Middleware is asked once for each task of the flow."""
     middleware = layout.app.middleware
     if not middleware.around_enqueue:
         return await _send(layout)
-    calls: dict[tuple[str, str], list[_Node]] = {}
+    calls: dict[tuple[str, str], list[_StepNode]] = {}
     for node in layout.nodes:
         calls.setdefault((node.step.queue.name, node.step.task), []).append(node)
     sent: Flow[Any] | None = None
@@ -317,7 +330,7 @@ async def _within_hooks(layout: _Layout) -> Flow[Any]:
             return []
         queue, task = left[0]
         nodes = calls[queue, task]
-        call = Enqueueing(queue, task, [plain(node.step.arguments.payload) for node in nodes])
+        call = Enqueueing(queue, task, [decode_untyped(node.step.arguments.payload) for node in nodes])
 
         async def inner() -> list[Job[Any]]:
             for node in nodes:
@@ -332,7 +345,7 @@ async def _within_hooks(layout: _Layout) -> Flow[Any]:
     return sent
 
 
-async def _send(layout: _Layout) -> Flow[Any]:
+async def _send(layout: _FlowBuilder) -> Flow[Any]:
     app, last = layout.app, layout.last
     client = app.client()
     layouts: dict[str, Layout] = {}
@@ -349,31 +362,31 @@ async def _send(layout: _Layout) -> Flow[Any]:
     return Flow(app, plan.flow, list(jobs.values()), jobs[last], fallbacks, created)
 
 
-def _handle(node: _Node, created: bool) -> Job[Any]:
+def _handle(node: _StepNode, created: bool) -> Job[Any]:
     return node.step.queue.handle(
         node.job.job.id, created, node.step.call.spec.signature.decode_result, expected=created
     )
 
 
-def _seed(flow: str, node: _Node) -> Seed:
+def _flow_job_seed(flow: str, node: _StepNode) -> FlowJobSeed:
     job = node.job
     body = body_of(job.job.record)
     body.flow, body.tells = flow, node.links
-    flags = (TELLS if node.links else 0) | (WAITS if node.awaits else 0)
-    record = marked(repack(job.job.record, body), flags)
-    awaits = [_awaited(sources[0][0]) for sources in node.awaits]
-    return Seed(
+    flags = (HAS_DEPENDENTS_FLAG if node.links else 0) | (HAS_DEPENDENCIES_FLAG if node.awaits else 0)
+    record = with_flow_flags(repack(job.job.record, body), flags)
+    awaits = [_dependency(sources[0][0]) for sources in node.awaits]
+    return FlowJobSeed(
         node.step.queue.name, job.job.id, job.together, job.given, job.job.when, record, node.mode, awaits
     )
 
 
-def _awaited(node: _Node) -> Told:
-    return Told(node.step.queue.name, node.job.job.id, node.step.task, together=node.job.together)
+def _dependency(node: _StepNode) -> Dependency:
+    return Dependency(node.step.queue.name, node.job.job.id, node.step.task, together=node.job.together)
 
 
-def _checked(
-    what: str, parts: tuple[Any, ...], on_failed: OnFailed, fallback: Any
-) -> tuple[tuple[Part, ...], OnFailed, Part | None]:
+def _checked_parts(
+    what: str, parts: tuple[Any, ...], on_failed: FlowOnFailed, fallback: Any
+) -> tuple[tuple[FlowPart, ...], FlowOnFailed, FlowPart | None]:
     if not parts:
         raise ArgumentsError(f"{what}(): give it at least one step")
     for part in (*parts, *(() if fallback is None else (fallback,))):

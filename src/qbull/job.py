@@ -9,10 +9,10 @@ from functools import partial
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from qbull.config import QueueSettings
-from qbull.core.codec import plain
-from qbull.core.envelope import is_sealed
+from qbull.core.codec import decode_untyped
+from qbull.core.envelope import is_wrapped
 from qbull.core.ids import new_token
-from qbull.core.record import Body, Ending, Garbage, JobInfo, State, body_of, seal
+from qbull.core.record import Body, Ending, JobInfo, State, UnreadableRecord, append_ending, body_of
 from qbull.core.why import Why
 from qbull.errors import (
     ArgumentsError,
@@ -25,42 +25,42 @@ from qbull.errors import (
 )
 from qbull.produce.client import Client
 from qbull.store.read import why
-from qbull.store.read.inspect import Found
-from qbull.store.verbs.partition import Again, Partition
-from qbull.store.verbs.progress import LOG_LINES, LogLine
+from qbull.store.read.inspect import StoredJob
+from qbull.store.verbs.partition import JobToRetry, Partition
+from qbull.store.verbs.progress import MAX_LOG_LINES, LogLine
 
 R = TypeVar("R")
 
-REASON_LIMIT = 2000
-CANCEL_INSTEAD = {
+MAX_CANCEL_REASON_CHARS = 2000
+CANCEL_CONFLICTS = {
     "completed": "has completed; there is nothing to cancel",
     "failed": "has failed; there is nothing to cancel, remove() forgets it",
 }
-RETRY_INSTEAD = {
+RETRY_CONFLICTS = {
     "waiting": "is waiting and will run",
     "delayed": "is delayed; promote() lets it run now",
     "active": "is running; wait for its end, or cancel() it first",
     "completed": "has completed; enqueue it anew where it is to run a second time",
 }
-PROMOTE_INSTEAD = {
+PROMOTE_CONFLICTS = {
     "waiting": "is waiting already",
     "active": "is running already",
     "completed": "has completed; enqueue it anew where it is to run a second time",
     "failed": "has failed; retry() sends it round again",
     "cancelled": "was cancelled; retry() sends it round again",
 }
-REMOVE_INSTEAD = {"active": "is with a worker; cancel() it first"}
+REMOVE_CONFLICTS = {"active": "is with a worker; cancel() it first"}
 
 
-class Clients(Protocol):
+class JobApp(Protocol):
     def client(self) -> Client: ...
 
 
-class Jobs(Protocol):
+class JobQueue(Protocol):
     """What a job needs of its queue."""
 
     @property
-    def app(self) -> Clients: ...
+    def app(self) -> JobApp: ...
     @property
     def settings(self) -> QueueSettings: ...
     def attempts_of(self, task: str) -> int: ...
@@ -76,9 +76,9 @@ class Job(Generic[R]):
 
     def __init__(
         self,
-        queue: Jobs,
+        queue: JobQueue,
         id: str,
-        decode: Callable[[bytes], Any] = plain,
+        decode: Callable[[bytes], Any] = decode_untyped,
         *,
         created: bool = False,
         expected: bool = False,
@@ -114,12 +114,14 @@ class Job(Generic[R]):
         there = await client.find(self._queue.settings, self.id)
         if there is None:
             return Why(self.id, self.queue, None)
-        return await client.store.patiently(partial(why.ask, client.store, self._queue.settings, *there))
+        return await client.store.patiently(
+            partial(why.explain_job, client.store, self._queue.settings, *there)
+        )
 
-    async def logs(self, last: int = LOG_LINES) -> list[LogLine]:
+    async def logs(self, last: int = MAX_LOG_LINES) -> list[LogLine]:
         """What its task has logged, in order: the newest lines, 1,000 at most."""
-        if not isinstance(last, int) or not 1 <= last <= LOG_LINES:
-            raise ArgumentsError(f"last={last!r}: give a whole number from 1 to {LOG_LINES:,}")
+        if not isinstance(last, int) or not 1 <= last <= MAX_LOG_LINES:
+            raise ArgumentsError(f"last={last!r}: give a whole number from 1 to {MAX_LOG_LINES:,}")
         client = self._queue.app.client()
         there = await client.find(self._queue.settings, self.id)
         if there is None:
@@ -133,7 +135,7 @@ class Job(Generic[R]):
         await self._arrived(client, timeout)
         left = None if timeout is None else max(timeout - (time.monotonic() - began), 0)
 
-        async def look() -> tuple[Partition, Found]:
+        async def look() -> tuple[Partition, StoredJob]:
             found = await client.find(self._queue.settings, self.id)
             if found is None:
                 raise NotFound(
@@ -146,7 +148,7 @@ class Job(Generic[R]):
             raise ResultTimeout(f'queue "{self.queue}": job {self.id} has not finished within {timeout:g} s')
         return await self._outcome(found)
 
-    async def _arrived(self, client: Client, timeout: float | None) -> tuple[Partition, Found]:
+    async def _arrived(self, client: Client, timeout: float | None) -> tuple[Partition, StoredJob]:
         """The job in its partition. One that is expected may take a moment to be there."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while (there := await client.find(self._queue.settings, self.id)) is None:
@@ -160,7 +162,7 @@ class Job(Generic[R]):
             await asyncio.sleep(0.02)
         return there
 
-    async def _outcome(self, found: Found) -> R:
+    async def _outcome(self, found: StoredJob) -> R:
         ending = found.ending
         assert ending is not None
         if found.state == "cancelled":
@@ -174,7 +176,7 @@ class Job(Generic[R]):
                 stacktrace=ending.stacktrace,
             )
         encoded = await self._stored(ending.stored) if ending.stored else ending.result
-        if encoded and is_sealed(encoded):
+        if encoded and is_wrapped(encoded):
             encoded = self._queue.open_result(found.body().task, encoded)
         value: R = self._decode(encoded or b"null")
         return value
@@ -195,9 +197,9 @@ class Job(Generic[R]):
         `current_job().cancelled`, and whatever it returns, its job ends as cancelled.
         """
         said = (
-            reason[:REASON_LIMIT].encode("utf-8", "replace").decode()
+            reason[:MAX_CANCEL_REASON_CHARS].encode("utf-8", "replace").decode()
         )  # half a character, from somewhere else
-        sealed = seal(Ending(0, 0.0, "", error=said or "cancelled"))
+        sealed = append_ending(Ending(0, 0.0, "", error=said or "cancelled"))
 
         async def cancel(partition: Partition) -> str:
             return (await partition.cancel(sealed, [self.id]))[0]
@@ -207,7 +209,7 @@ class Job(Generic[R]):
             return "cancelled"
         if word == "cancelling":
             return "cancelling"
-        raise self._conflict(word, CANCEL_INSTEAD)
+        raise self._conflict(word, CANCEL_CONFLICTS)
 
     async def retry(self, payload: Mapping[str, Any] | None = None) -> Literal["waiting"]:
         """Send a job round again that failed or was cancelled: attempts from the start, history kept.
@@ -222,18 +224,18 @@ class Job(Generic[R]):
                 raise self._unknown()
             partition, found = there
             if found.state not in ("failed", "cancelled"):
-                raise self._conflict(found.state, RETRY_INSTEAD)
-            job = Again(self.id, found.place, self._again(found, payload))
+                raise self._conflict(found.state, RETRY_CONFLICTS)
+            job = JobToRetry(self.id, found.place, self._again(found, payload))
             [word] = await self._queue.app.client().store.patiently(partial(partition.retry, token, [job]))
             if word == "retried":
                 return "waiting"
             if word != "moved":  # moved: it was retried meanwhile, and has failed once more
-                raise self._conflict(word, RETRY_INSTEAD)
+                raise self._conflict(word, RETRY_CONFLICTS)
 
     async def promote(self) -> Literal["waiting"]:
         """Let a delayed job run now. One that waits for its next attempt keeps its place in its lane."""
         token = new_token()
-        await self._do(lambda partition: partition.promote_one(token, self.id), "promoted", PROMOTE_INSTEAD)
+        await self._do(lambda partition: partition.promote_one(token, self.id), "promoted", PROMOTE_CONFLICTS)
         return "waiting"
 
     async def remove(self) -> Literal["removed"]:
@@ -243,7 +245,7 @@ class Job(Generic[R]):
         async def remove(partition: Partition) -> str:
             return (await partition.remove(token, [(self.id, b"")]))[0]
 
-        await self._do(remove, "removed", REMOVE_INSTEAD)
+        await self._do(remove, "removed", REMOVE_CONFLICTS)
         return "removed"
 
     async def _do(
@@ -253,12 +255,12 @@ class Job(Generic[R]):
         if word != done:
             raise self._conflict(word, instead)
 
-    def _again(self, found: Found, payload: Mapping[str, Any] | None) -> bytes:
+    def _again(self, found: StoredJob, payload: Mapping[str, Any] | None) -> bytes:
         try:
             return found.again(
                 None if payload is None else self._queue.edited(body_of(found.record), payload)
             )
-        except Garbage as error:
+        except UnreadableRecord as error:
             raise Conflict(
                 f'queue "{self.queue}": job {self.id} cannot be run: {error}; remove() it', state=found.state
             ) from None
@@ -274,6 +276,6 @@ class Job(Generic[R]):
             f'queue "{self.queue}": no job {self.id}; it never was there, or is not kept any more'
         )
 
-    async def _find(self) -> Found | None:
+    async def _find(self) -> StoredJob | None:
         found = await self._queue.app.client().find(self._queue.settings, self.id)
         return found[1] if found is not None else None

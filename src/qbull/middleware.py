@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from qbull.worker.current import CurrentJob
 
 A = TypeVar("A")
-J = TypeVar("J", bound="Enqueued")
-Around = AbstractContextManager[Any] | AbstractAsyncContextManager[Any]
-End = Literal["completed", "delayed", "failed", "cancelled"]
-Run = Callable[[Coroutine[Any, Any, Any]], Any]
+J = TypeVar("J", bound="EnqueuedJob")
+HookContext = AbstractContextManager[Any] | AbstractAsyncContextManager[Any]
+RunEnd = Literal["completed", "delayed", "failed", "cancelled"]
+RunCoroutine = Callable[[Coroutine[Any, Any, Any]], Any]
 
 log = logging.getLogger("qbull")
 
 
-class Enqueued(Protocol):
+class EnqueuedJob(Protocol):
     """A job, as `enqueue` gives it."""
 
     id: str
@@ -51,7 +51,7 @@ class Enqueueing:
     task: str
     arguments: list[dict[str, Any]]
     headers: dict[str, str] = field(default_factory=dict)
-    jobs: list[Enqueued] = field(default_factory=list)
+    jobs: list[EnqueuedJob] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Settled:
     task: str
     key: str | None
     attempt: int
-    state: End
+    state: RunEnd
     duration: float
     error: str | None = None
     delay: float | None = None
@@ -72,11 +72,11 @@ class Settled:
 class Middleware:
     """Write the hooks that you need; the others cost nothing."""
 
-    def around_enqueue(self, call: Enqueueing) -> Around:
+    def around_enqueue(self, call: Enqueueing) -> HookContext:
         """A context manager around `enqueue`: @contextmanager, or @asynccontextmanager. To raise before the yield is to refuse."""
         raise NotImplementedError
 
-    def around_run(self, job: CurrentJob) -> Around:
+    def around_run(self, job: CurrentJob) -> HookContext:
         """A context manager around each run of a task, in the worker. What it raises is what the run raised."""
         raise NotImplementedError
 
@@ -89,7 +89,7 @@ class Middleware:
         raise NotImplementedError
 
 
-class Chain:
+class MiddlewareChain:
     """The middleware of one app, sorted by what each of them has."""
 
     def __init__(self, middleware: Sequence[Middleware] = ()) -> None:
@@ -98,16 +98,20 @@ class Chain:
         self.all = middleware = tuple(middleware)
         if not all(isinstance(each, Middleware) for each in middleware):
             raise ConfigError(f"middleware={list(middleware)!r}: give a list of qbull.Middleware")
-        self.around_enqueue = _written(middleware, "around_enqueue")
-        self.around_run = _written(middleware, "around_run")
-        self.around_call = _written(middleware, "around_call")
-        self.settled = _written(middleware, "settled")
+        self.around_enqueue = _overridden(middleware, "around_enqueue")
+        self.around_run = _overridden(middleware, "around_run")
+        self.around_call = _overridden(middleware, "around_call")
+        self.settled = _overridden(middleware, "settled")
         for hook in (*self.around_enqueue, *self.around_run, *self.around_call):
             if inspect.isgeneratorfunction(hook) or inspect.isasyncgenfunction(hook):
-                raise ConfigError(f"{_name(hook)}: decorate it with @contextmanager or @asynccontextmanager")
+                raise ConfigError(
+                    f"{_hook_name(hook)}: decorate it with @contextmanager or @asynccontextmanager"
+                )
         for hook in self.settled:
             if inspect.iscoroutinefunction(hook):
-                raise ConfigError(f"{_name(hook)}: must be a plain function; it is called between two jobs")
+                raise ConfigError(
+                    f"{_hook_name(hook)}: must be a plain function; it is called between two jobs"
+                )
 
     async def enqueue(self, call: Enqueueing, enqueue: Callable[[], Awaitable[list[J]]]) -> list[J]:
         """Do it within the hooks. What they raise before it is raised; what they raise when it is done is logged."""
@@ -123,10 +127,10 @@ class Chain:
         try:
             await stack.aclose()
         except Exception:
-            _say_late(call)
+            _log_late_error(call)
         return jobs
 
-    def enqueue_sync(self, call: Enqueueing, enqueue: Callable[[], list[J]], run: Run) -> list[J]:
+    def enqueue_sync(self, call: Enqueueing, enqueue: Callable[[], list[J]], run: RunCoroutine) -> list[J]:
         """The same where no event loop runs; `run` has one, for hooks that need it."""
         stack = ExitStack()
         try:
@@ -144,7 +148,7 @@ class Chain:
         try:
             stack.close()
         except Exception:
-            _say_late(call)
+            _log_late_error(call)
         return jobs
 
     async def run(self, job: CurrentJob, call: Callable[[], Awaitable[A]], swallowed: A) -> A:
@@ -155,7 +159,7 @@ class Chain:
             return await call()
         return swallowed  # type: ignore[unreachable]  # mypy does not know that a stack may swallow
 
-    def run_sync(self, job: CurrentJob, call: Callable[[], A], swallowed: A, run: Run) -> A:
+    def run_sync(self, job: CurrentJob, call: Callable[[], A], swallowed: A, run: RunCoroutine) -> A:
         """The same where no event loop runs; `run` has one, for hooks that need it."""
         with ExitStack() as stack:
             for hook in self.around_run:
@@ -170,7 +174,9 @@ class Chain:
             for hook in self.around_call:
                 around = hook(job)
                 if not hasattr(around, "__enter__"):
-                    raise ConfigError(f"{_name(hook)}: must be synchronous; decorate it with @contextmanager")
+                    raise ConfigError(
+                        f"{_hook_name(hook)}: must be synchronous; decorate it with @contextmanager"
+                    )
                 stack.enter_context(around)
             yield
 
@@ -197,10 +203,10 @@ class Chain:
             try:
                 hook(run)
             except Exception:
-                log.exception("%s: failed; job %s is settled all the same", _name(hook), run.id)
+                log.exception("%s: failed; job %s is settled all the same", _hook_name(hook), run.id)
 
 
-def _written(middleware: Sequence[Middleware], name: str) -> tuple[Callable[..., Any], ...]:
+def _overridden(middleware: Sequence[Middleware], name: str) -> tuple[Callable[..., Any], ...]:
     return tuple(
         getattr(each, name)
         for each in middleware
@@ -214,17 +220,17 @@ async def _enter(stack: AsyncExitStack, hook: Callable[..., Any], around: object
     elif hasattr(around, "__enter__"):
         stack.enter_context(around)  # type: ignore[arg-type]
     else:
-        raise _no_context(hook, around)
+        raise _not_a_context(hook, around)
 
 
-def _enter_sync(stack: ExitStack, hook: Callable[..., Any], around: Any, run: Run) -> None:
+def _enter_sync(stack: ExitStack, hook: Callable[..., Any], around: Any, run: RunCoroutine) -> None:
     if hasattr(around, "__enter__"):
         stack.enter_context(around)
     elif hasattr(around, "__aenter__"):
         run(around.__aenter__())
         stack.push(lambda *raised: run(around.__aexit__(*raised)))
     else:
-        raise _no_context(hook, around)
+        raise _not_a_context(hook, around)
 
 
 async def _leave_failed(stack: AsyncExitStack, error: BaseException) -> None:
@@ -236,18 +242,18 @@ async def _leave_failed(stack: AsyncExitStack, error: BaseException) -> None:
             log.warning("middleware: %r while it handled: %r", other, error)
 
 
-def _say_late(call: Enqueueing) -> None:
+def _log_late_error(call: Enqueueing) -> None:
     ids = ", ".join(job.id for job in call.jobs[:3]) + (" …" if len(call.jobs) > 3 else "")
     log.exception('queue "%s": middleware failed when %s had been enqueued', call.queue, ids)
 
 
-def _no_context(hook: Callable[..., Any], around: object) -> ConfigError:
+def _not_a_context(hook: Callable[..., Any], around: object) -> ConfigError:
     if inspect.iscoroutine(around):
         around.close()
     return ConfigError(
-        f"{_name(hook)}: gave {around!r}, no context manager; decorate it with @contextmanager or @asynccontextmanager"
+        f"{_hook_name(hook)}: gave {around!r}, no context manager; decorate it with @contextmanager or @asynccontextmanager"
     )
 
 
-def _name(hook: Callable[..., Any]) -> str:
+def _hook_name(hook: Callable[..., Any]) -> str:
     return f"middleware {getattr(hook, '__qualname__', repr(hook))}"

@@ -11,9 +11,9 @@ import msgspec
 
 from qbull.core.durability import PROFILES, Durability
 from qbull.core.ids import check_id, check_key
-from qbull.core.record import DEFAULT_PRIORITY, EPOCH_MS
+from qbull.core.record import ABSOLUTE_TIME_FROM_MS, DEFAULT_PRIORITY
 from qbull.core.unique import Unique
-from qbull.errors import LONGEST, ArgumentsError, QbullError
+from qbull.errors import MAX_DELAY_SECONDS, ArgumentsError, QbullError
 
 
 def check_expires(expires: float | datetime, refusal: type[QbullError], of: str = "") -> None:
@@ -24,11 +24,11 @@ def check_expires(expires: float | datetime, refusal: type[QbullError], of: str 
             )
     elif not isinstance(expires, int | float) or isinstance(expires, bool):
         raise refusal(f"{of}expires={expires!r}: give seconds or a moment")
-    elif not 0 < expires <= LONGEST:
+    elif not 0 < expires <= MAX_DELAY_SECONDS:
         raise refusal(f"{of}expires={expires}: must be more than 0 seconds")
 
 
-class Arguments(msgspec.Struct, frozen=True, gc=False):
+class EncodedArguments(msgspec.Struct, frozen=True, gc=False):
     """The arguments of one call, packed, and what was made of them."""
 
     payload: bytes
@@ -69,14 +69,14 @@ class Options:
         for name, value in (("delay", self.delay), ("timeout", self.timeout)):
             if value is not None and (not isinstance(value, int | float) or isinstance(value, bool)):
                 raise ArgumentsError(f"{name}={value!r}: give a number of seconds")
-        if self.delay is not None and not 0 <= self.delay <= LONGEST:
-            fact = "must not be negative" if self.delay < 0 else f"give seconds from 0 to {LONGEST}"
+        if self.delay is not None and not 0 <= self.delay <= MAX_DELAY_SECONDS:
+            fact = "must not be negative" if self.delay < 0 else f"give seconds from 0 to {MAX_DELAY_SECONDS}"
             raise ArgumentsError(f"delay={self.delay}: {fact}")
         if self.at is not None and self.at.utcoffset() is None:
             raise ArgumentsError(
                 f"at={self.at.isoformat()}: has no time zone; use an aware datetime, for example datetime.now(UTC)"
             )
-        if self.timeout is not None and not 0 < self.timeout <= LONGEST:
+        if self.timeout is not None and not 0 < self.timeout <= MAX_DELAY_SECONDS:
             raise ArgumentsError(f"timeout={self.timeout}: must be more than 0 seconds")
         if self.durability is not None and self.durability not in (*PROFILES, "outbox"):
             words = ", ".join((*PROFILES, "outbox"))
@@ -110,13 +110,13 @@ class Options:
             due = f"@{int(self.at.timestamp() * 1000)}"
         if self.end_ms is None:
             return due
-        return f"{due} {'@' if self.end_ms >= EPOCH_MS else ''}{self.end_ms}"
+        return f"{due} {'@' if self.end_ms >= ABSOLUTE_TIME_FROM_MS else ''}{self.end_ms}"
 
     @cached_property
     def end_ms(self) -> int | None:
         """Until when it must have begun, as its body keeps it."""
         if isinstance(self.expires, datetime):
-            return max(int(self.expires.timestamp() * 1000), EPOCH_MS)
+            return max(int(self.expires.timestamp() * 1000), ABSOLUTE_TIME_FROM_MS)
         return None if self.expires is None else max(int(self.expires * 1000), 1)
 
     @cached_property
@@ -161,5 +161,5 @@ class Options:
         ).decode()
 
 
-USUAL = Options()
+DEFAULT_OPTIONS = Options()
 """Of most: nothing was said."""

@@ -12,46 +12,53 @@ from typing import Any, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 import msgspec
 
-from qbull.codecs.payload import Seals
+from qbull.codecs.payload import CodecChain
 from qbull.config import Environment, QueueSettings, check_name
-from qbull.core.codec import Signature, Template, encode_payload, plain
+from qbull.core.codec import ArgumentTemplate, Signature, decode_untyped, encode_payload
 from qbull.core.durability import Durability
 from qbull.core.ids import check_id, new_id
-from qbull.core.layout import SPAN, Layout
+from qbull.core.layout import GENERATION_SPAN_PARTITIONS, Layout
 from qbull.core.record import (
     DEFAULT_PRIORITY,
-    REPORT_ALL,
-    REPORT_END,
+    REPORT_ALL_FLAG,
+    REPORT_END_FLAG,
     STATES,
     Body,
+    ExtendedBody,
     JobInfo,
-    RareBody,
     State,
     pack,
 )
 from qbull.core.retry import Retry
-from qbull.core.route import digest, lane_of_name
+from qbull.core.route import digest, unique_name_lane
 from qbull.core.schedule import Schedule
-from qbull.core.schedule_rule import Rule, When
-from qbull.core.task import TaskSpec, kind_of
+from qbull.core.schedule_rule import ScheduleOptions, ScheduleRule
+from qbull.core.task import TaskSpec, task_kind
 from qbull.core.unique import Unique
-from qbull.errors import LARGEST, LONGEST, ArgumentsError, ConfigError, DeclarationError, QbullError
-from qbull.events import Event, follow
+from qbull.errors import (
+    MAX_COUNT,
+    MAX_DELAY_SECONDS,
+    ArgumentsError,
+    ConfigError,
+    DeclarationError,
+    QbullError,
+)
+from qbull.events import Event, follow_events
 from qbull.job import Job
-from qbull.manage.live_settings import Controls
-from qbull.manage.repartition import Repartitions
-from qbull.manage.search import Letters
-from qbull.middleware import Chain
+from qbull.manage.live_settings import QueueControls
+from qbull.manage.repartition import Repartitionable
+from qbull.manage.search import DeadLetters
+from qbull.middleware import MiddlewareChain
 from qbull.observe.trace import Tracing
-from qbull.options import USUAL, Arguments, Options, check_expires
-from qbull.produce.client import Client, Placed
+from qbull.options import DEFAULT_OPTIONS, EncodedArguments, Options, check_expires
+from qbull.produce.client import Client, PlacedJob
 from qbull.store.read import inspect
-from qbull.store.read.inspect import Counts, Found
+from qbull.store.read.inspect import Counts, StoredJob
 from qbull.store.read.pages import page
 from qbull.store.verbs import live_settings
 from qbull.store.verbs.partition import NewJob, Partition
-from qbull.task import AsyncTask, ChunkTask, Declare, DeclareChunk, PlainTask, Task
-from qbull.worker.chunk_signature import WAIT, make_chunk
+from qbull.task import AsyncTask, ChunkTask, DeclareChunk, DeclareTask, PlainTask, Task
+from qbull.worker.chunk_signature import DEFAULT_CHUNK_WAIT_SECONDS, make_chunk
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -59,7 +66,7 @@ A = TypeVar("A")
 T = TypeVar("T")
 
 
-class Home(Protocol):
+class QueueApp(Protocol):
     """What a queue needs of its app."""
 
     prefix: str
@@ -69,22 +76,22 @@ class Home(Protocol):
     tracing: Tracing | None
     environment: Environment
     declared: dict[str, Schedule]
-    middleware: Chain
-    seals: Seals
+    middleware: MiddlewareChain
+    seals: CodecChain
 
     def client(self) -> Client: ...
     def run_sync(self, coroutine: Coroutine[Any, Any, A], /) -> A: ...
 
 
-class Queue(Controls, Letters, Repartitions):
+class Queue(QueueControls, DeadLetters, Repartitionable):
     """A named set of partitions with settings. Made by `app.queue(…)`."""
 
-    def __init__(self, app: Home, settings: QueueSettings) -> None:
-        self.app: Home = app
+    def __init__(self, app: QueueApp, settings: QueueSettings) -> None:
+        self.app: QueueApp = app
         self.settings = settings
         self.tasks: dict[str, TaskSpec] = {}
         self._is_usual = settings.order != "partition" and not settings.reports
-        self._spread = itertools.count(random.randrange(SPAN))  # noqa: S311
+        self._spread = itertools.count(random.randrange(GENERATION_SPAN_PARTITIONS))  # noqa: S311
 
     def __repr__(self) -> str:
         return f"<Queue {self.name}>"
@@ -110,14 +117,14 @@ class Queue(Controls, Letters, Repartitions):
         unique: Unique | None = None,
         expires: float | None = None,
         cpu: bool = False,
-    ) -> Declare: ...
+    ) -> DeclareTask: ...
     @overload
     def task(
         self,
         /,
         *,
         chunk: int,
-        wait: float = WAIT,
+        wait: float = DEFAULT_CHUNK_WAIT_SECONDS,
         name: str | None = None,
         id: str | Callable[..., str] | None = None,
         key: str | Callable[..., str] | None = None,
@@ -140,7 +147,7 @@ class Queue(Controls, Letters, Repartitions):
         expires: float | None = None,
         cpu: bool = False,
         chunk: int | None = None,
-        wait: float = WAIT,
+        wait: float = DEFAULT_CHUNK_WAIT_SECONDS,
     ) -> Any:
         """Register a function as a task: `@queue.task`, or `@queue.task(name=…, id=…, key=…, retry=…, timeout=…, cpu=…)`.
 
@@ -170,8 +177,8 @@ class Queue(Controls, Letters, Repartitions):
         *,
         name: str | None = None,
         args: Mapping[str, Any] | None = None,
-        **rule: Unpack[When],
-    ) -> Declare:
+        **rule: Unpack[ScheduleOptions],
+    ) -> DeclareTask:
         """Run a task by a schedule: `@queue.cron("0 9 * * *", tz="Europe/Berlin")`, or `every=` seconds.
 
         Put on a function it makes a task of it, under the same name; put on a task, with `args`, it can be there several times.
@@ -179,7 +186,7 @@ class Queue(Controls, Letters, Repartitions):
 
         def declare(function: Callable[..., Any]) -> Any:
             task = function if isinstance(function, Task) else self.task(name=name)(function)
-            schedule = task.schedule(name or task.name, Rule(expression, **rule), args or {})
+            schedule = task.schedule(name or task.name, ScheduleRule(expression, **rule), args or {})
             if schedule.name in self.app.declared:
                 raise DeclarationError(
                     f'schedule "{schedule.name}": declared twice; give one of them another name=…'
@@ -191,7 +198,7 @@ class Queue(Controls, Letters, Repartitions):
 
     def events(self, after: str | datetime | None = None) -> AsyncGenerator[Event, None]:
         """What becomes of jobs: `async for event in queue.events()`. From now on, or after the place of an event or a moment."""
-        return follow(self.app.client(), [self.settings], after)
+        return follow_events(self.app.client(), [self.settings], after)
 
     async def stats(self) -> Counts:
         """How many jobs are in which state, over all partitions."""
@@ -206,7 +213,7 @@ class Queue(Controls, Letters, Repartitions):
         """Jobs of one state: finished ones newest first, others in the order in which they will run."""
         if state not in STATES:
             raise ConfigError(f"state {state!r}: use one of {', '.join(STATES)}")
-        if not 0 <= start <= end <= LARGEST or end - start > 1000:
+        if not 0 <= start <= end <= MAX_COUNT or end - start > 1000:
             raise ConfigError(f"jobs from {start} to {end}: give 0 <= start <= end, at most 1,000 at a time")
         found = await page(await self._partitions(), state, start, end)
         return [self._info(job) for job in found]
@@ -223,7 +230,7 @@ class Queue(Controls, Letters, Repartitions):
         self,
         id: str,
         created: bool = False,
-        decode: Callable[[bytes], Any] = plain,
+        decode: Callable[[bytes], Any] = decode_untyped,
         *,
         expected: bool = False,
     ) -> Job[Any]:
@@ -269,7 +276,7 @@ class Queue(Controls, Letters, Repartitions):
         await client.store.open()
         return await client.partitions(self.settings)
 
-    def _info(self, job: Found) -> JobInfo:
+    def _info(self, job: StoredJob) -> JobInfo:
         return job.info(self.name, self.attempts_of(job.body().task))
 
     def _specify(
@@ -291,7 +298,7 @@ class Queue(Controls, Letters, Repartitions):
             raise DeclarationError(
                 f'queue "{self.name}": task "{name}" is there twice; give one of them another name=…'
             )
-        if timeout is not None and not 0 < timeout <= LONGEST:
+        if timeout is not None and not 0 < timeout <= MAX_DELAY_SECONDS:
             raise DeclarationError(f'task "{name}": timeout={timeout}: must be more than 0 seconds, or None')
         if expires is not None:
             check_expires(expires, DeclarationError, f'task "{name}": ')
@@ -300,11 +307,11 @@ class Queue(Controls, Letters, Repartitions):
             name=name,
             function=function,
             signature=signature,
-            kind=kind_of(name, function, cpu=cpu),
+            kind=task_kind(name, function, cpu=cpu),
             retry=retry or self.settings.retry,
             timeout=timeout if timeout is not None else self.settings.timeout,
-            id=Template("id", id, signature) if id is not None else None,
-            key=Template("key", key, signature) if key is not None else None,
+            id=ArgumentTemplate("id", id, signature) if id is not None else None,
+            key=ArgumentTemplate("key", key, signature) if key is not None else None,
             unique=unique,
             expires=expires,
         )
@@ -328,14 +335,14 @@ class Queue(Controls, Letters, Repartitions):
                 f"Lane(limit={self.settings.lane_limit}) more; choose one of them"
             )
 
-    def place(self, layout: Layout, task: str, arguments: Arguments, options: Options) -> Placed:
+    def place(self, layout: Layout, task: str, arguments: EncodedArguments, options: Options) -> PlacedJob:
         """The partition and the job, complete before anything is sent, so that sending twice is harmless."""
         payload, key, id = arguments.payload, arguments.key, arguments.id
         name, row = arguments.name, arguments.row
-        if options is USUAL and self._is_usual and not (key or id or name or row):  # most of them
+        if options is DEFAULT_OPTIONS and self._is_usual and not (key or id or name or row):  # most of them
             number = layout.any_home(next(self._spread))
             record = pack(Body(task, payload), priority=DEFAULT_PRIORITY, lane=b"")
-            return Placed(number, NewJob(new_id(number), 0, record), plain=True)
+            return PlacedJob(number, NewJob(new_id(number), 0, record), plain=True)
         key_digest = digest(key) if key is not None else None
         together = key_digest if self.settings.lane_limit else None
         if key_digest is not None and (together is not None or (id is None and not name)):
@@ -352,19 +359,19 @@ class Queue(Controls, Letters, Repartitions):
         if options.end_ms is not None or name or row or options.trace or options.headers:
             rare = "" if together is not None else name
             trace = options.trace or ""
-            body = RareBody(
+            body = ExtendedBody(
                 task, payload, key, 1, 0, options.timeout,
                 expires=options.end_ms, unique=rare, row=row, trace=trace, headers=options.headers,
             )  # fmt: skip
         lane = self.settings.lane_of(key_digest)
         if name and not lane and options.unique is not None and options.unique.mode == "after":
-            lane = lane_of_name(name)
+            lane = unique_name_lane(name)
         reports = self.settings.reports
         if options.durability == "outbox":
-            reports |= REPORT_END
+            reports |= REPORT_END_FLAG
         record = pack(body, priority=options.priority, lane=lane, reports=reports)
         if id is not None:
-            return Placed(number, NewJob(id, options.when, record), together, given=True)
+            return PlacedJob(number, NewJob(id, options.when, record), together, given=True)
         is_usual = options.when == 0 and options.priority == DEFAULT_PRIORITY
-        plain = is_usual and not lane and reports < REPORT_ALL
-        return Placed(number, NewJob(new_id(number), options.when, record), together, plain=plain)
+        plain = is_usual and not lane and reports < REPORT_ALL_FLAG
+        return PlacedJob(number, NewJob(new_id(number), options.when, record), together, plain=plain)

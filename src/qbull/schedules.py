@@ -10,27 +10,33 @@ from itertools import islice
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar, Unpack
 
 from qbull.config import QueueSettings, check_name
-from qbull.core.codec import encode_payload, plain
+from qbull.core.codec import decode_untyped, encode_payload
 from qbull.core.cron import in_zone
-from qbull.core.ids import new_id, planned_in
-from qbull.core.record import State, moment
+from qbull.core.ids import new_id, planned_ms_in
+from qbull.core.record import State, to_datetime
 from qbull.core.schedule import CatchUp, Overlap, Schedule
-from qbull.core.schedule_rule import Rule, When
-from qbull.core.schedule_state import Change, Plan, paused, resumed
+from qbull.core.schedule_rule import ScheduleOptions, ScheduleRule
+from qbull.core.schedule_state import PlanChange, SchedulePlan, pause_plan, resume_plan
 from qbull.errors import ArgumentsError, ConfigError, NotFound
 from qbull.job import Job
-from qbull.queue import Home as QueueHome
 from qbull.queue import Queue
-from qbull.store.verbs.declare import Declared
-from qbull.store.verbs.schedules import Known, Look, Place, home_of, in_batches
-from qbull.store.verbs.schedules import Schedules as Stored
-from qbull.store.verbs.tick import Ticks
+from qbull.queue import QueueApp as QueueHome
+from qbull.store.verbs.declare import ScheduleDeclarations
+from qbull.store.verbs.schedules import (
+    PartitionPlans,
+    ScheduleLocation,
+    StoredSchedule,
+    in_batches,
+    partition_of_schedule,
+)
+from qbull.store.verbs.schedules import ScheduleStore as Stored
+from qbull.store.verbs.tick import ScheduleTicks
 from qbull.task import Task
 
 A = TypeVar("A")
 
-NEXT = 5
-NOT_YET = "no worker has brought it to the server yet"
+PREVIEW_COUNT = 5
+NOT_YET_DECLARED = "no worker has brought it to the server yet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +78,11 @@ class ScheduleInfo:
     problem: str | None = None
 
 
-Infos: TypeAlias = list[ScheduleInfo]  # inside the class, "list" is the method
+ScheduleInfos: TypeAlias = list[ScheduleInfo]  # inside the class, "list" is the method
 Instants: TypeAlias = list[datetime]
 
 
-class Home(QueueHome, Protocol):
+class SchedulesApp(QueueHome, Protocol):
     """What schedules need of their app."""
 
     queues: dict[str, Queue]
@@ -85,7 +91,7 @@ class Home(QueueHome, Protocol):
 class Schedules:
     """`app.schedules`: look at schedules, and make, run, pause, resume and remove them at run time."""
 
-    def __init__(self, app: Home) -> None:
+    def __init__(self, app: SchedulesApp) -> None:
         self._app = app
 
     async def upsert(
@@ -95,14 +101,14 @@ class Schedules:
         *,
         cron: str | None = None,
         args: Mapping[str, Any] | None = None,
-        **when: Unpack[When],
+        **when: Unpack[ScheduleOptions],
     ) -> ScheduleInfo:
         """Make a schedule, or change it: what is said here wins over the code until `remove(name)`.
 
         `task` is a task, or "queue/task" of one whose code is elsewhere; its arguments are then checked by its worker.
         Besides `cron` and `args` it takes what `@queue.cron` takes.
         """
-        rule = Rule(cron, **when)
+        rule = ScheduleRule(cron, **when)
         if isinstance(task, str):
             schedule, settings = await self._unchecked(name, task, rule, dict(args or {}))
         else:
@@ -118,10 +124,10 @@ class Schedules:
         await self._patiently(lambda: self._stored.put(schedule, "own", settings))
         return await self.get(name)
 
-    async def list(self) -> Infos:
+    async def list(self) -> ScheduleInfos:
         """All schedules of the server, and those of the code that no worker has brought there yet."""
         places = await self._patiently(self._stored.everywhere)
-        found: Infos = []
+        found: ScheduleInfos = []
         for place in sorted(set(places.values())):
             found += await self._infos(place, [name for name, there in places.items() if there == place])
         seen = {info.name for info in found}
@@ -141,9 +147,11 @@ class Schedules:
         declared = self._app.declared.get(name)
         if declared is None:
             raise await self._unknown(name)
-        return _info(declared, Plan(code=declared), await self._now_ms(declared), problem=NOT_YET)
+        return _info(
+            declared, SchedulePlan(code=declared), await self._now_ms(declared), problem=NOT_YET_DECLARED
+        )
 
-    async def preview(self, name: str, count: int = NEXT) -> Instants:
+    async def preview(self, name: str, count: int = PREVIEW_COUNT) -> Instants:
         """The next planned instants, in the schedule's zone; as if it were not paused."""
         if not isinstance(count, int) or not 1 <= count <= 1000:
             raise ArgumentsError(f"preview({count!r}): give a number of ticks from 1 to 1,000")
@@ -161,21 +169,23 @@ class Schedules:
         elif place is None:
             await client.register(queue.settings, queue.tasks)
         layout = await client.layout(queue.settings)
-        number = place.partition if place is not None else home_of(queue.settings, layout, schedule)
+        number = (
+            place.partition if place is not None else partition_of_schedule(queue.settings, layout, schedule)
+        )
         partition, id = client.partition(queue.settings, number), new_id(number)
         durability = self._app.durability
         server = client.store.confirmed(durability) if durability is not None else None
-        ticks = Ticks(client.store, queue.seal)
+        ticks = ScheduleTicks(client.store, queue.seal)
         created = await self._patiently(lambda: ticks.fire_now(partition, schedule, id, server))
         return queue.handle(id, created)
 
     async def pause(self, name: str) -> None:
         """Fire no ticks until `resume(name)`. What is running goes on."""
-        await self._change(name, paused)
+        await self._change(name, pause_plan)
 
     async def resume(self, name: str) -> None:
         """Go on with the next tick. Those within the pause are not caught up."""
-        await self._change(name, resumed)
+        await self._change(name, resume_plan)
 
     async def remove(self, name: str) -> None:
         """Take away what was made at run time. One that the code declares as well is as in the code again."""
@@ -199,13 +209,13 @@ class Schedules:
     async def _patiently(self, call: Callable[[], Awaitable[A]]) -> A:
         return await self._app.client().store.patiently(call)
 
-    async def _find(self, name: str) -> Known | None:
+    async def _find(self, name: str) -> StoredSchedule | None:
         return await self._patiently(lambda: self._stored.find(name))
 
-    async def _look(self, place: Place, names: Sequence[str]) -> Look:
+    async def _look(self, place: ScheduleLocation, names: Sequence[str]) -> PartitionPlans:
         return await self._patiently(lambda: self._stored.read(place, names))
 
-    async def _change(self, name: str, how: Callable[[Plan, int], Change | None]) -> None:
+    async def _change(self, name: str, how: Callable[[SchedulePlan, int], PlanChange | None]) -> None:
         try:
             await self._patiently(lambda: self._stored.change(name, how))
         except NotFound:
@@ -219,12 +229,12 @@ class Schedules:
         """Do for one schedule of the code what a worker would do when it starts."""
         client, queue = self._app.client(), self._app.queues[schedule.queue]
         await client.register(queue.settings, queue.tasks)
-        declared = Declared(client.store)
+        declared = ScheduleDeclarations(client.store)
         before = await self._patiently(lambda: declared.names(queue.name))
         await self._patiently(lambda: declared.remember(queue.name, before | {schedule.name}))
         await self._patiently(lambda: self._stored.put(schedule, "code", queue.settings))
 
-    async def _in_force(self, name: str) -> tuple[Schedule, Place | None]:
+    async def _in_force(self, name: str) -> tuple[Schedule, ScheduleLocation | None]:
         known = await self._find(name)
         if known is not None and known.plan.schedule is not None:
             return known.plan.schedule, known.place
@@ -232,12 +242,12 @@ class Schedules:
             raise await self._unknown(name)
         return self._app.declared[name], None
 
-    async def _infos(self, place: Place, names: Sequence[str]) -> Infos:
+    async def _infos(self, place: ScheduleLocation, names: Sequence[str]) -> ScheduleInfos:
         served = await self._served()
         settings = await self._settings(place.queue)
         store = self._app.client().store
         tasks = await self._patiently(lambda: store.tasks(place.queue))
-        found: Infos = []
+        found: ScheduleInfos = []
         for some in in_batches(names):
             look = await self._look(place, some)
             for plan in look.plans.values():
@@ -248,7 +258,7 @@ class Schedules:
                     found.append(_info(schedule, plan, look.now_ms, last, problem))
         return found
 
-    async def _last(self, settings: QueueSettings, plan: Plan) -> LastRun | None:
+    async def _last(self, settings: QueueSettings, plan: SchedulePlan) -> LastRun | None:
         """The last run: of a tick, or one that was asked for."""
         by_hand = (plan.manual_at_ms or 0) > (plan.fired_at_ms or 0)
         id, at_ms = (plan.manual, plan.manual_at_ms) if by_hand else (plan.job, plan.fired_at_ms)
@@ -257,7 +267,9 @@ class Schedules:
         there = await self._app.client().find(settings, id)
         job = there[1] if there is not None else None
         error = job.ending.error if job is not None and job.ending is not None else None
-        return LastRun(id, planned_in(id), moment(at_ms), job.state if job is not None else None, error)
+        return LastRun(
+            id, planned_ms_in(id), to_datetime(at_ms), job.state if job is not None else None, error
+        )
 
     async def _settings(self, queue: str) -> QueueSettings:
         """As the code declares it, else as the server knows it."""
@@ -273,10 +285,10 @@ class Schedules:
 
     async def _now_ms(self, schedule: Schedule) -> int:
         """The server's time."""
-        return (await self._look(Place(schedule.queue, 0), ())).now_ms
+        return (await self._look(ScheduleLocation(schedule.queue, 0), ())).now_ms
 
     async def _unchecked(
-        self, name: str, path: str, rule: Rule, args: Mapping[str, Any]
+        self, name: str, path: str, rule: ScheduleRule, args: Mapping[str, Any]
     ) -> tuple[Schedule, QueueSettings]:
         """A task by its name: by its code where this app has it, else as the server knows it."""
         check_name("schedule", name)
@@ -321,7 +333,11 @@ def _problem(schedule: Schedule, served: Collection[str], tasks: Collection[str]
 
 
 def _info(
-    schedule: Schedule, plan: Plan, now_ms: int, last: LastRun | None = None, problem: str | None = None
+    schedule: Schedule,
+    plan: SchedulePlan,
+    now_ms: int,
+    last: LastRun | None = None,
+    problem: str | None = None,
 ) -> ScheduleInfo:
     is_paused = plan.paused_ms is not None
     return ScheduleInfo(
@@ -331,7 +347,7 @@ def _info(
         cron=schedule.cron,
         every=None if schedule.every_ms is None else schedule.every_ms / 1000,
         tz=schedule.tz,
-        args=plain(bytes(schedule.args)),
+        args=decode_untyped(bytes(schedule.args)),
         key=schedule.key,
         catch_up=schedule.catch_up,
         overlap=schedule.overlap,
@@ -343,7 +359,7 @@ def _info(
         paused=is_paused,
         next=()
         if is_paused
-        else tuple(in_zone(at, schedule.tz) for at in islice(schedule.ticks(now_ms), NEXT)),
+        else tuple(in_zone(at, schedule.tz) for at in islice(schedule.ticks(now_ms), PREVIEW_COUNT)),
         last=last,
         fired=plan.fired,
         skipped=plan.skipped,

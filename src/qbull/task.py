@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, Protocol, Ty
 import msgspec
 
 from qbull.config import check_name
-from qbull.core.codec import plain
+from qbull.core.codec import decode_untyped
 from qbull.core.durability import Durability
 from qbull.core.ids import check_id, check_key
 from qbull.core.record import DEFAULT_PRIORITY
 from qbull.core.schedule import Schedule
-from qbull.core.schedule_rule import Rule
+from qbull.core.schedule_rule import ScheduleRule
 from qbull.core.task import TaskSpec
 from qbull.core.unique import Unique
 from qbull.errors import ArgumentsError, NotConfirmed
@@ -28,7 +28,7 @@ from qbull.flows import Step
 from qbull.job import Job
 from qbull.middleware import Enqueueing
 from qbull.observe.trace import Tracing
-from qbull.options import USUAL, Arguments, Options
+from qbull.options import DEFAULT_OPTIONS, EncodedArguments, Options
 from qbull.produce import outbox_rows
 from qbull.store.verbs.partition import UniqueJob
 
@@ -43,7 +43,7 @@ T = TypeVar("T")
 class Call(Generic[P, R]):
     """A task with options: what `task.options(…)` gives."""
 
-    def __init__(self, queue: Queue, spec: TaskSpec, options: Options = USUAL) -> None:
+    def __init__(self, queue: Queue, spec: TaskSpec, options: Options = DEFAULT_OPTIONS) -> None:
         self._queue = queue
         self._app = queue.app
         self.spec = spec
@@ -136,12 +136,12 @@ class Call(Generic[P, R]):
         with tracing.send(self._queue.name, self.spec.name, many) as carried:
             yield Call(self._queue, self.spec, replace(self._options, trace=carried))
 
-    def check(self, *args: P.args, **kwargs: P.kwargs) -> Arguments:
+    def check(self, *args: P.args, **kwargs: P.kwargs) -> EncodedArguments:
         """Raise what `enqueue` would raise for these arguments, without enqueueing anything. Gives what would be sent."""
         return self._arguments(args, kwargs)
 
-    def _enqueueing(self, made: list[Arguments]) -> Enqueueing:
-        return Enqueueing(self._queue.name, self.spec.name, [plain(each.payload) for each in made])
+    def _enqueueing(self, made: list[EncodedArguments]) -> Enqueueing:
+        return Enqueueing(self._queue.name, self.spec.name, [decode_untyped(each.payload) for each in made])
 
     def _with(self, call: Enqueueing) -> Call[P, R]:
         """The same call with what middleware sends along: headers, perhaps none, by which it is known to be within the hooks."""
@@ -154,7 +154,7 @@ class Call(Generic[P, R]):
                 raise ArgumentsError(f"header {name!r}: {value!r}: names and values of headers are texts")
         return replace(options, headers=call.headers)
 
-    def sealed(self, arguments: Arguments) -> Arguments:
+    def sealed(self, arguments: EncodedArguments) -> EncodedArguments:
         """As they lie on the server."""
         if not self._app.seals.used:
             return arguments
@@ -172,7 +172,7 @@ class Call(Generic[P, R]):
         arguments = self._arguments(args, kwargs)
         return Step(self, self._queue, arguments, options)
 
-    async def _enqueue_unique(self, calls: list[Arguments]) -> list[Job[R]]:
+    async def _enqueue_unique(self, calls: list[EncodedArguments]) -> list[Job[R]]:
         unique, client, settings = self._options.unique, self._app.client(), self._queue.settings
         assert unique is not None
         durability = self._options.profile or self._app.durability
@@ -184,18 +184,18 @@ class Call(Generic[P, R]):
             jobs.append((placed, job))
         return [self._handle(*answer) for answer in await client.enqueue_unique(settings, jobs, durability)]
 
-    async def _write(self, calls: list[Arguments]) -> list[Job[R]]:
+    async def _write(self, calls: list[EncodedArguments]) -> list[Job[R]]:
         """Into the outbox: the relay enqueues them when the transaction is committed."""
         return self._on_their_way(await outbox_rows.write(self._queue, self.spec.name, calls, self._options))
 
-    def _write_sync(self, calls: list[Arguments]) -> list[Job[R]]:
+    def _write_sync(self, calls: list[EncodedArguments]) -> list[Job[R]]:
         if not self._app.middleware.around_enqueue:
             return self._write_rows(calls)
         call = self._enqueueing(calls)
         hooks = self._app.middleware
         return hooks.enqueue_sync(call, lambda: self._with(call)._write_rows(calls), self._app.run_sync)
 
-    def _write_rows(self, calls: list[Arguments]) -> list[Job[R]]:
+    def _write_rows(self, calls: list[EncodedArguments]) -> list[Job[R]]:
         if self._app.seals.used:
             calls = [self.sealed(arguments) for arguments in calls]
         return self._on_their_way(outbox_rows.write_sync(self._queue, self.spec.name, calls, self._options))
@@ -204,14 +204,14 @@ class Call(Generic[P, R]):
         decode = self.spec.signature.decode_result
         return [self._queue.handle(id, True, decode, expected=True) for id in ids]
 
-    def _all_arguments(self, calls: Iterable[Mapping[str, Any]]) -> list[Arguments]:
+    def _all_arguments(self, calls: Iterable[Mapping[str, Any]]) -> list[EncodedArguments]:
         if self._options.id is not None:
             raise ArgumentsError(
                 f'task "{self.spec.name}": one id cannot serve many jobs; declare the task with id="…{{argument}}"'
             )
         return [self._arguments((), dict(call)) for call in calls]
 
-    def _arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+    def _arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> EncodedArguments:
         spec, options = self.spec, self._options
         payload, call = spec.signature.encode(args, kwargs, self._app.payload_limit)
         key, id = options.key, options.id
@@ -223,7 +223,7 @@ class Call(Generic[P, R]):
         if options.unique is not None:
             laned = key if self._queue.settings.lane_limit else None
             name = options.unique.name(spec.name, payload, laned)
-        return Arguments(payload, key, id, name)
+        return EncodedArguments(payload, key, id, name)
 
     def _handle(self, id: str, created: bool) -> Job[R]:
         return Job(self._queue, id, self.spec.signature.decode_result, created=created)
@@ -243,7 +243,7 @@ class Task(Call[P, R]):
     def __repr__(self) -> str:
         return f"<Task {self._queue.name}.{self.name}>"
 
-    def schedule(self, name: str, rule: Rule, args: Mapping[str, Any]) -> Schedule:
+    def schedule(self, name: str, rule: ScheduleRule, args: Mapping[str, Any]) -> Schedule:
         """This task by a rule, with these arguments. What is wrong with either is raised here, not at the first tick."""
         check_name("schedule", name)
         try:
@@ -314,7 +314,7 @@ class DeclareChunk(Protocol):
     def __call__(self, function: Callable[[list[T]], None], /) -> ChunkTask[T, None]: ...
 
 
-class Declare(Protocol):
+class DeclareTask(Protocol):
     """What `@queue.task(…)` gives: it takes the function."""
 
     @overload

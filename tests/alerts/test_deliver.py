@@ -8,24 +8,26 @@ from collections.abc import AsyncIterator
 import msgspec
 import pytest
 
-from qbull.alerts.deliver import send
-from qbull.alerts.message import Voice, to_slack, to_text
+from qbull.alerts.deliver import send_message
+from qbull.alerts.message import MessageSender, to_slack, to_text
 from qbull.alerts.webhook import NotSent
 from qbull.core.alerts import Alerts
-from qbull.core.problems import Message, Problem, Said
+from qbull.core.problems import AlertNotification, Problem, ProblemNotice
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:apprise", "ignore:'imghdr'")
 
 NASTY = "<!channel> `*bold*` ```" + "x" * 300 + "\n\x1b[31m& <https://evil.example|click>"
 
 
-def message(*problems: Problem, more: int = 0) -> Message:
-    return Message(1_770_000_000_000, [Said("firing", each, 1_770_000_000_000) for each in problems], more)
+def message(*problems: Problem, more: int = 0) -> AlertNotification:
+    return AlertNotification(
+        1_770_000_000_000, [ProblemNotice("firing", each, 1_770_000_000_000) for each in problems], more
+    )
 
 
 def test_nothing_that_a_job_says_can_steer_slack() -> None:
     said = to_slack(
-        message(Problem("failed", "email", NASTY, NASTY, NASTY)), Voice("app", "https://x.example")
+        message(Problem("failed", "email", NASTY, NASTY, NASTY)), MessageSender("app", "https://x.example")
     )
 
     text = msgspec.json.encode(said).decode()
@@ -38,7 +40,7 @@ def test_nothing_that_a_job_says_can_steer_slack() -> None:
 def test_the_largest_message_is_one_that_slack_takes() -> None:
     many = [Problem("failed", f"{n}" * 100, "t" * 100, "j" * 200, "r" * 300, 10**6) for n in range(10)]
 
-    said = to_slack(message(*many, more=490), Voice("a" * 100, "https://jobs.example.com"))
+    said = to_slack(message(*many, more=490), MessageSender("a" * 100, "https://jobs.example.com"))
 
     assert len(said["blocks"]) <= 50
     assert len(said["blocks"][0]["text"]["text"]) <= 150
@@ -49,7 +51,7 @@ def test_the_largest_message_is_one_that_slack_takes() -> None:
 
 
 def test_text_has_a_command_where_there_is_no_page() -> None:
-    text = to_text(message(Problem("failed", "email", "verify", "j1", "no")), Voice("app"))
+    text = to_text(message(Problem("failed", "email", "verify", "j1", "no")), MessageSender("app"))
 
     assert 'FIRING queue "email": 1 job failed for good' in text
     assert text.endswith("qbull job email j1")
@@ -87,7 +89,7 @@ async def test_e_mail_goes_through_apprise(mailbox: Mailbox) -> None:
     url = f"mailto://127.0.0.1:{mailbox.port}?from=qbull@example.com&to=ops@example.com&format=text"
     alerts = Alerts(urls=(url,))
 
-    await send(
+    await send_message(
         "1", message(Problem("failed", "email", "verify", "j1", "no")), alerts.destinations[0], alerts, "app"
     )
 
@@ -102,4 +104,4 @@ async def test_what_apprise_does_not_understand_or_cannot_send_is_an_error() -> 
     ):
         alerts = Alerts(urls=(url,))
         with pytest.raises(NotSent, match=said):
-            await send("1", message(Problem("lost")), alerts.destinations[0], alerts, "app")
+            await send_message("1", message(Problem("lost")), alerts.destinations[0], alerts, "app")

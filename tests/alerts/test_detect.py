@@ -11,33 +11,35 @@ import pytest
 import qbull
 from conftest import eventually
 from qbull.alerts import detect as module
-from qbull.alerts.detect import Watch
+from qbull.alerts.detect import ProblemWatcher
 from qbull.core.alerts import Alert, Alerts
-from qbull.core.problems import Message
-from qbull.core.record import Ending, RareBody, body_of, pack, seal
+from qbull.core.problems import AlertNotification
+from qbull.core.record import Ending, ExtendedBody, append_ending, body_of, pack
 from qbull.store.read.inspect import server_time
 from qbull.store.read.pages import page
 from qbull.store.store import Store
 from qbull.store.verbs import alerts as board
-from qbull.store.verbs.alerts import QUEUE
-from qbull.store.verbs.outcomes import Outcomes, Position
+from qbull.store.verbs.alerts import ALERT_QUEUE
+from qbull.store.verbs.outcomes import JobPosition, PartitionOutcomes
 from qbull.store.verbs.partition import NewJob
-from qbull.store.verbs.workers import Member, Serving
+from qbull.store.verbs.workers import RegisteredWorker, ServedQueue
 
 TO = Alerts(slack="https://hooks.slack.com/services/x", urls=("https://example.com/hook",))
 EMAIL = qbull.config.QueueSettings("email", alert=Alert(stale_after=1, repeated=3))
 
 
-def watcher(store: Store, who: str = "w1") -> Watch:
-    return Watch(store, TO, who)
+def watcher(store: Store, who: str = "w1") -> ProblemWatcher:
+    return ProblemWatcher(store, TO, who)
 
 
-async def messages(store: Store, to: str = "slack") -> list[Message]:
+async def messages(store: Store, to: str = "slack") -> list[AlertNotification]:
     """What waits to be sent to one kind of place, the oldest first."""
-    found = await page([store.partition(QUEUE, 0)], "waiting", 0, 1000)
+    found = await page([store.partition(ALERT_QUEUE, 0)], "waiting", 0, 1000)
     payloads = [msgspec.json.decode(body_of(job.record).payload) for job in found]
     wanted = [payload["message"] for payload in payloads if payload["to"].startswith(to)]
-    return sorted((msgspec.convert(each, Message) for each in wanted), key=lambda message: message.at_ms)
+    return sorted(
+        (msgspec.convert(each, AlertNotification) for each in wanted), key=lambda message: message.at_ms
+    )
 
 
 async def kinds(store: Store) -> list[tuple[str, str, int]]:
@@ -55,21 +57,21 @@ async def fail(store: Store, many: int = 1) -> None:
     await store.ensure_groups(streams)
     for start in range(0, many, 500):
         jobs = [
-            NewJob(secrets.token_hex(8), 0, pack(RareBody("verify", b"{}"), priority=5, lane=b""))
+            NewJob(secrets.token_hex(8), 0, pack(ExtendedBody("verify", b"{}"), priority=5, lane=b""))
             for _ in range(min(500, many - start))
         ]
         await partition.enqueue(jobs)
-        outcomes = Outcomes()
+        outcomes = PartitionOutcomes()
         for each in await store.fetch(streams, "w", 500, None):
-            sealed = seal(Ending(1, 0.0, "w", error="ValueError: no"))
-            outcomes.dead(Position(each.place, b"", 0, True), each.fields[0], each.fields[1], sealed)
+            sealed = append_ending(Ending(1, 0.0, "w", error="ValueError: no"))
+            outcomes.dead(JobPosition(each.place, b"", 0, True), each.fields[0], each.fields[1], sealed)
         await partition.settle(outcomes)
 
 
 @pytest.fixture
 async def email(store: Store) -> None:
     await store.register(EMAIL, ["verify"])
-    await store.register(QUEUE, ["send"])
+    await store.register(ALERT_QUEUE, ["send"])
     await watcher(store).look()
 
 
@@ -87,12 +89,12 @@ async def test_ten_watchers_at_once_say_a_thing_once(store: Store, email: None) 
     await fail(store, 10)
 
     async def look(who: str) -> None:
-        seen = await board.watch(store, "w1", 10)  # they all believe that it is their turn
+        seen = await board.take_turn(store, "w1", 10)  # they all believe that it is their turn
         assert seen is not None
         watch = watcher(store, who)
         watch._queues = [EMAIL]
         readings = [reading async for reading in watch._readings(seen, False)]
-        state, message = module.follow(seen.state, readings, seen.now_ms, watch._policy)
+        state, message = module.evaluate_problems(seen.state, readings, seen.now_ms, watch._policy)
         assert message is not None or seen.rev != "1"
         await board.write(store, seen, state, watch._jobs(message, seen.rev) if message else [])
 
@@ -127,7 +129,7 @@ async def test_thousands_of_dead_letters_cost_one_field(store: Store, email: Non
     await watcher(store).look()
 
     assert await kinds(store) == [("firing", "failed", 1)]
-    state = await board.known(store)
+    state = await board.read_known_problems(store)
     assert state.open["failed email"].problem.count == 3_001
     assert len(msgspec.json.encode(state)) < 1_000
 
@@ -138,13 +140,16 @@ async def test_an_alert_of_the_queue_of_alerts_is_never_raised(store: Store, ema
     await watch.look()
     before = len(await messages(store))
 
-    partition = store.partition(QUEUE, 0)
+    partition = store.partition(ALERT_QUEUE, 0)
     streams = await store.streams([partition])
     await store.ensure_groups(streams)
-    outcomes = Outcomes()
+    outcomes = PartitionOutcomes()
     for each in await store.fetch(streams, "w", 10, None):
         outcomes.dead(
-            Position(each.place, b"", 0, True), each.fields[0], each.fields[1], seal(Ending(3, 0.0, "w"))
+            JobPosition(each.place, b"", 0, True),
+            each.fields[0],
+            each.fields[1],
+            append_ending(Ending(3, 0.0, "w")),
         )
     await partition.settle(outcomes)
     await watch.look()
@@ -153,9 +158,11 @@ async def test_an_alert_of_the_queue_of_alerts_is_never_raised(store: Store, ema
 
 
 async def test_a_lost_worker_is_said_but_not_one_that_only_sends_alerts(store: Store, email: None) -> None:
-    await store.enroll("lost", Member("h", 1, "p", {"email": Serving(1)}), 0.001)
-    await store.enroll("other", Member("h", 1, "p", {"qbull.alerts": Serving(1, since={0: 1})}), 0.001)
-    await store.enroll("ended", Member("h", 1, "p", {"email": Serving(1)}), 10)
+    await store.enroll("lost", RegisteredWorker("h", 1, "p", {"email": ServedQueue(1)}), 0.001)
+    await store.enroll(
+        "other", RegisteredWorker("h", 1, "p", {"qbull.alerts": ServedQueue(1, since={0: 1})}), 0.001
+    )
+    await store.enroll("ended", RegisteredWorker("h", 1, "p", {"email": ServedQueue(1)}), 10)
 
     await store.bury("lost", certain=True, lost=True)
     await store.bury("lost", certain=True, lost=True)  # sent again
@@ -169,7 +176,7 @@ async def test_a_lost_worker_is_said_but_not_one_that_only_sends_alerts(store: S
 
 async def test_a_stale_queue_is_said_unless_it_is_paused(app: qbull.App, store: Store, email: None) -> None:
     partition = store.partition(EMAIL, 0)
-    await partition.enqueue([NewJob("j", 0, pack(RareBody("verify", b"{}"), priority=5, lane=b""))])
+    await partition.enqueue([NewJob("j", 0, pack(ExtendedBody("verify", b"{}"), priority=5, lane=b""))])
     queue = app.queue("email", alert=EMAIL.alert)  # type: ignore[arg-type]
     await queue.pause()
 
@@ -189,12 +196,12 @@ async def test_a_stale_queue_is_said_unless_it_is_paused(app: qbull.App, store: 
 
 
 async def test_failed_attempts_of_one_task_are_said_with_the_newest(store: Store, email: None) -> None:
-    await board.note_failures(
-        store, "email", {"verify": board.Failures(2, "j1", "a"), "other": board.Failures(1, "j", "b")}
+    await board.add_failures(
+        store, "email", {"verify": board.TaskFailures(2, "j1", "a"), "other": board.TaskFailures(1, "j", "b")}
     )
     await watcher(store).look()
     quiet = await kinds(store)
-    await board.note_failures(store, "email", {"verify": board.Failures(1, "j2", "c\nd")})
+    await board.add_failures(store, "email", {"verify": board.TaskFailures(1, "j2", "c\nd")})
     await watcher(store).look()
 
     assert quiet == []
@@ -210,7 +217,7 @@ async def test_failed_attempts_of_one_task_are_said_with_the_newest(store: Store
 async def test_a_schedule_that_nobody_fires_is_said(
     app: qbull.App, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "OVERDUE", 0.2)
+    monkeypatch.setattr(module, "OVERDUE_SCHEDULE_SECONDS", 0.2)
     queue = app.queue("email", alert=True)
 
     @queue.cron(every=0.1, name="tick", catch_up="skip")

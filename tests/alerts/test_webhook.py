@@ -13,7 +13,7 @@ import trustme
 from inbox import Inbox
 
 from qbull.alerts import webhook as module
-from qbull.alerts.webhook import NotSent, post
+from qbull.alerts.webhook import NotSent, post_webhook
 from qbull.core.alerts import Alerts
 
 LOOPBACK = Alerts(allow=("127.0.0.0/8", "localhost"))
@@ -26,7 +26,7 @@ async def inbox() -> AsyncIterator[Inbox]:
 
 
 async def test_what_is_posted_arrives(inbox: Inbox) -> None:
-    await post(f"{inbox.url}/a/b?c=d", b'{"x": 1}', {"webhook-id": "7"}, LOOPBACK)
+    await post_webhook(f"{inbox.url}/a/b?c=d", b'{"x": 1}', {"webhook-id": "7"}, LOOPBACK)
 
     (arrived,) = inbox.posts
     assert (arrived.path, arrived.json, arrived.headers["webhook-id"]) == ("/a/b?c=d", {"x": 1}, "7")
@@ -50,19 +50,19 @@ async def test_internal_hosts_are_refused_however_they_are_written(inbox: Inbox,
     port = inbox.url.rpartition(":")[2]
 
     with pytest.raises(NotSent, match="internal address; name it in QBULL_ALERT_ALLOW"):
-        await post(f"http://{host}:{port}/", b"{}", {}, Alerts())
+        await post_webhook(f"http://{host}:{port}/", b"{}", {}, Alerts())
 
     assert inbox.connections == 0
 
 
 async def test_metadata_of_a_cloud_is_refused_although_it_is_allowed() -> None:
     with pytest.raises(NotSent, match="never allowed"):
-        await post("http://169.254.169.254/latest", b"{}", {}, Alerts(allow=("169.254.169.254",)))
+        await post_webhook("http://169.254.169.254/latest", b"{}", {}, Alerts(allow=("169.254.169.254",)))
 
 
 async def test_a_public_host_without_tls_is_refused() -> None:
     with pytest.raises(NotSent, match="http sends alerts in the clear"):
-        await post("http://93.184.216.34/", b"{}", {}, Alerts())
+        await post_webhook("http://93.184.216.34/", b"{}", {}, Alerts())
 
 
 async def test_a_name_is_resolved_once_and_refused_if_any_of_its_addresses_is(
@@ -78,7 +78,7 @@ async def test_a_name_is_resolved_once_and_refused_if_any_of_its_addresses_is(
 
     monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", rebinding)
     with pytest.raises(NotSent, match=r"127\.0\.0\.1, which is an internal address"):
-        await post(f"https://rebind.example:{port}/", b"{}", {}, Alerts())
+        await post_webhook(f"https://rebind.example:{port}/", b"{}", {}, Alerts())
 
     assert asked == ["rebind.example"] and inbox.connections == 0
 
@@ -88,7 +88,7 @@ async def test_redirects_are_not_followed(inbox: Inbox) -> None:
     inbox.headers = f"Location: {inbox.url}/elsewhere\r\n"
 
     with pytest.raises(NotSent, match="answered 302; redirects are not followed"):
-        await post(f"{inbox.url}/", b"{}", {}, LOOPBACK)
+        await post_webhook(f"{inbox.url}/", b"{}", {}, LOOPBACK)
 
     assert len(inbox.posts) == 1
 
@@ -103,20 +103,20 @@ async def test_an_answer_that_is_not_http_is_an_error_and_not_shown() -> None:
         with pytest.raises(
             NotSent, match=r"^127\.0\.0\.1: (its answer is not HTTP|Connection reset by peer)$"
         ):
-            await post(f"http://127.0.0.1:{port}/", b"{}", {}, LOOPBACK)
+            await post_webhook(f"http://127.0.0.1:{port}/", b"{}", {}, LOOPBACK)
 
 
 async def test_who_does_not_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "TIMEOUT", 0.1)
+    monkeypatch.setattr(module, "WEBHOOK_TIMEOUT_SECONDS", 0.1)
     async with await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
         with pytest.raises(NotSent, match=r"did not answer within 0\.1 s"):
-            await post(f"http://127.0.0.1:{port}/", b"{}", {}, LOOPBACK)
+            await post_webhook(f"http://127.0.0.1:{port}/", b"{}", {}, LOOPBACK)
 
 
 async def test_nobody_there_is_said_in_one_line() -> None:
     with pytest.raises(NotSent, match=r"^127\.0\.0\.1: "):
-        await post("http://127.0.0.1:1/", b"{}", {}, LOOPBACK)
+        await post_webhook("http://127.0.0.1:1/", b"{}", {}, LOOPBACK)
 
 
 @pytest.mark.parametrize(("name", "trusted", "said"), [
@@ -143,7 +143,7 @@ async def test_a_certificate_must_be_the_hosts_own(
         url = f"https://localhost:{server.sockets[0].getsockname()[1]}/"
         alerts = Alerts(allow=("localhost",))
         if said is None:
-            await post(url, b"{}", {}, alerts)
+            await post_webhook(url, b"{}", {}, alerts)
         else:
             with pytest.raises(NotSent, match=said):
-                await post(url, b"{}", {}, alerts)
+                await post_webhook(url, b"{}", {}, alerts)

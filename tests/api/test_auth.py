@@ -101,11 +101,11 @@ async def test_a_lost_reply_neither_doubles_a_token_nor_hides_that_it_was_revoke
 
     monkeypatch.setattr(store.server, "call", lose_one)
     made, _ = await tokens.create(store, "grafana", "viewer", by="ada")
-    there = await tokens.everyone(store)
+    there = await tokens.list_all(store)
     await tokens.revoke(store, made.id)
 
     assert [token.id for token in there] == [made.id]
-    assert losing == await tokens.everyone(store) == []
+    assert losing == await tokens.list_all(store) == []
 
 
 async def test_a_token_expires(admin: Person, web: Web) -> None:
@@ -236,7 +236,7 @@ async def test_a_session_ends_when_it_is_idle_and_at_its_last_moment(app: qbull.
 async def test_no_use_takes_a_session_beyond_its_last_moment(store: Store) -> None:
     seconds, _ = await store.server.call("TIME")
     session = sessions.Session("ada", "viewer", 0, int(seconds) * 1000 + 2_000)
-    text = await sessions.begin(store, session, idle=3600)
+    text = await sessions.create(store, session, idle=3600)
 
     assert await sessions.find(store, text, 3600) == session
     digest = hashlib.sha256(text.encode()).hexdigest()[:40]
@@ -259,18 +259,18 @@ async def test_who_logs_in_while_all_sessions_are_ended_can_be_shut_out_later(
     async def log_in_meanwhile(*command: Any, **options: Any) -> Any:
         reply = await call(*command, **options)
         if command[0] == "ZRANGE" and not begun:
-            begun.append(await sessions.begin(store, session, idle=60))
+            begun.append(await sessions.create(store, session, idle=60))
         return reply
 
     monkeypatch.setattr(store.server, "call", log_in_meanwhile)
-    await sessions.begin(store, session, idle=60)
+    await sessions.create(store, session, idle=60)
 
     assert [await sessions.end_all(store), await sessions.end_all(store)] == [1, 1]
     assert await sessions.find(store, begun[0], idle=60) is None
 
 
 async def test_wrong_passwords_are_limited_for_an_address(nobody: Person, web: Web, store: Store) -> None:
-    for _ in range(sessions.TRIES):
+    for _ in range(sessions.MAX_LOGIN_ATTEMPTS):
         await nobody.refused(401, "POST", "/api/login", {"password": "wrong"})
 
     limited = await nobody.ask("POST", "/api/login", {"password": PASSWORD})
@@ -280,22 +280,23 @@ async def test_wrong_passwords_are_limited_for_an_address(nobody: Person, web: W
 
 
 async def test_many_tries_at_once_are_counted_before_any_is_looked_at(store: Store) -> None:
-    waits = [await sessions.attempt(store, "10.0.0.1") for _ in range(sessions.TRIES + 3)]
+    waits = [await sessions.count_attempt(store, "10.0.0.1") for _ in range(sessions.MAX_LOGIN_ATTEMPTS + 3)]
 
-    assert [wait > 0 for wait in waits] == [False] * sessions.TRIES + [True] * 3
+    assert [wait > 0 for wait in waits] == [False] * sessions.MAX_LOGIN_ATTEMPTS + [True] * 3
 
 
 async def test_one_who_guesses_from_many_addresses_is_slowed_down_too(store: Store) -> None:
     waits = [
-        await sessions.attempt(store, f"10.0.{n // 250}.{n % 250}") for n in range(sessions.TRIES_OF_ALL + 1)
+        await sessions.count_attempt(store, f"10.0.{n // 250}.{n % 250}")
+        for n in range(sessions.MAX_LOGIN_ATTEMPTS_TOTAL + 1)
     ]
 
     assert waits[-1] > 0 and not any(waits[:-1])
-    assert waits[-1] <= sessions.TRIES_OF_ALL_FOR, "others are not locked out for longer"
+    assert waits[-1] <= sessions.TOTAL_LOGIN_WINDOW_SECONDS, "others are not locked out for longer"
 
 
 async def test_a_right_password_forgives_the_wrong_ones(nobody: Person) -> None:
-    for _ in range(sessions.TRIES - 1):
+    for _ in range(sessions.MAX_LOGIN_ATTEMPTS - 1):
         await nobody.refused(401, "POST", "/api/login", {"password": "wrong"})
     await nobody.post("/api/login", {"password": PASSWORD})
 
@@ -305,11 +306,16 @@ async def test_a_right_password_forgives_the_wrong_ones(nobody: Person) -> None:
 async def test_a_right_password_many_times_at_once_is_no_guessing(
     nobody: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    try_one, forgive, tried, all_at_once = sessions.attempt, sessions.right, list[int](), asyncio.Event()
+    try_one, forgive, tried, all_at_once = (
+        sessions.count_attempt,
+        sessions.clear_attempts,
+        list[int](),
+        asyncio.Event(),
+    )
 
     async def attempt(*args: Any) -> int:
         tried.append(await try_one(*args))
-        if len(tried) == sessions.TRIES * 3:
+        if len(tried) == sessions.MAX_LOGIN_ATTEMPTS * 3:
             all_at_once.set()
         return tried[-1]
 
@@ -317,10 +323,11 @@ async def test_a_right_password_many_times_at_once_is_no_guessing(
         await all_at_once.wait()
         await forgive(*args)
 
-    monkeypatch.setattr(sessions, "attempt", attempt)
-    monkeypatch.setattr(sessions, "right", right)
+    monkeypatch.setattr(sessions, "count_attempt", attempt)
+    monkeypatch.setattr(sessions, "clear_attempts", right)
     asked = [
-        nobody.ask("GET", "/api/me", headers=basic("admin", PASSWORD)) for _ in range(sessions.TRIES * 3)
+        nobody.ask("GET", "/api/me", headers=basic("admin", PASSWORD))
+        for _ in range(sessions.MAX_LOGIN_ATTEMPTS * 3)
     ]
     answers = await asyncio.gather(*asked)
 

@@ -14,7 +14,7 @@ from web import PASSWORD, Person, Web, make_admin, make_nobody, make_viewer, ope
 
 import qbull
 from conftest import eventually
-from qbull.api.live_stream import BACKLOG, Event, Listener
+from qbull.api.live_stream import MAX_PENDING_EVENTS, EventListener, StreamEvent
 from qbull.store.store import Store
 
 
@@ -226,7 +226,7 @@ async def test_nothing_is_asked_where_nobody_listens(
 async def test_a_stream_ends_when_its_session_does(
     shop: Shop, web: Web, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("qbull.api.events.HEARTBEAT", 0.3)
+    monkeypatch.setattr("qbull.api.events.STREAM_HEARTBEAT_SECONDS", 0.3)
     person = await web.person()
     await person.post("/api/login", {"password": PASSWORD})
     async with listening(person) as stream:
@@ -248,13 +248,13 @@ async def test_streams_end_when_the_server_does(shop: Shop, web: Web, viewer: Pe
 
 
 async def test_somebody_who_is_slow_is_told_that_some_were_left_out() -> None:
-    listener = Listener(None, None)
-    for n in range(BACKLOG + 3):
-        listener.tell(Event("job", b"%d" % n))
+    listener = EventListener(None, None)
+    for n in range(MAX_PENDING_EVENTS + 3):
+        listener.tell(StreamEvent("job", b"%d" % n))
 
     events = await listener.next()
 
-    assert len(events) == BACKLOG + 1
+    assert len(events) == MAX_PENDING_EVENTS + 1
     assert (events[-1].name, json.loads(events[-1].data)) == ("gap", {"leftOut": 3})
 
 

@@ -11,9 +11,9 @@ from starlette.routing import Mount
 from web import ADMIN, PASSWORD, Person, Web, make_admin, make_nobody, make_viewer, open_web, opened  # noqa: F401 - some are fixtures
 
 import qbull
-from qbull.api.body import DEEPEST, too_deep
-from qbull.api.dashboard import Page
-from qbull.api.guard import HEADERS, name_in
+from qbull.api.body import MAX_BODY_DEPTH, too_deep
+from qbull.api.dashboard import Dashboard
+from qbull.api.guard import SECURITY_HEADERS, name_in
 
 ELSEWHERE = [
     {"sec-fetch-site": "cross-site"},
@@ -108,7 +108,7 @@ async def test_every_answer_carries_the_headers(admin: Person, nobody: Person, p
     for person in (admin, nobody):
         answer = await person.client.get(path)
 
-        assert {name.decode() for name, _ in HEADERS} <= set(answer.headers)
+        assert {name.decode() for name, _ in SECURITY_HEADERS} <= set(answer.headers)
         assert "server" not in answer.headers and "access-control-allow-origin" not in answer.headers
 
 
@@ -173,11 +173,11 @@ async def test_a_problem_names_the_field(app: qbull.App, admin: Person) -> None:
 def test_depth_is_counted_outside_of_texts() -> None:
     assert not too_deep(b'{"a":"' + b"[" * 1000 + b'\\""}')
     assert not too_deep(b"[" + b"[]," * 1000 + b"[]]")
-    assert too_deep(b"[" * (DEEPEST + 1) + b"]" * (DEEPEST + 1))
+    assert too_deep(b"[" * (MAX_BODY_DEPTH + 1) + b"]" * (MAX_BODY_DEPTH + 1))
 
 
 def test_a_text_that_does_not_end_is_looked_at_once() -> None:
-    endless = b'{"password":"' + b'\\"' * 400_000 + b"[" * (DEEPEST + 1)  # took days, quote by quote
+    endless = b'{"password":"' + b'\\"' * 400_000 + b"[" * (MAX_BODY_DEPTH + 1)  # took days, quote by quote
 
     assert not too_deep(endless)
 
@@ -210,7 +210,7 @@ async def test_the_page_is_served_strictly_where_it_was_built(app: qbull.App, tm
     (tmp_path / "assets" / "index-4f9a8b7c.js").write_text("1")
     (tmp_path / "secret.txt").write_text("s")
     async with opened(app) as web:
-        web.api._page = Page(tmp_path / "assets" / "..")
+        web.api._page = Dashboard(tmp_path / "assets" / "..")
         person = await web.person()
 
         page = await person.client.get("/ui/queues/email")
@@ -239,7 +239,7 @@ async def test_the_page_is_served_strictly_where_it_was_built(app: qbull.App, tm
 
 
 async def test_without_a_built_page_that_is_said(web: Web, nobody: Person, tmp_path: Path) -> None:
-    web.api._page = Page(tmp_path)
+    web.api._page = Dashboard(tmp_path)
 
     assert "no dashboard" in await nobody.refused(404, "GET", "/ui/")
     seen = await nobody.client.get("/ui/", headers={"accept": "text/html"})

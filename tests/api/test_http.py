@@ -46,7 +46,7 @@ async def test_a_request_of_two_lengths_hides_no_second_one(web: Web, head: byte
 
 
 async def test_nobody_counts_as_another_address(web: Web) -> None:
-    for n in range(sessions.TRIES):
+    for n in range(sessions.MAX_LOGIN_ATTEMPTS):
         somebody = await web.person(
             **{"x-forwarded-for": f"203.0.113.{n}", "forwarded": f"for=203.0.113.{n}"}
         )

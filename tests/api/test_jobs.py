@@ -283,7 +283,7 @@ def make_why(viewer: Person) -> Why:
 async def test_only_the_most_frequent_groups_of_failures_are_shown(
     shop: Shop, viewer: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(operations, "GROUPS", 2)
+    monkeypatch.setattr(operations, "MAX_FAILURE_GROUPS", 2)
     for times, word in ((3, "one"), (1, "two"), (2, "three"), (1, "four")):
         await shop.ship.enqueue_many([{"customer": "ada", "fail": f"for reason {word}"}] * times)
     await shop.drain()

@@ -7,7 +7,7 @@ from web import Person, make_admin, make_nobody, make_viewer, open_web  # noqa: 
 
 import qbull
 from qbull.api.endpoint import Nothing
-from qbull.api.routes import Routes
+from qbull.api.routes import Router
 from qbull.api.table import TABLE
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS")
@@ -76,7 +76,7 @@ async def _status(person: Person, method: str, path: str) -> int:
 
 
 def test_every_path_is_found_again() -> None:
-    routes = Routes(TABLE)
+    routes = Router(TABLE)
 
     for endpoint in TABLE:
         found = routes.find(real(endpoint.path))

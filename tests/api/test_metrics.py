@@ -14,9 +14,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from web import ACCESS, VIEWER, Person, make_admin, make_nobody, make_viewer, open_web, opened  # noqa: F401 - some are fixtures
 
 import qbull
-from qbull.api.metrics import METRICS, MOST_TASKS, bounded
+from qbull.api.metrics import MAX_TASK_LABELS, METRICS, bounded
 from qbull.core.histograms import Histogram
-from qbull.observe.exposition import Metric, Samples
+from qbull.observe.exposition import Metric, MetricSamples
 from qbull.store.read import histograms
 from qbull.store.store import Store
 
@@ -158,7 +158,7 @@ async def test_metrics_need_a_token_unless_they_are_made_public(app: qbull.App, 
 async def test_whatever_is_in_a_label_the_text_stays_readable() -> None:
     metric = Metric("m", "gauge", "Something.", ("a",))
     histogram = Metric("h", "histogram", "Something.", ("a",))
-    samples = Samples()
+    samples = MetricSamples()
     samples.add(metric, 1.5, 'x"y\\z\nw')
     samples.add_histogram(histogram, Histogram({9: 3, 40: 1, 64: 5}), "b")
 
@@ -170,11 +170,11 @@ async def test_whatever_is_in_a_label_the_text_stays_readable() -> None:
 
 
 def test_more_tasks_than_there_are_labels_are_counted_together() -> None:
-    many = {f"task-{n}": Histogram({9: n + 1}) for n in range(MOST_TASKS + 3)}
+    many = {f"task-{n}": Histogram({9: n + 1}) for n in range(MAX_TASK_LABELS + 3)}
 
     shown = bounded(many)
 
-    assert len(shown) == MOST_TASKS + 1
+    assert len(shown) == MAX_TASK_LABELS + 1
     assert shown["(others)"].count == 1 + 2 + 3, "those that ran least"
 
 

@@ -12,10 +12,15 @@ import qbull
 from conftest import eventually
 from qbull.api import running_operations
 from qbull.manage import bulk
-from qbull.store.read.unfinished import roam
+from qbull.store.read.unfinished import scan_unfinished
 from qbull.store.store import Store
 from qbull.store.verbs import operations
-from qbull.store.verbs.operations import LOST, MOST, SILENT, Operation
+from qbull.store.verbs.operations import (
+    MAX_OPERATIONS,
+    OPERATION_LOST_AFTER_SECONDS,
+    OPERATION_LOST_ERROR,
+    Operation,
+)
 
 PATH = "/api/queues/orders"
 
@@ -192,22 +197,22 @@ async def test_one_whose_process_was_killed_is_said_to_be_lost(
     shop: Shop, admin: Person, store: Store
 ) -> None:
     seconds, _ = await store.server.call("TIME")
-    long_ago = int((int(seconds) - SILENT - 1) * 1000)
+    long_ago = int((int(seconds) - OPERATION_LOST_AFTER_SECONDS - 1) * 1000)
     lost = Operation("0" * 16, "retry", "orders", {}, "ada", long_ago, updated_ms=long_ago)
     await operations.write(store, lost)
 
     operation = (await admin.get(f"/api/operations/{'0' * 16}"))["operation"]
 
-    assert (operation["state"], operation["error"]) == ("stopped", LOST)
+    assert (operation["state"], operation["error"]) == ("stopped", OPERATION_LOST_ERROR)
 
 
 async def test_only_the_last_ones_are_remembered(store: Store) -> None:
-    for n in range(MOST + 5):
+    for n in range(MAX_OPERATIONS + 5):
         await operations.write(store, Operation(f"{n:016x}", "retry", "orders", {}, "ada", 1000 + n, "done"))
 
     found = await operations.newest(store, 1000)
 
-    assert len(found) == MOST and found[0].id == f"{MOST + 4:016x}"
+    assert len(found) == MAX_OPERATIONS and found[0].id == f"{MAX_OPERATIONS + 4:016x}"
     assert msgspec.structs.asdict(found[0])["state"] == "done"
 
 
@@ -224,7 +229,7 @@ async def test_not_all_at_once(shop: Shop, admin: Person) -> None:
 async def test_one_that_takes_long_goes_on_while_many_others_end(
     shop: Shop, admin: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(running_operations, "MOST", 2)
+    monkeypatch.setattr(running_operations, "MAX_RUNNING_OPERATIONS", 2)
     await shop.fail(3)
     slow = await admin.post(f"{PATH}/operations", {"action": "retry", "rate": 0.01})
     for _ in range(21):
@@ -233,7 +238,7 @@ async def test_one_that_takes_long_goes_on_while_many_others_end(
     await admin.post(f"/api/operations/{slow['operationId']}/stop")
 
     operation = await ended(admin, slow)
-    assert operation["state"] == "stopped" and operation["error"] != LOST
+    assert operation["state"] == "stopped" and operation["error"] != OPERATION_LOST_ERROR
 
 
 async def test_a_job_that_finishes_meanwhile_is_not_removed_as_waiting(
@@ -244,7 +249,7 @@ async def test_a_job_that_finishes_meanwhile_is_not_removed_as_waiting(
     client = shop.app.client()
     there = await client.find(shop.orders.settings, job.id)
     assert there is not None
-    seen = [job async for met in roam(there[0], "waiting") for job in met.jobs]
+    seen = [job async for met in scan_unfinished(there[0], "waiting") for job in met.jobs]
     async with shop.app.worker() as worker:
         await worker.drain()
 
@@ -268,7 +273,7 @@ async def test_dead_letters_are_grouped_by_what_failed(shop: Shop, viewer: Perso
 async def test_counting_what_matches_is_bounded(
     shop: Shop, viewer: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("qbull.api.operations.LOOKED_AT", 100)
+    monkeypatch.setattr("qbull.api.operations.MAX_SCANNED_JOBS", 100)
     await shop.ship.enqueue_many([{"customer": "ada"}] * 900)
 
     all_of_them = await viewer.get(f"{PATH}/matching", state="waiting")

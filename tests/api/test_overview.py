@@ -8,7 +8,7 @@ from web import Person, Web, make_admin, make_viewer, open_web  # noqa: F401 - f
 import qbull
 from conftest import eventually
 from qbull.api import recent_waits
-from qbull.api.recent_waits import Waits
+from qbull.api.recent_waits import RecentWaits
 
 
 async def test_the_overview_sums_up_all_queues(app: qbull.App, viewer: Person) -> None:
@@ -52,12 +52,12 @@ async def test_an_empty_server_has_an_overview_too(web: Web, viewer: Person) -> 
 def test_waits_are_those_of_the_last_minutes(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000.0
     monkeypatch.setattr(recent_waits.time, "monotonic", lambda: now)
-    seen = Waits()
+    seen = RecentWaits()
 
     assert seen.lately({10: 4}) == {10: 4}
-    now += recent_waits.ENOUGH
+    now += recent_waits.MIN_WAIT_WINDOW_SECONDS
     assert seen.lately({10: 5, 12: 2}) == {10: 1, 12: 2}
-    now += recent_waits.LATELY
+    now += recent_waits.WAIT_WINDOW_SECONDS
     assert seen.lately({10: 9, 12: 2}) == {10: 4, 12: 0}
     assert seen.lately({10: 1}) == {10: 1}, "the server was emptied"
 

@@ -12,7 +12,7 @@ from web import ADMIN, PASSWORD, Person, Web, make_admin, make_nobody, make_view
 
 import qbull
 from conftest import eventually
-from qbull.api.health import ills
+from qbull.api.health import find_problems
 from qbull.core import health
 from qbull.store.store import Store
 from qbull.store.verbs import audit_log
@@ -264,7 +264,7 @@ async def test_enqueues_are_counted_together(email: qbull.Queue, admin: Person) 
 
 async def test_the_audit_is_read_page_by_page_and_bounded(store: Store, viewer: Person) -> None:
     await audit_log.write(
-        store, [audit_log.Entry("ada", "admin", "token", "pause queue", f"q{n}") for n in range(250)]
+        store, [audit_log.AuditLogEntry("ada", "admin", "token", "pause queue", f"q{n}") for n in range(250)]
     )
 
     seen: list[str] = []
@@ -282,8 +282,8 @@ async def test_the_audit_is_read_page_by_page_and_bounded(store: Store, viewer: 
 async def test_strangers_cannot_push_out_what_people_did(
     email: qbull.Queue, store: Store, admin: Person, nobody: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(audit_log, "MOST", 10)
-    monkeypatch.setattr(audit_log, "MOST_OF_STRANGERS", 5)
+    monkeypatch.setattr(audit_log, "MAX_AUDIT_ENTRIES", 10)
+    monkeypatch.setattr(audit_log, "MAX_UNKNOWN_CALLER_ENTRIES", 5)
     await admin.post("/api/queues/email/pause")
 
     for n in range(20):
@@ -296,13 +296,15 @@ async def test_strangers_cannot_push_out_what_people_did(
 
 
 async def test_the_trail_is_kept_by_count_and_by_age(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(audit_log, "MOST", 10)
-    await audit_log.write(store, [audit_log.Entry("ada", "admin", "token", f"a{n}") for n in range(30)])
+    monkeypatch.setattr(audit_log, "MAX_AUDIT_ENTRIES", 10)
+    await audit_log.write(
+        store, [audit_log.AuditLogEntry("ada", "admin", "token", f"a{n}") for n in range(30)]
+    )
     assert [found.entry.action for found in await audit_log.read(store, 100)] == [
         f"a{n}" for n in range(29, 19, -1)
     ]
 
-    monkeypatch.setattr(audit_log, "AGE", 0)
+    monkeypatch.setattr(audit_log, "AUDIT_RETENTION_SECONDS", 0)
     await audit_log.write(store, [])
     assert len(await audit_log.read(store, 100)) <= 10
 
@@ -328,12 +330,14 @@ def counted(**stats: Any) -> dict[str, Any]:
 
 def test_what_is_wrong_is_said_in_words() -> None:
     def said(served: set[str], **stats: Any) -> str:
-        return health.in_words(ills({"email": counted(**stats)}, served, 300))
+        return health.summarize(find_problems({"email": counted(**stats)}, served, 300))
 
     assert said(set()) == 'queue "email": 3 jobs wait and no worker serves it'
     assert "stale" in said({"email"})
     assert said({"email"}, isPaused=True) == 'queue "email": paused, 3 jobs wait'
-    assert said({"email"}, isPaused=True, waiting=0) == said(set(), oldestWaitingAt=None) == health.WELL
+    assert (
+        said({"email"}, isPaused=True, waiting=0) == said(set(), oldestWaitingAt=None) == health.ALL_HEALTHY
+    )
 
 
 async def test_keys_that_wait_for_a_person_are_said_and_hinder_nothing_else(

@@ -14,14 +14,14 @@ import pytest
 import qbull
 from qbull.api.asgi import Api
 from qbull.api.problems import ProblemBody
-from qbull.api.routes import Routes
-from qbull.api.server import Server, config_of
+from qbull.api.routes import Router
+from qbull.api.server import ApiServer, config_of
 from qbull.api.table import TABLE
 
 ADMIN, VIEWER, PASSWORD = "admin-token-for-the-tests", "viewer-token-for-the-tests", "a password for tests"
 ACCESS = qbull.Access(password=PASSWORD, admin_token=ADMIN, viewer_token=VIEWER)
 
-_routes = Routes(TABLE)
+_routes = Router(TABLE)
 
 
 class Person:
@@ -78,7 +78,7 @@ Open = Callable[..., Any]
 async def opened(app: qbull.App, access: qbull.Access = ACCESS) -> AsyncIterator[Web]:
     api = qbull.asgi(app, access)
     port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-    server = Server(api, config_of(api, "127.0.0.1", 0), port.set_result)
+    server = ApiServer(api, config_of(api, "127.0.0.1", 0), port.set_result)
     serving = asyncio.create_task(server.serve())
     async with AsyncExitStack() as stack:
         yield Web(f"http://127.0.0.1:{await port}", api, stack)

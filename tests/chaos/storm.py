@@ -27,7 +27,7 @@ from fleet import Run, every, order_faults, runs
 
 import qbull
 from conftest import eventually, every_fault
-from qbull.store.read.partition_report import survey
+from qbull.store.read.partition_report import partition_report
 from topology import COMMON, Node, _die_with_parent, _running, raised_cluster, raised_trio, wait_for
 
 PARTITIONS = 16
@@ -300,7 +300,7 @@ class Storm:
         try:
             await eventually(empty, within=90)
         except AssertionError:
-            found = await survey(self._app.client().store, self._queue.settings)
+            found = await partition_report(self._app.client().store, self._queue.settings)
             stuck = [partition for partition in found.partitions if partition.counts.unfinished]
             said = "\n".join(map(str, [*stuck, *found.hot[:3], *found.misfits]))
             raise AssertionError(f"not worked off; see {self._pods.log.parent}\n{said}") from None

@@ -176,7 +176,7 @@ def report(what: str, ledger: Ledger, gone: list[str]) -> None:
 async def test_a_killed_primary_takes_no_acknowledged_job_with_it(
     kind: str, durability: Durability, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "CALL_TIMEOUT", 2.0)
+    monkeypatch.setattr(server, "CALL_TIMEOUT_SECONDS", 2.0)
     with raised(kind, tmp_path) as field:
         async with qbull.App(field.url) as app:
             async with load(app, durability) as ledger:
@@ -197,7 +197,7 @@ async def test_a_killed_primary_takes_no_acknowledged_job_with_it(
 async def test_without_a_profile_the_same_loses_jobs(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "CALL_TIMEOUT", 2.0)
+    monkeypatch.setattr(server, "CALL_TIMEOUT_SECONDS", 2.0)
     with raised(kind, tmp_path) as field:
         async with qbull.App(field.url) as app:
             async with load(app, None) as ledger:
@@ -215,7 +215,7 @@ async def test_without_a_profile_the_same_loses_jobs(
 async def test_strict_jobs_outlive_the_death_of_every_server(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "CALL_TIMEOUT", 2.0)
+    monkeypatch.setattr(server, "CALL_TIMEOUT_SECONDS", 2.0)
     with raised(kind, tmp_path) as field:
         async with qbull.App(field.url) as app:
             async with load(app, "strict") as ledger:

@@ -46,7 +46,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def little_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits for servers without power."""
-    monkeypatch.setattr(store, "PATIENCE", 0.2)
+    monkeypatch.setattr(store, "SERVER_RETRY_SECONDS", 0.2)
 
 
 @pytest.fixture

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from qbull.embedded.server import Embedded
+from qbull.embedded.server import EmbeddedServer
 
 
 @pytest.fixture(name="own")
 def open_own(tmp_path: Path) -> Iterator[str]:
     """Its address."""
-    embedded = Embedded.open(tmp_path / "own")
+    embedded = EmbeddedServer.open(tmp_path / "own")
     yield f"unix://:{embedded.password}@{embedded.socket}"
     embedded.close()

@@ -98,7 +98,7 @@ async def _posts(inbox: Inbox) -> list[Post]:
 
 async def _ready(store: Store) -> bool:
     serving = [name for member in (await store.workers()).values() for name in member.queues]
-    return {"email", "qbull.alerts"} <= set(serving) and bool((await board.known(store)).totals)
+    return {"email", "qbull.alerts"} <= set(serving) and bool((await board.read_known_problems(store)).totals)
 
 
 async def _kinds(inbox: Inbox, wanted: set[str]) -> set[str] | None:

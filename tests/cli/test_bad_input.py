@@ -11,7 +11,7 @@ import pytest
 from shell import Shell, open_shell, open_shop  # noqa: F401 - two are fixtures
 from shop import Shop
 
-from qbull.embedded.server import Embedded
+from qbull.embedded.server import EmbeddedServer
 from qbull.store.store import Store
 
 
@@ -34,7 +34,7 @@ def test_a_wrong_address_is_said(shell: Shell, url: str, line: str) -> None:
     assert line in shell.refused("stats", "email", QBULL_URL=url)
 
 
-def test_a_wrong_password_is_said_and_not_shown(shell: Shell, server: Embedded) -> None:
+def test_a_wrong_password_is_said_and_not_shown(shell: Shell, server: EmbeddedServer) -> None:
     said = shell.refused("queues", "--url", f"unix://:secret-word@{server.socket}")
 
     assert "refused the user or password" in said
@@ -132,7 +132,7 @@ async def test_a_page_that_is_too_long_is_refused(shell: Shell, shop: Shop) -> N
 
 
 async def test_a_server_that_evicts_is_refused(shell: Shell, tmp_path: Path) -> None:
-    own = Embedded.open(tmp_path / "own")
+    own = EmbeddedServer.open(tmp_path / "own")
     url = f"unix://:{own.password}@{own.socket}"
     store = Store(url, "test")
     await store.server.call("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")

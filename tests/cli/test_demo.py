@@ -12,12 +12,12 @@ import httpx
 import pytest
 from shell import Shell, open_shell, seen  # noqa: F401 - one is a fixture
 
-from qbull.cli.demo.once import ACCOUNTS, STEPS, check_ledger
+from qbull.cli.demo.once import ACCOUNT_COUNT, PAYMENT_COUNT, check_ledger
 
 LEDGER = [
     f"account-{n} {step} 1 {word}"
-    for step in range(1, STEPS + 1)
-    for n in range(ACCOUNTS)
+    for step in range(1, PAYMENT_COUNT + 1)
+    for n in range(ACCOUNT_COUNT)
     for word in ("begins", "ends")
 ]
 
@@ -114,7 +114,7 @@ def test_the_order_is_checked_really() -> None:
     assert check_ledger("\n".join(LEDGER)) == []
 
     swapped = [*LEDGER]
-    swapped[0], swapped[2 * ACCOUNTS] = swapped[2 * ACCOUNTS], swapped[0]
+    swapped[0], swapped[2 * ACCOUNT_COUNT] = swapped[2 * ACCOUNT_COUNT], swapped[0]
     overlapping = [line for line in LEDGER if line != "account-3 4 1 ends"]
     twice = ["account-0 1 1 begins", "account-0 1 1 ends", *LEDGER]
     for wrong in (swapped, overlapping, twice, LEDGER[:-1], LEDGER[2:], []):

@@ -15,7 +15,7 @@ import pytest
 from shell import seen
 from workshop import Workshop, open_short_path, open_workshop  # noqa: F401 - two are fixtures
 
-from qbull.cli.dev.files import Files
+from qbull.cli.dev.files import FileWatcher
 
 SHOP = """\
 import asyncio
@@ -194,7 +194,7 @@ async def test_only_saves_of_the_project_count(tmp_path: Path) -> None:
     ):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
-    files = Files([tmp_path])
+    files = FileWatcher([tmp_path])
 
     for name in (".git/a.py", "node_modules/a.py", "__pycache__/a.py", "env/a.py", "notes.txt", ".#a.py"):
         (tmp_path / name).write_text("changed")

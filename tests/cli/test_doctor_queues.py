@@ -15,7 +15,7 @@ from qbull.cli.doctor import queues
 from qbull.cli.doctor.alerts import check_alerts
 from qbull.cli.doctor.schedules import check_schedules
 from qbull.store.store import Store
-from qbull.store.verbs.workers import Member, Serving
+from qbull.store.verbs.workers import RegisteredWorker, ServedQueue
 
 
 @pytest.fixture
@@ -57,15 +57,15 @@ async def test_more_faults_than_are_worth_a_line(app: qbull.App, store: Store) -
 
     lines = await said_of_queue(store, "email")
 
-    assert lines.count("keep a copy of the server's data and report this") == queues.FAULTS
+    assert lines.count("keep a copy of the server's data and report this") == queues.MAX_SHOWN_FAULTS
     assert 'problem  queue "email": 5 more of these; see above' in lines
 
 
 async def test_a_long_look_and_a_job_that_waits_long(
     app: qbull.App, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queues, "LARGE", 1)
-    monkeypatch.setattr(queues, "OLD", 0.0)
+    monkeypatch.setattr(queues, "MAX_CHECKED_JOBS", 1)
+    monkeypatch.setattr(queues, "OLD_JOB_SECONDS", 0.0)
     begun, go = asyncio.Event(), asyncio.Event()
     queue = app.queue("slow", concurrency=1)
 
@@ -112,7 +112,7 @@ async def _has(store: Store, queue: str, words: str) -> str:
 
 async def test_a_silent_worker_beside_one_that_lives(app: qbull.App, store: Store) -> None:
     app.queue("email").task(nothing)
-    await store.enroll("alive", Member("here", 1, "alive", {"email": Serving(5)}), 30.0)
+    await store.enroll("alive", RegisteredWorker("here", 1, "alive", {"email": ServedQueue(5)}), 30.0)
     await store.server.call("ZADD", store.names.workers, 1, "ghost")
 
     lines = await said_of_workers(store)

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 import qbull
 from qbull.cli import main as command_line
-from qbull.embedded.server import Embedded
+from qbull.embedded.server import EmbeddedServer
 from qbull.store.store import Store
 
 LONGEST = 1_000
@@ -170,7 +170,7 @@ def odd_values(command: str, parameter: click.Parameter) -> st.SearchStrategy[st
 class Caller:
     """Calls `qbull` as a shell does, only within this process."""
 
-    def __init__(self, server: Embedded, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch) -> None:
         self._names = redis.Redis(unix_socket_path=str(server.socket), password=server.password)
         self._monkeypatch = monkeypatch
 
@@ -199,7 +199,7 @@ class Caller:
 
 @pytest.fixture
 def call(
-    store: Store, server: Embedded, server_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    store: Store, server: EmbeddedServer, server_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> Iterator[Caller]:
     """A server with a queue, a job and a schedule; the app of it in a module; nothing of the developer's own around."""
     monkeypatch.setenv("QBULL_URL", server_url)

@@ -11,7 +11,7 @@ from shell import Shell, open_shell, open_shop, seen  # noqa: F401 - two are fix
 from shop import Shop
 
 from qbull.store.store import Store
-from qbull.store.verbs.layout import change
+from qbull.store.verbs.layout import change_layout
 
 
 async def ship(shop: Shop, *customers: str) -> None:
@@ -111,7 +111,7 @@ async def test_doctor_says_what_is_left(shell: Shell, shop: Shop) -> None:
 async def test_doctor_sees_a_change_that_nobody_ended(shell: Shell, shop: Shop, store: Store) -> None:
     await ship(shop, "a")
     layout = await store.layout(shop.orders.settings)
-    await change(store, shop.orders.settings, layout, layout.begins(6))
+    await change_layout(store, shop.orders.settings, layout, layout.begins(6))
 
     done = shell.run("doctor")
 

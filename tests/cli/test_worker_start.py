@@ -13,9 +13,9 @@ from shell import QBULL, Shell, open_shell, seen  # noqa: F401 - one is a fixtur
 from shop import Shop
 
 import qbull
-from qbull.cli.worker import Orders
+from qbull.cli.worker import WorkerOptions
 from qbull.config import Sharing
-from qbull.worker.process.crash_board import Board, slots_of
+from qbull.worker.process.crash_board import CrashBoard, board_slots_for
 from topology import Node
 
 
@@ -63,8 +63,8 @@ def test_a_server_that_was_waited_for_and_refuses_ends_it(shell: Shell, later: N
 async def test_a_worker_process_waits_too(shell: Shell, later: Node, comes: bool) -> None:
     app = qbull.App(url_of(later), prefix="test")
     shop = Shop(app)
-    board, (theirs, ours) = Board.make(slots_of(shop.email.settings.concurrency)), os.pipe()
-    told = msgspec.json.encode(Orders("shop", 5.0, Sharing(), ["email"])).decode()
+    board, (theirs, ours) = CrashBoard.make(board_slots_for(shop.email.settings.concurrency)), os.pipe()
+    told = msgspec.json.encode(WorkerOptions("shop", 5.0, Sharing(), ["email"])).decode()
     with (shell.directory / "err").open("w") as err:
         process = subprocess.Popen(
             [*QBULL, "worker-process", told, "--id", "w1", "--board", str(board.fd), "--life", str(theirs)],

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from qbull.core.codec import Signature, encode_result, plain
+from qbull.core.codec import Signature, decode_untyped, encode_result
 from qbull.errors import ArgumentsError, DeclarationError, PayloadError, TooLarge
 
 
@@ -239,7 +239,7 @@ def test_what_json_can_say_comes_back_the_same(value: Any) -> None:
     def anything(value) -> None: ...  # type: ignore[no-untyped-def]
 
     assert there_and_back(anything, value=value) == {"value": value}
-    assert plain(encode_result(value)) == value
+    assert decode_untyped(encode_result(value)) == value
 
 
 def test_minus_zero_keeps_its_sign() -> None:
@@ -413,4 +413,4 @@ def test_any_bytes_are_arguments_or_refused(noise: bytes) -> None:
 @example(b'"\x80"')
 @given(st.binary(max_size=60))
 def test_any_bytes_can_be_shown(noise: bytes) -> None:
-    plain(noise)
+    decode_untyped(noise)

@@ -6,28 +6,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbull.core.config_warnings import Seat, misfits, spelled
-from qbull.core.sharing import Reader, share_out, static_share
+from qbull.core.config_warnings import WorkerDeclaration, config_warnings, spell_ranges
+from qbull.core.sharing import ShareMember, assign_partitions, static_partitions
 
 
-def static(instance: int, instances: int, pod: str = "", partitions: int = 16) -> Seat:
-    share = frozenset(static_share(partitions, instance, instances, 0, 1))
+def static(instance: int, instances: int, pod: str = "", partitions: int = 16) -> WorkerDeclaration:
+    share = frozenset(static_partitions(partitions, instance, instances, 0, 1))
     name = pod or f"pod-{instance}"
-    return Seat(f"{name}/1", name, "static", share, instance=instance, instances=instances)
+    return WorkerDeclaration(f"{name}/1", name, "static", share, instance=instance, instances=instances)
 
 
-def taking(pod: str, *partitions: int, sharing: str = "auto", most: int | None = None) -> Seat:
-    return Seat(f"{pod}/1", pod, sharing, frozenset(partitions), most)
+def taking(pod: str, *partitions: int, sharing: str = "auto", most: int | None = None) -> WorkerDeclaration:
+    return WorkerDeclaration(f"{pod}/1", pod, sharing, frozenset(partitions), most)
 
 
-def lines(seats: list[Seat], partitions: int = 16) -> list[str]:
-    return [misfit.line for misfit in misfits(partitions, "", seats)]
+def lines(seats: list[WorkerDeclaration], partitions: int = 16) -> list[str]:
+    return [misfit.line for misfit in config_warnings(partitions, "", seats)]
 
 
 @given(st.integers(1, 64), st.integers(1, 16))
 def test_nothing_is_said_of_settings_that_fit(partitions: int, count: int) -> None:
     count = min(count, partitions)
-    shares = share_out(partitions, {f"pod-{n}": Reader() for n in range(count)})
+    shares = assign_partitions(partitions, {f"pod-{n}": ShareMember() for n in range(count)})
 
     assert lines([static(i, count, partitions=partitions) for i in range(count)], partitions) == []
     assert lines([taking(pod, *share) for pod, share in shares.items()], partitions) == []
@@ -35,7 +35,7 @@ def test_nothing_is_said_of_settings_that_fit(partitions: int, count: int) -> No
 
 
 def test_a_missing_instance_is_named_with_its_partitions() -> None:
-    [unread] = misfits(16, "", [static(i, 4) for i in (0, 1, 2)])
+    [unread] = config_warnings(16, "", [static(i, 4) for i in (0, 1, 2)])
 
     assert unread.kind == "unread" and unread.serious
     assert unread.partitions == (3, 7, 11, 15)
@@ -49,7 +49,7 @@ def test_a_missing_instance_is_named_with_its_partitions() -> None:
 def test_too_few_pods_for_their_cap_are_told_how_many_are_missing(sharing: str) -> None:
     seats = [taking(f"pod-{n}", *range(4 * n, 4 * n + 4), sharing=sharing, most=4) for n in range(3)]
 
-    [unread] = misfits(16, "", seats)
+    [unread] = config_warnings(16, "", seats)
 
     assert unread.partitions == (12, 13, 14, 15)
     assert unread.line == (
@@ -68,7 +68,7 @@ def test_partitions_on_their_way_to_a_worker_are_not_called_unread() -> None:
 def test_one_id_for_two_pods_is_named_and_processes_of_one_pod_are_not() -> None:
     twice = [static(0, 2, "a"), static(1, 2, "b"), static(1, 2, "c")]
 
-    [same] = misfits(16, "", twice)
+    [same] = config_warnings(16, "", twice)
 
     assert (same.kind, same.serious, same.workers) == ("same-id", True, ("b/1", "c/1"))
     assert same.partitions == tuple(range(1, 16, 2))
@@ -80,7 +80,7 @@ def test_one_id_for_two_pods_is_named_and_processes_of_one_pod_are_not() -> None
 def test_different_instance_counts_are_named() -> None:
     seats = [static(0, 2, "a"), static(1, 2, "b"), static(0, 4, "c")]
 
-    [differ] = misfits(16, "", seats)
+    [differ] = config_warnings(16, "", seats)
 
     assert differ.kind == "counts-differ" and not differ.serious
     assert differ.workers == ("c/1",)
@@ -90,7 +90,7 @@ def test_different_instance_counts_are_named() -> None:
 def test_what_a_rolling_restart_leaves_unread_is_named() -> None:
     half_way = [static(0, 4, "new-0"), static(1, 2, "old-1")]
 
-    unread, differ = misfits(16, "", half_way)
+    unread, differ = config_warnings(16, "", half_way)
 
     assert unread.partitions == (2, 6, 10, 14)
     assert "the workers have different INSTANCE_COUNTs" in unread.fact
@@ -100,7 +100,7 @@ def test_what_a_rolling_restart_leaves_unread_is_named() -> None:
 def test_different_ways_of_sharing_are_named() -> None:
     seats = [taking("a", *range(16)), taking("b", sharing="leased", most=4), static(0, 2, "c")]
 
-    [differ] = misfits(16, "", seats)
+    [differ] = config_warnings(16, "", seats)
 
     assert differ.kind == "modes-differ"
     assert (
@@ -109,11 +109,11 @@ def test_different_ways_of_sharing_are_named() -> None:
 
 
 def test_workers_with_other_settings_than_the_queue_are_named() -> None:
-    old = Seat("a/1", "a", partitions=frozenset({0}), settings="1")
-    new = Seat("b/1", "b", partitions=frozenset({0}), settings="2")
-    silent = Seat("c/1", "c", partitions=frozenset({0}))
+    old = WorkerDeclaration("a/1", "a", partitions=frozenset({0}), settings="1")
+    new = WorkerDeclaration("b/1", "b", partitions=frozenset({0}), settings="2")
+    silent = WorkerDeclaration("c/1", "c", partitions=frozenset({0}))
 
-    [differ] = misfits(1, "2", [old, new, silent])
+    [differ] = config_warnings(1, "2", [old, new, silent])
 
     assert differ.workers == ("a/1",)
     assert differ.line == (
@@ -138,6 +138,6 @@ def test_workers_that_can_never_have_a_partition_are_named() -> None:
 
 
 def test_numbers_are_spelled_shortly() -> None:
-    assert spelled([3]) == "3"
-    assert spelled([9, 1, 0]) == "0, 1, 9"
-    assert spelled([0, 1, 2, 3, 7, 9, 10, 11]) == "0 to 3, 7, 9 to 11"
+    assert spell_ranges([3]) == "3"
+    assert spell_ranges([9, 1, 0]) == "0, 1, 9"
+    assert spell_ranges([0, 1, 2, 3, 7, 9, 10, 11]) == "0 to 3, 7, 9 to 11"

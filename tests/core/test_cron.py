@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbull.core.cron import Cron, Every, check_expression, in_zone, zone_of
+from qbull.core.cron import Cron, Interval, check_expression, in_zone, zone_of
 
 BERLIN, NEW_YORK = "Europe/Berlin", "America/New_York"
 LORD_HOWE, CORDOBA = "Australia/Lord_Howe", "America/Argentina/Cordoba"
@@ -193,7 +193,7 @@ def test_zones_are_there_on_a_machine_without_any() -> None:
 
 @given(period=st.integers(100, 10**9), anchor=st.integers(0, 10**12), ms=st.integers(0, 2 * 10**12))
 def test_every_is_the_same_for_everybody(period: int, anchor: int, ms: int) -> None:
-    tick = Every(period, anchor).after(ms)
+    tick = Interval(period, anchor).after(ms)
 
     assert tick > ms or tick == anchor
     assert (tick - anchor) % period == 0

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbull.core.durability import PROFILES, Facts, Node, highest, lack
+from qbull.core.durability import PROFILES, NodeFacts, ReplicationFacts, highest_profile, unmet_requirement
 
-HERE, THERE = Node("here"), Node("there")
+HERE, THERE = NodeFacts("here"), NodeFacts("there")
 LINKS = frozenset({("there", 6379)})
-BEST = Facts(HERE, (THERE,), expected=1, links=LINKS)
+BEST = ReplicationFacts(HERE, (THERE,), expected=1, links=LINKS)
 
 nodes = st.builds(
-    Node,
+    NodeFacts,
     st.just("node"),
     aof=st.booleans(),
     fsync=st.sampled_from(["always", "everysec", "no", None]),
@@ -24,7 +24,7 @@ nodes = st.builds(
     failing=st.booleans(),
 )
 facts = st.builds(
-    Facts,
+    ReplicationFacts,
     nodes,
     followers=st.lists(nodes, max_size=2).map(tuple),
     astray=st.lists(st.just("lost"), max_size=2).map(tuple),
@@ -36,26 +36,26 @@ facts = st.builds(
 
 
 @given(facts)
-def test_what_holds_is_one_line_of_profiles_without_gaps(facts: Facts) -> None:
-    holds = [lack(profile, facts) is None for profile in PROFILES]
+def test_what_holds_is_one_line_of_profiles_without_gaps(facts: ReplicationFacts) -> None:
+    holds = [unmet_requirement(profile, facts) is None for profile in PROFILES]
 
     assert holds == sorted(holds, reverse=True)
-    held, missed = highest(facts)
+    held, missed = highest_profile(facts)
     assert held == (PROFILES[sum(holds) - 1] if any(holds) else None)
     assert (missed is None) == (held == "strict")
 
 
 @given(facts)
-def test_no_profile_with_replicas_holds_while_one_is_missing(facts: Facts) -> None:
+def test_no_profile_with_replicas_holds_while_one_is_missing(facts: ReplicationFacts) -> None:
     well = min(len(facts.followers), len(facts.links))
     if facts.astray or not facts.expected or well < facts.expected:
-        assert lack("replicated", facts) is not None
+        assert unmet_requirement("replicated", facts) is not None
 
 
 @given(facts)
-def test_a_lack_is_one_line_with_a_next_step(facts: Facts) -> None:
+def test_a_lack_is_one_line_with_a_next_step(facts: ReplicationFacts) -> None:
     for profile in PROFILES:
-        found = lack(profile, facts)
+        found = unmet_requirement(profile, facts)
         assert found is None or (found.fact and found.step and "\n" not in found.fact + found.step)
 
 
@@ -93,7 +93,7 @@ def test_a_lack_is_one_line_with_a_next_step(facts: Facts) -> None:
     ],
 )
 def test_what_each_profile_asks_for(change: dict[str, Any], held: str | None, fact: str | None) -> None:
-    found, missed = highest(replace(BEST, **change))
+    found, missed = highest_profile(replace(BEST, **change))
 
     assert found == held
     assert (missed is None) if fact is None else (missed is not None and fact in missed.fact)

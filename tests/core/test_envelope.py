@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbull.codecs.payload import Compressed, Encrypted, Seals, Signed
+from qbull.codecs.payload import CodecChain, Compressed, Encrypted, Signed
 from qbull.core import envelope
-from qbull.core.codec import plain
+from qbull.core.codec import decode_untyped
 from qbull.errors import PayloadError
 
 KEY, OTHER = bytes(range(32)), bytes(32)
-SEALS = Seals([Compressed(over=20), Encrypted([KEY]), Signed([KEY])])
+SEALS = CodecChain([Compressed(over=20), Encrypted([KEY]), Signed([KEY])])
 
 
 @given(st.binary(max_size=500))
@@ -23,13 +23,13 @@ def test_what_is_sealed_is_opened(content: bytes) -> None:
 
     sealed = SEALS.seal("payload", "queue", "task", content)
 
-    assert envelope.is_sealed(sealed)
+    assert envelope.is_wrapped(sealed)
     assert SEALS.open("payload", "queue", "task", sealed) == content
 
 
 @given(st.binary(max_size=100), st.data())
 def test_a_changed_byte_is_noticed(content: bytes, data: st.DataObject) -> None:
-    for seals in (Seals([Signed([KEY])]), Seals([Encrypted([KEY], require=True)])):
+    for seals in (CodecChain([Signed([KEY])]), CodecChain([Encrypted([KEY], require=True)])):
         sealed = bytearray(seals.seal("payload", "queue", "task", b"{" + content))
         at = data.draw(st.integers(0, len(sealed) - 1))
         sealed[at] ^= data.draw(st.integers(1, 255))
@@ -42,18 +42,18 @@ def test_a_changed_byte_is_noticed(content: bytes, data: st.DataObject) -> None:
 def test_any_bytes_behind_the_mark_are_shown_or_refused_and_never_break(content: bytes) -> None:
     sealed = b"\0" + content
 
-    visible = plain(sealed)
+    visible = decode_untyped(sealed)
     with suppress(PayloadError):
-        visible = Seals().open("payload", "queue", "task", sealed)
+        visible = CodecChain().open("payload", "queue", "task", sealed)
 
-    assert visible is None or not envelope.is_sealed(visible if isinstance(visible, bytes) else b"")
+    assert visible is None or not envelope.is_wrapped(visible if isinstance(visible, bytes) else b"")
 
 
 @pytest.mark.parametrize(
     ("what", "queue", "task"), [("result", "q", "t"), ("payload", "r", "t"), ("payload", "q", "u")]
 )
 def test_a_seal_holds_for_one_queue_and_task_only(what: str, queue: str, task: str) -> None:
-    for seals in (Seals([Signed([KEY])]), Seals([Encrypted([KEY])])):
+    for seals in (CodecChain([Signed([KEY])]), CodecChain([Encrypted([KEY])])):
         sealed = seals.seal("payload", "q", "t", b"{}")
 
         with pytest.raises(PayloadError, match="somebody has changed or moved it"):
@@ -65,14 +65,14 @@ def test_a_few_bytes_do_not_fill_the_memory() -> None:
     lie = bomb[:2] + (2**31).to_bytes(4, "big") + bomb[6:]
     short = bomb[:2] + (10).to_bytes(4, "big") + bomb[6:]
 
-    assert plain(bomb) == {"compressed": "would be 20,000,000 bytes, the limit is 16,777,216"}
+    assert decode_untyped(bomb) == {"compressed": "would be 20,000,000 bytes, the limit is 16,777,216"}
     with pytest.raises(PayloadError, match="the limit is 268,435,456"):
-        Seals().open("payload", "q", "t", lie)
-    assert Seals().open("payload", "q", "t", short) == b"0" * 10
+        CodecChain().open("payload", "q", "t", lie)
+    assert CodecChain().open("payload", "q", "t", short) == b"0" * 10
 
 
 def test_the_id_of_a_key_is_shown_and_two_seals_of_the_same_differ() -> None:
-    first, second = (Seals([Encrypted([OTHER])]).seal("payload", "q", "t", b"{}") for _ in range(2))
+    first, second = (CodecChain([Encrypted([OTHER])]).seal("payload", "q", "t", b"{}") for _ in range(2))
 
-    assert plain(first) == {"encrypted": f"key {envelope.key_id(OTHER).hex()}"}
+    assert decode_untyped(first) == {"encrypted": f"key {envelope.key_id(OTHER).hex()}"}
     assert first != second

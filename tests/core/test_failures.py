@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbull.core.failures import LONGEST_FORM, fingerprint, normal_form
+from qbull.core.failures import MAX_FORM_CHARS, fingerprint, normal_form
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_the_name_is_the_same_in_every_release() -> None:
 
 @given(st.text(max_size=3000))
 def test_any_text_has_a_short_form_and_a_name(error: str) -> None:
-    assert len(normal_form(error)) <= LONGEST_FORM
+    assert len(normal_form(error)) <= MAX_FORM_CHARS
     assert len(fingerprint(error)) == 12
 
 

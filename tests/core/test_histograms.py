@@ -5,13 +5,13 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbull.core.histograms import STARTED, SUM, Figures, Histogram, quantile, read, waits_in
+from qbull.core.histograms import STARTED_FIELD, SUM_INDEX, Histogram, Histograms, quantile, read, waits_in
 
 READY_MS = 1_700_000_000_000
 
 
 def test_what_was_counted_is_taken_once() -> None:
-    figures = Figures()
+    figures = Histograms()
     figures.started = 2
     figures.origin = READY_MS / 1000
     figures.ended("send", 1.0, 1.25, READY_MS)
@@ -20,20 +20,20 @@ def test_what_was_counted_is_taken_once() -> None:
     taken = figures.take()
     durations, waits = read(taken)
 
-    assert taken[STARTED] == 2 and figures.take() == {}
+    assert taken[STARTED_FIELD] == 2 and figures.take() == {}
     assert (durations["send"].count, durations["send"].sum) == (2, 0.75)
     assert (waits.count, waits.sum) == (2, 3.0)
 
 
 def test_without_the_servers_clock_no_wait_is_guessed() -> None:
-    figures = Figures()
+    figures = Histograms()
     figures.ended("send", 1.0, 1.25, READY_MS)
 
     assert read(figures.take())[1].count == 0
 
 
 def test_a_clock_that_is_behind_makes_no_negative_wait() -> None:
-    figures = Figures()
+    figures = Histograms()
     figures.origin = READY_MS / 1000 - 10
     figures.ended("send", 1.0, 1.25, READY_MS)
 
@@ -42,7 +42,7 @@ def test_a_clock_that_is_behind_makes_no_negative_wait() -> None:
 
 @given(st.lists(st.integers(0, 2**45), max_size=50))
 def test_each_bucket_counts_what_is_not_above_it(durations_us: list[int]) -> None:
-    figures = Figures()
+    figures = Histograms()
     for us in durations_us:
         figures.ended("send", 0.0, us / 1e6, READY_MS)
     read_back = read(figures.take())[0]
@@ -57,7 +57,7 @@ def test_each_bucket_counts_what_is_not_above_it(durations_us: list[int]) -> Non
 
 
 def test_names_of_tasks_may_have_anything_in_them() -> None:
-    durations, _ = read({"d:7:a:b": 3, f"d:{SUM}:a:b": 99, "d:x:y": 1, "nonsense": 1, "d:400:t": 1})
+    durations, _ = read({"d:7:a:b": 3, f"d:{SUM_INDEX}:a:b": 99, "d:x:y": 1, "nonsense": 1, "d:400:t": 1})
 
     assert {task: (one.count, one.sum) for task, one in durations.items()} == {"a:b": (3, 99 / 1e6)}
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from qbull.core.failures import fingerprint
-from qbull.core.job_filter import Wanted
+from qbull.core.job_filter import JobFilter
 from qbull.core.record import Body
 from qbull.errors import ArgumentsError
 
@@ -44,13 +44,13 @@ ERROR = "ConnectionError: no till for c17"
     ],
 )
 def test_all_that_is_said_must_hold(filters: dict[str, Any], accepted: bool) -> None:
-    assert Wanted(**filters).accepts(BODY, ERROR) is accepted
+    assert JobFilter(**filters).accepts(BODY, ERROR) is accepted
 
 
 def test_a_job_without_an_error_has_none_to_look_for() -> None:
-    assert not Wanted(error_contains="x").accepts(BODY, None)
-    assert not Wanted(fingerprint=fingerprint("")).accepts(BODY, None)
-    assert Wanted(task="charge").accepts(BODY, None)
+    assert not JobFilter(error_contains="x").accepts(BODY, None)
+    assert not JobFilter(fingerprint=fingerprint("")).accepts(BODY, None)
+    assert JobFilter(task="charge").accepts(BODY, None)
 
 
 @pytest.mark.parametrize(
@@ -58,19 +58,19 @@ def test_a_job_without_an_error_has_none_to_look_for() -> None:
 )
 def test_what_makes_no_sense_is_refused(filters: dict[str, Any]) -> None:
     with pytest.raises(ArgumentsError, match=next(iter(filters))):
-        Wanted(**filters)
+        JobFilter(**filters)
 
 
 def test_moments_are_milliseconds() -> None:
-    wanted = Wanted(after=datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC))
+    wanted = JobFilter(after=datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC))
 
     assert (wanted.after_ms, wanted.before_ms) == (1000, None)
 
 
 def test_a_moment_lies_in_its_time_or_not() -> None:
-    wanted = Wanted(
+    wanted = JobFilter(
         after=datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC), before=datetime(1970, 1, 1, 0, 0, 2, tzinfo=UTC)
     )
 
     assert [wanted.within(ms) for ms in (999, 1000, 2000, 2001)] == [False, True, True, False]
-    assert wanted.everything and not Wanted(key="c99").everything
+    assert wanted.everything and not JobFilter(key="c99").everything

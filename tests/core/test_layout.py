@@ -5,10 +5,16 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbull.core.layout import SPAN, Generation, Layout, generation_of, place_of
+from qbull.core.layout import (
+    GENERATION_SPAN_PARTITIONS,
+    Generation,
+    Layout,
+    generation_of,
+    index_in_generation,
+)
 from qbull.core.route import PARTITION_LANE, digest, partition_of
 
-COUNTS = st.integers(1, SPAN)
+COUNTS = st.integers(1, GENERATION_SPAN_PARTITIONS)
 KEYS = st.text(alphabet=st.characters(exclude_categories=["Cs"]))
 
 
@@ -32,7 +38,7 @@ def test_people_see_the_partition_that_the_published_rule_gives(
 ) -> None:
     number = Generation(generation, count).home(digest(key))
 
-    assert place_of(number) == partition_of(digest(key), count)
+    assert index_in_generation(number) == partition_of(digest(key), count)
     assert generation_of(number) == generation
 
 
@@ -92,4 +98,4 @@ def test_only_earlier_generations_that_are_not_worked_off_come_before() -> None:
     layout = after(4, 16, 6).drained(0)
 
     assert [g.number for g in layout.before(layout.current.numbers[0])] == [1]
-    assert layout.before(1 * SPAN) == []
+    assert layout.before(1 * GENERATION_SPAN_PARTITIONS) == []

@@ -5,26 +5,38 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbull.core.problems import MOST, Level, Message, Policy, Problem, State, Total, follow, text_of
+from qbull.core.problems import (
+    MAX_OPEN_PROBLEMS,
+    AlertNotification,
+    AlertPolicy,
+    AlertState,
+    CounterReading,
+    GaugeReading,
+    Problem,
+    evaluate_problems,
+    text_of,
+)
 from qbull.core.rate import Rate
 
-POLICY = Policy(every_ms=300_000, rate=Rate(5, per=300))
+POLICY = AlertPolicy(every_ms=300_000, rate=Rate(5, per=300))
 SECOND = 1000
 
 
-def failed(value: int, queue: str = "email", *, rested: bool = False) -> Total:
-    return Total(Problem("failed", queue), value, first=0, rested=rested)
+def failed(value: int, queue: str = "email", *, rested: bool = False) -> CounterReading:
+    return CounterReading(Problem("failed", queue), value, first=0, rested=rested)
 
 
-def stale(there: bool, queue: str = "email") -> Level:
-    return Level(Problem("stale", queue), there)
+def stale(there: bool, queue: str = "email") -> GaugeReading:
+    return GaugeReading(Problem("stale", queue), there)
 
 
-def run(*steps: tuple[int, list[Total | Level]], policy: Policy = POLICY) -> list[tuple[str, str]]:
+def run(
+    *steps: tuple[int, list[CounterReading | GaugeReading]], policy: AlertPolicy = POLICY
+) -> list[tuple[str, str]]:
     """What is said, in order: the status and the words of each problem."""
-    state, said = State(), []
+    state, said = AlertState(), []
     for at, readings in steps:
-        state, message = follow(state, readings, 1_000_000_000 + at * SECOND, policy)
+        state, message = evaluate_problems(state, readings, 1_000_000_000 + at * SECOND, policy)
         said += [(one.status, text_of(one)) for one in (message.said if message else [])]
     return said
 
@@ -72,22 +84,22 @@ def test_a_level_is_said_when_it_comes_and_when_it_goes() -> None:
 def test_problems_of_one_moment_are_one_message() -> None:
     readings = [failed(1, f"q{n}") for n in range(30)]
 
-    state, message = follow(State(), readings, 10**12, POLICY)
+    state, message = evaluate_problems(AlertState(), readings, 10**12, POLICY)
 
-    assert isinstance(message, Message) and len(message.said) == 10 and message.more == 20
-    assert follow(state, readings, 10**12 + 2000, POLICY)[1] is None
+    assert isinstance(message, AlertNotification) and len(message.said) == 10 and message.more == 20
+    assert evaluate_problems(state, readings, 10**12 + 2000, POLICY)[1] is None
 
 
 def test_more_problems_than_can_be_known_are_not_lost() -> None:
-    readings = [failed(1, f"q{n}") for n in range(MOST + 1)]
+    readings = [failed(1, f"q{n}") for n in range(MAX_OPEN_PROBLEMS + 1)]
 
-    state, _ = follow(State(), readings, 10**12, POLICY)
-    assert len(state.open) == MOST and f"failed q{MOST}" not in state.totals
-    rested = [Total(total.problem, 1, 0, rested=True) for total in readings[:MOST]]
-    state, _ = follow(state, rested, 10**12 + 2000, POLICY)
-    state, message = follow(state, readings, 10**12 + 4000, POLICY)
+    state, _ = evaluate_problems(AlertState(), readings, 10**12, POLICY)
+    assert len(state.open) == MAX_OPEN_PROBLEMS and f"failed q{MAX_OPEN_PROBLEMS}" not in state.totals
+    rested = [CounterReading(total.problem, 1, 0, rested=True) for total in readings[:MAX_OPEN_PROBLEMS]]
+    state, _ = evaluate_problems(state, rested, 10**12 + 2000, POLICY)
+    state, message = evaluate_problems(state, readings, 10**12 + 4000, POLICY)
 
-    assert message is not None and [one.problem.queue for one in message.said] == [f"q{MOST}"]
+    assert message is not None and [one.problem.queue for one in message.said] == [f"q{MAX_OPEN_PROBLEMS}"]
 
 
 def test_a_server_that_has_lost_its_data_begins_anew() -> None:
@@ -106,11 +118,13 @@ def test_a_clock_that_jumps_back_silences_nobody() -> None:
 def test_no_window_has_more_messages_than_allowed_and_every_failure_is_counted(
     events: list[tuple[int, int, int]],
 ) -> None:
-    state, now, totals, sent = State(), 10**12, [0] * 5, list[int]()
+    state, now, totals, sent = AlertState(), 10**12, [0] * 5, list[int]()
     for seconds, queue, more in events:
         now += seconds * SECOND
         totals[queue] += more
-        state, message = follow(state, [failed(n, f"q{i}") for i, n in enumerate(totals)], now, POLICY)
+        state, message = evaluate_problems(
+            state, [failed(n, f"q{i}") for i, n in enumerate(totals)], now, POLICY
+        )
         sent += [now] if message else []
 
     assert all(sum(at <= one < at + 300 * SECOND for one in sent) <= 5 for at in sent)

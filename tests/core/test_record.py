@@ -10,24 +10,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qbull.core.record import (
-    SUSPECT,
-    VERSION,
+    RECORD_VERSION,
+    SUSPECT_CRASHES,
     Attempt,
     Body,
     Ending,
-    Garbage,
-    RareBody,
-    again,
+    ExtendedBody,
+    UnreadableRecord,
+    append_ending,
     body_of,
     crashes_of,
     created_ms_of,
     lane_of,
-    moment,
     pack,
     priority_of,
+    record_for_retry,
     repack,
-    seal,
-    unseal,
+    split_ending,
+    to_datetime,
 )
 
 texts = st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=50)
@@ -47,9 +47,9 @@ priorities = st.integers(1, 10)
 lanes = st.just(b"") | st.binary(min_size=8, max_size=8)
 
 
-def as_read(body: Body) -> RareBody:
+def as_read(body: Body) -> ExtendedBody:
     """What is read may be a tick's; what is not has no schedule."""
-    return RareBody(*(getattr(body, name) for name in Body.__struct_fields__))
+    return ExtendedBody(*(getattr(body, name) for name in Body.__struct_fields__))
 
 
 @given(bodies, texts)
@@ -98,7 +98,7 @@ def test_the_time_of_enqueueing_is_six_bytes_of_milliseconds(ms: int) -> None:
 
 @given(st.binary(max_size=300))
 def test_any_bytes_are_a_body_or_garbage(noise: bytes) -> None:
-    with contextlib.suppress(Garbage):
+    with contextlib.suppress(UnreadableRecord):
         assert isinstance(body_of(noise), Body)
 
 
@@ -106,7 +106,7 @@ def test_a_record_nested_beyond_measure_is_garbage() -> None:
     header = pack(Body("t", b""), priority=5, lane=b"")[:11]
     known = b"\x98" + msgspec.msgpack.encode(["t", b"", None, 1, 0, None, []])[1:]
 
-    with pytest.raises(Garbage):
+    with pytest.raises(UnreadableRecord):
         body_of(header + known + b"\x91" * 100_000 + b"\x01")
 
 
@@ -117,26 +117,26 @@ def test_a_damaged_record_is_a_body_or_garbage(body: Body, lane: bytes, data: st
         record[data.draw(st.integers(0, len(record) - 1))] = data.draw(st.integers(0, 255))
     damaged = bytes(record[: data.draw(st.integers(0, len(record)))])
 
-    with contextlib.suppress(Garbage):
+    with contextlib.suppress(UnreadableRecord):
         assert isinstance(body_of(damaged), Body)
 
     assert crashes_of(damaged) >= 0
     assert isinstance(lane_of(damaged), bytes)
 
 
-@pytest.mark.parametrize("newer", range(VERSION + 1, 32))
+@pytest.mark.parametrize("newer", range(RECORD_VERSION + 1, 32))
 def test_a_record_of_a_later_version_says_to_upgrade(newer: int) -> None:
     record = bytes((newer,)) + pack(Body("t", b"{}"), priority=5, lane=b"")[1:]
 
     with pytest.raises(
-        Garbage, match=f"layout {newer}, this qbull reads up to {VERSION}; upgrade the worker"
+        UnreadableRecord, match=f"layout {newer}, this qbull reads up to {RECORD_VERSION}; upgrade the worker"
     ):
         body_of(record)
 
 
 @pytest.mark.parametrize("noise", [b"", b"\x01", b"hello, world", b'{"task": "t"}', bytes(40)])
 def test_what_never_was_a_record_is_shown_and_not_longer_than_needed(noise: bytes) -> None:
-    with pytest.raises(Garbage, match="record cannot be read") as refused:
+    with pytest.raises(UnreadableRecord, match="record cannot be read") as refused:
         body_of(noise * 1000)
 
     assert len(str(refused.value)) < 300
@@ -178,11 +178,11 @@ def test_two_bodies_share_no_history() -> None:
     )
 )
 def test_an_ending_comes_back(ending: Ending) -> None:
-    assert unseal(b"record" + seal(ending)) == (b"record", ending)
+    assert split_ending(b"record" + append_ending(ending)) == (b"record", ending)
 
 
 def test_a_moment_has_a_time_zone() -> None:
-    assert moment(1_767_225_600_123).isoformat() == "2026-01-01T00:00:00.123000+00:00"
+    assert to_datetime(1_767_225_600_123).isoformat() == "2026-01-01T00:00:00.123000+00:00"
 
 
 endings = st.builds(
@@ -197,7 +197,7 @@ def test_going_round_again_keeps_all_but_the_count_of_attempts(
     record = pack(body, priority=priority, lane=lane)
     record = record[:3] + bytes((crashes,)) + record[4:]
 
-    renewed = again(record, ending, finished_ms)
+    renewed = record_for_retry(record, ending, finished_ms)
 
     after = body_of(renewed)
     assert (after.task, after.payload, after.key, after.attempts, after.timeout) == (
@@ -208,10 +208,10 @@ def test_going_round_again_keeps_all_but_the_count_of_attempts(
     assert after.history[-1].attempt == (ending.attempt or body.attempt)
     assert (priority_of(renewed), lane_of(renewed)) == (priority, lane)
     assert created_ms_of(renewed) == ending.created_ms
-    assert crashes_of(renewed) == min(crashes, SUSPECT)
+    assert crashes_of(renewed) == min(crashes, SUSPECT_CRASHES)
 
 
 def test_going_round_again_with_another_payload() -> None:
     record = pack(Body("task", b"1"), priority=5, lane=b"")
 
-    assert body_of(again(record, Ending(1, 0.0, "w"), 0, b"2")).payload == b"2"
+    assert body_of(record_for_retry(record, Ending(1, 0.0, "w"), 0, b"2")).payload == b"2"

@@ -11,10 +11,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbull.core.ids import planned_in, schedule_in
-from qbull.core.schedule import MOST_CAUGHT_UP, Schedule, propose, version_of
-from qbull.core.schedule_rule import Rule
-from qbull.core.schedule_state import Plan, fields_of, pack_schedule, paused, plan_of, resumed, said
+from qbull.core.ids import planned_ms_in, schedule_in
+from qbull.core.schedule import MAX_CAUGHT_UP_TICKS, Schedule, propose_ticks, version_of
+from qbull.core.schedule_rule import ScheduleRule
+from qbull.core.schedule_state import (
+    SchedulePlan,
+    declare_schedule,
+    fields_of,
+    pack_schedule,
+    pause_plan,
+    plan_of,
+    resume_plan,
+)
 from qbull.errors import DeclarationError
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -23,7 +31,7 @@ NOON_MS = int(NOON.timestamp() * 1000)
 
 def a_schedule(**rule: Any) -> Schedule:
     rule = rule or {"every": 60}
-    return Rule(**rule).schedule("s", "q", "task", b"{}", None, "UTC")
+    return ScheduleRule(**rule).schedule("s", "q", "task", b"{}", None, "UTC")
 
 
 # What users say.
@@ -52,7 +60,7 @@ def a_schedule(**rule: Any) -> Schedule:
 )
 def test_what_makes_no_sense_is_refused_with_the_reason(rule: dict[str, Any], reason: str) -> None:
     with pytest.raises(DeclarationError) as refused:
-        Rule(**rule).schedule("nightly", "q", "task", b"{}", None, "UTC")
+        ScheduleRule(**rule).schedule("nightly", "q", "task", b"{}", None, "UTC")
 
     assert str(refused.value).startswith('schedule "nightly": ')
     assert reason in str(refused.value)
@@ -78,9 +86,9 @@ def test_the_name_of_a_tick_says_what_it_is() -> None:
     assert schedule.tick_id(NOON_MS) == "s@2026-01-31T12:00:00Z"
     assert schedule.tick_id(NOON_MS + 500) == "s@2026-01-31T12:00:00.500Z"
     assert schedule_in("s@2026-01-31T12:00:00.500Z") == "s"
-    assert planned_in("s@2026-01-31T12:00:00.500Z") == NOON + timedelta(milliseconds=500)
+    assert planned_ms_in("s@2026-01-31T12:00:00.500Z") == NOON + timedelta(milliseconds=500)
     assert [schedule_in(id) for id in ("order:5", "a@b.example", "@", "x@2026")] == [None] * 4
-    assert planned_in("s@2026-99-99T12:00:00Z") is None
+    assert planned_ms_in("s@2026-99-99T12:00:00Z") is None
 
 
 @given(planned=st.integers(0, 2 * 10**12))
@@ -112,13 +120,13 @@ def test_the_same_code_has_the_same_version() -> None:
 
 
 def test_a_tick_on_time_is_proposed_with_the_one_that_follows() -> None:
-    proposal = propose(a_schedule(every=60), NOON_MS, NOON_MS + 5)
+    proposal = propose_ticks(a_schedule(every=60), NOON_MS, NOON_MS + 5)
 
     assert proposal == ([NOON_MS], NOON_MS + 60_000, 0)
 
 
 def test_of_many_missed_the_latest_are_proposed_and_the_rest_counted() -> None:
-    proposal = propose(a_schedule(every=60), NOON_MS, NOON_MS + 600_000)
+    proposal = propose_ticks(a_schedule(every=60), NOON_MS, NOON_MS + 600_000)
 
     assert proposal.instants[-1] == NOON_MS + 600_000
     assert proposal.missed + len(proposal.instants) == 11
@@ -128,9 +136,9 @@ def test_of_many_missed_the_latest_are_proposed_and_the_rest_counted() -> None:
 def test_who_wants_all_gets_them_oldest_first_a_hundred_at_a_time() -> None:
     schedule = a_schedule(every=1, catch_up="all")
 
-    first = propose(schedule, NOON_MS, NOON_MS + 250_000)
+    first = propose_ticks(schedule, NOON_MS, NOON_MS + 250_000)
     assert first.following is not None
-    second = propose(schedule, first.following, NOON_MS + 250_000)
+    second = propose_ticks(schedule, first.following, NOON_MS + 250_000)
 
     assert first.instants == [NOON_MS + n * 1000 for n in range(100)]
     assert second.instants == [NOON_MS + n * 1000 for n in range(100, 200)]
@@ -140,7 +148,7 @@ def test_who_wants_all_gets_them_oldest_first_a_hundred_at_a_time() -> None:
 def test_who_wants_all_gets_the_latest_up_to_a_limit() -> None:
     schedule = a_schedule(every=1, catch_up="all", catch_up_limit=10)
 
-    proposal = propose(schedule, NOON_MS, NOON_MS + 100_000)
+    proposal = propose_ticks(schedule, NOON_MS, NOON_MS + 100_000)
 
     assert proposal.instants == [NOON_MS + n * 1000 for n in range(91, 101)]
     assert proposal.missed == 91
@@ -151,16 +159,16 @@ def test_a_year_without_workers_is_looked_through_in_no_time(rule: dict[str, Any
     schedule = a_schedule(**rule, catch_up="all", catch_up_limit=50)
     year_later = NOON_MS + 365 * 86_400_000
 
-    proposal = propose(schedule, schedule.after(NOON_MS) or 0, year_later)
+    proposal = propose_ticks(schedule, schedule.after(NOON_MS) or 0, year_later)
 
     assert len(proposal.instants) == 50
     assert proposal.instants[-1] <= year_later < (schedule.after(proposal.instants[-1]) or 0)
     assert proposal.following == schedule.after(year_later)
-    assert proposal.missed == MOST_CAUGHT_UP
+    assert proposal.missed == MAX_CAUGHT_UP_TICKS
 
 
 def test_after_its_end_nothing_follows() -> None:
-    proposal = propose(a_schedule(every=60, end=NOON + timedelta(seconds=30)), NOON_MS, NOON_MS + 5)
+    proposal = propose_ticks(a_schedule(every=60, end=NOON + timedelta(seconds=30)), NOON_MS, NOON_MS + 5)
 
     assert proposal == ([NOON_MS], None, 0)
 
@@ -169,7 +177,7 @@ def test_after_its_end_nothing_follows() -> None:
 
 
 def test_a_new_schedule_begins_with_the_first_tick_from_now() -> None:
-    change = said(Plan(), "code", a_schedule(every=60), NOON_MS + 5)
+    change = declare_schedule(SchedulePlan(), "code", a_schedule(every=60), NOON_MS + 5)
 
     assert change is not None
     assert (change.due_ms, change.fields["next"]) == (NOON_MS + 60_000, NOON_MS + 60_000)
@@ -178,14 +186,14 @@ def test_a_new_schedule_begins_with_the_first_tick_from_now() -> None:
 def test_the_same_said_again_changes_nothing() -> None:
     schedule = a_schedule(every=60)
 
-    assert said(Plan(rev=1, code=schedule), "code", a_schedule(every=60), NOON_MS) is None
+    assert declare_schedule(SchedulePlan(rev=1, code=schedule), "code", a_schedule(every=60), NOON_MS) is None
 
 
 def test_while_its_timing_stays_the_same_a_deploy_loses_no_tick() -> None:
-    before = Plan(rev=1, code=a_schedule(every=60), next_ms=NOON_MS)
+    before = SchedulePlan(rev=1, code=a_schedule(every=60), next_ms=NOON_MS)
 
-    other_args = said(before, "code", a_schedule(every=60, overlap="allow"), NOON_MS + 5000)
-    other_timing = said(before, "code", a_schedule(every=30), NOON_MS + 5000)
+    other_args = declare_schedule(before, "code", a_schedule(every=60, overlap="allow"), NOON_MS + 5000)
+    other_timing = declare_schedule(before, "code", a_schedule(every=30), NOON_MS + 5000)
 
     assert other_args is not None and other_args.fields["next"] == NOON_MS
     assert other_timing is not None and other_timing.fields["next"] == NOON_MS + 30_000
@@ -193,10 +201,10 @@ def test_while_its_timing_stays_the_same_a_deploy_loses_no_tick() -> None:
 
 def test_what_is_said_at_run_time_wins_until_it_is_taken_back() -> None:
     code, own = a_schedule(every=60), a_schedule(every=30)
-    both = Plan(rev=1, code=code, own=own, next_ms=NOON_MS + 30_000)
+    both = SchedulePlan(rev=1, code=code, own=own, next_ms=NOON_MS + 30_000)
 
-    new_code = said(both, "code", a_schedule(every=10), NOON_MS)
-    taken_back = said(both, "own", None, NOON_MS)
+    new_code = declare_schedule(both, "code", a_schedule(every=10), NOON_MS)
+    taken_back = declare_schedule(both, "own", None, NOON_MS)
 
     assert both.schedule == own
     assert new_code is not None and new_code.fields["next"] == NOON_MS + 30_000
@@ -204,26 +212,26 @@ def test_what_is_said_at_run_time_wins_until_it_is_taken_back() -> None:
 
 
 def test_a_schedule_that_nobody_speaks_of_is_dropped() -> None:
-    change = said(Plan(rev=1, own=a_schedule(every=60)), "own", None, NOON_MS)
+    change = declare_schedule(SchedulePlan(rev=1, own=a_schedule(every=60)), "own", None, NOON_MS)
 
     assert change is not None and change.drop
 
 
 def test_a_pause_is_not_caught_up() -> None:
-    plan = Plan(rev=1, code=a_schedule(every=60), next_ms=NOON_MS)
-    pause = paused(plan, NOON_MS)
+    plan = SchedulePlan(rev=1, code=a_schedule(every=60), next_ms=NOON_MS)
+    pause = pause_plan(plan, NOON_MS)
     assert pause is not None and pause.due_ms is None
 
-    change = resumed(replace(plan, paused_ms=NOON_MS), NOON_MS + 600_005)
+    change = resume_plan(replace(plan, paused_ms=NOON_MS), NOON_MS + 600_005)
 
     assert change is not None
     assert change.due_ms == change.fields["next"] == NOON_MS + 660_000
-    assert paused(replace(plan, paused_ms=1), NOON_MS) is None
-    assert resumed(plan, NOON_MS) is None
+    assert pause_plan(replace(plan, paused_ms=1), NOON_MS) is None
+    assert resume_plan(plan, NOON_MS) is None
 
 
 def test_a_plan_survives_being_written_down() -> None:
-    plan = Plan(
+    plan = SchedulePlan(
         0,
         a_schedule(every=60),
         a_schedule(cron="0 9 * * *", jitter=5),

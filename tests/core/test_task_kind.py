@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from qbull.core.task import kind_of
+from qbull.core.task import task_kind
 from qbull.errors import DeclarationError
 
 
@@ -26,7 +26,7 @@ async def async_generator() -> AsyncIterator[int]:
     [(coroutine, False, "async"), (plain, False, "thread"), (plain, True, "process")],
 )
 def test_a_function_is_run_where_it_belongs(function: Callable[..., Any], cpu: bool, kind: str) -> None:
-    assert kind_of("t", function, cpu=cpu) == kind
+    assert task_kind("t", function, cpu=cpu) == kind
 
 
 @pytest.mark.parametrize(
@@ -39,4 +39,4 @@ def test_a_function_is_run_where_it_belongs(function: Callable[..., Any], cpu: b
 )
 def test_what_cannot_be_run_is_refused(function: Callable[..., Any], cpu: bool, message: str) -> None:
     with pytest.raises(DeclarationError, match=f'^task "t": .*{message}'):
-        kind_of("t", function, cpu=cpu)
+        task_kind("t", function, cpu=cpu)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from qbull.core.codec import Signature, Template
+from qbull.core.codec import ArgumentTemplate, Signature
 from qbull.errors import ArgumentsError, DeclarationError
 
 
@@ -39,7 +39,7 @@ CALL: dict[str, Any] = {"user": User("u1", ["Ada"]), "times": 3, "note": ""}
     ],
 )
 def test_a_template_is_filled_from_the_arguments(rule: Any, text: str) -> None:
-    assert Template("id", rule, SIGNATURE).apply(CALL) == text
+    assert ArgumentTemplate("id", rule, SIGNATURE).apply(CALL) == text
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_a_template_is_filled_from_the_arguments(rule: Any, text: str) -> None:
 )
 def test_a_template_that_can_never_work_is_refused_when_declared(rule: str, message: str) -> None:
     with pytest.raises(DeclarationError, match=message) as refused:
-        Template("key", rule, SIGNATURE)
+        ArgumentTemplate("key", rule, SIGNATURE)
 
     assert str(refused.value).startswith(f'task "greet": its key "{rule}"')
 
@@ -65,16 +65,16 @@ def test_a_task_without_arguments_has_none_to_name() -> None:
     def tick() -> None: ...
 
     with pytest.raises(DeclarationError, match="it may use no argument"):
-        Template("id", "{time}", Signature("tick", tick))
+        ArgumentTemplate("id", "{time}", Signature("tick", tick))
 
 
 @pytest.mark.parametrize("rule", ["{note}", "", lambda **_: "", lambda **_: None, lambda **_: 7])
 def test_a_template_that_gives_no_text_is_refused_at_the_call(rule: Any) -> None:
     with pytest.raises(ArgumentsError, match=r'^task "greet": its id must be a text that is not empty'):
-        Template("id", rule, SIGNATURE).apply(CALL)
+        ArgumentTemplate("id", rule, SIGNATURE).apply(CALL)
 
 
 @pytest.mark.parametrize("rule", ["{user.name}", "{times[0]}", lambda user: user.id, lambda **_: 1 / 0])
 def test_a_template_that_does_not_fit_this_call_says_why(rule: Any) -> None:
     with pytest.raises(ArgumentsError, match=r'^task "greet": its key cannot be made of these arguments: '):
-        Template("key", rule, SIGNATURE).apply(CALL)
+        ArgumentTemplate("key", rule, SIGNATURE).apply(CALL)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbull.core.webhook_addresses import why_not
+from qbull.core.webhook_addresses import why_address_refused
 
 PUBLIC = ["8.8.8.8", "1.1.1.1", "93.184.216.34", "2606:4700::1111", "::ffff:8.8.8.8", "64:ff9b::808:808"]
 INTERNAL = [
@@ -29,27 +29,27 @@ EVERYWHERE = [ipaddress.ip_network("0.0.0.0/0"), ipaddress.ip_network("::/0")]
 
 @pytest.mark.parametrize("address", PUBLIC)
 def test_public_addresses_may_be_reached(address: str) -> None:
-    assert why_not(address) is None
+    assert why_address_refused(address) is None
 
 
 @pytest.mark.parametrize("address", INTERNAL)
 def test_internal_ones_may_not_unless_they_are_allowed(address: str) -> None:
-    assert why_not(address) == "is an internal address"
-    assert why_not(address, EVERYWHERE) is None
-    assert why_not(address, host_allowed=True) is None
+    assert why_address_refused(address) == "is an internal address"
+    assert why_address_refused(address, EVERYWHERE) is None
+    assert why_address_refused(address, host_allowed=True) is None
 
 
 @pytest.mark.parametrize("address", SECRET)
 def test_where_clouds_keep_secrets_is_never_allowed(address: str) -> None:
-    assert "never allowed" in (why_not(address, EVERYWHERE, host_allowed=True) or "")
+    assert "never allowed" in (why_address_refused(address, EVERYWHERE, host_allowed=True) or "")
 
 
 @given(st.ip_addresses(v=4))
 def test_an_address_in_other_clothes_is_judged_as_itself(address: ipaddress.IPv4Address) -> None:
     for dressed in (f"::ffff:{address}", f"64:ff9b::{address}"):
-        assert why_not(dressed) == why_not(str(address))
+        assert why_address_refused(dressed) == why_address_refused(str(address))
 
 
 @pytest.mark.parametrize("text", ["", "localhost", "1.2.3", "0x7f000001", "2130706433"])
 def test_what_is_no_address_is_refused(text: str) -> None:
-    assert why_not(text) == "is no address"
+    assert why_address_refused(text) == "is no address"

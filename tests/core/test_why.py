@@ -9,15 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qbull.core.rate import Rate
-from qbull.core.record import RareBody
-from qbull.core.why import MOST, Code, Facts, Front, explain
+from qbull.core.record import ExtendedBody
+from qbull.core.why import MAX_COUNTED_AHEAD, JobFacts, LaneHolder, ReasonCode, explain
 
-BODY = RareBody("send", b"{}", key="a")
+BODY = ExtendedBody("send", b"{}", key="a")
 HELD_UP = {"serving": 1, "reading": 1, "tasks": frozenset({"send"})}
 
 
 def kinds(**facts: Any) -> list[str]:
-    why = explain("j1", Facts("email", facts.pop("state", "waiting"), BODY, **HELD_UP | facts))
+    why = explain("j1", JobFacts("email", facts.pop("state", "waiting"), BODY, **HELD_UP | facts))
     assert all(reason.text for reason in why.reasons)
     return [reason.code for reason in why.reasons]
 
@@ -27,7 +27,7 @@ def test_nothing_holds_it_up() -> None:
 
 
 def test_a_job_of_a_lane_is_not_told_of_limits_that_do_not_concern_it_yet() -> None:
-    front = Front("j0", "active", "w1", 1)
+    front = LaneHolder("j0", "active", "w1", 1)
 
     assert kinds(front=front, max_active=1, places=1, before=3) == ["behind"]
 
@@ -41,13 +41,13 @@ def test_several_reasons_come_in_the_order_in_which_to_look_at_them() -> None:
 
 
 def test_the_front_of_a_lane_that_was_not_found_is_not_named() -> None:
-    why = explain("j1", Facts("email", "waiting", BODY, front=Front(None, None, None, 0), **HELD_UP))
+    why = explain("j1", JobFacts("email", "waiting", BODY, front=LaneHolder(None, None, None, 0), **HELD_UP))
 
     assert str(why) == 'others of its key "a" come first'
 
 
 def test_a_number_that_was_not_counted_to_its_end_says_so() -> None:
-    why = explain("j1", Facts("email", "waiting", BODY, before=MOST + 1, **HELD_UP))
+    why = explain("j1", JobFacts("email", "waiting", BODY, before=MAX_COUNTED_AHEAD + 1, **HELD_UP))
 
     assert str(why) == "more than 1,000 others come first"
 
@@ -63,9 +63,9 @@ def test_a_number_that_was_not_counted_to_its_end_says_so() -> None:
             "front": st.sampled_from(
                 [
                     None,
-                    Front(None, None, None, 0),
+                    LaneHolder(None, None, None, 0),
                     *(
-                        Front("j0", s, "w", 1)
+                        LaneHolder("j0", s, "w", 1)
                         for s in ("active", "waiting", "delayed", "failed", "completed")
                     ),
                 ]
@@ -80,9 +80,9 @@ def test_a_number_that_was_not_counted_to_its_end_says_so() -> None:
     )
 )
 def test_there_is_always_a_reason_and_every_one_has_a_kind_and_words(facts: dict[str, Any]) -> None:
-    assert set(facts) <= {field.name for field in fields(Facts)}
+    assert set(facts) <= {field.name for field in fields(JobFacts)}
 
     found = kinds(**facts)
 
     assert found
-    assert set(found) <= set(get_args(Code))
+    assert set(found) <= set(get_args(ReasonCode))

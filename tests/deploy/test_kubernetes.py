@@ -16,8 +16,8 @@ from objects import KINDS, ConfigMap, Container, Deployment, ScaledObject, Servi
 from reading import AFTER_GRACE, DEPLOY, READ, documents, parsed
 
 from qbull.config import Sharing, make_sharing, read_environment
-from qbull.core.config_warnings import Seat, misfits
-from qbull.core.sharing import Reader, share_out, static_share
+from qbull.core.config_warnings import WorkerDeclaration, config_warnings
+from qbull.core.sharing import ShareMember, assign_partitions, static_partitions
 
 FILES = sorted((DEPLOY / "kubernetes").glob("*.yaml"))
 SECRETS = {
@@ -197,23 +197,23 @@ def test_every_partition_is_read_and_nothing_is_wrong_with_the_settings(
     assert {process.mode for process in processes} == {
         workload.metadata.name.removeprefix("worker-").replace("worker", "static")
     }
-    assert misfits(partitions, "", seats(partitions, processes)) == []
+    assert config_warnings(partitions, "", seats(partitions, processes)) == []
 
 
-def seats(partitions: int, processes: list[Sharing]) -> list[Seat]:
+def seats(partitions: int, processes: list[Sharing]) -> list[WorkerDeclaration]:
     """What these workers would say of themselves."""
-    shares = share_out(
-        partitions, {f"w{n}": Reader(most=process.most) for n, process in enumerate(processes)}
+    shares = assign_partitions(
+        partitions, {f"w{n}": ShareMember(most=process.most) for n, process in enumerate(processes)}
     )
     found = []
     for n, s in enumerate(processes):
         share = (
-            static_share(partitions, s.instance, s.instances, s.process, s.processes)
+            static_partitions(partitions, s.instance, s.instances, s.process, s.processes)
             if s.mode == "static"
             else shares[f"w{n}"]
         )
         static = (s.instance, s.instances) if s.mode == "static" else (None, None)
-        found.append(Seat(f"w{n}", s.pod, s.mode, frozenset(share), s.most, *static))
+        found.append(WorkerDeclaration(f"w{n}", s.pod, s.mode, frozenset(share), s.most, *static))
     return found
 
 

@@ -9,7 +9,7 @@ import pytest
 from reading import DEPLOY, ROOT, parsed, variables
 
 from qbull.config import make_sharing, read_environment
-from qbull.core.sharing import Reader, share_out, static_share
+from qbull.core.sharing import ShareMember, assign_partitions, static_partitions
 
 PAGE = ROOT / "docs" / "scaling.md"
 SCENARIOS = re.findall(
@@ -40,7 +40,7 @@ def test_there_are_the_three_scenarios() -> None:
 def test_the_table_of_a_scenario_is_what_the_formula_gives(partitions: str, workers: str, text: str) -> None:
     rows = re.findall(r"^\| (\d+) \| ([\d, ]+) \|$", text, re.MULTILINE)
 
-    shares = [static_share(int(partitions), i, int(workers), 0, 1) for i in range(int(workers))]
+    shares = [static_partitions(int(partitions), i, int(workers), 0, 1) for i in range(int(workers))]
 
     assert f"| instance of {workers} | reads of {partitions} |" in text
     assert [(int(i), [int(p) for p in share.split(",")]) for i, share in rows] == list(enumerate(shares))
@@ -55,7 +55,7 @@ def test_every_kind_of_sharing_gives_each_worker_the_same_number(
 
     names = [f"worker-{n}" for n in range(int(workers))]
     for sharing in (auto, leased):
-        shares = share_out(int(partitions), {name: Reader(most=sharing.most) for name in names})
+        shares = assign_partitions(int(partitions), {name: ShareMember(most=sharing.most) for name in names})
         assert [len(share) for share in shares.values()] == [each] * int(workers)
     assert (auto.mode, leased.mode, static.mode) == ("auto", "leased", "static")
     assert leased.most == each
@@ -76,7 +76,7 @@ def make(line: str):  # type: ignore[no-untyped-def]
 
 
 def test_uneven_shares_are_as_the_page_says() -> None:
-    shares = share_out(16, {f"pod-{n}": Reader() for n in range(6)})
+    shares = assign_partitions(16, {f"pod-{n}": ShareMember() for n in range(6)})
 
     assert "16 on 6 is 3 for four of them and 2 for two" in PAGE.read_text()
     assert sorted(len(share) for share in shares.values()) == [2, 2, 3, 3, 3, 3]

@@ -13,7 +13,7 @@ from pages import DOCS, ROOT, blocks_of
 
 import qbull
 from qbull.cli.main import qbull as command_line
-from qbull.core.why import Code
+from qbull.core.why import ReasonCode
 
 PAGE = DOCS / "operate" / "runbook.md"
 IDS = re.compile(r"\b(?:0199c2f0a1b27000b4a1f3c2d5e6f708|01a1e03dc4d2700092993aa0fe6ee34b|ID)\b")
@@ -133,7 +133,7 @@ def test_every_reason_for_which_a_job_does_not_run_has_its_line() -> None:
     of_itself = {"finished", "running", "stopping", "next", "line", "due", "retry", "put-off", "flow"}
     """These go by, or say it all."""
 
-    assert {code for code in get_args(Code) if f"`{code}`" not in page} <= of_itself
+    assert {code for code in get_args(ReasonCode) if f"`{code}`" not in page} <= of_itself
 
 
 def test_what_the_server_and_the_log_say_is_quoted_as_it_is() -> None:

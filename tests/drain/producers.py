@@ -13,17 +13,17 @@ import rq
 
 import qbull
 from qbull.drain.celery import CelerySource
-from qbull.drain.deliver import Delivery
-from qbull.drain.move import Moving, Report
+from qbull.drain.deliver import JobImporter
+from qbull.drain.move import DrainReport, DrainRun
 from qbull.drain.rq import RqSource
-from qbull.drain.source import OldServer
-from qbull.embedded.server import Embedded
+from qbull.drain.source import SourceServer
+from qbull.embedded.server import EmbeddedServer
 
 
 class Old:
     """What is moved away from: `url` is its address, `redis` a look at it."""
 
-    def __init__(self, server: Embedded) -> None:
+    def __init__(self, server: EmbeddedServer) -> None:
         place = f":{server.password}@{server.socket}"
         self.url = f"unix://{place}?db=7"
         self.broker = f"redis+socket://{place}?virtual_host=7"
@@ -44,14 +44,14 @@ class Old:
 
 
 @pytest.fixture(name="old_server", scope="session")
-def open_old_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Embedded]:
-    embedded = Embedded.open(tmp_path_factory.mktemp("old"))
+def open_old_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedServer]:
+    embedded = EmbeddedServer.open(tmp_path_factory.mktemp("old"))
     yield embedded
     embedded.close()
 
 
 @pytest.fixture(name="old")
-def open_old(old_server: Embedded) -> Iterator[Old]:
+def open_old(old_server: EmbeddedServer) -> Iterator[Old]:
     old = Old(old_server)
     old.redis.flushall()
     yield old
@@ -63,7 +63,7 @@ class Killed(BaseException):
     """Somebody has pulled the plug."""
 
 
-class Mortal(OldServer):
+class Mortal(SourceServer):
     """Dies at one of its commands: before the server has it, or before the answer is heard."""
 
     def __init__(self, url: str, kind: str, at: int, *, heard: bool) -> None:
@@ -83,11 +83,11 @@ class Mortal(OldServer):
 
 async def move(
     app: qbull.App, source: CelerySource | RqSource, *, dry: bool = False, **options: Any
-) -> Report:
+) -> DrainReport:
     """All that waits in the old system, to this app."""
-    delivery = Delivery(app, **options)
+    delivery = JobImporter(app, **options)
     try:
         queues = await source.queues()
-        return await Moving(source, delivery, dry=dry, on_step=lambda report: None).run(queues)
+        return await DrainRun(source, delivery, dry=dry, on_step=lambda report: None).run(queues)
     finally:
         await source.old.close()

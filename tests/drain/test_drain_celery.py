@@ -21,9 +21,9 @@ from shell import Shell, open_shell, seen  # noqa: F401 - one is a fixture
 import qbull
 from qbull.compat.celery import Celery
 from qbull.drain.celery import CelerySource
-from qbull.drain.deliver import Delivery
-from qbull.drain.move import Moving, Report
-from qbull.drain.source import OldServer
+from qbull.drain.deliver import JobImporter
+from qbull.drain.move import DrainReport, DrainRun
+from qbull.drain.source import SourceServer
 from qbull.store.store import Store
 
 KEY = bytes(range(32))
@@ -54,7 +54,7 @@ class Shop:
         def typed(when: datetime, day: date, price: Decimal, who: UUID) -> None:
             self.ran.append((when, day, price, who))
 
-    async def move(self, source: CelerySource, *, dry: bool = False, **options: Any) -> Report:
+    async def move(self, source: CelerySource, *, dry: bool = False, **options: Any) -> DrainReport:
         return await move(self.app, source, dry=dry, **options)
 
     async def work(self) -> None:
@@ -63,7 +63,7 @@ class Shop:
 
 
 def source(old: Old, **options: Any) -> CelerySource:
-    return CelerySource(OldServer(old.url, "celery"), **options)
+    return CelerySource(SourceServer(old.url, "celery"), **options)
 
 
 async def test_what_celery_has_written_is_run_here(old: Old, shop: Shop) -> None:
@@ -255,7 +255,7 @@ async def test_what_is_moved_goes_through_the_middleware_and_is_sealed(
     old.celery().send_task("add", (7,), retries=2)
     old_server = source(old)
 
-    await Moving(old_server, Delivery(app), dry=False, on_step=print).run(["celery"])
+    await DrainRun(old_server, JobImporter(app), dry=False, on_step=print).run(["celery"])
     async with app.worker() as worker:
         await worker.drain()
     await old_server.old.close()
@@ -377,7 +377,7 @@ async def test_without_the_code_only_named_arguments_can_be_moved(
     theirs.send_task("add", kwargs={"x": 2})
     other = qbull.App(server_url, prefix="test")
 
-    report = await Moving(source(old), Delivery(other), dry=False, on_step=print).run(["celery"])
+    report = await DrainRun(source(old), JobImporter(other), dry=False, on_step=print).run(["celery"])
     await other.close()
     await shop.work()
 

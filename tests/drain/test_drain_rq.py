@@ -24,11 +24,11 @@ from producers import Killed, Mortal, Old, move, open_old, open_old_server  # no
 
 import qbull
 from qbull.compat.rq import Queue
-from qbull.drain.message import Cannot
-from qbull.drain.move import Report
-from qbull.drain.pickles import ALLOWED, MOST, read, unpacked
+from qbull.drain.message import CannotMove
+from qbull.drain.move import DrainReport
+from qbull.drain.pickles import ALLOWED_CLASSES, MAX_UNPACKED_BYTES, read, unpacked
 from qbull.drain.rq import RqSource
-from qbull.drain.source import OldServer
+from qbull.drain.source import SourceServer
 
 ran: list[Any] = []
 
@@ -56,7 +56,7 @@ class Shop:
         self.app.queue("default", keep=qbull.Keep(completed=0, failed=100), retry=qbull.Retry(attempts=1))
         Queue("default", connection=self.app).register(note, book, break_down)
 
-    async def move(self, source: RqSource, *, dry: bool = False, **options: Any) -> Report:
+    async def move(self, source: RqSource, *, dry: bool = False, **options: Any) -> DrainReport:
         return await move(self.app, source, dry=dry, **options)
 
     async def work(self) -> None:
@@ -73,7 +73,7 @@ async def shop(server_url: str, store: Any) -> AsyncIterator[Shop]:
 
 
 def source(old: Old) -> RqSource:
-    return RqSource(OldServer(old.url, "rq"))
+    return RqSource(SourceServer(old.url, "rq"))
 
 
 async def test_what_rq_has_written_is_run_here(old: Old, shop: Shop) -> None:
@@ -189,21 +189,21 @@ class Bomb:
 
 @pytest.mark.parametrize("value", [Bomb(), [1, {"a": Bomb()}], print, UUID])
 def test_a_pickle_that_is_more_than_data_is_refused(value: Any) -> None:
-    with pytest.raises(Cannot, match=r"which is not plain data|cannot be read"):
+    with pytest.raises(CannotMove, match=r"which is not plain data|cannot be read"):
         read(pickle.dumps(value, protocol=5))
 
     assert not os.path.exists("/tmp/qbull-was-here")
 
 
-@pytest.mark.parametrize("kind", sorted(ALLOWED))
+@pytest.mark.parametrize("kind", sorted(ALLOWED_CLASSES))
 def test_a_pickle_cannot_change_a_class(kind: tuple[str, str]) -> None:
     module, name = kind
     sets_an_attribute = f"c{module}\n{name}\n".encode() + b"(N}X\x01\x00\x00\x00xK\x01stb."
 
-    with pytest.raises(Cannot):
+    with pytest.raises(CannotMove):
         read(b"\x80\x04" + sets_an_attribute)
 
-    assert not hasattr(ALLOWED[kind], "x")
+    assert not hasattr(ALLOWED_CLASSES[kind], "x")
 
 
 plain = some.recursive(
@@ -235,16 +235,16 @@ def test_plain_data_is_read_as_it_was(value: Any) -> None:
 
 @given(some.binary(max_size=200))
 def test_any_bytes_are_read_or_refused(data: bytes) -> None:
-    with contextlib.suppress(Cannot):
+    with contextlib.suppress(CannotMove):
         read(b"\x80\x05" + data)
 
 
 def test_what_unpacks_to_too_much_is_refused() -> None:
     packed = io.BytesIO()
     packer = zlib.compressobj()
-    for _ in range(MOST // (1 << 20) + 1):
+    for _ in range(MAX_UNPACKED_BYTES // (1 << 20) + 1):
         packed.write(packer.compress(bytes(1 << 20)))
     packed.write(packer.flush())
 
-    with pytest.raises(Cannot, match="take more than"):
+    with pytest.raises(CannotMove, match="take more than"):
         unpacked(packed.getvalue())

@@ -27,7 +27,7 @@ def pair(tmp_path: Path) -> Iterator[Pair]:
 
 @pytest.fixture
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(confirm, "CONFIRM_TIMEOUT", 1.0)
+    monkeypatch.setattr(confirm, "CONFIRM_TIMEOUT_SECONDS", 1.0)
 
 
 @pytest.mark.parametrize("profile", ["fast", "durable", "replicated", "strict"])
@@ -146,7 +146,7 @@ async def test_a_queue_that_is_not_confirmed_has_no_jobs_yet(
     pair: Pair, hurried: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the server must know of a queue is as safe as its jobs, and comes before them."""
-    monkeypatch.setattr(store, "PATIENCE", 0.1)
+    monkeypatch.setattr(store, "SERVER_RETRY_SECONDS", 0.1)
     async with qbull.App(pair.url, durability="replicated") as app:
 
         @app.queue("orders").task

@@ -72,14 +72,14 @@ async def test_what_ends_as_soon_as_somebody_listens_is_told(
     app: qbull.App, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From when on it is told must have been decided by then."""
-    shop, ended, now_in = Shop(app), asyncio.Event(), events.now_in
+    shop, ended, now_in = Shop(app), asyncio.Event(), events.server_times
 
     async def slowly(partitions: Sequence[Partition]) -> list[int]:
         if await store.server.call("EXISTS", "{test:shop:0}:waiters"):
             await ended.wait()
         return await now_in(partitions)
 
-    monkeypatch.setattr(events, "now_in", slowly)
+    monkeypatch.setattr(events, "server_times", slowly)
     async with app.worker():
         hearing = asyncio.create_task(take(shop.queue.events(), 1))
         await listening(store)

@@ -41,7 +41,9 @@ async def test_jobs_of_a_key_run_one_after_the_other_in_the_order_they_came(app:
 async def test_a_key_with_many_jobs_does_not_keep_a_worker_from_the_others(
     app: qbull.App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("qbull.worker.attempt.TRAIN_TURN", 0.0)  # as if each job took longer than a turn
+    monkeypatch.setattr(
+        "qbull.worker.attempt.MAX_TRAIN_SECONDS", 0.0
+    )  # as if each job took longer than a turn
     ran: list[str] = []
 
     @app.queue("chat", order="key", concurrency=1).task(key="{phone}")

@@ -24,7 +24,7 @@ from statistics import median
 import psycopg
 
 import qbull
-from qbull.embedded.server import Embedded
+from qbull.embedded.server import EmbeddedServer
 
 LATENCY = 20.0
 """Milliseconds from commit to start, at the median."""
@@ -93,7 +93,7 @@ def servers() -> Iterator[tuple[str, str]]:
     from database import Postgres
 
     with tempfile.TemporaryDirectory(prefix="qbull-figures-") as directory:
-        valkey = Embedded.open(Path(directory, "valkey"))
+        valkey = EmbeddedServer.open(Path(directory, "valkey"))
         postgres = Postgres(fsync=True).start()
         try:
             database = postgres.url(postgres.make_database())

@@ -15,7 +15,7 @@ from psycopg_pool import AsyncConnectionPool
 import qbull
 from conftest import eventually
 from qbull.postgres import keeper
-from qbull.postgres.prune import prune
+from qbull.postgres.prune import prune_marks
 
 PAGE = Path(__file__).parents[2] / "docs" / "guides" / "postgres.md"
 GRANTS = re.findall(r"^GRANT .* ON (\w+) TO (\w+);", PAGE.read_text(), re.MULTILINE)
@@ -51,7 +51,7 @@ def make_roles(database: str) -> Iterator[Roles]:
 async def test_the_lines_of_the_page_are_enough(
     app: qbull.App, database: str, roles: Roles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeper, "LOOK", 0.1)
+    monkeypatch.setattr(keeper, "MAINTENANCE_POLL_SECONDS", 0.1)
     monkeypatch.setattr(app, "database", roles.url("relay"))
     orders = app.queue("orders", track=True)
     async with AsyncConnectionPool(roles.url("tasks"), min_size=1) as pool:
@@ -76,7 +76,7 @@ async def test_the_lines_of_the_page_are_enough(
             await eventually(all_is_written, within=30)
     async with await AsyncConnection.connect(roles.url("relay"), autocommit=True) as connection:
         await orders.clean("completed")
-        assert await prune(connection, app.client().store, app.prefix, "0 seconds") == 2
+        assert await prune_marks(connection, app.client().store, app.prefix, "0 seconds") == 2
 
 
 @pytest.mark.parametrize("role", ROLES)

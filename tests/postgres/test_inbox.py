@@ -23,10 +23,10 @@ from sqlalchemy.orm import sessionmaker
 import qbull
 from conftest import eventually
 from qbull.core.outcome import AlreadyDone
-from qbull.core.record import RareBody, pack
-from qbull.postgres.prune import prune
+from qbull.core.record import ExtendedBody, pack
+from qbull.postgres.prune import prune_marks
 from qbull.store.store import Store
-from qbull.worker.current import Running, running
+from qbull.worker.current import RunningJob, running
 
 EFFECT = "INSERT INTO effects VALUES ('charged')"
 
@@ -52,9 +52,9 @@ def effects(bank: psycopg.Connection) -> int:
 @contextlib.contextmanager
 def run_of(job: str, fence: int, attempt: int = 1) -> Iterator[None]:
     """As if this were a run of that job, handed over as that entry."""
-    body = RareBody("charge", b"{}", attempt=attempt, row=1)
+    body = ExtendedBody("charge", b"{}", attempt=attempt, row=1)
     record = pack(body, priority=5, lane=b"")
-    token = running.set(Running("orders", None, b"5%d-0" % fence, job.encode(), record, body, app="test"))
+    token = running.set(RunningJob("orders", None, b"5%d-0" % fence, job.encode(), record, body, app="test"))
     try:
         yield
     finally:
@@ -364,9 +364,9 @@ async def test_old_marks_go_when_nobody_can_run_their_job_again(
     bank.execute("UPDATE qbull_inbox SET app = 'other' WHERE job_id = 'of another app'")
 
     async with pool.connection() as connection:
-        young = await prune(connection, store, "test")
+        young = await prune_marks(connection, store, "test")
         await connection.execute("UPDATE qbull_inbox SET marked_at = marked_at - interval '41 days'")
-        old = await prune(connection, store, "test")
+        old = await prune_marks(connection, store, "test")
 
     left = bank.execute("SELECT job_id FROM qbull_inbox ORDER BY app").fetchall()
     assert (young, old) == (0, 1)
@@ -376,12 +376,12 @@ async def test_old_marks_go_when_nobody_can_run_their_job_again(
 async def test_pruning_goes_through_all_of_them(
     store: Store, bank: psycopg.Connection, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("qbull.postgres.prune.BATCH", 7)
+    monkeypatch.setattr("qbull.postgres.prune.PRUNE_BATCH_SIZE", 7)
     bank.execute("""
         INSERT INTO qbull_inbox (app, queue, job_id, fence, done, marked_at)
         SELECT 'test', 'orders', n, 1, true, now() - interval '50 days' FROM generate_series(1, 40) n""")
 
     async with await AsyncConnection.connect(database) as connection:
-        removed = await prune(connection, store, "test")
+        removed = await prune_marks(connection, store, "test")
 
     assert removed == 40

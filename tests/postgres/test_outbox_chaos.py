@@ -18,7 +18,7 @@ from crowd import HERE, Crowd
 from conftest import eventually
 from database import Postgres
 from qbull.store.store import Store
-from qbull.worker.actor import end, start
+from qbull.worker.actor import start_actor, stop_actors
 from topology import COMMON, Node, wait_for
 
 SECONDS = float(os.environ.get("QBULL_CHAOS_SECONDS", "3"))
@@ -118,9 +118,9 @@ def report(crowd: Crowd, totals: dict[str, int], expected: dict[str, list[int]])
 async def ship_the_rest(database: str) -> None:
     """All relays are dead: what was committed is shipped by one that is not killed."""
     ledger.app.database = database
-    relay = start(ledger.app.relay().run)
+    relay = start_actor(ledger.app.relay().run)
     await eventually(lambda: outbox_is_empty(database), within=60)
-    await end([relay])
+    await stop_actors([relay])
     ledger.app.database = None
 
 

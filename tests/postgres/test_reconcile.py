@@ -17,19 +17,19 @@ from conftest import eventually
 from database import Postgres
 from qbull.postgres import keeper
 from qbull.postgres.reconcile import Reconciler
-from qbull.postgres.relay import Relay, Row, Shipped
-from qbull.postgres.reports import Reports
-from qbull.produce.shipping import Shipping
+from qbull.postgres.relay import OutboxRow, Relay, ShipResult
+from qbull.postgres.reports import ReportWriter
+from qbull.produce.shipping import OutboxShipping
 from qbull.store.store import Store
-from qbull.worker.actor import end, start
+from qbull.worker.actor import start_actor, stop_actors
 
 SECONDS = float(os.environ.get("QBULL_CHAOS_SECONDS", "6"))
 
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keeper, "AGAIN", 0.1)
-    monkeypatch.setattr(keeper, "LOOK", 0.2)
+    monkeypatch.setattr(keeper, "ELECTION_RETRY_SECONDS", 0.1)
+    monkeypatch.setattr(keeper, "MAINTENANCE_POLL_SECONDS", 0.2)
 
 
 @pytest.fixture(name="shop")
@@ -46,18 +46,20 @@ async def shipped(shop: AsyncConnection) -> dict[str, bool]:
 
 async def ship(app: qbull.App, shop: AsyncConnection) -> None:
     """All that is in the outbox, by a relay that ends then."""
-    relay = start(app.relay().run)
+    relay = start_actor(app.relay().run)
     await eventually(lambda: all_are_shipped(shop))
-    await end([relay])
+    await stop_actors([relay])
 
 
 async def all_are_shipped(shop: AsyncConnection) -> bool:
     return all((await shipped(shop)).values())
 
 
-async def reconciled(store: Store, shop: AsyncConnection, reports: Reports | None = None) -> dict[str, bool]:
+async def reconciled(
+    store: Store, shop: AsyncConnection, reports: ReportWriter | None = None
+) -> dict[str, bool]:
     """The rows after one look at all of them."""
-    reconciler = Reconciler("test", reports or Reports("test"))
+    reconciler = Reconciler("test", reports or ReportWriter("test"))
     while await reconciler.step(shop, store):
         pass
     return await shipped(shop)
@@ -128,10 +130,10 @@ async def test_a_job_that_ends_before_the_relay_has_committed_does_not_come_back
     task = app.queue("orders", keep=qbull.Keep(completed=0)).task(nothing)
     await task.options(durability="outbox").enqueue_many([{"n": n} for n in range(3)])
     app.database = None  # nobody tells while they run
-    reports, telling = Reports("test"), list[asyncio.Task[None]]()
+    reports, telling = ReportWriter("test"), list[asyncio.Task[None]]()
 
-    async def ship_and_run(rows: Sequence[Row]) -> Shipped:
-        shipped = await Shipping(app)(rows)
+    async def ship_and_run(rows: Sequence[OutboxRow]) -> ShipResult:
+        shipped = await OutboxShipping(app)(rows)
         async with app.worker() as worker:
             await worker.drain()
         telling.append(asyncio.create_task(tell(reports, store, shop)))
@@ -149,7 +151,7 @@ async def test_a_job_that_ends_before_the_relay_has_committed_does_not_come_back
     assert await reconciled(store, shop, reports) == {}
 
 
-async def tell(reports: Reports, store: Store, shop: AsyncConnection) -> None:
+async def tell(reports: ReportWriter, store: Store, shop: AsyncConnection) -> None:
     for partition in await store.partitions(await store.settings("orders")):
         await reports.tell_all(shop, partition)
 

@@ -23,9 +23,9 @@ from database import Postgres
 from qbull.observe.trace import Tracing
 from qbull.options import Options
 from qbull.postgres import relay
-from qbull.postgres.relay import Relay, Row, Shipped
-from qbull.produce.shipping import Shipping, _options
-from qbull.worker.actor import end, start
+from qbull.postgres.relay import OutboxRow, Relay, ShipResult
+from qbull.produce.shipping import OutboxShipping, _options
+from qbull.worker.actor import start_actor, stop_actors
 from topology import COMMON, Node, wait_for
 
 Note = qbull.Task[[str, int], None]
@@ -82,18 +82,18 @@ async def open_shop(app: qbull.App, database: str) -> AsyncIterator[Shop]:
 
 
 @asynccontextmanager
-async def relaying(shop: Shop, ship: relay.Ship | None = None) -> AsyncIterator[None]:
-    running = start(Relay(shop.database, "test", ship or Shipping(shop.app)).run)
+async def relaying(shop: Shop, ship: relay.ShipRows | None = None) -> AsyncIterator[None]:
+    running = start_actor(Relay(shop.database, "test", ship or OutboxShipping(shop.app)).run)
     try:
         yield
     finally:
-        await end([running])
+        await stop_actors([running])
 
 
-async def step(shop: Shop, ship: relay.Ship | None = None) -> tuple[int, int]:
+async def step(shop: Shop, ship: relay.ShipRows | None = None) -> tuple[int, int]:
     """One turn of a relay."""
     async with await AsyncConnection.connect(shop.database, autocommit=True) as connection:
-        return await Relay(shop.database, "test", ship or Shipping(shop.app)).step(connection)
+        return await Relay(shop.database, "test", ship or OutboxShipping(shop.app)).step(connection)
 
 
 async def test_a_row_that_commits_late_is_not_skipped(shop: Shop) -> None:
@@ -125,8 +125,8 @@ async def test_later_rows_of_a_key_wait_for_those_in_the_hands_of_another_relay(
 async def test_rows_that_were_shipped_but_not_marked_are_shipped_again_and_add_nothing(shop: Shop) -> None:
     await shop.write("ana", 1, 2, 3)
 
-    async def ship_and_die(rows: Sequence[Row]) -> Shipped:
-        await Shipping(shop.app)(rows)
+    async def ship_and_die(rows: Sequence[OutboxRow]) -> ShipResult:
+        await OutboxShipping(shop.app)(rows)
         raise ConnectionResetError
 
     with pytest.raises(ConnectionResetError):
@@ -166,7 +166,7 @@ async def test_a_queue_that_nobody_knows_waits_and_holds_up_nobody(
 ) -> None:
     unknown = qbull.App(shop.app.url, prefix="test").queue("unknown")
     strange = unknown.task(note)
-    calls = [{"key": "x", "number": n} for n in range(relay.BATCH * 2)]
+    calls = [{"key": "x", "number": n} for n in range(relay.RELAY_BATCH_SIZE * 2)]
     await strange.options(transaction=shop.connection).enqueue_many(calls)
     await shop.write("ana", 1)
 
@@ -240,10 +240,10 @@ async def test_another_apps_rows_are_left_alone(shop: Shop) -> None:
 async def test_a_frozen_relay_is_cut_off_and_its_rows_are_shipped_by_another(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(relay, "IDLE_LIMIT", "200ms")
+    monkeypatch.setattr(relay, "IDLE_TRANSACTION_TIMEOUT", "200ms")
     held = asyncio.Event()
 
-    async def freeze(rows: Sequence[Row]) -> Shipped:
+    async def freeze(rows: Sequence[OutboxRow]) -> ShipResult:
         held.set()
         await asyncio.sleep(3600)
         raise AssertionError
@@ -260,7 +260,7 @@ async def test_a_frozen_relay_is_cut_off_and_its_rows_are_shipped_by_another(
 async def test_a_database_without_tables_is_said_once_and_looked_at_again(
     shop: Shop, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(relay, "UNMIGRATED", 0.01)
+    monkeypatch.setattr(relay, "UNMIGRATED_POLL_SECONDS", 0.01)
     await shop.connection.execute("ALTER TABLE qbull_outbox RENAME TO elsewhere")
     await shop.connection.commit()
 
@@ -324,8 +324,8 @@ async def test_a_restarted_database_is_found_again(
 async def test_a_frozen_database_does_not_hold_the_relay(
     shop: Shop, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(relay, "STEP_TIMEOUT", 0.3)
-    monkeypatch.setattr(relay, "POLL", 0.1)
+    monkeypatch.setattr(relay, "RELAY_STEP_TIMEOUT_SECONDS", 0.3)
+    monkeypatch.setattr(relay, "RELAY_POLL_SECONDS", 0.1)
 
     async with relaying(shop):
         await shop.write("ana", 1)
@@ -344,7 +344,7 @@ async def test_a_frozen_database_does_not_hold_the_relay(
 
 async def test_commit_to_start_takes_milliseconds_when_idle(shop: Shop) -> None:
     """No timed test: it must only not wait for the next look, which is a second away."""
-    relay_looks = relay.POLL
+    relay_looks = relay.RELAY_POLL_SECONDS
     async with shop.app.worker(), relaying(shop):
         await shop.write("warm", 0)
         await eventually(shop.is_empty)

@@ -93,7 +93,7 @@ def test_a_migration_gives_up_where_others_hold_the_table(
     qbull.postgres.migrate(empty)
     wider = schema.Migration(1000, "wider", "ALTER TABLE qbull_outbox ADD COLUMN more text;")
     monkeypatch.setattr(schema, "migrations", lambda: (*MIGRATIONS, wider))
-    monkeypatch.setattr(schema, "PATIENCE", "100ms")
+    monkeypatch.setattr(schema, "MIGRATION_LOCK_TIMEOUT", "100ms")
 
     with psycopg.connect(empty) as user:
         user.execute("SELECT * FROM qbull_outbox")

@@ -15,12 +15,12 @@ from psycopg import AsyncConnection
 import qbull
 from conftest import eventually
 from database import Postgres
-from qbull.core.record import Attempt, Begun, Body, Ending, encode_begun, pack
+from qbull.core.record import Attempt, Body, Ending, StartReport, encode_start_report, pack
 from qbull.postgres import keeper, tracking
-from qbull.postgres.keeper import Keeper
-from qbull.postgres.tracking import Line, done_line, line_of
+from qbull.postgres.keeper import DatabaseMaintainer
+from qbull.postgres.tracking import TrackedJob, tracked_ending, tracked_job
 from qbull.store.store import Store
-from qbull.worker.actor import end, start
+from qbull.worker.actor import start_actor, stop_actors
 
 NOON = 1_800_000_000_000
 
@@ -30,10 +30,10 @@ def record(attempt: int = 1, error: str | None = None) -> bytes:
     return pack(Body("charge", b"{}", "ada", attempt, history=history), priority=5, lane=b"", reports=4)
 
 
-def life() -> list[Line]:
+def life() -> list[TrackedJob]:
     """One job: enqueued, failed once, tried again, done; then somebody sends it round again."""
-    begun = encode_begun(Begun(NOON, 20, "w1", record()))
-    again = encode_begun(Begun(NOON + 1000, 20, "w2", record(2, "no money")))
+    begun = encode_start_report(StartReport(NOON, 20, "w1", record()))
+    again = encode_start_report(StartReport(NOON + 1000, 20, "w2", record(2, "no money")))
     done = Ending(2, 30.0, "w2", created_ms=NOON)
     reports = [
         ("w", record(), NOON),
@@ -42,9 +42,9 @@ def life() -> list[Line]:
         ("a", again, NOON + 1100),
         ("w", record(), NOON + 5000),
     ]
-    lines = [line_of(letter, "j1", value, at) for letter, value, at in reports]
+    lines = [tracked_job(letter, "j1", value, at) for letter, value, at in reports]
     found = [line for line in lines if line is not None]
-    return [*found[:4], done_line("c", "j1", done, NOON + 1200), *found[4:]]
+    return [*found[:4], tracked_ending("c", "j1", done, NOON + 1200), *found[4:]]
 
 
 def test_a_life_in_rows() -> None:
@@ -76,14 +76,14 @@ def test_versions_rise_with_the_life_of_a_job() -> None:
 @pytest.mark.parametrize("garbage", [b"", b"x", b"not a record at all", record()[:11], record()[:-2]])
 @pytest.mark.parametrize("letter", "wafx")
 def test_what_cannot_be_read_is_left_out(letter: str, garbage: bytes) -> None:
-    line = line_of(letter, "j1", garbage, NOON)
+    line = tracked_job(letter, "j1", garbage, NOON)
 
     assert line is None or line.task == "charge"
 
 
 @given(st.binary(max_size=200), st.sampled_from("wdafx-"))
 def test_no_bytes_can_stop_the_keeper(value: bytes, letter: str) -> None:
-    line_of(letter, "j1", value, NOON)
+    tracked_job(letter, "j1", value, NOON)
 
 
 async def test_reports_may_come_in_any_order_and_twice(database: str) -> None:
@@ -114,7 +114,7 @@ async def test_a_batch_may_have_a_job_more_than_once(database: str) -> None:
 async def test_another_job_with_the_id_of_one_that_has_ended_has_times_of_its_own(
     database: str, together: bool
 ) -> None:
-    first, later = life()[:-1], line_of("w", "j1", record(), NOON + 9000)
+    first, later = life()[:-1], tracked_job("w", "j1", record(), NOON + 9000)
     assert later is not None
     async with await AsyncConnection.connect(database, autocommit=True) as connection:
         for lines in [[*first, later]] if together else [first, [later]]:
@@ -126,17 +126,17 @@ async def test_another_job_with_the_id_of_one_that_has_ended_has_times_of_its_ow
 
 @pytest.fixture(name="impatient")
 def make_impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keeper, "AGAIN", 0.1)
-    monkeypatch.setattr(keeper, "LOOK", 0.1)
+    monkeypatch.setattr(keeper, "ELECTION_RETRY_SECONDS", 0.1)
+    monkeypatch.setattr(keeper, "MAINTENANCE_POLL_SECONDS", 0.1)
 
 
 @asynccontextmanager
 async def keeping(app: qbull.App, database: str) -> AsyncIterator[None]:
-    running = start(Keeper(database, app.prefix, app.make_store).run)
+    running = start_actor(DatabaseMaintainer(database, app.prefix, app.make_store).run)
     try:
         yield
     finally:
-        await end([running])
+        await stop_actors([running])
 
 
 async def rows(database: str, query: str = "SELECT status, count(*) FROM qbull_jobs GROUP BY 1") -> Any:

@@ -265,11 +265,11 @@ class Outcome:
 
 
 async def soak(seconds: float, rate: float, leak: bool, directory: Path) -> Outcome:
-    from qbull.embedded.server import Embedded
+    from qbull.embedded.server import EmbeddedServer
     from qbull.store.store import Store
 
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, asyncio.current_task().cancel)
-    embedded = await asyncio.to_thread(Embedded.open, directory / "valkey")
+    embedded = await asyncio.to_thread(EmbeddedServer.open, directory / "valkey")
     url = f"unix://:{embedded.password}@{embedded.socket}?db=0"
     os.environ["SOAK_URL"] = url
     token = "a token for the soak, long enough"

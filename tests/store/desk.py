@@ -7,13 +7,13 @@ from typing import Any
 
 from qbull.config import QueueSettings
 from qbull.core.ids import new_token
-from qbull.core.record import Body, Ending, RareBody, pack, repack, seal
+from qbull.core.record import Body, Ending, ExtendedBody, append_ending, pack, repack
 from qbull.core.route import PARTITION_LANE, digest
 from qbull.store.read import inspect
 from qbull.store.read.inspect import Counts
 from qbull.store.store import Delivery, Store
-from qbull.store.verbs.outcomes import Outcomes
-from qbull.store.verbs.partition import Again, NewJob
+from qbull.store.verbs.outcomes import PartitionOutcomes
+from qbull.store.verbs.partition import JobToRetry, NewJob
 
 
 @dataclass
@@ -45,7 +45,7 @@ class Desk:
             lane = PARTITION_LANE
         reports = reports or self.settings.reports
         _, _, ends = str(when).partition(" ")
-        body = RareBody("task", payload, key, expires=int(ends)) if ends else Body("task", payload, key)
+        body = ExtendedBody("task", payload, key, expires=int(ends)) if ends else Body("task", payload, key)
         return NewJob(id, when, pack(body, priority=priority, lane=lane, reports=reports))
 
     async def enqueue(self, *ids: str, key: str | None = None, **options: Any) -> set[int]:
@@ -58,7 +58,7 @@ class Desk:
 
     async def settle(self, delivery: Delivery, at: int, word: str, delay_ms: int = 0) -> bool:
         """Answers whether it was taken; False where it was stale."""
-        outcomes = Outcomes()
+        outcomes = PartitionOutcomes()
         fields, position = delivery.fields, delivery.at(2 * at)
         id, record = fields[2 * at], fields[2 * at + 1]
         if word == "delay":
@@ -66,7 +66,7 @@ class Desk:
         elif word == "later":
             outcomes.later(position, id, record, delay_ms)
         elif word == "dead":
-            outcomes.dead(position, id, record, seal(Ending(1, 1.0, "w1", error="broken")))
+            outcomes.dead(position, id, record, append_ending(Ending(1, 1.0, "w1", error="broken")))
         elif word == "cancel":
             outcomes.cancelled(position, id, record, STOPPED)
         elif not delivery.lane:
@@ -83,11 +83,11 @@ class Desk:
 
     async def fail(self, *ids: str) -> None:
         """They run and become dead letters, in one batch; whatever else is ready goes back."""
-        outcomes = Outcomes()
+        outcomes = PartitionOutcomes()
         for delivery in await self.fetch():
             id, record = delivery.fields[:2]
             if id.decode() in ids:
-                outcomes.dead(delivery.at(0), id, record, seal(Ending(1, 1.0, "w1", error="broken")))
+                outcomes.dead(delivery.at(0), id, record, append_ending(Ending(1, 1.0, "w1", error="broken")))
             else:
                 await self.partition.release([delivery.place])
         assert outcomes.count == len(ids)
@@ -95,18 +95,18 @@ class Desk:
 
     async def complete_together(self) -> None:
         """All that is ready and in no train is done, in one batch."""
-        outcomes = Outcomes()
+        outcomes = PartitionOutcomes()
         for delivery in await self.fetch():
             id, record = delivery.fields
             outcomes.done(delivery.band, delivery.entry, id, record + DONE)
         assert await self.partition.settle(outcomes) == []
 
-    async def again(self, id: str) -> Again:
+    async def again(self, id: str) -> JobToRetry:
         found = await inspect.find(self.partition, id)
         assert found is not None
-        return Again(id, found.place, found.again())
+        return JobToRetry(id, found.place, found.again())
 
-    async def fail_and_see(self, id: str) -> Again:
+    async def fail_and_see(self, id: str) -> JobToRetry:
         await self.fail(id)
         return await self.again(id)
 
@@ -153,6 +153,6 @@ def ids_of(delivery: Delivery) -> list[str]:
     return [id.decode() for id in delivery.fields[::2]]
 
 
-DONE = seal(Ending(1, 1.0, "w1", b"1"))
-STOPPED = seal(Ending(0, 0.0, "", error="not wanted"))
-CRASHED = seal(Ending(1, 0.0, "w1", error="crashed"))
+DONE = append_ending(Ending(1, 1.0, "w1", b"1"))
+STOPPED = append_ending(Ending(0, 0.0, "", error="not wanted"))
+CRASHED = append_ending(Ending(1, 0.0, "w1", error="crashed"))

@@ -23,7 +23,7 @@ from qbull.errors import ConfigError, ServerAway, ServerRefused
 from qbull.store.connection import server
 from qbull.store.connection.cluster import ClusterServer, slot_of
 from qbull.store.connection.server import Address, ErrorReply, Server, open_server
-from qbull.store.connection.tls import Tls
+from qbull.store.connection.tls import TlsSettings
 from qbull.store.store import Store
 from topology import COMMON, PASSWORD, Cluster, Node, raised_cluster, wait_for
 
@@ -222,8 +222,8 @@ async def test_whoever_starts_while_a_primary_is_dead_finds_its_successor(
 async def test_a_frozen_primary_is_given_up_for_its_replica(
     cluster: Cluster, cluster_store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "CALL_TIMEOUT", 0.3)
-    monkeypatch.setattr(server, "CONNECT_TIMEOUT", 0.3)
+    monkeypatch.setattr(server, "CALL_TIMEOUT_SECONDS", 0.3)
+    monkeypatch.setattr(server, "SERVER_CONNECT_TIMEOUT_SECONDS", 0.3)
     desk = await Desk.open(cluster_store)
     await desk.enqueue("before")
     victim = cluster.owner(slot_of(("GET", desk.partition.base)) or 0)
@@ -424,7 +424,7 @@ def test_what_an_address_says() -> None:
 
     assert [seed.endpoint for seed in address.seeds] == [("one", 6379), ("::1", 7001)]
     assert address.seeds[1].kwargs["password"] == "s/cret"
-    assert address.seeds[1].tls == Tls(ca="/ca.pem")
+    assert address.seeds[1].tls == TlsSettings(ca="/ca.pem")
     assert address.seeds[1].shown == "[::1]:7001 of rediss+cluster://***@one,[::1]:7001?ssl_ca_certs=/ca.pem"
     assert isinstance(open_server("valkey+cluster://one"), ClusterServer)
     with pytest.raises(ConfigError) as caught:

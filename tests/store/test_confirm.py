@@ -17,7 +17,7 @@ from desk import Desk
 from conftest import eventually, every_fault
 from proxy import Proxy
 from qbull.core.durability import Durability
-from qbull.embedded.server import Embedded
+from qbull.embedded.server import EmbeddedServer
 from qbull.errors import NotConfirmed, ServerAway, ServerRefused
 from qbull.store import confirm
 from qbull.store.connection import server
@@ -48,8 +48,8 @@ async def desk(pair: Pair) -> AsyncIterator[Desk]:
 @pytest.fixture
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits ten seconds for what does not come."""
-    monkeypatch.setattr(confirm, "CONFIRM_TIMEOUT", 1.0)
-    monkeypatch.setattr(confirm, "SLICE", 0.1)
+    monkeypatch.setattr(confirm, "CONFIRM_TIMEOUT_SECONDS", 1.0)
+    monkeypatch.setattr(confirm, "WAIT_SLICE_SECONDS", 0.1)
 
 
 async def enqueue(desk: Desk, durability: Durability, *ids: str) -> set[int]:
@@ -130,7 +130,7 @@ async def test_a_primary_that_freezes_while_it_is_waited_for_is_away(
     with frozen(*pair.replicas):
         waiting = asyncio.create_task(enqueue(desk, durability, "a"))
         await eventually(lambda: asks_replicas(pair))
-        monkeypatch.setattr(server, "CALL_TIMEOUT", 1.0)
+        monkeypatch.setattr(server, "CALL_TIMEOUT_SECONDS", 1.0)
         with frozen(pair.primary), pytest.raises(ServerAway, match="cannot be reached: no answer"):
             await waiting
 
@@ -276,7 +276,7 @@ async def test_a_setting_that_is_changed_later_is_noticed(
     await enqueue(desk, "durable", "a")
     pair.primary.tell("CONFIG", "SET", "appendfsync", "everysec")
 
-    monkeypatch.setattr(confirm, "FRESH", -1.0)  # a minute has passed
+    monkeypatch.setattr(confirm, "PROFILE_CHECK_TTL_SECONDS", -1.0)  # a minute has passed
 
     with pytest.raises(ServerRefused, match="appendfsync everysec"):
         await enqueue(desk, "durable", "b")
@@ -326,7 +326,7 @@ async def test_settings_that_this_user_may_not_read_are_no_proof(pair: Pair) -> 
     await store.close()
 
 
-async def test_a_lost_reply_doubles_nothing(server: Embedded, store: Store) -> None:
+async def test_a_lost_reply_doubles_nothing(server: EmbeddedServer, store: Store) -> None:
     async with Proxy(server.socket).running() as proxy:
         far = Store(f"redis://:{server.password}@127.0.0.1:{proxy.port}/0", "test")
         desk = await Desk.open(far)

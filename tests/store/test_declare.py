@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from qbull.store.store import Store
-from qbull.store.verbs.declare import Declared
+from qbull.store.verbs.declare import ScheduleDeclarations
 
 HOUR = 3_600_000
 
 
 async def test_the_version_that_came_last_decides(store: Store) -> None:
-    declared = Declared(store)
+    declared = ScheduleDeclarations(store)
 
     assert await declared.newest("q", ["old"]) == "old"
     await _age(store, "old", since=HOUR // 2, seen=0)
@@ -19,7 +19,7 @@ async def test_the_version_that_came_last_decides(store: Store) -> None:
 
 
 async def test_an_old_worker_that_is_started_again_does_not_decide(store: Store) -> None:
-    declared = Declared(store)
+    declared = ScheduleDeclarations(store)
     await declared.newest("q", ["old"])
     await _age(store, "old", since=HOUR // 2, seen=HOUR // 4)
     await declared.newest("q", ["new"])
@@ -29,7 +29,7 @@ async def test_an_old_worker_that_is_started_again_does_not_decide(store: Store)
 
 
 async def test_when_the_last_worker_of_the_newest_has_gone_the_next_newest_decides(store: Store) -> None:
-    declared = Declared(store)
+    declared = ScheduleDeclarations(store)
     await declared.newest("q", ["old"])
     await _age(store, "old", since=HOUR // 2, seen=0)
     await declared.newest("q", ["old", "new"])
@@ -38,7 +38,7 @@ async def test_when_the_last_worker_of_the_newest_has_gone_the_next_newest_decid
 
 
 async def test_a_version_that_nobody_has_run_for_an_hour_is_new_when_it_comes_back(store: Store) -> None:
-    declared = Declared(store)
+    declared = ScheduleDeclarations(store)
     await declared.newest("q", ["old"])
     await declared.newest("q", ["new"])
     await _age(store, "old", since=3 * HOUR, seen=2 * HOUR)
@@ -48,7 +48,7 @@ async def test_a_version_that_nobody_has_run_for_an_hour_is_new_when_it_comes_ba
 
 
 async def test_two_that_came_in_the_same_moment_are_told_apart_by_everybody_alike(store: Store) -> None:
-    declared = Declared(store)
+    declared = ScheduleDeclarations(store)
     await declared.newest("q", ["a", "b"])
     for version in ("a", "b"):
         await _age(store, version, since=5, seen=5)
@@ -57,7 +57,7 @@ async def test_two_that_came_in_the_same_moment_are_told_apart_by_everybody_alik
 
 
 async def test_what_is_remembered_of_versions_expires(store: Store) -> None:
-    await Declared(store).newest("q", ["a"])
+    await ScheduleDeclarations(store).newest("q", ["a"])
 
     assert 0 < await store.server.call("PTTL", store.names.queue("q") + "versions") <= 2 * HOUR
 

@@ -6,7 +6,7 @@ import pytest
 from desk import Desk, ids_of
 
 from qbull.config import Keep
-from qbull.core.record import RareBody, pack
+from qbull.core.record import ExtendedBody, pack
 from qbull.store.store import Store
 from qbull.store.verbs.partition import NewJob
 
@@ -27,7 +27,7 @@ async def test_a_job_that_waits_is_cancelled_when_its_time_is_over(store: Store)
 @pytest.mark.parametrize("size", [0, 2, 300, 70_000])
 async def test_its_end_is_found_whatever_else_is_in_its_record(store: Store, size: int) -> None:
     desk = await Desk.open(store)
-    body = RareBody(
+    body = ExtendedBody(
         "t" * max(size % 1000, 1), b"x" * size, "k" * size, 1, 300, 1.5, schedule="s" * size, expires=HOUR
     )
     record = pack(body, priority=5, lane=b"")

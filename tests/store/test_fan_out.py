@@ -65,9 +65,9 @@ async def test_an_error_is_raised_and_the_next_answers_are_right_ones(store: Sto
 async def test_who_knows_a_job_is_asked_of_all_at_once(store: Store) -> None:
     partitions = await filled(store)
 
-    assert [one.number for one in await fan_out.holding(partitions, "job-42")] == [42]
-    assert await fan_out.holding(partitions, "job-43") == []
-    assert await fan_out.holding([], "job-43") == []
+    assert [one.number for one in await fan_out.partitions_holding(partitions, "job-42")] == [42]
+    assert await fan_out.partitions_holding(partitions, "job-43") == []
+    assert await fan_out.partitions_holding([], "job-43") == []
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +88,7 @@ async def test_the_nodes_of_a_cluster_are_each_asked_for_what_they_have(
 
         counts = await inspect.counts(partitions)
         groups = await store.server.together([partition.base for partition in partitions])
-        there = await fan_out.holding(partitions, "job-42")
+        there = await fan_out.partitions_holding(partitions, "job-42")
         assert isinstance(store.server, ClusterServer)
         store.server._owners.reverse()  # as after slots have moved: each node says that they are another's
         again = await store.patiently(

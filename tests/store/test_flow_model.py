@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 
 import qbull
 from conftest import every_fault, strays
-from qbull.core.flow import Mode
-from qbull.core.record import Ending, body_of, seal
+from qbull.core.flow import DependencyFailureMode
+from qbull.core.record import Ending, append_ending, body_of
 from qbull.flows import Chain, Group, Step
 from qbull.store.connection.server import Server
 from qbull.store.read import pages
 from qbull.store.store import Store
-from qbull.store.verbs.flows import Flows
-from qbull.store.verbs.outcomes import Outcomes
+from qbull.store.verbs.flows import FlowStore
+from qbull.store.verbs.outcomes import PartitionOutcomes
 from qbull.store.verbs.partition import Partition
 
 BAD = {"fail": "failed", "cancel": "cancelled", "remove": None}
@@ -134,7 +134,7 @@ class World:
 
     async def _ship(self, partition: Partition) -> None:
         mine = self.store.partition(partition.settings, partition.number)
-        await Flows(self.store).ship(mine)
+        await FlowStore(self.store).ship(mine)
 
     async def run_some(self) -> bool:
         found = False
@@ -144,16 +144,20 @@ class World:
             for delivery in await self.store.fetch(streams, "w", 100, None):
                 found = True
                 id, record = delivery.fields
-                arguments = qbull.core.codec.plain(body_of(record).payload)  # type: ignore[attr-defined]
-                outcome, written = arguments["outcome"], Outcomes()
+                arguments = qbull.core.codec.decode_untyped(body_of(record).payload)  # type: ignore[attr-defined]
+                outcome, written = arguments["outcome"], PartitionOutcomes()
                 self.ran.append(arguments["number"])
                 if outcome == "done":
-                    end = seal(Ending(1, 1.0, "w", b"%d" % arguments["number"]))
+                    end = append_ending(Ending(1, 1.0, "w", b"%d" % arguments["number"]))
                     written.done(delivery.band, delivery.entry, id, record + end)
                 elif outcome == "fail":
-                    written.dead(delivery.at(0), id, record, seal(Ending(1, 1.0, "w", error="broken")))
+                    written.dead(
+                        delivery.at(0), id, record, append_ending(Ending(1, 1.0, "w", error="broken"))
+                    )
                 else:
-                    written.cancelled(delivery.at(0), id, record, seal(Ending(1, 1.0, "w", error="no")))
+                    written.cancelled(
+                        delivery.at(0), id, record, append_ending(Ending(1, 1.0, "w", error="no"))
+                    )
                 await partition.settle(written)
                 if outcome == "remove":
                     await partition.remove(id.decode(), [(id.decode(), b"")])
@@ -168,7 +172,7 @@ class Oracle:
         self.runs: set[Step[Any]] = set()
 
     def walk(
-        self, part: Any, before: list[set[str]], mode: Mode, outcome: dict[Step[Any], str]
+        self, part: Any, before: list[set[str]], mode: DependencyFailureMode, outcome: dict[Step[Any], str]
     ) -> list[set[str]]:
         if isinstance(part, Step):
             self.ends[part] = self._end(part, before, mode, outcome[part])
@@ -186,7 +190,9 @@ class Oracle:
         instead = self.walk(part.fallback, [end], "rescue", outcome)
         return [{"completed"}] if end == {"completed"} else instead
 
-    def _end(self, step: Step[Any], before: list[set[str]], mode: Mode, outcome: str) -> set[str]:
+    def _end(
+        self, step: Step[Any], before: list[set[str]], mode: DependencyFailureMode, outcome: str
+    ) -> set[str]:
         bad = set[str]().union(*before) - {"completed"}
         if (mode == "rescue" and not bad) or {"not needed"} in before:
             return {"not needed"}
@@ -263,5 +269,5 @@ async def states(world: World) -> dict[int, str]:
     found: dict[int, str] = {}
     for partition in await world.partitions():
         for job in await inspect_all(partition):
-            found[qbull.core.codec.plain(job.body().payload)["number"]] = job.state  # type: ignore[attr-defined]
+            found[qbull.core.codec.decode_untyped(job.body().payload)["number"]] = job.state  # type: ignore[attr-defined]
     return found

@@ -8,18 +8,28 @@ import pytest
 from desk import DONE, Desk
 
 import qbull
-from qbull.core.flow import FAR_MS, TELLS, WAITS, Link, Mode, Plan, Seed, Told, marked
+from qbull.core.flow import (
+    HAS_DEPENDENCIES_FLAG,
+    HAS_DEPENDENTS_FLAG,
+    NEVER_DUE_MS,
+    Dependency,
+    DependencyFailureMode,
+    Dependent,
+    FlowJobSeed,
+    FlowPlan,
+    with_flow_flags,
+)
 from qbull.core.ids import new_id
-from qbull.core.record import RareBody, pack
+from qbull.core.record import ExtendedBody, pack
 from qbull.errors import ServerAway
 from qbull.store.connection.server import Server
 from qbull.store.read import inspect
-from qbull.store.read.integrity import audit
+from qbull.store.read.integrity import check_integrity
 from qbull.store.store import Store
 from qbull.store.verbs import flows
-from qbull.store.verbs.flows import End, Flows, awaited, join
+from qbull.store.verbs.flows import DependencyEnding, FlowStore, deliver_endings, dependencies_of
 from qbull.store.verbs.layout import repartition
-from qbull.store.verbs.move import Moves
+from qbull.store.verbs.move import PartitionMoves
 
 FLOW = "f10w"
 
@@ -30,7 +40,7 @@ class Bench:
     def __init__(self, store: Store, desk: Desk) -> None:
         self.store = store
         self.settings = desk.settings
-        self.flows = Flows(store)
+        self.flows = FlowStore(store)
 
     @classmethod
     async def open(cls, store: Store, **settings: Any) -> Bench:
@@ -45,24 +55,24 @@ class Bench:
         self,
         id: str,
         *,
-        tells: list[Link] | None = None,
-        awaits: list[Told] | None = None,
-        mode: Mode = "stop",
+        tells: list[Dependent] | None = None,
+        awaits: list[Dependency] | None = None,
+        mode: DependencyFailureMode = "stop",
         flow: str = FLOW,
-    ) -> Seed:
-        body = RareBody("task", b"{}", expires=3_600_000, flow=flow, tells=tells or [])
-        flags = (TELLS if tells else 0) | (WAITS if awaits else 0)
-        record = marked(pack(body, priority=5, lane=b""), flags)
-        return Seed("q", id, None, False, 0, record, mode, awaits or [])
+    ) -> FlowJobSeed:
+        body = ExtendedBody("task", b"{}", expires=3_600_000, flow=flow, tells=tells or [])
+        flags = (HAS_DEPENDENTS_FLAG if tells else 0) | (HAS_DEPENDENCIES_FLAG if awaits else 0)
+        record = with_flow_flags(pack(body, priority=5, lane=b""), flags)
+        return FlowJobSeed("q", id, None, False, 0, record, mode, awaits or [])
 
-    def pair(self, mode: Mode = "stop") -> tuple[Plan, str, str]:
+    def pair(self, mode: DependencyFailureMode = "stop") -> tuple[FlowPlan, str, str]:
         """One in partition 1 that waits for one in partition 0."""
         child, parent = new_id(0), new_id(1)
         seeds = [
-            self.seed(parent, awaits=[Told("q", child, "task")], mode=mode),
-            self.seed(child, tells=[Link("q", parent, None, 0)]),
+            self.seed(parent, awaits=[Dependency("q", child, "task")], mode=mode),
+            self.seed(child, tells=[Dependent("q", parent, None, 0)]),
         ]
-        return Plan(FLOW, seeds), child, parent
+        return FlowPlan(FLOW, seeds), child, parent
 
     async def notes(self, number: int) -> int:
         name = self.store.partition(self.settings, number).base + "outgoing"
@@ -113,12 +123,12 @@ async def test_the_end_of_a_job_is_noted_with_it_and_told_once(store: Store) -> 
     assert (await bench.notes(0), await bench.state(1, parent)) == (1, "delayed")
 
     await bench.ship()
-    told = End(b"", Link("q", parent, None, 0), FLOW, "c", b"", DONE)
-    words = await join(bench.desk(1).partition, [told])
+    told = DependencyEnding(b"", Dependent("q", parent, None, 0), FLOW, "c", b"", DONE)
+    words = await deliver_endings(bench.desk(1).partition, [told])
 
     assert words == ["known"]
     assert (await bench.notes(0), await bench.state(1, parent)) == (0, "waiting")
-    [(letter, facts)] = await awaited(bench.desk(1).partition, parent)
+    [(letter, facts)] = await dependencies_of(bench.desk(1).partition, parent)
     assert (letter, facts.id, facts.result) == ("c", child, b"1")
 
 
@@ -187,7 +197,10 @@ async def test_an_old_message_of_a_failure_does_no_lasting_harm(store: Store) ->
     await bench.desk(1).retry(parent)
     assert await bench.state(1, parent) == "delayed"
 
-    await join(bench.desk(1).partition, [End(b"", Link("q", parent, None, 0), FLOW, "f", b"", DONE)])
+    await deliver_endings(
+        bench.desk(1).partition,
+        [DependencyEnding(b"", Dependent("q", parent, None, 0), FLOW, "f", b"", DONE)],
+    )
     await bench.desk(0).complete_together()
     await bench.ship()
 
@@ -199,8 +212,9 @@ async def test_a_message_of_another_flow_is_not_heard(store: Store) -> None:
     plan, _, parent = bench.pair()
     await bench.flows.begin(plan, None)
 
-    words = await join(
-        bench.desk(1).partition, [End(b"", Link("q", parent, None, 0), "other", "c", b"", DONE)]
+    words = await deliver_endings(
+        bench.desk(1).partition,
+        [DependencyEnding(b"", Dependent("q", parent, None, 0), "other", "c", b"", DONE)],
     )
 
     assert (words, await bench.state(1, parent)) == (["known"], "delayed")
@@ -222,7 +236,7 @@ async def test_one_that_waits_is_found_where_it_was_moved(store: Store) -> None:
     bench = await Bench.open(store)
     plan, child, parent = bench.pair()
     await bench.flows.begin(plan, None)
-    moves = Moves(store, bench.settings)
+    moves = PartitionMoves(store, bench.settings)
     await repartition(store, bench.settings, 3)
     await moves.all_steps()
 
@@ -234,7 +248,7 @@ async def test_one_that_waits_is_found_where_it_was_moved(store: Store) -> None:
     home = store.partition(bench.settings, layout.home_of_id(parent))
     found = await inspect.find(home, parent)
     assert found is not None and found.state == "waiting"
-    assert [letter for letter, _ in await awaited(home, parent)] == ["c"]
+    assert [letter for letter, _ in await dependencies_of(home, parent)] == ["c"]
     assert child != parent
 
 
@@ -248,7 +262,7 @@ async def test_one_that_is_being_moved_is_told_when_it_is_there(store: Store) ->
 
     again = await bench.flows.ship(bench.desk(0).partition)
     assert again is not None
-    await Moves(store, bench.settings).all_steps()
+    await PartitionMoves(store, bench.settings).all_steps()
     assert await bench.flows.ship(bench.desk(0).partition) is None
 
     home = store.partition(bench.settings, layout.home_of_id(parent))
@@ -262,7 +276,7 @@ async def test_what_was_planted_before_a_repartitioning_is_not_planted_again_aft
     await bench.flows.begin(plan, None)
     layout = await repartition(store, bench.settings, 3)
 
-    await Flows(store).plant(plan.after(1))
+    await FlowStore(store).plant(plan.after(1))
 
     home = store.partition(bench.settings, layout.home_of_id(child))
     assert await inspect.find(home, child) is None
@@ -280,15 +294,15 @@ async def test_a_flow_begun_in_a_closed_partition_goes_to_where_its_keys_are_now
     for id, state in ((parent, "delayed"), (child, "waiting")):
         found = await inspect.find(store.partition(bench.settings, layout.home_of_id(id)), id)
         assert found is not None and found.state == state
-    await Moves(store, bench.settings).all_steps()
+    await PartitionMoves(store, bench.settings).all_steps()
 
 
 async def test_a_group_of_thousands_is_one_call_for_each_some_hundred(store: Store) -> None:
     bench = await Bench.open(store)
     parent, children = new_id(1), [new_id(0) for _ in range(1200)]
-    seeds = [bench.seed(parent, awaits=[Told("q", id, "task") for id in children])]
-    seeds += [bench.seed(id, tells=[Link("q", parent, None, n)]) for n, id in enumerate(children)]
-    await bench.flows.begin(Plan(FLOW, seeds), None)
+    seeds = [bench.seed(parent, awaits=[Dependency("q", id, "task") for id in children])]
+    seeds += [bench.seed(id, tells=[Dependent("q", parent, None, n)]) for n, id in enumerate(children)]
+    await bench.flows.begin(FlowPlan(FLOW, seeds), None)
 
     while (await bench.desk(0).counts()).waiting:
         await bench.desk(0).complete_together()
@@ -322,10 +336,19 @@ async def test_the_jobs_of_a_group_that_go_to_one_partition_are_planted_in_one_s
 async def test_a_note_is_small_though_the_arguments_were_large(store: Store) -> None:
     bench = await Bench.open(store)
     plan, child, parent = bench.pair()
-    body = RareBody("task", b"x" * 100_000, flow=FLOW, tells=[Link("q", parent, None, 0)])
+    body = ExtendedBody("task", b"x" * 100_000, flow=FLOW, tells=[Dependent("q", parent, None, 0)])
     seed = plan.seeds[1]
-    large = Seed(*(seed.queue, child, None, False, 0, marked(pack(body, priority=5, lane=b""), TELLS)))
-    await bench.flows.begin(Plan(FLOW, [plan.seeds[0], large]), None)
+    large = FlowJobSeed(
+        *(
+            seed.queue,
+            child,
+            None,
+            False,
+            0,
+            with_flow_flags(pack(body, priority=5, lane=b""), HAS_DEPENDENTS_FLAG),
+        )
+    )
+    await bench.flows.begin(FlowPlan(FLOW, [plan.seeds[0], large]), None)
 
     await bench.desk(0).complete_together()
     name = bench.desk(0).partition.base + "outgoing"
@@ -343,7 +366,7 @@ async def test_the_audit_finds_a_job_that_would_wait_for_ever(store: Store) -> N
     name = bench.desk(1).partition.base + "job:" + parent
     await store.server.call("HSET", name, "left", 2)
 
-    faults = await audit(bench.desk(1).partition)
+    faults = await check_integrity(bench.desk(1).partition)
     await store.server.call("HSET", name, "left", 1)
 
     assert [
@@ -375,7 +398,7 @@ async def test_asking_again_for_what_still_runs_changes_nothing(store: Store) ->
     bench = await Bench.open(store)
     plans = [bench.pair() for _ in range(12)]
     for plan, _, _ in plans:
-        await bench.flows.begin(Plan(plan.seeds[0].id[-8:], plan.seeds), None)
+        await bench.flows.begin(FlowPlan(plan.seeds[0].id[-8:], plan.seeds), None)
 
     after = await bench.flows.recheck(bench.desk(1).partition, 0)
     again = await bench.flows.recheck(bench.desk(1).partition, after)
@@ -394,10 +417,10 @@ async def test_notes_for_a_partition_that_is_away_do_not_hold_up_those_behind_th
     for n, parent in enumerate([*there, here]):
         child, flow = new_id(0), f"{FLOW}{n}"
         seeds = [
-            bench.seed(parent, awaits=[Told("q", child, "task")], flow=flow),
-            bench.seed(child, tells=[Link("q", parent, None, 0)], flow=flow),
+            bench.seed(parent, awaits=[Dependency("q", child, "task")], flow=flow),
+            bench.seed(child, tells=[Dependent("q", parent, None, 0)], flow=flow),
         ]
-        await bench.flows.begin(Plan(flow, seeds), None)
+        await bench.flows.begin(FlowPlan(flow, seeds), None)
         await bench.desk(0).complete_together()
 
     async def away(self: Server, name: str, key: str, *args: Any) -> Any:
@@ -406,7 +429,7 @@ async def test_notes_for_a_partition_that_is_away_do_not_hold_up_those_behind_th
             raise ServerAway("the server is away")
         return await script(self, name, key, *args)
 
-    monkeypatch.setattr(flows, "ENTRIES", 2)
+    monkeypatch.setattr(flows, "FLOW_MESSAGE_BATCH_SIZE", 2)
     with monkeypatch.context() as outage:
         outage.setattr(Server, "script", away)
         with pytest.raises(ServerAway):
@@ -442,5 +465,5 @@ async def test_a_job_that_waits_is_due_at_the_end_of_time(store: Store) -> None:
     found = await inspect.find(bench.desk(1).partition, parent)
     promoted = await bench.desk(1).partition.promote()
 
-    assert found is not None and found.due_ms == FAR_MS
+    assert found is not None and found.due_ms == NEVER_DUE_MS
     assert promoted.moved == 0

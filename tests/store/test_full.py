@@ -10,18 +10,18 @@ import pytest
 from desk import CRASHED, Desk
 
 from conftest import every_fault
-from qbull.core.flow import Plan, Seed
+from qbull.core.flow import FlowJobSeed, FlowPlan
 from qbull.core.ids import new_id
-from qbull.core.record import RareBody, pack
+from qbull.core.record import ExtendedBody, pack
 from qbull.core.route import digest
 from qbull.errors import ServerRefused
 from qbull.store.connection.scripts import script
-from qbull.store.rights import ROLES
+from qbull.store.rights import ACL_ROLES
 from qbull.store.store import Store
 from qbull.store.verbs import alerts, operations, sessions, tokens
-from qbull.store.verbs.flows import Flows
+from qbull.store.verbs.flows import FlowStore
 from qbull.store.verbs.layout import repartition
-from qbull.store.verbs.move import Moves
+from qbull.store.verbs.move import PartitionMoves
 from qbull.store.verbs.operations import Operation
 from qbull.store.verbs.sessions import Session
 
@@ -45,7 +45,7 @@ async def fill(store: Store) -> None:
 
 
 def test_only_verbs_that_add_jobs_are_refused() -> None:
-    verbs = {verb for role in ROLES.values() for verb in role.verbs}
+    verbs = {verb for role in ACL_ROLES.values() for verb in role.verbs}
 
     refused = {verb for verb in verbs if not script(verb).source.startswith("#!lua flags=")}
 
@@ -53,7 +53,7 @@ def test_only_verbs_that_add_jobs_are_refused() -> None:
 
 
 async def test_no_command_that_is_sent_besides_verbs_is_refused(store: Store) -> None:
-    words = sorted({word for role in ROLES.values() for word in role.commands})
+    words = sorted({word for role in ACL_ROLES.values() for word in role.commands})
 
     known = await store.server.call("COMMAND", "INFO", *words)
 
@@ -89,7 +89,7 @@ async def test_delayed_jobs_come_to_their_new_partitions(store: Store) -> None:
     layout = await repartition(store, desk.settings, 2)
     await fill(store)
 
-    await Moves(store, desk.settings).bring(layout, 0)
+    await PartitionMoves(store, desk.settings).bring(layout, 0)
 
     home = store.partition(desk.settings, layout.home(digest("later")))
     assert await home.has(["later"]) == {"later"}
@@ -105,7 +105,7 @@ async def test_a_lane_of_a_new_partition_begins_when_the_older_have_nothing_of_i
     await home.enqueue([desk.job("free", "k")])
     await fill(store)
 
-    moves = Moves(store, desk.settings)
+    moves = PartitionMoves(store, desk.settings)
     await moves.learn(layout)
     looked = await moves.let_go(layout, home.number)
 
@@ -117,7 +117,7 @@ async def test_an_operator_can_log_in(store: Store) -> None:
     now = int(time.time() * 1000)
     await fill(store)
 
-    text = await sessions.begin(store, Session("ann", "admin", now, now + HOUR), idle=60)
+    text = await sessions.create(store, Session("ann", "admin", now, now + HOUR), idle=60)
 
     found = await sessions.find(store, text, 60)
     assert found is not None
@@ -126,10 +126,10 @@ async def test_an_operator_can_log_in(store: Store) -> None:
 
 async def test_an_alert_is_raised(store: Store) -> None:
     """It may be the one that says that the server is full."""
-    await store.register(alerts.QUEUE, ["say"])
-    seen = await alerts.watch(store, "w1", 10)
+    await store.register(alerts.ALERT_QUEUE, ["say"])
+    seen = await alerts.take_turn(store, "w1", 10)
     assert seen is not None
-    desk = Desk(store, alerts.QUEUE)
+    desk = Desk(store, alerts.ALERT_QUEUE)
     await fill(store)
 
     assert await alerts.write(store, seen, seen.state, [desk.job("message", when="0 60000")])
@@ -140,8 +140,8 @@ async def test_an_alert_is_raised(store: Store) -> None:
 
 async def test_a_flow_that_was_begun_is_planted_to_its_end_and_a_new_one_is_refused(store: Store) -> None:
     desk = await Desk.open(store, partitions=2)
-    begun, other = (Plan(flow, [_seed(flow, 0), _seed(flow, 1)]) for flow in ("begun", "other"))
-    flows = Flows(store)
+    begun, other = (FlowPlan(flow, [_seed(flow, 0), _seed(flow, 1)]) for flow in ("begun", "other"))
+    flows = FlowStore(store)
     assert await flows._plant_next(begun, store.server, first=True)
     await fill(store)
 
@@ -153,9 +153,9 @@ async def test_a_flow_that_was_begun_is_planted_to_its_end_and_a_new_one_is_refu
         await flows.begin(other, None)
 
 
-def _seed(flow: str, partition: int) -> Seed:
-    record = pack(RareBody("task", b"{}", flow=flow), priority=5, lane=b"")
-    return Seed("q", new_id(partition), None, False, 0, record, "stop", [])
+def _seed(flow: str, partition: int) -> FlowJobSeed:
+    record = pack(ExtendedBody("task", b"{}", flow=flow), priority=5, lane=b"")
+    return FlowJobSeed("q", new_id(partition), None, False, 0, record, "stop", [])
 
 
 async def test_an_operation_can_be_stopped(store: Store) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from conftest import eventually
 from qbull.store.store import Store
-from qbull.store.verbs.workers import Member
+from qbull.store.verbs.workers import RegisteredWorker
 
 LONG, SHORT = 60.0, 0.05
 
@@ -39,7 +39,7 @@ async def test_nobody_is_called_dead_by_one_who_was_late_himself(store: Store) -
 async def test_one_who_enrolls_late_keeps_the_peace_too(store: Store) -> None:
     await silent(store, "one", "other")
 
-    await store.enroll("one", Member(), LONG)
+    await store.enroll("one", RegisteredWorker(), LONG)
 
     assert await store.beat(LONG, ["one"]) == []
 

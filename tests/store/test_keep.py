@@ -9,7 +9,7 @@ from desk import DONE, Desk
 
 from qbull.config import Keep
 from qbull.store.store import Store
-from qbull.store.verbs.outcomes import Outcomes
+from qbull.store.verbs.outcomes import PartitionOutcomes
 
 MOST = 1000
 BUNDLE = 16
@@ -40,7 +40,7 @@ async def done_in_trains(desk: Desk, ids: list[str]) -> int:
     for n in range(0, len(ids), 2):
         await desk.enqueue(f"first-{ids[n]}", *ids[n : n + 2], key=ids[n])
     await desk.complete_together()
-    outcomes = Outcomes()
+    outcomes = PartitionOutcomes()
     for train in await desk.fetch():
         for at, (id, record) in enumerate(zip(train.fields[::2], train.fields[1::2], strict=True)):
             outcomes.done_in_train(train.at(2 * at), id, record, DONE)

@@ -10,7 +10,7 @@ from qbull.config import QueueSettings
 from qbull.core.rate import Rate
 from qbull.store.store import Store
 from qbull.store.verbs import limits
-from qbull.store.verbs.limits import Grant
+from qbull.store.verbs.limits import TokenGrant
 
 
 class Turnstile:
@@ -18,11 +18,11 @@ class Turnstile:
         self.store = store
         self.settings = QueueSettings("q", **limits)
 
-    async def ask(self, worker: str, want: int, places: int = 0, **more: Any) -> Grant:
-        return await limits.ask(self.store, self.settings, worker, want, places=places, **more)
+    async def ask(self, worker: str, want: int, places: int = 0, **more: Any) -> TokenGrant:
+        return await limits.acquire(self.store, self.settings, worker, want, places=places, **more)
 
     async def leave(self, *workers: str) -> None:
-        await limits.vacate(self.store, "q", workers)
+        await limits.free_slots(self.store, "q", workers)
 
 
 async def test_places_are_granted_up_to_the_limit_over_all_workers(store: Store) -> None:

@@ -23,7 +23,7 @@ async def test_every_change_is_told_once(store: Store) -> None:
 
         heard = [await anext(bell) for _ in range(2)]
         assert [message for _, message in heard] == [b"{test:email}:\nsettings"] * 2
-        await live_settings.change(store, "email", {"paused": live_settings.RESET}, "ada")
+        await live_settings.change(store, "email", {"paused": live_settings.RESET_SETTING}, "ada")
         assert (await asyncio.wait_for(anext(bell), 5))[1] == b"{test:email}:\nsettings"
 
 

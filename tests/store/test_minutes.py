@@ -11,16 +11,16 @@ from desk import Desk
 
 from qbull.store import clock
 from qbull.store.read import minutes as module
-from qbull.store.read.minutes import MINUTE, Memory, minutes
+from qbull.store.read.minutes import MINUTE_MS, MinuteCache, last_minutes
 from qbull.store.store import Store
 
 
 @pytest_asyncio.fixture(autouse=True)
 async def movable_clock(store: Store) -> AsyncIterator[None]:
-    clock.make_movable()
+    clock.enable_clock_shift()
     yield
-    clock.forget()
-    await store.server.call("DEL", clock.SHIFT)
+    clock.reset_clock()
+    await store.server.call("DEL", clock.CLOCK_SHIFT_KEY)
 
 
 class Turning:
@@ -28,20 +28,20 @@ class Turning:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._ask = module.scripts
+        self._ask = module.run_scripts
         self.calls = 0
 
     async def __call__(self, *call: Any) -> list[Any]:
         answers = await self._ask(*call)
         self.calls += 1
-        await clock.move(self._store, MINUTE)
+        await clock.advance_clock(self._store, MINUTE_MS)
         return answers
 
 
 async def a_job_each_minute(desk: Desk, many: int) -> None:
     for n in range(many):
         await desk.enqueue(f"job-{n}")
-        await clock.move(desk.store, MINUTE)
+        await clock.advance_clock(desk.store, MINUTE_MS)
 
 
 async def test_a_minute_that_ends_between_two_calls_is_counted(
@@ -49,10 +49,10 @@ async def test_a_minute_that_ends_between_two_calls_is_counted(
 ) -> None:
     desk = await Desk.open(store)
     await a_job_each_minute(desk, 8)
-    monkeypatch.setattr(module, "AT_ONCE", 3)
-    monkeypatch.setattr(module, "scripts", Turning(store))
+    monkeypatch.setattr(module, "MINUTES_BATCH_SIZE", 3)
+    monkeypatch.setattr(module, "run_scripts", Turning(store))
 
-    found = await minutes([desk.partition], 9)
+    found = await last_minutes([desk.partition], 9)
 
     assert [minute.enqueued for minute in found] == [1] * 8 + [0]
 
@@ -62,9 +62,9 @@ async def test_a_minute_that_ends_between_two_looks_does_no_harm(
 ) -> None:
     desk = await Desk.open(store)
     await a_job_each_minute(desk, 8)
-    memory = Memory()
+    memory = MinuteCache()
     turning = Turning(store)
-    monkeypatch.setattr(module, "scripts", turning)
+    monkeypatch.setattr(module, "run_scripts", turning)
 
     first = await memory.last("q", [desk.partition], 20)
     again = await memory.last("q", [desk.partition], 20)
@@ -80,21 +80,21 @@ async def test_servers_whose_clocks_differ_count_a_minute_once(
     desk = await Desk.open(store, partitions=2)
     other = store.partition(desk.settings, 1)
     await a_job_each_minute(desk, 8)
-    ask = module.scripts
+    ask = module.run_scripts
 
     async def one_is_behind(server: Any, verb: str, calls: list[tuple[Any, ...]]) -> list[Any]:
         ahead = await ask(server, verb, calls[:1])
-        await clock.move(store, -MINUTE)
+        await clock.advance_clock(store, -MINUTE_MS)
         behind = await ask(server, verb, calls[1:])
-        await clock.move(store, MINUTE)
+        await clock.advance_clock(store, MINUTE_MS)
         return ahead + behind
 
-    monkeypatch.setattr(module, "AT_ONCE", 3)
-    monkeypatch.setattr(module, "scripts", one_is_behind)
+    monkeypatch.setattr(module, "MINUTES_BATCH_SIZE", 3)
+    monkeypatch.setattr(module, "run_scripts", one_is_behind)
 
     for order in ([desk.partition, other], [other, desk.partition]):
-        assert _counted(await minutes(order, 9)) == [1] * 8 + [0]
+        assert _counted(await last_minutes(order, 9)) == [1] * 8 + [0]
 
 
-def _counted(found: list[module.Minute]) -> list[int]:
+def _counted(found: list[module.MinuteCounts]) -> list[int]:
     return [minute.enqueued for minute in found]

@@ -24,7 +24,7 @@ from conftest import every_fault
 from qbull.config import Keep, Lane
 from qbull.core.ids import new_token
 from qbull.core.record import Body, pack
-from qbull.core.route import lane_of_name
+from qbull.core.route import unique_name_lane
 from qbull.store.store import Delivery, Store
 from qbull.store.verbs.partition import NewJob, UniqueJob
 
@@ -169,7 +169,7 @@ class Engine(RuleBasedStateMachine):
         id = f"j{self.number:05d}"
         job, key = self.desk.job(id, "a"), self.lane_key("a")
         if mode == "after" and not self.limit:
-            job = job._replace(record=pack(Body("task", b"{}"), priority=5, lane=lane_of_name("ab" * 16)))
+            job = job._replace(record=pack(Body("task", b"{}"), priority=5, lane=unique_name_lane("ab" * 16)))
             key = "~after"
         name = mode.encode().hex()
         (answer,) = self.do(self.desk.partition.unique([UniqueJob(*job, name, mode, 3_600_000)]))

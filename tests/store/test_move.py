@@ -10,16 +10,22 @@ from desk import Desk
 
 from qbull.config import Keep, QueueSettings
 from qbull.core.ids import new_token
-from qbull.core.layout import SPAN, Generation, Layout
+from qbull.core.layout import GENERATION_SPAN_PARTITIONS, Generation, Layout
 from qbull.core.record import Body, pack
 from qbull.core.route import PARTITION_LANE, digest
 from qbull.errors import Conflict, ServerRefused
-from qbull.produce.client import Client, Placed
+from qbull.produce.client import Client, PlacedJob
 from qbull.store.read import inspect
 from qbull.store.store import Delivery, Store
-from qbull.store.verbs.layout import MOST_OLDER, change, close, follow, repartition
-from qbull.store.verbs.move import Moves
-from qbull.store.verbs.partition import Closed, NewJob, Partition
+from qbull.store.verbs.layout import (
+    MAX_DRAINING_GENERATIONS,
+    change_layout,
+    close_partition,
+    follow_successor,
+    repartition,
+)
+from qbull.store.verbs.move import PartitionMoves
+from qbull.store.verbs.partition import NewJob, Partition, PartitionClosed
 
 HOUR = 3_600_000
 
@@ -38,8 +44,8 @@ class House:
         return house
 
     @property
-    def moves(self) -> Moves:
-        return Moves(self.store, self.settings)
+    def moves(self) -> PartitionMoves:
+        return PartitionMoves(self.store, self.settings)
 
     @property
     def old(self) -> Partition:
@@ -102,9 +108,9 @@ async def test_a_closed_partition_takes_nothing_in_and_says_where_it_goes(store:
     await house.put(house.old, "a1", key="a")
     await house.change(3)
 
-    with pytest.raises(Closed):
+    with pytest.raises(PartitionClosed):
         await house.old.enqueue([house.job("n1")])
-    with pytest.raises(Closed) as closed:
+    with pytest.raises(PartitionClosed) as closed:
         await house.old.enqueue([house.job("a1", "a"), house.job("a2", "a"), house.job("a1", "a")])
 
     assert closed.value.known == {0, 2}
@@ -118,7 +124,7 @@ async def test_a_producer_goes_where_its_job_belongs_now(store: Store, server_ur
     await client.register(house.settings, ())
     await house.change(3)
 
-    placed = Placed(0, house.job("a1", "a"), digest("a"), given=True)
+    placed = PlacedJob(0, house.job("a1", "a"), digest("a"), given=True)
     one = await client.enqueue(house.settings, placed)
     many = await client.enqueue_many(house.settings, [placed])
 
@@ -131,7 +137,7 @@ async def test_one_that_was_closed_before_keeps_saying_what_it_said(store: Store
     house = await House.open(store)
     await house.change(3)
 
-    assert await close(house.old, Generation(7, 9)) == Generation(1, 3)
+    assert await close_partition(house.old, Generation(7, 9)) == Generation(1, 3)
 
 
 async def test_what_would_be_admitted_to_a_closed_one_is_left_to_the_mover(store: Store) -> None:
@@ -406,20 +412,20 @@ async def test_a_delayed_job_that_is_due_waits_with_its_lane(store: Store) -> No
 async def test_a_change_that_nobody_ended_is_ended_by_the_next_one_who_comes(store: Store) -> None:
     house = await House.open(store, partitions=2)
     layout = await house.layout()
-    await change(store, house.settings, layout, layout.begins(5))
-    await close(house.partition(1), Generation(1, 5))
+    await change_layout(store, house.settings, layout, layout.begins(5))
+    await close_partition(house.partition(1), Generation(1, 5))
 
-    followed = await follow(store, house.settings, Generation(1, 5))
+    followed = await follow_successor(store, house.settings, Generation(1, 5))
 
     assert (followed.generation, followed.partitions, followed.coming) == (1, 5, None)
-    with pytest.raises(Closed):
+    with pytest.raises(PartitionClosed):
         await house.partition(0).enqueue([house.job("j1")])
 
 
 async def test_a_worker_or_the_command_ends_it_too(store: Store) -> None:
     house = await House.open(store, partitions=2)
     layout = await house.layout()
-    await change(store, house.settings, layout, layout.begins(5))
+    await change_layout(store, house.settings, layout, layout.begins(5))
 
     await house.moves.all_steps()
 
@@ -429,7 +435,7 @@ async def test_a_worker_or_the_command_ends_it_too(store: Store) -> None:
 async def test_two_who_want_different_numbers_both_get_them_one_after_the_other(store: Store) -> None:
     house = await House.open(store, partitions=2)
     layout = await house.layout()
-    await change(store, house.settings, layout, layout.begins(5))
+    await change_layout(store, house.settings, layout, layout.begins(5))
 
     layout = await house.change(3)
 
@@ -443,10 +449,10 @@ async def test_a_layout_that_a_failover_has_lost_is_known_by_the_closed_partitio
     await house.change(3)
     await store.server.call("HDEL", store.names.settings("q"), "layout")
 
-    for number in (0, SPAN):
-        with pytest.raises(Closed) as closed:
+    for number in (0, GENERATION_SPAN_PARTITIONS):
+        with pytest.raises(PartitionClosed) as closed:
             await house.partition(number).enqueue([house.job("j1")])
-        layout = await follow(store, house.settings, closed.value.successor)
+        layout = await follow_successor(store, house.settings, closed.value.successor)
 
     assert (layout.generation, layout.partitions) == (2, 3)
 
@@ -468,13 +474,13 @@ async def test_a_partition_that_was_opened_by_a_failover_is_closed_again(store: 
 
     await house.moves.retire(layout)
 
-    with pytest.raises(Closed):
+    with pytest.raises(PartitionClosed):
         await house.old.enqueue([house.job("j1")])
 
 
 async def test_only_so_many_changes_are_worked_off_at_a_time(store: Store) -> None:
     house = await House.open(store)
-    for n in range(MOST_OLDER):
+    for n in range(MAX_DRAINING_GENERATIONS):
         layout = await house.layout()
         await house.put(house.partition(layout.home(digest("a"))), f"a{n}", key="a")
         await house.change(n + 2)
@@ -505,7 +511,7 @@ async def test_a_generation_goes_step_by_step_and_leaves_its_mark_and_what_was_c
     assert forgotten.older == ()
     assert forgotten.past["completed"] == 2
     assert {name for name in await house.names(house.old) if not name.startswith("once:")} == {"index"}
-    with pytest.raises(Closed):
+    with pytest.raises(PartitionClosed):
         await house.old.enqueue([house.job("j1")])
 
 

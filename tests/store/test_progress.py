@@ -6,11 +6,13 @@ from desk import CRASHED, Desk
 
 from qbull.store.read import inspect
 from qbull.store.store import Delivery, Store
-from qbull.store.verbs.progress import Note
+from qbull.store.verbs.progress import JobUpdate
 
 
-def said(delivery: Delivery, *lines: str, at: int = 0, told: int = 0, progress: float | None = None) -> Note:
-    return Note(delivery.fields[2 * at], delivery.place, delivery.lane, progress, 1, told, lines)
+def said(
+    delivery: Delivery, *lines: str, at: int = 0, told: int = 0, progress: float | None = None
+) -> JobUpdate:
+    return JobUpdate(delivery.fields[2 * at], delivery.place, delivery.lane, progress, 1, told, lines)
 
 
 async def logged(desk: Desk, id: str) -> list[str]:

@@ -27,15 +27,15 @@ from conftest import every_fault
 from qbull.config import Keep, Lane, QueueSettings
 from qbull.core.ids import new_token
 from qbull.core.layout import Generation, Layout
-from qbull.core.record import Body, Ending, pack, repack, seal
+from qbull.core.record import Body, Ending, append_ending, pack, repack
 from qbull.core.route import PARTITION_LANE, digest
-from qbull.produce.client import Client, Placed
+from qbull.produce.client import Client, PlacedJob
 from qbull.store.read import inspect
 from qbull.store.store import Delivery
-from qbull.store.verbs.layout import change, close, repartition
-from qbull.store.verbs.move import Moves
-from qbull.store.verbs.outcomes import Outcomes
-from qbull.store.verbs.partition import Again, NewJob
+from qbull.store.verbs.layout import change_layout, close_partition, repartition
+from qbull.store.verbs.move import PartitionMoves
+from qbull.store.verbs.outcomes import PartitionOutcomes
+from qbull.store.verbs.partition import JobToRetry, NewJob
 
 KEYS = st.sampled_from(["a", "a", "b", "c", "d", None])
 COUNTS = st.sampled_from([1, 2, 3, 4, 6])
@@ -53,7 +53,7 @@ class Died(Exception):
     """The process of a mover ends here."""
 
 
-class MortalMoves(Moves):
+class MortalMoves(PartitionMoves):
     """Dies before it makes a call; and may come back from the dead with that call."""
 
     def __init__(self, client: Client, of: QueueSettings, dies_before: str) -> None:
@@ -77,7 +77,7 @@ class Job:
     id: str
     key: str | None
     lane: str | None
-    placed: Placed
+    placed: PlacedJob
     ordered: bool
     """It takes its place in its lane when it is enqueued, not later."""
     state: str = "waiting"
@@ -160,7 +160,7 @@ class Repartitioned(RuleBasedStateMachine):
         self.do(self.store.server.call("FLUSHDB"))
         for client in self.clients:
             self.do(client.register(self.settings, ()))
-        self.moves = Moves(self.store, self.settings)
+        self.moves = PartitionMoves(self.store, self.settings)
         self.limit = self.settings.lane_limit
         self.halts = self.settings.on_failed == "halt"
 
@@ -195,7 +195,7 @@ class Repartitioned(RuleBasedStateMachine):
             lane, named = digest(key), key
         together = digest(key) if key is not None and self.limit else None
         record = pack(Body("task", b"{}", key), priority=5, lane=lane)
-        placed = Placed(
+        placed = PlacedJob(
             layout.home(together or digest(id)),
             NewJob(id, 3_600_000 if later else 0, record),
             together,
@@ -241,12 +241,12 @@ class Repartitioned(RuleBasedStateMachine):
     def settle_next(self, held: Held, word: str) -> None:
         job, delivery = held.jobs[held.at], held.delivery
         id, record = delivery.fields[2 * held.at : 2 * held.at + 2]
-        outcomes, position = Outcomes(), delivery.at(2 * held.at)
+        outcomes, position = PartitionOutcomes(), delivery.at(2 * held.at)
         if word.startswith("delay"):
             again = repack(record, Body("task", b"{}", job.key, attempt=2))
             outcomes.delay(position, id, again, 0 if word == "delay_now" else 3_600_000)
         elif word == "dead":
-            outcomes.dead(position, id, record, seal(Ending(1, 1.0, "w1", error="broken")))
+            outcomes.dead(position, id, record, append_ending(Ending(1, 1.0, "w1", error="broken")))
         elif delivery.lane:
             outcomes.done_in_train(position, id, record, DONE)
         else:
@@ -287,7 +287,7 @@ class Repartitioned(RuleBasedStateMachine):
     def send_round_again(self, data: st.DataObject) -> None:
         job = data.draw(st.sampled_from([job for job in self.model.jobs.values() if job.state == "failed"]))
         partition, found = self.do(self.clients[0].find(self.settings, job.id))
-        words = self.do(partition.retry(new_token(), [Again(job.id, found.place, found.again())]))
+        words = self.do(partition.retry(new_token(), [JobToRetry(job.id, found.place, found.again())]))
         assert words == ["retried"]
         job.state = "waiting"
         if not self.halts:
@@ -315,10 +315,10 @@ class Repartitioned(RuleBasedStateMachine):
     def change_it_and_die(self, count: int, closed: int) -> None:
         layout = self.layout()
         if layout.coming is None and len(layout.draining) < 4 and count != layout.partitions:
-            self.do(change(self.store, self.settings, layout, layout.begins(count)))
+            self.do(change_layout(self.store, self.settings, layout, layout.begins(count)))
             for number in layout.current.numbers[:closed]:
                 partition = self.store.partition(self.settings, number)
-                self.do(close(partition, Generation(layout.generation + 1, count)))
+                self.do(close_partition(partition, Generation(layout.generation + 1, count)))
 
     @rule()
     def all_steps(self) -> None:
@@ -400,9 +400,9 @@ class Repartitioned(RuleBasedStateMachine):
         for job in self.model.jobs.values():
             if job.state == "failed":
                 partition, found = self.do(self.clients[0].find(self.settings, job.id))
-                assert self.do(partition.retry(new_token(), [Again(job.id, found.place, found.again())])) == [
-                    "retried"
-                ]
+                assert self.do(
+                    partition.retry(new_token(), [JobToRetry(job.id, found.place, found.again())])
+                ) == ["retried"]
                 job.state = "waiting"
 
     def run_dry(self) -> None:

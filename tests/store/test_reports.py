@@ -10,14 +10,14 @@ from desk import Desk
 from qbull.config import Keep
 from qbull.core.ids import new_token
 from qbull.core.layout import Generation
-from qbull.core.record import REPORT_END, Ending, body_of, seal, unseal
+from qbull.core.record import REPORT_END_FLAG, Ending, append_ending, body_of, split_ending
 from qbull.store.read import inspect
 from qbull.store.store import Store
-from qbull.store.verbs.layout import close
-from qbull.store.verbs.outcomes import Outcomes
-from qbull.store.verbs.partition import Again
+from qbull.store.verbs.layout import close_partition
+from qbull.store.verbs.outcomes import PartitionOutcomes
+from qbull.store.verbs.partition import JobToRetry
 
-BURIED = seal(Ending(0, 0.0, "w1", error="its worker died"))
+BURIED = append_ending(Ending(0, 0.0, "w1", error="its worker died"))
 
 
 async def told(desk: Desk, drop: bool = True) -> list[str]:
@@ -74,7 +74,7 @@ async def test_a_job_that_fails_and_is_sent_round_again(store: Store) -> None:
     failed = await told(desk)
     found = await inspect.find(desk.partition, "a")
     assert found is not None
-    await desk.partition.retry(new_token(), [Again("a", found.place, found.again())])
+    await desk.partition.retry(new_token(), [JobToRetry("a", found.place, found.again())])
 
     assert failed == ["wa", "wb", "fa", "fb"]
     assert await told(desk) == ["wa"]
@@ -100,7 +100,7 @@ async def test_a_cancelled_job(store: Store) -> None:
 
 async def test_of_a_durable_job_only_its_end_and_only_its_id(store: Store) -> None:
     desk = await Desk.open(store, order="key")
-    await desk.enqueue("a", "b", "c", key="k", reports=REPORT_END)
+    await desk.enqueue("a", "b", "c", key="k", reports=REPORT_END_FLAG)
     await desk.enqueue("other", key="k2")
     for _ in range(2):  # the second time it is a train
         for delivery in await desk.fetch():
@@ -112,7 +112,7 @@ async def test_of_a_durable_job_only_its_end_and_only_its_id(store: Store) -> No
 
 async def test_a_flag_survives_what_a_lane_does_to_the_record(store: Store) -> None:
     desk = await Desk.open(store, order="key", on_failed="halt")
-    await desk.enqueue("a", key="k", reports=REPORT_END)
+    await desk.enqueue("a", key="k", reports=REPORT_END_FLAG)
     [delivery] = await desk.fetch()
     await desk.settle(delivery, 0, "delay", 0)
     [delivery] = await desk.fetch()
@@ -120,7 +120,7 @@ async def test_a_flag_survives_what_a_lane_does_to_the_record(store: Store) -> N
     found = await inspect.find(desk.partition, "a")
 
     assert await told(desk) == ["fa"]
-    assert found is not None and found.record[2] == REPORT_END + 1
+    assert found is not None and found.record[2] == REPORT_END_FLAG + 1
 
 
 async def test_jobs_that_ask_for_nothing_are_not_reported(store: Store) -> None:
@@ -156,15 +156,15 @@ async def test_a_large_job_is_reported_without_payload_and_result(store: Store, 
     desk = await Desk.open(store, track=True, order="key")
     await desk.enqueue("a", key="k" * 50, payload=b"p" * size)
     [delivery] = await desk.fetch()
-    outcomes = Outcomes()
+    outcomes = PartitionOutcomes()
     ending = Ending(1, 2.5, "worker-1", b"r" * size, "an error" * 3, None, 7)
-    outcomes.done(delivery.band, delivery.entry, b"a", delivery.fields[1] + seal(ending))
+    outcomes.done(delivery.band, delivery.entry, b"a", delivery.fields[1] + append_ending(ending))
     await desk.partition.settle(outcomes)
 
     waiting, done = await values(desk)
     body = body_of(waiting)
     id, sealed = done.split(b"\n", 1)
-    nothing, told_of = unseal(sealed)
+    nothing, told_of = split_ending(sealed)
     assert len(waiting) < 2200 and len(done) < 2200
     assert (body.task, body.key, body.attempt) == ("task", "k" * 50, 1)
     assert (id, nothing) == (b"a", b"")
@@ -177,13 +177,13 @@ async def test_a_large_job_that_fails_too(store: Store, size: int) -> None:
     desk = await Desk.open(store, track=True, order="key")
     await desk.enqueue("a", key="k", payload=b"p" * size)
     [delivery] = await desk.fetch()
-    outcomes = Outcomes()
-    ending = seal(Ending(3, 2.5, "worker-1", None, "an error", "a trace"))
+    outcomes = PartitionOutcomes()
+    ending = append_ending(Ending(3, 2.5, "worker-1", None, "an error", "a trace"))
     outcomes.dead(delivery.at(0), b"a", delivery.fields[1], ending)
     await desk.partition.settle(outcomes)
 
     [_, failed] = await values(desk)
-    record, told_of = unseal(failed)
+    record, told_of = split_ending(failed)
     assert len(failed) < 2300
     assert (body_of(record).task, body_of(record).key) == ("task", "k")
     assert (told_of.attempt, told_of.error) == (3, "an error")
@@ -194,9 +194,9 @@ async def test_many_that_are_done_together_are_one_report(store: Store) -> None:
     ids = [f"j{n}" for n in range(60)]
     await desk.enqueue(*ids)
     await told(desk)
-    outcomes = Outcomes()
+    outcomes = PartitionOutcomes()
     for n, delivery in enumerate(await desk.fetch()):
-        sealed = delivery.fields[1] + seal(Ending(n, 1.0, "w"))
+        sealed = delivery.fields[1] + append_ending(Ending(n, 1.0, "w"))
         outcomes.done(delivery.band, delivery.entry, delivery.fields[0], sealed)
     await desk.partition.settle(outcomes)
 
@@ -204,7 +204,7 @@ async def test_many_that_are_done_together_are_one_report(store: Store) -> None:
     *found, rest = value.split(b"\n", 60)
     attempts = []
     while rest:
-        rest, ending = unseal(rest)
+        rest, ending = split_ending(rest)
         attempts.append(ending.attempt)
     assert [id.decode() for id in found] == ids
     assert attempts == list(reversed(range(60)))
@@ -224,7 +224,7 @@ async def test_what_was_told_is_dropped_and_nothing_else(store: Store) -> None:
 async def test_a_partition_that_was_left_stays_until_its_reports_are_told(store: Store) -> None:
     desk = await Desk.open(store, track=True, keep=Keep(completed=0))
     await desk.enqueue("a")
-    await close(desk.partition, Generation(1, 2))
+    await close_partition(desk.partition, Generation(1, 2))
     for delivery in await desk.fetch():
         await desk.finish(delivery)
 

@@ -8,7 +8,7 @@ from qbull.config import Keep, Lane
 from qbull.core.record import body_of, crashes_of
 from qbull.store.read import pages
 from qbull.store.store import Store
-from qbull.store.verbs.partition import Again
+from qbull.store.verbs.partition import JobToRetry
 
 
 async def test_a_dead_letter_waits_again(store: Store) -> None:
@@ -51,7 +51,7 @@ async def test_a_job_that_is_elsewhere_by_now_is_left_alone(store: Store) -> Non
         else:
             await desk.partition.release([delivery.place])
 
-    words = await desk.partition.retry("again", [*seen, Again("nobody", b"f1-0", b"")])
+    words = await desk.partition.retry("again", [*seen, JobToRetry("nobody", b"f1-0", b"")])
 
     assert words == ["waiting", "moved", "completed", "unknown"]
     assert await desk.state("fails") == "failed"

@@ -14,29 +14,29 @@ import qbull.store
 from conftest import eventually
 from qbull.config import QueueSettings
 from qbull.core.rate import Rate
-from qbull.core.record import REPORT_ALL
+from qbull.core.record import REPORT_ALL_FLAG
 from qbull.core.route import digest
-from qbull.core.schedule_rule import Rule
+from qbull.core.schedule_rule import ScheduleRule
 from qbull.errors import ConfigError, ServerRefused
 from qbull.store import rights
-from qbull.store.completions import Results
+from qbull.store.completions import ResultListener
 from qbull.store.connection.scripts import script
 from qbull.store.connection.server import open_server
 from qbull.store.read import inspect, pages
-from qbull.store.read.drain_status import tally
-from qbull.store.read.inspect import Found
-from qbull.store.rights import ROLES, Place, acl, acl_at_sentinels, commands_of
+from qbull.store.read.drain_status import drain_status
+from qbull.store.read.inspect import StoredJob
+from qbull.store.rights import ACL_ROLES, AclScope, acl, acl_at_sentinels, commands_of
 from qbull.store.store import Store
 from qbull.store.verbs import alerts as board
 from qbull.store.verbs import limits, live_settings
-from qbull.store.verbs.declare import Declared
+from qbull.store.verbs.declare import ScheduleDeclarations
 from qbull.store.verbs.layout import repartition
-from qbull.store.verbs.move import Moves
+from qbull.store.verbs.move import PartitionMoves
 from qbull.store.verbs.partition import NewJob, Partition
-from qbull.store.verbs.schedules import Place as schedule_place
-from qbull.store.verbs.schedules import Schedules
-from qbull.store.verbs.tick import Ticks
-from qbull.store.verbs.workers import Member
+from qbull.store.verbs.schedules import ScheduleLocation as schedule_place
+from qbull.store.verbs.schedules import ScheduleStore
+from qbull.store.verbs.tick import ScheduleTicks
+from qbull.store.verbs.workers import RegisteredWorker
 from topology import DURABLE, PASSWORD, Node, raised_cluster, raised_pair, raised_trio, wait_for
 
 STORE = Path(qbull.store.__path__[0])
@@ -58,7 +58,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
 
 
 def test_every_verb_belongs_to_a_role() -> None:
-    given = {verb for role in ROLES.values() for verb in role.verbs}
+    given = {verb for role in ACL_ROLES.values() for verb in role.verbs}
 
     assert given == set(VERBS), (
         "add the verb to the roles that need it in store/rights.py, and renew the page"
@@ -69,16 +69,16 @@ def test_every_command_that_is_sent_belongs_to_a_role() -> None:
     # store/clock.py has a server of its own.
     by_users = [path for path in STORE.rglob("*.py") if path.name != "clock.py"]
     sent = {command for path in by_users for command in _sent_in(path)}
-    given = {word for role in ROLES.values() for word in role.commands}
+    given = {word for role in ACL_ROLES.values() for word in role.commands}
     others = {
-        *rights._GREETING,
-        *rights._CLUSTER,
-        *rights._SENTINEL,
-        *rights._AT_SENTINELS,
+        *rights._HANDSHAKE_COMMANDS,
+        *rights._CLUSTER_COMMANDS,
+        *rights._SENTINEL_COMMANDS,
+        *rights._AT_SENTINELS_COMMANDS,
         "cluster|nodes",
         "select",
     }
-    others |= {word for words in rights._DURABILITY.values() for word in words}
+    others |= {word for words in rights._DURABILITY_COMMANDS.values() for word in words}
 
     assert {"hmget", "waitaof", "xinfo|groups", "subscribe", "sentinel|replicas"} <= sent, (
         "the look itself is blind"
@@ -126,9 +126,9 @@ async def produce(store: Store) -> None:
     await desk.enqueue("later", when=60_000)
     await desk.enqueue("urgent", priority=1)
     await desk.store._known("q")
-    results = Results(store)
+    results = ResultListener(store)
 
-    async def look() -> tuple[Partition, Found]:
+    async def look() -> tuple[Partition, StoredJob]:
         found = await inspect.find(desk.partition, "a")
         assert found is not None
         return desk.partition, found
@@ -146,7 +146,7 @@ async def produce_and_follow(store: Store) -> None:
 
 async def work(store: Store) -> None:
     desk = await Desk.open(store, order="key")
-    await store.enroll("w1", Member(), 30)
+    await store.enroll("w1", RegisteredWorker(), 30)
     await store.beat(30, ["w1"])
     await store.workers()
     await live_settings.read(store, desk.settings)
@@ -167,10 +167,10 @@ async def work(store: Store) -> None:
     await desk.partition.holds(b"a", b"0", b"")
     await desk.partition.mark_alone(b"a", b"0")
     await inspect.count(desk.partition)
-    await limits.ask(store, replace(desk.settings, max_active=1, rate=Rate(1, per=1)), "w1", 1, places=0)
-    await limits.users(store, "q")
-    await limits.vacate(store, "q", ["w1"])
-    await live_settings.hold(store, "q", 1.0, "later")
+    await limits.acquire(store, replace(desk.settings, max_active=1, rate=Rate(1, per=1)), "w1", 1, places=0)
+    await limits.slot_holders(store, "q")
+    await limits.free_slots(store, "q", ["w1"])
+    await live_settings.hold_queue(store, "q", 1.0, "later")
     await desk.partition.unlease("w1")
     await tick(store, desk)
     await watch(store, desk)
@@ -181,7 +181,7 @@ async def work(store: Store) -> None:
 async def move(store: Store, desk: Desk) -> None:
     """The number of partitions changes, twice, and what is left is moved on until the first ones are gone."""
     await desk.enqueue("x1", "x2", key="x")
-    moves = Moves(store, desk.settings)
+    moves = PartitionMoves(store, desk.settings)
     for partitions in (2, 1):
         layout = await repartition(store, desk.settings, partitions)
         await moves.all_steps()
@@ -200,9 +200,9 @@ async def move(store: Store, desk: Desk) -> None:
 
 
 async def tick(store: Store, desk: Desk) -> None:
-    schedules = Schedules(store)
-    schedule = Rule(every=0.1, catch_up="all").schedule("s", "q", "task", b"{}", "k", "UTC")
-    declared, ticks = Declared(store), Ticks(store)
+    schedules = ScheduleStore(store)
+    schedule = ScheduleRule(every=0.1, catch_up="all").schedule("s", "q", "task", b"{}", "k", "UTC")
+    declared, ticks = ScheduleDeclarations(store), ScheduleTicks(store)
     assert await declared.newest("q", ["v1"]) == "v1"
     await declared.remember("q", await declared.names("q") | {"s"})
     assert await schedules.unknown([schedule]) == [schedule]
@@ -219,14 +219,14 @@ async def tick(store: Store, desk: Desk) -> None:
 
 
 async def watch(store: Store, desk: Desk) -> None:
-    await board.note_failures(store, "q", {"task": board.Failures(1, "a", "no")})
-    seen = await board.watch(store, "w1", 10)
+    await board.add_failures(store, "q", {"task": board.TaskFailures(1, "a", "no")})
+    seen = await board.take_turn(store, "w1", 10)
     assert seen is not None
     assert await board.failures(store, "q", seen.now_ms)
     assert await board.counts(store, desk.settings)
-    assert await board.lately(store, desk.settings)
+    assert await board.recently_failed(store, desk.settings)
     assert await board.newest_failed(store, desk.settings)
-    assert await board.losses(store) == (0, "")
+    assert await board.lost_workers(store) == (0, "")
     assert await board.write(store, seen, seen.state, [NewJob("m", "0 60000", desk.job("m").record)])
 
 
@@ -243,11 +243,11 @@ async def read(store: Store) -> None:
     for state in ("waiting", "active", "delayed", "completed", "failed"):
         await pages.page([partition], state, 0, 10)
     await inspect.find(partition, "later")
-    schedules = Schedules(store)
+    schedules = ScheduleStore(store)
     await schedules.everywhere()
     await schedules.where("s")
     await schedules.read(schedule_place("q", 0), ["s"])
-    await tally(partition)
+    await drain_status(partition)
 
 
 async def ship(store: Store) -> None:
@@ -258,7 +258,7 @@ async def ship(store: Store) -> None:
     await desk.enqueue("b", "c", key="k")
     await desk.enqueue("later", when=60_000)
     assert await desk.partition.states(["a", "none"]) == "r-"
-    await desk.enqueue("tracked", reports=REPORT_ALL)
+    await desk.enqueue("tracked", reports=REPORT_ALL_FLAG)
     entries, _ = await desk.partition.reports([], 10)
     await desk.partition.reports([entry for entry, _ in entries], 10)
 
@@ -304,7 +304,7 @@ async def begin(node: Node, role: str, stage: Store) -> None:
 
 
 def grant(node: Node, role: str, *changes: str) -> None:
-    line = acl([role], Place("test"), role).replace(rights.PASSWORD, "word")
+    line = acl([role], AclScope("test"), role).replace(rights.PASSWORD_PLACEHOLDER, "word")
     node.tell(*line.split(), *changes)
 
 
@@ -314,7 +314,7 @@ async def test_every_right_that_is_used_is_needed(node: Node, role: str, stage: 
     await begin(node, role, stage)
     await works(node, role)
     used = {name.removeprefix("cmdstat_") for name in node.info("commandstats")} - {"auth", "info", "hello"}
-    given = set(re.findall(r"\+(\S+)", acl([role], Place("test"), role)))
+    given = set(re.findall(r"\+(\S+)", acl([role], AclScope("test"), role)))
 
     assert used - given - {"config|resetstat", "subscribe", "ping"} == set()
     for command in sorted((used & given) - _swallowed(role)):
@@ -328,7 +328,7 @@ def _swallowed(role: str) -> set[str]:
     """What scripts only try, and what the client library does not insist on."""
     tried = {
         word.lower()
-        for verb in ROLES[role].verbs
+        for verb in ACL_ROLES[role].verbs
         for word in re.findall(r"redis\.pcall\('([A-Z]+)'", script(verb).source)
     }
     return tried | {"client|setinfo", "xinfo|groups", "xinfo|consumers", "subscribe"}
@@ -336,9 +336,9 @@ def _swallowed(role: str) -> set[str]:
 
 async def test_a_producer_of_a_cluster_with_a_profile_needs_what_its_line_says(tmp_path: Path) -> None:
     with raised_cluster(tmp_path, DURABLE) as cluster:
-        place = Place("test", topology="cluster", durability="strict")
+        place = AclScope("test", topology="cluster", durability="strict")
         for node in cluster.nodes:
-            node.tell(*acl(["producer"], place, "web").replace(rights.PASSWORD, "word").split())
+            node.tell(*acl(["producer"], place, "web").replace(rights.PASSWORD_PLACEHOLDER, "word").split())
             node.tell("ACL", "LOG", "RESET")
         store = Store(cluster.url.replace(f":{PASSWORD}@", "web:word@"), "test")
         desk = await Desk.open(store)
@@ -351,12 +351,12 @@ async def test_a_producer_of_a_cluster_with_a_profile_needs_what_its_line_says(t
 
 async def test_a_producer_of_sentinels_with_a_profile_needs_what_its_lines_say(tmp_path: Path) -> None:
     with raised_trio(tmp_path, DURABLE) as trio:
-        place = Place("test", topology="sentinel", durability="replicated")
+        place = AclScope("test", topology="sentinel", durability="replicated")
         for node in trio.servers:
-            node.tell(*acl(["producer"], place, "web").replace(rights.PASSWORD, "word").split())
+            node.tell(*acl(["producer"], place, "web").replace(rights.PASSWORD_PLACEHOLDER, "word").split())
             node.tell("ACL", "LOG", "RESET")
         for node in trio.sentinels:
-            node.tell(*acl_at_sentinels("web").replace(rights.PASSWORD, "other").split())
+            node.tell(*acl_at_sentinels("web").replace(rights.PASSWORD_PLACEHOLDER, "other").split())
         url = (
             trio.url.replace(f":{PASSWORD}@", "web:word@") + "?sentinel_username=web&sentinel_password=other"
         )
@@ -373,9 +373,9 @@ async def test_a_producer_of_sentinels_with_a_profile_needs_what_its_lines_say(t
 @pytest.mark.parametrize("durability", ["fast", "durable", "replicated", "strict"])
 async def test_a_profile_needs_what_its_line_says(tmp_path: Path, durability: str) -> None:
     with raised_pair(tmp_path) as pair:
-        place = Place("test", durability=durability, database=3)  # type: ignore[arg-type]
+        place = AclScope("test", durability=durability, database=3)  # type: ignore[arg-type]
         for node in (pair.primary, *pair.replicas):
-            node.tell(*acl(["producer"], place, "web").replace(rights.PASSWORD, "word").split())
+            node.tell(*acl(["producer"], place, "web").replace(rights.PASSWORD_PLACEHOLDER, "word").split())
             node.tell("ACL", "LOG", "RESET")
         store = Store(pair.url.replace(f":{PASSWORD}@", "web:word@").replace("/0?", "/3?"), "test")
         desk = await Desk.open(store)
@@ -401,4 +401,4 @@ def test_a_role_that_is_none_is_refused() -> None:
     with pytest.raises(
         ConfigError, match='role "boss": use one of producer, worker, relay, reader, admin, api'
     ):
-        acl(["boss"], Place("test"), "boss")
+        acl(["boss"], AclScope("test"), "boss")

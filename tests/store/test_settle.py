@@ -5,9 +5,9 @@ from __future__ import annotations
 from desk import Desk, ids_of
 
 from qbull.config import Keep, Lane
-from qbull.core.record import Ending, seal
+from qbull.core.record import Ending, append_ending
 from qbull.store.store import Store
-from qbull.store.verbs.outcomes import Outcomes
+from qbull.store.verbs.outcomes import PartitionOutcomes
 
 
 async def test_a_second_settle_of_the_same_delivery_is_refused(store: Store) -> None:
@@ -173,7 +173,7 @@ async def test_finished_jobs_are_kept_by_count(store: Store) -> None:
 
 async def test_finished_jobs_are_kept_by_age(store: Store) -> None:
     desk = await Desk.open(store, keep=Keep(completed_for=60))
-    old = seal(Ending(1, 1.0, "w1", b"1"))
+    old = append_ending(Ending(1, 1.0, "w1", b"1"))
     await store.server.call(
         "XADD", desk.partition.base + "completed", "1000-0", "old", desk.job("old").record + old
     )
@@ -204,8 +204,8 @@ async def test_what_another_program_wrote_into_the_stream_becomes_a_dead_letter(
     await store.server.call("XADD", desk.partition.base + "ready:5", "*", "hello", "world")
     (foreign,) = await desk.fetch()
 
-    ending = seal(Ending(1, 0.0, "w1", error="cannot be read"))
-    outcomes = Outcomes()
+    ending = append_ending(Ending(1, 0.0, "w1", error="cannot be read"))
+    outcomes = PartitionOutcomes()
     outcomes.dead(foreign.at(0), b"hello", b"world", ending)
     stale = await desk.partition.settle(outcomes)
 

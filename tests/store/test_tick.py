@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 from desk import Desk
 
-from qbull.core.record import moment
+from qbull.core.record import to_datetime
 from qbull.core.schedule import Schedule
-from qbull.core.schedule_rule import Rule
-from qbull.core.schedule_state import Change, Plan, fields_of, paused, resumed
+from qbull.core.schedule_rule import ScheduleRule
+from qbull.core.schedule_state import PlanChange, SchedulePlan, fields_of, pause_plan, resume_plan
 from qbull.errors import NotFound
 from qbull.store.read import inspect, pages
 from qbull.store.store import Store
-from qbull.store.verbs.schedules import Look, Place, Schedules
-from qbull.store.verbs.tick import Ticks
+from qbull.store.verbs.schedules import PartitionPlans, ScheduleLocation, ScheduleStore
+from qbull.store.verbs.tick import ScheduleTicks
 
 MINUTE = 60_000
 
@@ -27,8 +27,8 @@ class Clockwork:
     """A schedule in one partition whose plan can be set back in time."""
 
     desk: Desk
-    schedules: Schedules
-    ticks: Ticks
+    schedules: ScheduleStore
+    ticks: ScheduleTicks
     schedule: Schedule
 
     @classmethod
@@ -43,22 +43,24 @@ class Clockwork:
     ) -> Clockwork:
         """A tick `every` so many seconds, the latest of them so many seconds ago: none comes while a test runs."""
         desk = await Desk.open(store, **(settings or {}))
-        schedules = Schedules(store)
-        now_ms = (await schedules.read(Place("q", 0), [])).now_ms
-        start = moment(now_ms - late * 1000 - 1000 * every * 1000)
-        schedule = Rule(every=every, start=start, **rule).schedule("s", "q", "task", b"{}", None, "UTC")
+        schedules = ScheduleStore(store)
+        now_ms = (await schedules.read(ScheduleLocation("q", 0), [])).now_ms
+        start = to_datetime(now_ms - late * 1000 - 1000 * every * 1000)
+        schedule = ScheduleRule(every=every, start=start, **rule).schedule(
+            "s", "q", "task", b"{}", None, "UTC"
+        )
         await schedules.put(schedule, "code", desk.settings)
-        return cls(desk, schedules, Ticks(store), schedule)
+        return cls(desk, schedules, ScheduleTicks(store), schedule)
 
-    async def due(self) -> Look:
-        return await self.schedules.read(Place("q", 0), (), due=50)
+    async def due(self) -> PartitionPlans:
+        return await self.schedules.read(ScheduleLocation("q", 0), (), due=50)
 
-    async def plan(self) -> Plan:
-        return (await self.schedules.read(Place("q", 0), ["s"])).plans["s"]
+    async def plan(self) -> SchedulePlan:
+        return (await self.schedules.read(ScheduleLocation("q", 0), ["s"])).plans["s"]
 
     async def set_back(self, ms: int) -> int:
         """As if nothing had run for so long; gives the instant that is planned next."""
-        look = await self.schedules.read(Place("q", 0), ["s"])
+        look = await self.schedules.read(ScheduleLocation("q", 0), ["s"])
         planned = self.schedule.after(look.now_ms - ms)
         assert planned is not None
         base = self.desk.partition.base
@@ -122,7 +124,7 @@ async def test_a_proposal_whose_reply_was_lost_may_be_sent_again(store: Store) -
 
 async def test_a_worker_whose_clock_is_ahead_fires_nothing_early(store: Store) -> None:
     works = await Clockwork.make(store)
-    look = await works.schedules.read(Place("q", 0), ["s"])
+    look = await works.schedules.read(ScheduleLocation("q", 0), ["s"])
 
     for hours in (1, -1):
         wrong = look._replace(now_ms=look.now_ms + hours * 3_600_000)
@@ -268,8 +270,10 @@ async def test_an_instant_that_the_clock_passes_again_is_not_fired_again(store: 
 
 async def test_after_its_end_it_rests(store: Store) -> None:
     works = await Clockwork.make(store)
-    look = await works.schedules.read(Place("q", 0), ["s"])
-    ended = Rule(every=60, end=moment(look.now_ms)).schedule("s", "q", "task", b"{}", None, "UTC")
+    look = await works.schedules.read(ScheduleLocation("q", 0), ["s"])
+    ended = ScheduleRule(every=60, end=to_datetime(look.now_ms)).schedule(
+        "s", "q", "task", b"{}", None, "UTC"
+    )
     await works.schedules.put(ended, "code", works.desk.settings)
 
     due = await works.due()
@@ -282,21 +286,21 @@ async def test_a_paused_schedule_fires_nothing_and_goes_on_with_the_next_tick(st
     works = await Clockwork.make(store)
     await works.set_back(5 * MINUTE)
 
-    await works.schedules.change("s", paused)
+    await works.schedules.change("s", pause_plan)
     assert await works.tick() == (0, 0, 0)
-    await works.schedules.change("s", resumed)
+    await works.schedules.change("s", resume_plan)
 
-    plan, look = await works.plan(), await works.schedules.read(Place("q", 0), ["s"])
+    plan, look = await works.plan(), await works.schedules.read(ScheduleLocation("q", 0), ["s"])
     assert await works.tick() == (0, 0, 0)
     assert plan.next_ms is not None and plan.next_ms > look.now_ms - MINUTE
 
 
 async def test_two_who_change_a_schedule_at_once_do_not_lose_each_others_change(store: Store) -> None:
     works = await Clockwork.make(store)
-    other = Rule(every=30).schedule("s", "q", "task", b'{"a":1}', None, "UTC")
+    other = ScheduleRule(every=30).schedule("s", "q", "task", b'{"a":1}', None, "UTC")
 
     await asyncio.gather(
-        works.schedules.change("s", paused),
+        works.schedules.change("s", pause_plan),
         works.schedules.put(other, "own", works.desk.settings),
         works.schedules.put(works.schedule, "code", works.desk.settings),
     )
@@ -311,7 +315,7 @@ async def test_a_tick_between_reading_and_writing_is_seen(store: Store) -> None:
     await works.set_back(MINUTE)
     look = await works.due()
 
-    await works.schedules.change("s", paused)
+    await works.schedules.change("s", pause_plan)
     answer = await works.ticks.fire_due(works.desk.partition, look)
 
     assert [ticked.fired for ticked in answer] == [0]
@@ -321,11 +325,11 @@ async def test_a_tick_between_reading_and_writing_is_seen(store: Store) -> None:
 async def test_a_schedule_that_was_taken_away_is_gone(store: Store) -> None:
     works = await Clockwork.make(store)
 
-    await works.schedules.take_away("s", Place("q", 0), "code")
+    await works.schedules.take_away("s", ScheduleLocation("q", 0), "code")
 
     assert await works.schedules.everywhere() == {}
     with pytest.raises(NotFound):
-        await works.schedules.change("s", paused)
+        await works.schedules.change("s", pause_plan)
     assert await store.server.call("EXISTS", works.desk.partition.base + "schedules") == 0
 
 
@@ -339,7 +343,7 @@ async def test_what_cannot_be_read_does_not_hold_up_the_others(store: Store) -> 
     look = await works.due()
     fired = await works.ticks.fire_due(works.desk.partition, look)
     await works.schedules.postpone(
-        Place("q", 0), "broken", look.unreadable["broken"][0], look.now_ms + MINUTE
+        ScheduleLocation("q", 0), "broken", look.unreadable["broken"][0], look.now_ms + MINUTE
     )
 
     assert [ticked.fired for ticked in fired] == [1]
@@ -354,7 +358,7 @@ async def test_promote_says_when_a_schedule_is_due(store: Store) -> None:
     tick = (await works.desk.partition.promote()).tick
 
     assert tick is not None and 0 < tick <= 3600
-    await works.schedules.change("s", paused)
+    await works.schedules.change("s", pause_plan)
     assert (await works.desk.partition.promote()).tick is None
 
 
@@ -364,32 +368,32 @@ async def test_a_schedule_follows_its_partitions_and_ticks_in_one_place_only(sto
     look = await works.due()
 
     for _ in range(2):  # whoever moves it may die, and another begins again
-        await works.schedules.move("s", Place("q", 0), Place("q", 7))
+        await works.schedules.move("s", ScheduleLocation("q", 0), ScheduleLocation("q", 7))
     late = await works.ticks.fire_due(works.desk.partition, look)
 
     assert [ticked.fired for ticked in late] == [0]
-    assert await works.schedules.where("s") == Place("q", 7)
-    assert (await works.schedules.read(Place("q", 0), ["s"])).plans == {}
-    assert (await works.schedules.read(Place("q", 7), ["s"])).plans["s"].next_ms == planned
-    await works.schedules.move("s", Place("q", 7), Place("q", 0))
+    assert await works.schedules.where("s") == ScheduleLocation("q", 7)
+    assert (await works.schedules.read(ScheduleLocation("q", 0), ["s"])).plans == {}
+    assert (await works.schedules.read(ScheduleLocation("q", 7), ["s"])).plans["s"].next_ms == planned
+    await works.schedules.move("s", ScheduleLocation("q", 7), ScheduleLocation("q", 0))
     assert await works.tick() == (2, 0, 0)
 
 
-OLD, NEW, NEWER = Place("q", 0), Place("q", 7), Place("q", 8)
+OLD, NEW, NEWER = ScheduleLocation("q", 0), ScheduleLocation("q", 7), ScheduleLocation("q", 8)
 
 
 @pytest.mark.parametrize("step", ["marked", "copied", "registered"])
 async def test_a_move_that_was_cut_off_is_ended_by_whoever_comes_next(store: Store, step: str) -> None:
     works = await Clockwork.make(store)
     plan = await works.plan()
-    await works.schedules._write(OLD, "s", plan.rev, Change(None, {"moving": str(NEW)}))
+    await works.schedules._write(OLD, "s", plan.rev, PlanChange(None, {"moving": str(NEW)}))
     if step != "marked":
-        await works.schedules._write(NEW, "s", 0, Change(None, fields_of(plan)))
+        await works.schedules._write(NEW, "s", 0, PlanChange(None, fields_of(plan)))
     if step == "registered":
         await works.schedules._register("s", NEW)
 
     await works.schedules.move("s", OLD, NEW)
-    await works.schedules.change("s", paused)
+    await works.schedules.change("s", pause_plan)
 
     assert await works.schedules.where("s") == NEW
     assert (await works.schedules.read(NEW, ["s"])).plans["s"].paused_ms is not None
@@ -400,10 +404,10 @@ async def test_a_move_that_was_cut_off_is_ended_by_whoever_comes_next(store: Sto
 async def test_whoever_meets_a_schedule_on_its_way_ends_the_move_first(store: Store) -> None:
     works = await Clockwork.make(store)
     plan = await works.plan()
-    await works.schedules._write(OLD, "s", plan.rev, Change(None, {"moving": str(NEW)}))
-    other = Rule(every=30).schedule("s", "q", "task", b"{}", None, "UTC")
+    await works.schedules._write(OLD, "s", plan.rev, PlanChange(None, {"moving": str(NEW)}))
+    other = ScheduleRule(every=30).schedule("s", "q", "task", b"{}", None, "UTC")
 
-    await works.schedules.change("s", paused)
+    await works.schedules.change("s", pause_plan)
     await works.schedules.put(other, "own", works.desk.settings)  # its home is the old one: it comes back
 
     found = await works.schedules.find("s")
@@ -428,11 +432,11 @@ async def test_a_mover_that_was_frozen_and_wakes_up_brings_nothing_back(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     works = await Clockwork.make(store)
-    frozen = Schedules(store)
+    frozen = ScheduleStore(store)
     reached, wake = asyncio.Event(), asyncio.Event()
     write = frozen._write
 
-    async def write_late(place: Place, name: str, rev: int, change: Change) -> bool:
+    async def write_late(place: ScheduleLocation, name: str, rev: int, change: PlanChange) -> bool:
         if place == NEW:
             reached.set()
             await wake.wait()

@@ -18,7 +18,7 @@ from qbull.errors import ConfigError, ServerAway, ServerError, ServerRefused
 from qbull.store.connection import server as server_module
 from qbull.store.connection.address import Address
 from qbull.store.connection.server import Server, open_server
-from qbull.store.connection.tls import Tls
+from qbull.store.connection.tls import TlsSettings
 from relay import Relay, relaying, server_context
 from topology import COMMON, PASSWORD, QUICK, Node, raised_cluster, raised_trio, wait_for
 
@@ -155,7 +155,7 @@ async def test_tls_on_a_port_with_plain_text_is_told_what_to_use(
     node: Node, ca_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The server waits for the end of a line that will never come."""
-    monkeypatch.setattr(server_module, "CONNECT_TIMEOUT", 0.5)
+    monkeypatch.setattr(server_module, "SERVER_CONNECT_TIMEOUT_SECONDS", 0.5)
 
     async with opened(node.place, ssl_ca_certs=ca_file) as server:
         with pytest.raises(ServerAway, match=r"no answer; if this port speaks plain text, use redis://$"):
@@ -311,13 +311,15 @@ def test_what_an_address_says() -> None:
     address = Address.parse(
         "rediss+sentinel://one,two/jobs?ssl_ca_certs=/ca.pem&ssl_certfile=/me.pem&ssl_keyfile=/me.key"
     )
-    wanted = Tls(ca="/ca.pem", certificate="/me.pem", key="/me.key")
+    wanted = TlsSettings(ca="/ca.pem", certificate="/me.pem", key="/me.key")
 
     assert address.tls == wanted
     assert [seed.tls for seed in address.seeds] == [wanted, wanted]
     assert address.at("three", 1).tls == wanted
-    assert Address.parse("valkeys://one").tls == Tls()
-    assert Address.parse("rediss://one?ssl_cert_reqs=CERT_NONE").tls == Tls(verifies=False, checks_host=False)
+    assert Address.parse("valkeys://one").tls == TlsSettings()
+    assert Address.parse("rediss://one?ssl_cert_reqs=CERT_NONE").tls == TlsSettings(
+        verifies=False, checks_host=False
+    )
     assert Address.parse("redis://one").tls is None
 
 

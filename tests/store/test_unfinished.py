@@ -5,13 +5,13 @@ from __future__ import annotations
 from desk import Desk
 
 from qbull.core.record import State
-from qbull.store.read.unfinished import END, roam
+from qbull.store.read.unfinished import SCAN_END, scan_unfinished
 from qbull.store.store import Store
 from qbull.store.verbs.partition import Partition
 
 
 async def met(partition: Partition, state: State) -> list[str]:
-    return [job.id async for step in roam(partition, state) for job in step.jobs]
+    return [job.id async for step in scan_unfinished(partition, state) for job in step.jobs]
 
 
 async def test_each_job_is_met_once_in_its_state(store: Store) -> None:
@@ -32,10 +32,10 @@ async def test_no_step_looks_at_more_than_its_share(store: Store) -> None:
     await desk.enqueue(*(f"w{n}" for n in range(400)))
     await desk.enqueue(*(f"v{n}" for n in range(400)))
 
-    steps = [step async for step in roam(desk.partition, "waiting")]
+    steps = [step async for step in scan_unfinished(desk.partition, "waiting")]
 
     assert len(steps) > 3 and max(step.looked for step in steps) < 700
-    assert [step.cursor == END for step in steps] == [False] * (len(steps) - 1) + [True]
+    assert [step.cursor == SCAN_END for step in steps] == [False] * (len(steps) - 1) + [True]
 
 
 async def test_what_a_worker_has_is_active_and_the_rest_of_its_train_waits(store: Store) -> None:
@@ -56,7 +56,7 @@ async def test_the_place_is_where_it_was_seen(store: Store) -> None:
     await desk.enqueue("later", when=60_000)
 
     for state in ("waiting", "delayed"):
-        async for step in roam(desk.partition, state):
+        async for step in scan_unfinished(desk.partition, state):
             for job in step.jobs:
                 assert job.place == await store.server.call("HGET", desk.partition.base + "index", job.id)
 
@@ -64,4 +64,4 @@ async def test_the_place_is_where_it_was_seen(store: Store) -> None:
 async def test_an_empty_partition_is_one_step(store: Store) -> None:
     desk = await Desk.open(store)
 
-    assert [step async for step in roam(desk.partition, "waiting")] == [([], 0, END)]
+    assert [step async for step in scan_unfinished(desk.partition, "waiting")] == [([], 0, SCAN_END)]

@@ -6,7 +6,7 @@ import pytest
 from desk import Desk, ids_of
 
 from qbull.core.record import Body, pack
-from qbull.core.route import lane_of_name
+from qbull.core.route import unique_name_lane
 from qbull.store.read import inspect, pages
 from qbull.store.store import Store
 from qbull.store.verbs.partition import UniqueJob
@@ -21,7 +21,7 @@ async def ask(
     made = desk.job(id, key, payload=payload, **options)  # type: ignore[arg-type]
     record = made.record
     if mode == "after" and not desk.settings.lane_limit:
-        record = pack(Body("task", payload, key), priority=5, lane=lane_of_name(NAME))
+        record = pack(Body("task", payload, key), priority=5, lane=unique_name_lane(NAME))
     answer = await desk.partition.unique([UniqueJob(id, made.when, record, NAME, mode, window_ms)])
     return answer[0]
 

@@ -20,7 +20,7 @@ from browser import options
 from playwright.sync_api import Page, sync_playwright
 from stage import ADMIN, VIEWS, address, running
 
-from qbull.embedded.server import Embedded
+from qbull.embedded.server import EmbeddedServer
 
 ROUNDS = 5
 LIMIT = 1.0
@@ -44,7 +44,7 @@ LOOKS = (
 
 def main(jobs: int) -> int:
     with tempfile.TemporaryDirectory() as directory:
-        valkey = Embedded.open(Path(directory))
+        valkey = EmbeddedServer.open(Path(directory))
         os.environ |= {
             "QBULL_URL": f"unix://:{valkey.password}@{valkey.socket}?db=0",
             "QBULL_PREFIX": "crowd",

@@ -22,7 +22,7 @@ from browser import options
 from playwright.async_api import Browser, BrowserContext, Page, async_playwright, expect
 from playwright.async_api import Error as BrowserError
 
-from qbull.embedded.server import Embedded
+from qbull.embedded.server import EmbeddedServer
 
 HERE = Path(__file__).parent
 ADMIN, VIEWER, PASSWORD = "admin-token-for-the-page", "viewer-token-for-the-page", "a password for the page"
@@ -144,7 +144,7 @@ def address(process: subprocess.Popen[bytes]) -> str:
 @pytest.fixture(scope="session", name="stage")
 def set_stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     """A Valkey of its own: other tests empty theirs."""
-    valkey = Embedded.open(tmp_path_factory.mktemp("page"))
+    valkey = EmbeddedServer.open(tmp_path_factory.mktemp("page"))
     inbox = Inbox()
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith(("QBULL", "REDIS"))},

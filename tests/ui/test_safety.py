@@ -8,7 +8,7 @@ import pytest
 from playwright.async_api import expect
 from stage import Person, Stage
 
-from qbull.api.dashboard import Page as Built
+from qbull.api.dashboard import Dashboard as Built
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="session"),

@@ -13,7 +13,7 @@ import pytest
 from playwright.async_api import Browser, expect
 from stage import ADMIN, PASSWORD, VIEWS, Person, Stage, address, person, running
 
-from qbull.api.dashboard import Page as Built
+from qbull.api.dashboard import Dashboard as Built
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="session"),

@@ -12,16 +12,16 @@ from desk import Desk
 from conftest import eventually
 from proxy import Proxy
 from qbull.config import QueueSettings
-from qbull.embedded.server import Embedded
+from qbull.embedded.server import EmbeddedServer
 from qbull.errors import ServerAway
-from qbull.store.connection.server import CALL_TIMEOUT
+from qbull.store.connection.server import CALL_TIMEOUT_SECONDS
 from qbull.store.read import inspect
 from qbull.store.store import Store
 from qbull.store.verbs.partition import Partition, Reclaimed
-from qbull.store.verbs.workers import Member, Serving
-from qbull.worker.actor import end
+from qbull.store.verbs.workers import RegisteredWorker, ServedQueue
+from qbull.worker.actor import stop_actors
 from qbull.worker.outage import Outage
-from qbull.worker.process.heartbeat import Beat, BeatThread
+from qbull.worker.process.heartbeat import Heartbeat, HeartbeatThread
 
 
 async def test_a_newcomer_lets_others_be_heard_before_it_calls_them_dead(store: Store) -> None:
@@ -29,7 +29,7 @@ async def test_a_newcomer_lets_others_be_heard_before_it_calls_them_dead(store: 
     await desk.enqueue("a")
     await desk.fetch("old")
     await silent(store, "old")
-    beat = Beat(store, [desk.settings], lambda: ["new"], 3.0, Outage())
+    beat = Heartbeat(store, [desk.settings], lambda: ["new"], 3.0, Outage())
 
     await beat.say()
     await beat.bury_the_dead()
@@ -51,9 +51,9 @@ async def test_what_a_silent_worker_held_of_other_queues_is_taken_back_too(store
     desk = await Desk.open(store)
     await desk.enqueue("a")
     await desk.fetch("old")
-    await store.enroll("old", Member("h", 1, "p", {"q": Serving(1)}), 0.01)
+    await store.enroll("old", RegisteredWorker("h", 1, "p", {"q": ServedQueue(1)}), 0.01)
     await silent(store, "old")
-    beat = Beat(store, [QueueSettings("another")], lambda: ["new"], 0.5, Outage())
+    beat = Heartbeat(store, [QueueSettings("another")], lambda: ["new"], 0.5, Outage())
 
     async def buried() -> bool:
         await beat.say()
@@ -73,7 +73,7 @@ async def test_what_one_node_keeps_away_does_not_hold_up_the_rest(
             desk.partition = partition
             await desk.enqueue(f"job{partition.number}")
             await desk.fetch("dead")
-    beat = Beat(store, [desk.settings for desk in desks], lambda: ["new"], 30.0, Outage())
+    beat = Heartbeat(store, [desk.settings for desk in desks], lambda: ["new"], 30.0, Outage())
     reclaim = Partition.reclaim
 
     async def reclaim_elsewhere(partition: Partition, *arguments: Any) -> Reclaimed:
@@ -97,7 +97,7 @@ async def test_one_that_cannot_be_buried_yet_does_not_hold_up_the_others(
     desk = await Desk.open(store)
     for worker in ("first", "second"):
         await silent(store, worker)
-    beat = Beat(store, [desk.settings], lambda: ["new"], 0.5, Outage())
+    beat = Heartbeat(store, [desk.settings], lambda: ["new"], 0.5, Outage())
     reclaim = Partition.reclaim
 
     async def reclaim_others(partition: Partition, worker: str, *arguments: Any) -> Reclaimed:
@@ -131,7 +131,7 @@ async def test_whoever_buries_the_dead_is_heard_meanwhile(
         return await reclaim(*arguments)
 
     monkeypatch.setattr(Partition, "reclaim", slow)
-    beating = asyncio.create_task(Beat(store, [desk.settings], lambda: ["new"], 0.6, Outage()).run())
+    beating = asyncio.create_task(Heartbeat(store, [desk.settings], lambda: ["new"], 0.6, Outage()).run())
     await begun.wait()
 
     await heard_again(store, "new", 3 * 0.6)
@@ -142,7 +142,7 @@ async def test_whoever_buries_the_dead_is_heard_meanwhile(
         return await store.remembered() == {"new"}
 
     await eventually(buried)
-    await end([beating])
+    await stop_actors([beating])
 
 
 async def test_one_that_is_heard_again_in_time_is_not_called_dead(store: Store) -> None:
@@ -151,7 +151,7 @@ async def test_one_that_is_heard_again_in_time_is_not_called_dead(store: Store) 
     await desk.fetch("old")
     await silent(store, "old")
     await silent(store, "older")
-    beat = Beat(store, [desk.settings], lambda: ["new"], 0.5, Outage())
+    beat = Heartbeat(store, [desk.settings], lambda: ["new"], 0.5, Outage())
     say, late = beat.say, asyncio.Event()
 
     async def say_and_hear() -> list[str]:
@@ -174,17 +174,17 @@ async def test_one_that_is_heard_again_in_time_is_not_called_dead(store: Store) 
 
 
 async def test_a_beat_whose_connection_has_died_unseen_is_sent_on_another(
-    server: Embedded, store: Store
+    server: EmbeddedServer, store: Store
 ) -> None:
     async with Proxy(server.socket).running() as proxy:
         other = Store(f"redis://:{server.password}@127.0.0.1:{proxy.port}/0", "test")
-        beating = asyncio.create_task(Beat(other, [], lambda: ["new"], 1.0, Outage()).run())
+        beating = asyncio.create_task(Heartbeat(other, [], lambda: ["new"], 1.0, Outage()).run())
         await heard_again(store, "new", 0)
 
         proxy.strand()
 
-        await heard_again(store, "new", 1.0, within=CALL_TIMEOUT / 2)
-        await end([beating])
+        await heard_again(store, "new", 1.0, within=CALL_TIMEOUT_SECONDS / 2)
+        await stop_actors([beating])
         await other.close()
 
 
@@ -214,11 +214,11 @@ async def silent(store: Store, worker: str) -> None:
 
 @pytest.mark.parametrize("begun", [False, True])
 async def test_a_beat_whose_start_was_cut_short_ends_when_told_to(server_url: str, begun: bool) -> None:
-    def make() -> tuple[Store, Beat]:
+    def make() -> tuple[Store, Heartbeat]:
         store = Store(server_url, "test")
-        return store, Beat(store, [], lambda: ["new"], 3.0, Outage())
+        return store, Heartbeat(store, [], lambda: ["new"], 3.0, Outage())
 
-    thread = BeatThread(make)
+    thread = HeartbeatThread(make)
     starting = asyncio.create_task(thread.start())
     if begun:
         await asyncio.sleep(0)

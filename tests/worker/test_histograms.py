@@ -8,7 +8,7 @@ import pytest
 
 import qbull
 from conftest import eventually
-from qbull.core.histograms import ERRORS, STARTED, read
+from qbull.core.histograms import SCRIPT_ERRORS_FIELD, STARTED_FIELD, read
 from qbull.store.read import histograms
 from qbull.store.store import Store
 from qbull.worker import histograms as worker_histograms
@@ -33,7 +33,7 @@ async def test_a_worker_that_stops_leaves_its_figures_behind(app: qbull.App, sto
     named = await histograms.read(store, "email")
     durations, waits = read(named)
     assert {task: one.count for task, one in durations.items()} == {"bounce": 2, "send": 5}
-    assert named[STARTED] == 7 and waits.count == 7
+    assert named[STARTED_FIELD] == 7 and waits.count == 7
     assert durations["send"].sum >= 0.05
     assert 0 <= waits.sum < 60
 
@@ -49,13 +49,13 @@ async def test_figures_of_several_workers_add_up(app: qbull.App, store: Store) -
         async with app.worker() as worker:
             await worker.drain()
 
-    assert (await histograms.read(store, "email"))[STARTED] == 3
+    assert (await histograms.read(store, "email"))[STARTED_FIELD] == 3
 
 
 async def test_they_are_written_down_while_it_runs(
     app: qbull.App, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker_histograms, "EVERY", 0.05)
+    monkeypatch.setattr(worker_histograms, "HISTOGRAM_FLUSH_SECONDS", 0.05)
     email = app.queue("email")
 
     @email.task
@@ -66,7 +66,7 @@ async def test_they_are_written_down_while_it_runs(
         await worker.drain()
 
         async def all_of_them() -> bool:
-            return (await histograms.read(store, "email")).get(STARTED) == 20
+            return (await histograms.read(store, "email")).get(STARTED_FIELD) == 20
 
         await eventually(all_of_them)
 
@@ -88,5 +88,5 @@ async def test_scripts_that_the_server_refuses_are_counted_for_their_queue(
             with pytest.raises(qbull.ServerRefused):
                 await worker._store.server.script("figures", base, f"token {base}", "name", "no number")
 
-    assert (await histograms.read(store, "email"))[ERRORS] == 2
-    assert (await histograms.read(store, "emails"))[ERRORS] == 1
+    assert (await histograms.read(store, "email"))[SCRIPT_ERRORS_FIELD] == 2
+    assert (await histograms.read(store, "emails"))[SCRIPT_ERRORS_FIELD] == 1

@@ -8,7 +8,7 @@ import qbull
 from conftest import eventually
 from qbull.store.store import Store
 from qbull.store.verbs import tokens
-from qbull.store.verbs.workers import Member
+from qbull.store.verbs.workers import RegisteredWorker
 
 
 async def test_what_a_dead_worker_said_of_itself_goes(
@@ -17,7 +17,7 @@ async def test_what_a_dead_worker_said_of_itself_goes(
     monkeypatch.setenv("MIN_IDLE_TIME_MS", "500")
     app = qbull.App(server_url, prefix="test")
     app.queue("email")
-    await store.enroll("ghost", Member("gone.example", 1), 0.1)
+    await store.enroll("ghost", RegisteredWorker("gone.example", 1), 0.1)
 
     async def forgotten() -> bool:
         roster = await store.server.call("HEXISTS", store.names.app + "roster", "ghost")
@@ -63,11 +63,11 @@ async def test_tokens_that_expired_long_ago_go_when_another_is_made(
 ) -> None:
     old, _ = await tokens.create(store, "old", "viewer", by="me", lasts=0.001)
     kept, _ = await tokens.create(store, "kept", "viewer", by="me")
-    assert {token.id for token in await tokens.everyone(store)} == {old.id, kept.id}
-    monkeypatch.setattr(tokens, "FORGOTTEN", -1)  # a month later
+    assert {token.id for token in await tokens.list_all(store)} == {old.id, kept.id}
+    monkeypatch.setattr(tokens, "EXPIRED_TOKEN_RETENTION_SECONDS", -1)  # a month later
     new, _ = await tokens.create(store, "new", "viewer", by="me")
 
-    assert {token.id for token in await tokens.everyone(store)} == {kept.id, new.id}
+    assert {token.id for token in await tokens.list_all(store)} == {kept.id, new.id}
 
 
 async def _fired(app: qbull.App) -> bool:

@@ -13,32 +13,32 @@ from conftest import eventually
 from qbull.config import QueueSettings
 from qbull.store.store import Delivery, Store
 from qbull.store.verbs import limits
-from qbull.worker.limiter import Gate
+from qbull.worker.limiter import Limiter
 from qbull.worker.outage import Outage
-from qbull.worker.prefetch import Hand
+from qbull.worker.prefetch import PrefetchBuffer
 
 
 async def nobody_uses_a_place(store: Store) -> bool:
-    return await limits.users(store, "work") == []
+    return await limits.slot_holders(store, "work") == []
 
 
 async def test_a_place_that_is_freed_while_another_is_reported_is_reported_too(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hand, settings = Hand(), QueueSettings("work", max_active=2)
-    gate = Gate(store, settings, "w1", hand, Outage())
+    hand, settings = PrefetchBuffer(), QueueSettings("work", max_active=2)
+    gate = Limiter(store, settings, "w1", hand, Outage())
     gate.follow(settings)
     first, second = delivery("1-0"), delivery("2-0")
     hand.put([first, second])
     await gate.settle_up()
-    ask, asked, may_go = limits.ask, asyncio.Event(), asyncio.Event()
+    ask, asked, may_go = limits.acquire, asyncio.Event(), asyncio.Event()
 
-    async def ask_slowly(*args: Any, **options: Any) -> limits.Grant:
+    async def ask_slowly(*args: Any, **options: Any) -> limits.TokenGrant:
         asked.set()
         await may_go.wait()
         return await ask(*args, **options)
 
-    monkeypatch.setattr(limits, "ask", ask_slowly)
+    monkeypatch.setattr(limits, "acquire", ask_slowly)
     hand.drop(first)
     gate.freed()
     await asked.wait()

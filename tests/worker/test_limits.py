@@ -15,8 +15,8 @@ from test_rate_limits import most_in_any
 import qbull
 from conftest import eventually, strays
 from qbull.store.store import Store
-from qbull.store.verbs.limits import Start
-from qbull.worker.limiter import Gate
+from qbull.store.verbs.limits import StartToken
+from qbull.worker.limiter import Limiter
 from topology import raised_cluster
 
 
@@ -126,14 +126,14 @@ async def test_a_job_that_its_queues_rate_lets_not_begin_costs_its_key_no_start(
     app: qbull.App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its key has one start in an hour: it would wait for the next."""
-    refusals, begin = 3, Gate.begin
+    refusals, begin = 3, Limiter.begin
 
-    async def reluctantly(gate: Gate) -> Start | None:
+    async def reluctantly(gate: Limiter) -> StartToken | None:
         nonlocal refusals
         refusals -= 1
         return None if refusals >= 0 else await begin(gate)
 
-    monkeypatch.setattr(Gate, "begin", reluctantly)
+    monkeypatch.setattr(Limiter, "begin", reluctantly)
     crm = app.queue("crm", lane=qbull.Lane(rate=qbull.Rate(1, per=3600)), rate=qbull.Rate(100))
 
     @crm.task(key="{tenant}")

@@ -18,12 +18,12 @@ import pytest
 import qbull
 from conftest import eventually
 from proxy import Proxy
-from qbull.embedded.server import Embedded
+from qbull.embedded.server import EmbeddedServer
 from qbull.errors import ServerError
 from qbull.store.store import Delivery, Store
 from qbull.worker import fetch
 from qbull.worker.outage import Outage
-from qbull.worker.process.wait_for_server import reach
+from qbull.worker.process.wait_for_server import wait_for_server
 from qbull.worker.worker import Worker
 
 
@@ -65,7 +65,7 @@ async def test_a_killed_server_loses_no_job_and_is_said_once(
 
 @pytest.mark.timeout(120)
 async def test_a_server_that_goes_away_while_a_worker_starts_is_waited_for(
-    server: Embedded, store: Store
+    server: EmbeddedServer, store: Store
 ) -> None:
     """The first queues are served while the others are still being taken up: what ran there must be written down."""
     ran: Counter[str] = Counter()
@@ -132,7 +132,7 @@ async def _start_and_drain(app: qbull.App, mending: asyncio.Task[None]) -> None:
 
 @pytest.mark.parametrize("order", ["key", None])
 async def test_an_ordered_job_is_not_begun_while_it_cannot_be_known_whose_it_is(
-    server: Embedded, store: Store, order: Literal["key"] | None
+    server: EmbeddedServer, store: Store, order: Literal["key"] | None
 ) -> None:
     """Others may have taken it over, and be further by now. Without an order it is begun: it is run at least once."""
     async with Proxy(server.socket).running() as proxy:
@@ -179,7 +179,7 @@ async def test_a_worker_that_was_stopped_between_two_jobs_of_a_key_asks_before_t
 
 
 @pytest.mark.timeout(120)
-async def test_lost_replies_double_nothing(server: Embedded, store: Store) -> None:
+async def test_lost_replies_double_nothing(server: EmbeddedServer, store: Store) -> None:
     ran: Counter[int] = Counter()
     luck = random.Random(3)
     async with Proxy(server.socket).running() as proxy:
@@ -205,7 +205,7 @@ async def test_lost_replies_double_nothing(server: Embedded, store: Store) -> No
 
 @pytest.mark.parametrize("key", [None, "k"])
 async def test_a_job_whose_first_reply_was_lost_was_created_all_the_same(
-    server: Embedded, store: Store, key: str | None
+    server: EmbeddedServer, store: Store, key: str | None
 ) -> None:
     """Its id was made for this call: it is there because the call was sent before."""
     async with Proxy(server.socket).running() as proxy:
@@ -233,10 +233,10 @@ async def _lost(proxy: Proxy, replies: int) -> bool:
 
 @pytest.mark.timeout(60)
 async def test_a_connection_that_goes_silent_is_given_up(
-    server: Embedded, store: Store, monkeypatch: pytest.MonkeyPatch
+    server: EmbeddedServer, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "CALL_TIMEOUT", 0.5)
-    monkeypatch.setattr(fetch, "BLOCK", 0.5)
+    monkeypatch.setattr(server, "CALL_TIMEOUT_SECONDS", 0.5)
+    monkeypatch.setattr(fetch, "FETCH_BLOCK_SECONDS", 0.5)
     ran: Counter[int] = Counter()
     async with Proxy(server.socket).running() as proxy:
         app = qbull.App(f"redis://:{server.password}@127.0.0.1:{proxy.port}/0", prefix="test")
@@ -371,4 +371,4 @@ async def test_a_signal_that_comes_in_the_moment_in_which_the_server_is_reached_
 
     monkeypatch.setattr(store, "open", open_and_be_signalled)
 
-    assert await reach(store, Outage(), stop) is False
+    assert await wait_for_server(store, Outage(), stop) is False

@@ -7,13 +7,13 @@ import asyncio
 import pytest
 import uvloop
 
-from qbull.worker.cpu_pool import _Process
+from qbull.worker.cpu_pool import _PoolProcess
 
 
 @pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
 def test_a_process_ends_and_is_seen_to(run: object) -> None:
     async def main() -> bool:
-        process = await _Process.start()
+        process = await _PoolProcess.start()
         await process.end()
         return process.ended
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 from qbull.store.store import Delivery
-from qbull.worker.prefetch import Hand, name_of
+from qbull.worker.prefetch import PrefetchBuffer, delivery_key
 
 
 class Anywhere:
@@ -21,7 +21,7 @@ def delivery(entry: str, band: str = "5", partition: int = 0) -> Delivery:
 
 
 def test_the_most_urgent_is_begun_first() -> None:
-    hand = Hand()
+    hand = PrefetchBuffer()
     hand.put([delivery("1-0", "a"), delivery("2-0"), delivery("3-0", "0"), delivery("4-0")])
 
     taken = [hand.take() for _ in range(5)]
@@ -30,7 +30,7 @@ def test_the_most_urgent_is_begun_first() -> None:
 
 
 def test_what_is_held_is_not_taken_up_again() -> None:
-    hand = Hand()
+    hand = PrefetchBuffer()
     hand.put([delivery("1-0")])
     hand.take()
 
@@ -40,18 +40,18 @@ def test_what_is_held_is_not_taken_up_again() -> None:
 
 
 def test_what_was_settled_while_the_server_was_asked_is_known() -> None:
-    hand = Hand()
+    hand = PrefetchBuffer()
     settled, running = delivery("1-0"), delivery("2-0")
     hand.put([settled, running])
 
     with hand.recall() as left:
         hand.drop(settled)
 
-    assert left == {name_of(settled)}
+    assert left == {delivery_key(settled)}
 
 
 def test_two_may_ask_at_once() -> None:
-    hand = Hand()
+    hand = PrefetchBuffer()
     one = delivery("1-0")
     hand.put([one])
 
@@ -60,11 +60,11 @@ def test_two_may_ask_at_once() -> None:
             pass
         hand.drop(one)
 
-    assert (outer, inner) == ({name_of(one)}, set())
+    assert (outer, inner) == ({delivery_key(one)}, set())
 
 
 def test_what_could_not_be_given_away_waits_again() -> None:
-    hand = Hand()
+    hand = PrefetchBuffer()
     hand.put([delivery("1-0"), delivery("2-0", partition=1)])
 
     hand.put_back(hand.take_all([1]))

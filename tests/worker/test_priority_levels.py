@@ -9,10 +9,10 @@ import pytest
 
 import qbull
 from qbull.errors import ServerAway
-from qbull.store.store import Store, Stream
+from qbull.store.store import ReadyStream, Store
 from qbull.store.verbs.partition import Partition
 from qbull.worker import queue_runner
-from qbull.worker.queue_runner import Line
+from qbull.worker.queue_runner import QueueRunner
 
 NEVER = 86_400.0
 
@@ -28,15 +28,15 @@ def urgent_task(app: qbull.App) -> qbull.Task[[], str]:
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
     """Set when a worker was told of a new priority. It has nothing else to go by."""
-    monkeypatch.setattr(queue_runner, "BANDS", NEVER)
-    event, heard = asyncio.Event(), Line.heard
+    monkeypatch.setattr(queue_runner, "PRIORITY_POLL_SECONDS", NEVER)
+    event, heard = asyncio.Event(), QueueRunner.heard
 
-    def overheard(self: Line, base: str, word: str) -> None:
+    def overheard(self: QueueRunner, base: str, word: str) -> None:
         heard(self, base, word)
         if word == "bands":
             event.set()
 
-    monkeypatch.setattr(Line, "heard", overheard)
+    monkeypatch.setattr(QueueRunner, "heard", overheard)
     return event
 
 
@@ -57,7 +57,7 @@ async def test_a_new_priority_is_heard_while_partitions_are_taken_up(
     jobs: list[qbull.Job[str]] = []
     ensure_groups = Store.ensure_groups
 
-    async def late(self: Store, streams: dict[bytes, Stream]) -> None:
+    async def late(self: Store, streams: dict[bytes, ReadyStream]) -> None:
         if not jobs:
             jobs.append(await urgent.options(priority=1).enqueue())
             await told.wait()
@@ -95,8 +95,8 @@ async def test_a_new_priority_that_nobody_was_told_of_is_found(
 ) -> None:
     def deaf(*_: Any) -> None: ...
 
-    monkeypatch.setattr(queue_runner, "BANDS", 0.05)
-    monkeypatch.setattr(Line, "heard", deaf)
+    monkeypatch.setattr(queue_runner, "PRIORITY_POLL_SECONDS", 0.05)
+    monkeypatch.setattr(QueueRunner, "heard", deaf)
     urgent = urgent_task(app)
     async with app.worker():
         job = await urgent.options(priority=1).enqueue()

@@ -12,7 +12,7 @@ import qbull
 from conftest import eventually
 from proxy import Proxy
 from qbull.config import Sharing
-from qbull.embedded.server import Embedded
+from qbull.embedded.server import EmbeddedServer
 from qbull.store.store import Store
 from qbull.worker.worker import Worker
 
@@ -56,7 +56,7 @@ async def test_running_workers_share_the_new_partitions_out(
 
 
 async def test_no_reply_that_is_lost_runs_a_job_twice_or_puts_one_out_of_order(
-    server: Embedded, store: Store
+    server: EmbeddedServer, store: Store
 ) -> None:
     ran: dict[str, list[int]] = defaultdict(list)
     luck = random.Random(11)

@@ -12,7 +12,7 @@ from partitioned import Yard, make_yard  # noqa: F401 - a fixture
 import qbull
 from conftest import eventually
 from qbull.config import Sharing
-from qbull.core.sharing import static_share
+from qbull.core.sharing import static_partitions
 from qbull.store.store import Store
 from qbull.worker.worker import Worker
 
@@ -24,7 +24,7 @@ FAST = 2.0
 @pytest.fixture
 def by_bell_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody finds out by looking now and then; what happens, happens because somebody was told."""
-    monkeypatch.setattr("qbull.worker.lease.SAFETY", 3600.0)
+    monkeypatch.setattr("qbull.worker.lease.LEASE_POLL_SECONDS", 3600.0)
 
 
 def sharing(mode: str, number: int, workers: int, each: int) -> Sharing:
@@ -50,7 +50,7 @@ async def test_each_worker_holds_its_even_share(
         shares = await yard.shared_out(*[each] * workers)
 
         if mode == "static":
-            assert shares == sorted(static_share(partitions, i, workers, 0, 1) for i in range(workers))
+            assert shares == sorted(static_partitions(partitions, i, workers, 0, 1) for i in range(workers))
         jobs = await yard.step.enqueue_many([{"key": f"k{k}", "n": 0} for k in range(4 * partitions)])
         for job in jobs:
             await job.result(timeout=30)

@@ -170,8 +170,8 @@ async def test_workers_started_with_other_settings_are_named_to_who_comes_later(
 async def test_a_partition_that_stays_unread_is_said_once_while_it_lasts(
     yard: Yard, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("qbull.worker.config_warnings.PATIENCE", 0.05)
-    monkeypatch.setattr("qbull.worker.lease.SAFETY", 0.01)
+    monkeypatch.setattr("qbull.worker.config_warnings.CONFIG_WARNING_DELAY_SECONDS", 0.05)
+    monkeypatch.setattr("qbull.worker.lease.LEASE_POLL_SECONDS", 0.01)
 
     async def unread(times: int) -> bool:
         lines = [line for line in caplog.messages if "no worker reads partitions" in line]

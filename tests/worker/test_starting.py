@@ -9,7 +9,7 @@ import pytest
 
 import qbull
 from qbull.store.store import Store
-from qbull.worker.queue_runner import Line
+from qbull.worker.queue_runner import QueueRunner
 
 
 def beats() -> list[threading.Thread]:
@@ -20,15 +20,15 @@ async def test_a_worker_that_is_cancelled_while_it_starts_leaves_nothing_behind(
     app: qbull.App, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     app.queue("work").task(name="step")(lambda: None)
-    serve, serving = Line._serve, asyncio.Event()
+    serve, serving = QueueRunner._serve, asyncio.Event()
 
-    async def serve_and_wait(self: Line, numbers: list[int]) -> None:
+    async def serve_and_wait(self: QueueRunner, numbers: list[int]) -> None:
         await serve(self, numbers)
         if numbers:
             serving.set()
             await asyncio.Event().wait()
 
-    monkeypatch.setattr(Line, "_serve", serve_and_wait)
+    monkeypatch.setattr(QueueRunner, "_serve", serve_and_wait)
 
     async def work() -> None:
         async with app.worker():
@@ -49,10 +49,10 @@ async def test_a_worker_whose_start_fails_leaves_nothing_behind(
 ) -> None:
     app.queue("work").task(name="step")(lambda: None)
 
-    async def refuse(self: Line) -> None:
+    async def refuse(self: QueueRunner) -> None:
         raise OSError("too many open files")
 
-    monkeypatch.setattr(Line, "start", refuse)
+    monkeypatch.setattr(QueueRunner, "start", refuse)
 
     with pytest.raises(OSError, match="too many open files"):
         async with app.worker():

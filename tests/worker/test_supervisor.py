@@ -120,7 +120,7 @@ async def test_the_next_process_is_started_while_a_part_of_the_cluster_is_away(
     store: Store, server_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the dead one held there is taken back when that part is there again."""
-    monkeypatch.setattr("qbull.worker.process.supervisor.CLEANING", 0.1)
+    monkeypatch.setattr("qbull.worker.process.supervisor.RECLAIM_TIMEOUT_SECONDS", 0.1)
     supervisor = supervise(Store(server_url, "test"))
     is_back, asked = asyncio.Event(), list[str]()
 

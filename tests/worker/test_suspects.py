@@ -8,7 +8,7 @@ import pytest
 
 import qbull
 from proxy import Proxy
-from qbull.embedded.server import Embedded
+from qbull.embedded.server import EmbeddedServer
 from qbull.store.store import Store
 from qbull.store.verbs.partition import Partition
 
@@ -25,7 +25,7 @@ async def make_suspect(store: Store, queue: qbull.Queue) -> None:
 
 @pytest.mark.timeout(60)
 async def test_a_suspect_waits_for_a_server_that_is_away_when_it_is_to_be_marked(
-    server: Embedded, store: Store, monkeypatch: pytest.MonkeyPatch
+    server: EmbeddedServer, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It used to be failed without having run, and where it had one attempt that was its end."""
     mark, tries = Partition.mark_alone, 0

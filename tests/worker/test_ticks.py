@@ -22,7 +22,7 @@ import qbull
 from conftest import eventually, every_fault
 from qbull.store.read import inspect
 from qbull.store.store import Store
-from qbull.store.verbs.schedules import Schedules
+from qbull.store.verbs.schedules import ScheduleStore
 from topology import Node, raised_cluster, raised_trio
 
 HERE = Path(__file__).parent
@@ -246,7 +246,7 @@ async def test_every_tick_once_although_a_primary_dies(raise_up: Callable, tmp_p
             await eventually(lambda: after(0), within=30)
             first = max(at for _, at in ran)
             await app.client().store.open()
-            place = await Schedules(app.client().store).where("a")
+            place = await ScheduleStore(app.client().store).where("a")
             assert place is not None
             victim = primary_of(app.client().store.names.partition(*place))
             victim.wait_for_replicas()  # what was fired is to be there after the failover

@@ -62,7 +62,7 @@ def plain(key: str, seconds: float) -> None:
     note("end", key, 0)
 
 
-memory.EVERY = float(os.environ.get("YARD_GIVE_BACK", memory.EVERY))
+memory.MEMORY_TRIM_SECONDS = float(os.environ.get("YARD_GIVE_BACK", memory.MEMORY_TRIM_SECONDS))
 
 
 @work.task

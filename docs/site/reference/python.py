@@ -59,8 +59,8 @@ MADE = {
     "Counts",
     "Why",
     "Reason",
-    "Live",
-    "Change",
+    "LiveSettings",
+    "LiveSettingChange",
 }
 """Nobody makes these with their constructor."""
 GIVEN = (
@@ -68,8 +68,8 @@ GIVEN = (
     ("Counts", "qbull.store.read.inspect"),
     ("Why", "qbull.core.why"),
     ("Reason", "qbull.core.why"),
-    ("Live", "qbull.store.verbs.live_settings"),
-    ("Change", "qbull.store.verbs.live_settings"),
+    ("LiveSettings", "qbull.store.verbs.live_settings"),
+    ("LiveSettingChange", "qbull.store.verbs.live_settings"),
 )
 """What calls give, and nobody imports: `app.worker()`, `queue.stats()`, `job.why()`, `queue.live()`, `queue.changes()`."""
 BESIDES: dict[str, tuple[str, ...]] = {

@@ -13,15 +13,15 @@ from typing import Any
 
 import msgspec
 
-from qbull.alerts.deliver import missing, send
-from qbull.alerts.detect import TURN, Watch
+from qbull.alerts.deliver import missing_package, send_message
+from qbull.alerts.detect import WATCHER_TAKEOVER_SECONDS, ProblemWatcher
 from qbull.core.alerts import Alerts
 from qbull.core.codec import Signature
-from qbull.core.problems import Message
+from qbull.core.problems import AlertNotification
 from qbull.core.task import TaskSpec
 from qbull.errors import Fail
 from qbull.store.store import Store
-from qbull.store.verbs.alerts import QUEUE
+from qbull.store.verbs.alerts import ALERT_QUEUE
 from qbull.worker.assignment import Assignment
 from qbull.worker.current import current_job
 from qbull.worker.outage import Outage
@@ -29,11 +29,11 @@ from qbull.worker.worker import Worker
 
 log = logging.getLogger("qbull.alerts")
 
-LOOK = 2.0
+ALERT_POLL_SECONDS = 2.0
 """Seconds between two looks; more where they take long, so that looking is a tenth of one's time at most."""
 
 
-class Alerting:
+class AlertService:
     """`app` is its prefix."""
 
     def __init__(self, make_store: Callable[[], Store], app: str, alerts: Alerts) -> None:
@@ -46,22 +46,24 @@ class Alerting:
     async def run(self) -> None:
         """Look and send until cancelled."""
         for place in self._alerts.destinations:
-            if (lacks := missing(place)) is not None:
+            if (lacks := missing_package(place)) is not None:
                 log.error("alerts cannot go to %s", lacks)
         spec = TaskSpec(
-            "send", self._send, Signature("send", self._send), "async", QUEUE.retry, QUEUE.timeout
+            "send", self._send, Signature("send", self._send), "async", ALERT_QUEUE.retry, ALERT_QUEUE.timeout
         )
-        worker = Worker(self._make_store, [Assignment(QUEUE, {"send": spec})])
+        worker = Worker(self._make_store, [Assignment(ALERT_QUEUE, {"send": spec})])
         store = self._make_store()
         try:
             await self._outage.survive(store.open)
             await worker.start()
-            watch = Watch(store, self._alerts, worker.id)
+            watch = ProblemWatcher(store, self._alerts, worker.id)
             while True:
                 began = time.monotonic()
                 mine = await self._outage.survive(watch.look)
                 took = time.monotonic() - began
-                await asyncio.sleep(max(LOOK, 10 * took) if mine else TURN / 2)
+                await asyncio.sleep(
+                    max(ALERT_POLL_SECONDS, 10 * took) if mine else WATCHER_TAKEOVER_SECONDS / 2
+                )
         finally:
             await asyncio.shield(worker.stop(grace=1.0))
             await store.close()
@@ -74,4 +76,6 @@ class Alerting:
             )
         job = current_job()
         assert job is not None
-        await send(job.id, msgspec.convert(message, Message), place, self._alerts, self._app)
+        await send_message(
+            job.id, msgspec.convert(message, AlertNotification), place, self._alerts, self._app
+        )

@@ -12,42 +12,44 @@ from importlib.util import find_spec
 
 import msgspec
 
-from qbull.alerts.message import Voice, title_of, to_json, to_slack, to_text
-from qbull.alerts.webhook import NotSent, post
+from qbull.alerts.message import MessageSender, title_of, to_json, to_slack, to_text
+from qbull.alerts.webhook import NotSent, post_webhook
 from qbull.core.alerts import Alerts, Destination
 from qbull.core.ids import new_id
-from qbull.core.problems import Message, Problem, Said
+from qbull.core.problems import AlertNotification, Problem, ProblemNotice
 
 
-async def send(id: str, message: Message, to: Destination, alerts: Alerts, app: str) -> None:
+async def send_message(
+    id: str, message: AlertNotification, to: Destination, alerts: Alerts, app: str
+) -> None:
     """Raises NotSent where it did not arrive. `id` is the same for every attempt."""
-    voice = Voice(app, alerts.link)
+    voice = MessageSender(app, alerts.link)
     match to.kind:
         case "slack":
-            await post(to.url, msgspec.json.encode(to_slack(message, voice)), {}, alerts)
+            await post_webhook(to.url, msgspec.json.encode(to_slack(message, voice)), {}, alerts)
         case "webhook":
             body = msgspec.json.encode(to_json(message, voice))
-            await post(to.url, body, signature(id, body, alerts.secret), alerts)
+            await post_webhook(to.url, body, webhook_headers(id, body, alerts.secret), alerts)
         case "other":
             await asyncio.to_thread(_through_apprise, to, title_of(message, voice), to_text(message, voice))
 
 
-async def try_all(alerts: Alerts, app: str) -> list[tuple[Destination, str | None]]:
+async def send_test_messages(alerts: Alerts, app: str) -> list[tuple[Destination, str | None]]:
     """Send a test to each place; gives why it did not arrive there, None where it did."""
     at = int(time.time() * 1000)
     problem = Problem("failed", "test", "test", reason="this is a test; nothing has failed")
-    message = Message(at, [Said("firing", problem, at)])
+    message = AlertNotification(at, [ProblemNotice("firing", problem, at)])
     tried: list[tuple[Destination, str | None]] = []
     for to in alerts.destinations:
         try:
-            await send(new_id(0), message, to, alerts, app)
+            await send_message(new_id(0), message, to, alerts, app)
             tried.append((to, None))
         except NotSent as error:
             tried.append((to, str(error)))
     return tried
 
 
-def signature(id: str, body: bytes, secret: str | None, at: int | None = None) -> dict[str, str]:
+def webhook_headers(id: str, body: bytes, secret: str | None, at: int | None = None) -> dict[str, str]:
     """The headers of Standard Webhooks; without a secret those that say which message it is."""
     moment = str(int(time.time()) if at is None else at)
     headers = {"webhook-id": id, "webhook-timestamp": moment}
@@ -57,7 +59,7 @@ def signature(id: str, body: bytes, secret: str | None, at: int | None = None) -
     return {**headers, "webhook-signature": f"v1,{base64.b64encode(signed).decode()}"}
 
 
-def missing(to: Destination) -> str | None:
+def missing_package(to: Destination) -> str | None:
     """What this process lacks for sending there."""
     if to.kind == "other" and find_spec("apprise") is None:
         return f'{to.host}:// needs apprise; pip install "qbull[alerts]"'
@@ -74,7 +76,7 @@ def _key(secret: str) -> bytes:
 
 
 def _through_apprise(to: Destination, title: str, text: str) -> None:
-    lacks = missing(to)
+    lacks = missing_package(to)
     if lacks is not None:
         raise NotSent(lacks)
     import apprise

@@ -13,51 +13,59 @@ import msgspec
 from qbull.config import QueueSettings
 from qbull.core.alerts import Alert, Alerts
 from qbull.core.codec import encode_payload
-from qbull.core.problems import REASON, Level, Message, Policy, Problem, Total, follow
-from qbull.core.record import DEFAULT_PRIORITY, RareBody, pack
+from qbull.core.problems import (
+    MAX_REASON_CHARS,
+    AlertNotification,
+    AlertPolicy,
+    CounterReading,
+    GaugeReading,
+    Problem,
+    evaluate_problems,
+)
+from qbull.core.record import DEFAULT_PRIORITY, ExtendedBody, pack
 from qbull.errors import ServerAway, ServerError
 from qbull.store.read.inspect import Counts
 from qbull.store.store import Store
 from qbull.store.verbs import alerts as board
 from qbull.store.verbs import live_settings
-from qbull.store.verbs.alerts import Seen
+from qbull.store.verbs.alerts import AlertSnapshot
 from qbull.store.verbs.partition import NewJob
-from qbull.store.verbs.schedules import AT_ONCE, Place, Schedules, in_batches
-from qbull.store.verbs.tick import first_due
+from qbull.store.verbs.schedules import SCHEDULE_BATCH_SIZE, ScheduleLocation, ScheduleStore, in_batches
+from qbull.store.verbs.tick import first_due_ms
 
-RARELY = 10.0
+SLOW_CHECK_SECONDS = 10.0
 """Seconds between two looks at what changes seldom: which queues there are, which schedules are late."""
-OVERDUE = 60.0
+OVERDUE_SCHEDULE_SECONDS = 60.0
 """Seconds by which a tick may be late."""
-EXPIRES_MS = 3_600_000
+ALERT_EXPIRES_MS = 3_600_000
 """What could not be sent within an hour is not news any more."""
-TURN = 10.0
+WATCHER_TAKEOVER_SECONDS = 10.0
 """Seconds after which another one looks, where the one who did is silent."""
 
 
-class Watch:
+class ProblemWatcher:
     """For one app. `who` names this process."""
 
     def __init__(self, store: Store, alerts: Alerts, who: str) -> None:
         self._store = store
         self._alerts = alerts
         self._who = who
-        self._policy = Policy(int(alerts.every * 1000), alerts.rate)
+        self._policy = AlertPolicy(int(alerts.every * 1000), alerts.rate)
         self._queues: list[QueueSettings] = []
-        self._rarely = -RARELY
+        self._rarely = -SLOW_CHECK_SECONDS
         self._missed_before: dict[str, int] = {}
 
     async def look(self) -> bool:
         """Look once, if it is this one's turn; answers whether it was."""
-        seen = await board.watch(self._store, self._who, TURN)
+        seen = await board.take_turn(self._store, self._who, WATCHER_TAKEOVER_SECONDS)
         if seen is None:
             return False
-        rarely = time.monotonic() - self._rarely >= RARELY
+        rarely = time.monotonic() - self._rarely >= SLOW_CHECK_SECONDS
         if rarely:
             self._queues = await self._alerting()
             self._rarely = time.monotonic()
         readings = [reading async for reading in self._readings(seen, rarely)]
-        state, message = follow(seen.state, readings, seen.now_ms, self._policy)
+        state, message = evaluate_problems(seen.state, readings, seen.now_ms, self._policy)
         if state != seen.state or message is not None:
             jobs = [] if message is None else self._jobs(message, seen.rev)
             await board.write(self._store, seen, state, jobs)
@@ -77,7 +85,9 @@ class Watch:
                 found.append(settings)
         return found
 
-    async def _readings(self, seen: Seen, rarely: bool) -> AsyncIterator[Total | Level]:
+    async def _readings(
+        self, seen: AlertSnapshot, rarely: bool
+    ) -> AsyncIterator[CounterReading | GaugeReading]:
         for settings in self._queues:
             assert settings.alert is not None
             counts = await board.counts(self._store, settings)
@@ -89,32 +99,32 @@ class Watch:
             if rarely:
                 async for level in self._overdue(settings, seen):
                     yield level
-        total, worker = await board.losses(self._store)
-        yield Total(Problem("lost", reason=worker), total, first=total)
+        total, worker = await board.lost_workers(self._store)
+        yield CounterReading(Problem("lost", reason=worker), total, first=total)
 
-    async def _failed(self, settings: QueueSettings, counts: Counts, seen: Seen) -> Total:
+    async def _failed(self, settings: QueueSettings, counts: Counts, seen: AlertSnapshot) -> CounterReading:
         problem, total = Problem("failed", settings.name), counts.totals.get("failed", 0)
         before = seen.state.totals.get(problem.name)
-        first = total - await board.lately(self._store, settings) if before is None else total
+        first = total - await board.recently_failed(self._store, settings) if before is None else total
         rested = not counts.failed and settings.keep.failed != 0
         if total != (first if before is None else before):
             newest = await board.newest_failed(self._store, settings)
             if newest is not None and newest.ending is not None:
-                reason = (newest.ending.error or "")[:REASON]
+                reason = (newest.ending.error or "")[:MAX_REASON_CHARS]
                 problem = Problem("failed", settings.name, newest.body().task, newest.id, reason)
-        return Total(problem, total, max(first, 0), rested)
+        return CounterReading(problem, total, max(first, 0), rested)
 
-    async def _missed(self, settings: QueueSettings, counts: Counts, seen: Seen) -> Total:
+    async def _missed(self, settings: QueueSettings, counts: Counts, seen: AlertSnapshot) -> CounterReading:
         problem, total = Problem("missed", settings.name), counts.totals.get("missed", 0)
         before = seen.state.totals.get(problem.name, 0)
         if total > before:
             problem = Problem("missed", settings.name, schedule=await self._which_missed(settings.name))
-        return Total(problem, total, first=0)
+        return CounterReading(problem, total, first=0)
 
     async def _which_missed(self, queue: str) -> str:
         """The schedule of a queue that has missed more than when it was looked at last."""
-        schedules, found = Schedules(self._store), ""
-        places: dict[Place, list[str]] = {}
+        schedules, found = ScheduleStore(self._store), ""
+        places: dict[ScheduleLocation, list[str]] = {}
         for name, place in (await schedules.everywhere()).items():
             if place.queue == queue:
                 places.setdefault(place, []).append(name)
@@ -126,14 +136,18 @@ class Watch:
                     self._missed_before[name] = plan.missed
         return found
 
-    async def _stale(self, settings: QueueSettings, alert: Alert, counts: Counts, seen: Seen) -> Level:
+    async def _stale(
+        self, settings: QueueSettings, alert: Alert, counts: Counts, seen: AlertSnapshot
+    ) -> GaugeReading:
         waited = 0 if counts.oldest_waiting_ms is None else (seen.now_ms - counts.oldest_waiting_ms) // 1000
         stale = alert.stale_after is not None and waited >= alert.stale_after
         if stale and await live_settings.is_paused(self._store, settings.name):
             stale = False
-        return Level(Problem("stale", settings.name, count=max(waited, 1)), stale)
+        return GaugeReading(Problem("stale", settings.name, count=max(waited, 1)), stale)
 
-    async def _repeated(self, settings: QueueSettings, alert: Alert, seen: Seen) -> AsyncIterator[Level]:
+    async def _repeated(
+        self, settings: QueueSettings, alert: Alert, seen: AlertSnapshot
+    ) -> AsyncIterator[GaugeReading]:
         found = await board.failures(self._store, settings.name, seen.now_ms)
         for task, failures in found.items():
             problem = Problem("repeated", settings.name, task, failures.job, failures.reason, failures.many)
@@ -141,41 +155,43 @@ class Watch:
             there = problem.name in seen.state.open or (
                 alert.repeated is not None and failures.many >= alert.repeated
             )
-            yield Level(problem, there)
+            yield GaugeReading(problem, there)
         for one in seen.state.open.values():
             problem = one.problem
             if (problem.kind, problem.queue) == ("repeated", settings.name) and problem.task not in found:
-                yield Level(problem, there=False)
+                yield GaugeReading(problem, there=False)
 
-    async def _overdue(self, settings: QueueSettings, seen: Seen) -> AsyncIterator[Level]:
+    async def _overdue(self, settings: QueueSettings, seen: AlertSnapshot) -> AsyncIterator[GaugeReading]:
         late: set[str] = set()
-        schedules = Schedules(self._store)
+        schedules = ScheduleStore(self._store)
         partitions = await self._store.partitions(settings)
-        for partition, due in zip(partitions, await first_due(partitions), strict=True):
+        for partition, due in zip(partitions, await first_due_ms(partitions), strict=True):
             if due is None or due > seen.now_ms:
                 continue
-            look = await schedules.read(Place(settings.name, partition.number), (), due=AT_ONCE)
+            look = await schedules.read(
+                ScheduleLocation(settings.name, partition.number), (), due=SCHEDULE_BATCH_SIZE
+            )
             for name, plan in look.plans.items():
                 schedule = plan.schedule
                 if schedule is None or plan.next_ms is None or plan.paused_ms is not None:
                     continue
                 seconds = (look.now_ms - schedule.due(plan.next_ms)) / 1000
-                if seconds > OVERDUE and not _held(schedule.catch_up):
+                if seconds > OVERDUE_SCHEDULE_SECONDS and not _held(schedule.catch_up):
                     late.add(name)
-                    yield Level(
+                    yield GaugeReading(
                         Problem("overdue", settings.name, schedule.task, count=int(seconds), schedule=name),
                         True,
                     )
         for one in seen.state.open.values():
             problem = one.problem
             if (problem.kind, problem.queue) == ("overdue", settings.name) and problem.schedule not in late:
-                yield Level(problem, there=False)
+                yield GaugeReading(problem, there=False)
 
-    def _jobs(self, message: Message, rev: str) -> list[NewJob]:
+    def _jobs(self, message: AlertNotification, rev: str) -> list[NewJob]:
         """One for each place, so that one that cannot be reached does not make others hear it twice."""
         content = msgspec.to_builtins(message)
         return [
-            NewJob(f"{rev}-{place.label}", f"0 {EXPIRES_MS}", _record(place.label, content))
+            NewJob(f"{rev}-{place.label}", f"0 {ALERT_EXPIRES_MS}", _record(place.label, content))
             for place in self._alerts.destinations
         ]
 
@@ -187,4 +203,4 @@ def _held(catch_up: str) -> bool:
 
 def _record(to: str, content: object) -> bytes:
     payload = encode_payload("send", {"to": to, "message": content})
-    return pack(RareBody("send", payload, expires=EXPIRES_MS), priority=DEFAULT_PRIORITY, lane=b"")
+    return pack(ExtendedBody("send", payload, expires=ALERT_EXPIRES_MS), priority=DEFAULT_PRIORITY, lane=b"")

@@ -5,22 +5,26 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
-from qbull.core.problems import Message, Said, subject_of, text_of
-from qbull.core.record import moment
+from qbull.core.problems import AlertNotification, ProblemNotice, subject_of, text_of
+from qbull.core.record import to_datetime
 from qbull.observe.log import one_line
 
-MARKS = {"firing": ":red_circle:", "still": ":large_orange_circle:", "resolved": ":large_green_circle:"}
-HEADER = 150
+STATUS_EMOJI = {
+    "firing": ":red_circle:",
+    "still": ":large_orange_circle:",
+    "resolved": ":large_green_circle:",
+}
+MAX_SLACK_HEADER_CHARS = 150
 """Characters that Slack takes in a header."""
 
 
-class Voice(NamedTuple):
+class MessageSender(NamedTuple):
     """Who speaks: the app's prefix, and where people find its page."""
 
     app: str
     link: str | None = None
 
-    def link_of(self, said: Said) -> str | None:
+    def link_of(self, said: ProblemNotice) -> str | None:
         """To the page about it: the job, where there is one, else its queue, the schedules or the workers."""
         problem = said.problem
         if self.link is None:
@@ -37,14 +41,14 @@ class Voice(NamedTuple):
         return f"{self.link.rstrip('/')}/ui/{page}"
 
 
-def title_of(message: Message, voice: Voice) -> str:
+def title_of(message: AlertNotification, voice: MessageSender) -> str:
     first, others = message.said[0], len(message.said) - 1 + message.more
     state = "resolved: " if first.status == "resolved" else ""
     more = f", and {others} more" if others else ""
     return f"{state}{subject_of(first.problem)}: {text_of(first)}{more} [{voice.app}]"
 
 
-def to_json(message: Message, voice: Voice) -> dict[str, Any]:
+def to_json(message: AlertNotification, voice: MessageSender) -> dict[str, Any]:
     return {
         "app": voice.app,
         "at": _iso(message.at_ms),
@@ -54,10 +58,13 @@ def to_json(message: Message, voice: Voice) -> dict[str, Any]:
     }
 
 
-def to_slack(message: Message, voice: Voice) -> dict[str, Any]:
+def to_slack(message: AlertNotification, voice: MessageSender) -> dict[str, Any]:
     title = title_of(message, voice)
     blocks: list[dict[str, Any]] = [
-        {"type": "header", "text": {"type": "plain_text", "text": _short(title, HEADER), "emoji": False}}
+        {
+            "type": "header",
+            "text": {"type": "plain_text", "text": _short(title, MAX_SLACK_HEADER_CHARS), "emoji": False},
+        }
     ]
     for said in message.said:
         blocks += _blocks(said, voice)
@@ -68,7 +75,7 @@ def to_slack(message: Message, voice: Voice) -> dict[str, Any]:
     return {"text": _escape(title), "blocks": blocks}
 
 
-def to_text(message: Message, voice: Voice) -> str:
+def to_text(message: AlertNotification, voice: MessageSender) -> str:
     parts = []
     for said in message.said:
         problem = said.problem
@@ -85,7 +92,7 @@ def to_text(message: Message, voice: Voice) -> str:
     return "\n\n".join(parts)
 
 
-def _problem(said: Said, voice: Voice) -> dict[str, Any]:
+def _problem(said: ProblemNotice, voice: MessageSender) -> dict[str, Any]:
     problem = said.problem
     fields = {
         "queue": problem.queue,
@@ -105,9 +112,9 @@ def _problem(said: Said, voice: Voice) -> dict[str, Any]:
     }
 
 
-def _blocks(said: Said, voice: Voice) -> list[dict[str, Any]]:
+def _blocks(said: ProblemNotice, voice: MessageSender) -> list[dict[str, Any]]:
     problem = said.problem
-    head = f"{MARKS[said.status]} *{_escape(subject_of(problem))}*: {_escape(text_of(said))}"
+    head = f"{STATUS_EMOJI[said.status]} *{_escape(subject_of(problem))}*: {_escape(text_of(said))}"
     section: dict[str, Any] = {"type": "section", "text": {"type": "mrkdwn", "text": head}}
     named = (
         ("Queue", problem.queue),
@@ -134,7 +141,7 @@ def _blocks(said: Said, voice: Voice) -> list[dict[str, Any]]:
     return [*blocks, {"type": "divider"}]
 
 
-def _command(said: Said) -> str:
+def _command(said: ProblemNotice) -> str:
     """What to type where there is no page to link to."""
     problem = said.problem
     match problem.kind:
@@ -161,4 +168,4 @@ def _short(text: str, most: int) -> str:
 
 
 def _iso(ms: int) -> str:
-    return moment(ms).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return to_datetime(ms).isoformat(timespec="milliseconds").replace("+00:00", "Z")

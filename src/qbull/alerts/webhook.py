@@ -19,12 +19,12 @@ from dataclasses import dataclass
 from urllib.parse import SplitResult, urlsplit
 
 from qbull.core.alerts import Alerts
-from qbull.core.webhook_addresses import why_not
+from qbull.core.webhook_addresses import why_address_refused
 from qbull.errors import QbullError
 
-TIMEOUT = 10.0
-LONGEST_LINE = 1024
-_STATUS = re.compile(rb"HTTP/1\.[01] (\d{3})[ \r\n]")
+WEBHOOK_TIMEOUT_SECONDS = 10.0
+MAX_RESPONSE_LINE_BYTES = 1024
+_STATUS_LINE = re.compile(rb"HTTP/1\.[01] (\d{3})[ \r\n]")
 
 
 class NotSent(QbullError):
@@ -32,7 +32,7 @@ class NotSent(QbullError):
 
 
 @dataclass(frozen=True)
-class Guard:
+class HostPolicy:
     """Which hosts may be posted to."""
 
     alerts: Alerts
@@ -41,24 +41,24 @@ class Guard:
         """Raise where this address must not be reached for this URL."""
         host = url.hostname or ""
         allowed = host.lower() in self.alerts.allow
-        reason = why_not(address, self.alerts.networks, host_allowed=allowed)
+        reason = why_address_refused(address, self.alerts.networks, host_allowed=allowed)
         if reason is not None:
             raise NotSent(f"{host} is {address}, which {reason}; name it in QBULL_ALERT_ALLOW if it is meant")
-        if url.scheme == "http" and not allowed and why_not(address) is None:
+        if url.scheme == "http" and not allowed and why_address_refused(address) is None:
             raise NotSent(
                 f"{host}: http sends alerts in the clear; use https, or name it in QBULL_ALERT_ALLOW"
             )
 
 
-async def post(url: str, body: bytes, headers: Mapping[str, str], alerts: Alerts) -> None:
+async def post_webhook(url: str, body: bytes, headers: Mapping[str, str], alerts: Alerts) -> None:
     """Send JSON; raises NotSent where it was not taken."""
     parts = urlsplit(url)
     host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
     try:
-        async with asyncio.timeout(TIMEOUT):
-            status = await _exchange(parts, host, port, body, headers, Guard(alerts))
+        async with asyncio.timeout(WEBHOOK_TIMEOUT_SECONDS):
+            status = await _exchange(parts, host, port, body, headers, HostPolicy(alerts))
     except TimeoutError:
-        raise NotSent(f"{host}: it did not answer within {TIMEOUT:g} s") from None
+        raise NotSent(f"{host}: it did not answer within {WEBHOOK_TIMEOUT_SECONDS:g} s") from None
     except ssl.SSLError as error:
         raise NotSent(f"{host}: {getattr(error, 'verify_message', '') or error.reason}") from None
     except OSError as error:
@@ -70,12 +70,12 @@ async def post(url: str, body: bytes, headers: Mapping[str, str], alerts: Alerts
 
 
 async def _exchange(
-    url: SplitResult, host: str, port: int, body: bytes, headers: Mapping[str, str], guard: Guard
+    url: SplitResult, host: str, port: int, body: bytes, headers: Mapping[str, str], guard: HostPolicy
 ) -> int:
     address = await _resolve(url, host, port, guard)
     context = ssl.create_default_context() if url.scheme == "https" else None
     reader, writer = await asyncio.open_connection(
-        address, port, ssl=context, server_hostname=host if context else None, limit=LONGEST_LINE
+        address, port, ssl=context, server_hostname=host if context else None, limit=MAX_RESPONSE_LINE_BYTES
     )
     try:
         writer.write(_request(url, host, body, headers))
@@ -87,13 +87,13 @@ async def _exchange(
         writer.close()
         with suppress(OSError, TimeoutError):
             await asyncio.wait_for(writer.wait_closed(), 1)
-    found = _STATUS.match(line)
+    found = _STATUS_LINE.match(line)
     if found is None:
         raise NotSent(f"{host}: its answer is not HTTP")
     return int(found.group(1))
 
 
-async def _resolve(url: SplitResult, host: str, port: int, guard: Guard) -> str:
+async def _resolve(url: SplitResult, host: str, port: int, guard: HostPolicy) -> str:
     """The address to use. Where one of several is refused, the name is: it could mean that one at any time."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     addresses = [str(entry[4][0]) for entry in found]

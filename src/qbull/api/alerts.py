@@ -4,76 +4,78 @@ from __future__ import annotations
 
 import msgspec
 
-from qbull.alerts.deliver import try_all
-from qbull.alerts.message import Voice, title_of
-from qbull.api.context import Site, now
-from qbull.api.endpoint import Call, Endpoint, Nothing
+from qbull.alerts.deliver import send_test_messages
+from qbull.alerts.message import MessageSender, title_of
+from qbull.api.context import ApiContext, now
+from qbull.api.endpoint import ApiCall, Endpoint, Nothing
 from qbull.core.alerts import Destination
-from qbull.core.problems import Message, Open, Said, subject_of, text_of
-from qbull.core.record import JobInfo, moment
+from qbull.core.problems import AlertNotification, OpenProblem, ProblemNotice, subject_of, text_of
+from qbull.core.record import JobInfo, to_datetime
 from qbull.errors import Conflict, NotFound
 from qbull.queue import Queue
 from qbull.store.verbs import alerts as board
 from qbull.views import alerts as wire
 from qbull.views import render as plain
 
-SHOWN = 10
+MAX_SHOWN_MESSAGES = 10
 """Messages of each state that are shown, the newest."""
 
 
-async def alerts(call: Call[Nothing, Nothing]) -> wire.Alerts:
+async def alerts(call: ApiCall[Nothing, Nothing]) -> wire.AlertsView:
     site = call.site
-    known = await site.store.patiently(lambda: board.known(site.store))
+    known = await site.store.patiently(lambda: board.read_known_problems(site.store))
     queue = await _queue(site)
-    return wire.Alerts(
+    return wire.AlertsView(
         timestamp=now(),
-        to=[_place(one) for one in site.app.alerts.destinations],
+        to=[_destination_view(one) for one in site.app.alerts.destinations],
         asking=[one.name for one in await site.queues() if one.settings.alert is not None],
         silenced=queue is not None and (await queue.stats()).paused,
-        problems=[_problem(site, one) for one in known.open.values()],
+        problems=[_problem_view(site, one) for one in known.open.values()],
         messages=[] if queue is None else await _messages(site, queue),
     )
 
 
-async def try_alerts(call: Call[Nothing, Nothing]) -> wire.TriedAlerts:
+async def try_alerts(call: ApiCall[Nothing, Nothing]) -> wire.TriedAlertsView:
     app = call.site.app
     if not app.alerts.destinations:
         raise Conflict("alerts go nowhere; set SLACK_WEBHOOK_URL or QBULL_ALERT_URLS")
-    tried = await try_all(app.alerts, app.prefix)
+    tried = await send_test_messages(app.alerts, app.prefix)
     call.notes["places"] = len(tried)
-    return wire.TriedAlerts(
-        timestamp=now(), tried=[wire.Tried(to=_place(to), error=error) for to, error in tried]
+    return wire.TriedAlertsView(
+        timestamp=now(), tried=[wire.TriedView(to=_destination_view(to), error=error) for to, error in tried]
     )
 
 
-async def _queue(site: Site) -> Queue | None:
+async def _queue(site: ApiContext) -> Queue | None:
     """The one that messages go through; None where none has gone yet."""
     try:
-        return await site.queue(board.QUEUE.name)
+        return await site.queue(board.ALERT_QUEUE.name)
     except NotFound:
         return None
 
 
-async def _messages(site: Site, queue: Queue) -> list[wire.AlertMessage]:
+async def _messages(site: ApiContext, queue: Queue) -> list[wire.AlertMessageView]:
     found = [
-        *(await queue.search("completed", limit=SHOWN)).jobs,
-        *(await queue.search("failed", limit=SHOWN)).jobs,
-        *await queue.jobs("waiting", 0, SHOWN),
-        *await queue.jobs("delayed", 0, SHOWN),
+        *(await queue.search("completed", limit=MAX_SHOWN_MESSAGES)).jobs,
+        *(await queue.search("failed", limit=MAX_SHOWN_MESSAGES)).jobs,
+        *await queue.jobs("waiting", 0, MAX_SHOWN_MESSAGES),
+        *await queue.jobs("delayed", 0, MAX_SHOWN_MESSAGES),
     ]
     found.sort(key=lambda info: info.created_at, reverse=True)
-    voice = Voice(site.app.prefix)
-    return [made for info in found[: 2 * SHOWN] if (made := _message(info, voice)) is not None]
+    voice = MessageSender(site.app.prefix)
+    return [
+        made for info in found[: 2 * MAX_SHOWN_MESSAGES] if (made := _message_view(info, voice)) is not None
+    ]
 
 
-def _message(info: JobInfo, voice: Voice) -> wire.AlertMessage | None:
+def _message_view(info: JobInfo, voice: MessageSender) -> wire.AlertMessageView | None:
     try:
-        message = msgspec.convert(info.payload["message"], Message)
+        message = msgspec.convert(info.payload["message"], AlertNotification)
         kind, host, _ = str(info.payload["to"]).split(":", 2)
-        to = msgspec.convert({"kind": kind, "host": host}, wire.AlertPlace)
+        to = msgspec.convert({"kind": kind, "host": host}, wire.AlertPlaceView)
     except (msgspec.ValidationError, KeyError, TypeError, ValueError):  # another version wrote it
         return None
-    return wire.AlertMessage(
+    return wire.AlertMessageView(
         id=info.id,
         at=plain.moment(info.created_at) or "",
         to=to,
@@ -83,10 +85,10 @@ def _message(info: JobInfo, voice: Voice) -> wire.AlertMessage | None:
     )
 
 
-def _problem(site: Site, one: Open) -> wire.AlertProblem:
+def _problem_view(site: ApiContext, one: OpenProblem) -> wire.AlertProblemView:
     problem = one.problem
-    text = text_of(Said("resolved" if one.over else "firing", problem, one.since_ms))
-    return wire.AlertProblem(
+    text = text_of(ProblemNotice("resolved" if one.over else "firing", problem, one.since_ms))
+    return wire.AlertProblemView(
         kind=problem.kind,
         text=f"{subject_of(problem)}: {text}",
         queue=problem.queue or None,
@@ -95,15 +97,15 @@ def _problem(site: Site, one: Open) -> wire.AlertProblem:
         job=problem.job or None,
         reason=None if site.veil.hides else problem.reason or None,
         count=problem.count,
-        since=plain.moment(moment(one.since_ms)) or "",
+        since=plain.moment(to_datetime(one.since_ms)) or "",
         said=one.times,
-        said_at=plain.moment(moment(one.told_ms)) if one.told_ms else None,
+        said_at=plain.moment(to_datetime(one.told_ms)) if one.told_ms else None,
         over=one.over,
     )
 
 
-def _place(to: Destination) -> wire.AlertPlace:
-    return wire.AlertPlace(kind=to.kind, host=to.host)
+def _destination_view(to: Destination) -> wire.AlertPlaceView:
+    return wire.AlertPlaceView(kind=to.kind, host=to.host)
 
 
 ENDPOINTS = [
@@ -113,7 +115,7 @@ ENDPOINTS = [
         role="viewer",
         summary="What is wrong now, where people are told of it, and the last messages",
         handler=alerts,
-        answer=wire.Alerts,
+        answer=wire.AlertsView,
     ),
     Endpoint(
         method="POST",
@@ -121,7 +123,7 @@ ENDPOINTS = [
         role="admin",
         summary="Send a message to each place, and say what came of it",
         handler=try_alerts,
-        answer=wire.TriedAlerts,
+        answer=wire.TriedAlertsView,
         problems=(409,),
         audit="test alerts",
     ),

@@ -14,22 +14,22 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from qbull.api.auth import NOBODY, RANK, Caller
+from qbull.api.auth import ANONYMOUS, ROLE_RANK, Caller
 from qbull.api.body import read_body, read_query
-from qbull.api.context import Site
-from qbull.api.dashboard import Page
-from qbull.api.endpoint import NOTHING, Call, Endpoint, Nothing, Reply
-from qbull.api.guard import Hosts, check_same_origin, guarded
-from qbull.api.problems import Problem, problem_of
-from qbull.api.routes import Routes, path_of
+from qbull.api.context import ApiContext
+from qbull.api.dashboard import Dashboard
+from qbull.api.endpoint import NOTHING, ApiCall, Endpoint, Nothing, Reply
+from qbull.api.guard import AllowedHosts, check_same_origin, guarded
+from qbull.api.problems import ApiProblem, problem_of
+from qbull.api.routes import Router, path_of
 from qbull.api.table import TABLE
 from qbull.app import App
 from qbull.core.access import Access, Role
-from qbull.store.verbs.audit_log import Entry
+from qbull.store.verbs.audit_log import AuditLogEntry
 
 log = logging.getLogger("qbull.api")
 
-BESIDE_PAYLOAD = 64 * 1024
+BODY_OVERHEAD_BYTES = 64 * 1024
 """Bytes that a body may have besides the arguments of a job."""
 
 _encode = msgspec.json.Encoder().encode
@@ -39,11 +39,11 @@ class Api:
     """`qbull.asgi(app)` makes it. It can be mounted anywhere in another ASGI application."""
 
     def __init__(self, app: App, access: Access) -> None:
-        self.site = Site(app, access)
-        self._routes = Routes(TABLE)
-        self._hosts = Hosts(access.hosts)
-        self._page = Page()
-        self._limit = app.payload_limit + BESIDE_PAYLOAD
+        self.site = ApiContext(app, access)
+        self._routes = Router(TABLE)
+        self._hosts = AllowedHosts(access.hosts)
+        self._page = Dashboard()
+        self._limit = app.payload_limit + BODY_OVERHEAD_BYTES
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         match scope["type"]:
@@ -82,13 +82,13 @@ class Api:
         endpoint = endpoints.get(method)
         if endpoint is None:
             allowed = ", ".join(sorted({*endpoints, *({"HEAD"} if "GET" in endpoints else ())}))
-            raise Problem(
+            raise ApiProblem(
                 405, f"{request.method} is not possible here; use {allowed}", headers={"allow": allowed}
             )
         return await self._serve(request, endpoint, dict(zip(endpoint.parameters, values, strict=True)))
 
     async def _serve(self, request: Request, endpoint: Endpoint, path: dict[str, str]) -> Response:
-        caller = NOBODY
+        caller = ANONYMOUS
         notes: dict[str, Any] = {}
         status = 500
         try:
@@ -104,7 +104,7 @@ class Api:
             body: msgspec.Struct = NOTHING
             if endpoint.body is not Nothing:
                 body = await read_body(request, endpoint.body, self._limit, optional=endpoint.body_optional)
-            call = Call(self.site, request, caller, path, query, body, notes)
+            call = ApiCall(self.site, request, caller, path, query, body, notes)
             response = _response(await endpoint.handler(call), endpoint)
             status = response.status_code
             return response
@@ -127,11 +127,11 @@ class Api:
             self._hosts.check(request)
             if endpoint.method != "GET":
                 check_same_origin(request, caller)
-        if RANK[caller.role] >= RANK[wanted]:
+        if ROLE_RANK[caller.role] >= ROLE_RANK[wanted]:
             return
         if caller.role == "open":
-            raise Problem(401, "send Authorization: Bearer TOKEN, or log in")
-        raise Problem(403, f"{caller.name} may look; this needs the role admin")
+            raise ApiProblem(401, "send Authorization: Bearer TOKEN, or log in")
+        raise ApiProblem(403, f"{caller.name} may look; this needs the role admin")
 
     async def _write_down(
         self,
@@ -147,7 +147,9 @@ class Api:
         who = notes.pop("who", None) or caller.name
         client = request.scope.get("client")
         address = client[0] if client else ""
-        entry = Entry(who, caller.role, caller.how, endpoint.audit, target[:300], status, notes, address)
+        entry = AuditLogEntry(
+            who, caller.role, caller.how, endpoint.audit, target[:300], status, notes, address
+        )
         if endpoint.counted and status < 300:
             self.site.audit.count(entry)
         else:
@@ -164,7 +166,7 @@ class Api:
                 return
 
 
-class Json(Response):
+class FastJsonResponse(Response):
     """What Response makes of any content and any header, made for this kind alone: it is most of what is answered."""
 
     def __init__(
@@ -186,16 +188,16 @@ def _response(answer: Any, endpoint: Endpoint) -> Response:
     if isinstance(answer, Response):
         return answer
     reply = answer if isinstance(answer, Reply) else Reply(answer)
-    response = Json(_encode(reply.value), reply.status or endpoint.status, reply.headers)
+    response = FastJsonResponse(_encode(reply.value), reply.status or endpoint.status, reply.headers)
     if reply.cookie is not None:
         response.raw_headers.append((b"set-cookie", reply.cookie.encode("latin-1")))
     return response
 
 
-def _problem(problem: Problem, request: Request) -> Response:
+def _problem(problem: ApiProblem, request: Request) -> Response:
     headers = dict(problem.headers)
     if problem.status == 401:
         # A browser would ask for a password by itself where it hears of "Basic"; our page asks better.
         browser = "sec-fetch-mode" in request.headers
         headers["www-authenticate"] = 'Bearer realm="qbull"' + ("" if browser else ', Basic realm="qbull"')
-    return Json(_encode(problem.body()), problem.status, headers, b"problem+json")
+    return FastJsonResponse(_encode(problem.body()), problem.status, headers, b"problem+json")

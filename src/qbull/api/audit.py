@@ -16,24 +16,24 @@ import msgspec
 from qbull.errors import ServerError
 from qbull.store.store import Store
 from qbull.store.verbs import audit_log
-from qbull.store.verbs.audit_log import Entry
+from qbull.store.verbs.audit_log import AuditLogEntry
 
 log = logging.getLogger("qbull.audit")
 
-TOGETHER = 1.0
+AUDIT_FLUSH_SECONDS = 1.0
 """Seconds for which calls of a kind are counted before they are written down."""
-MOST_KINDS = 1000
-LONGEST = 500
+MAX_AUDIT_KINDS = 1000
+MAX_AUDIT_VALUE_BYTES = 500
 """Characters of a value that are written down."""
 
 
-class Audit:
+class AuditWriter:
     def __init__(self, store: Callable[[], Store]) -> None:
         self._store = store
         self._counted: dict[tuple[str, str, str, str, str, int, str], int] = {}
         self._writing: asyncio.Task[None] | None = None
 
-    async def write(self, entry: Entry) -> None:
+    async def write(self, entry: AuditLogEntry) -> None:
         """At once. Where the server is away, the log has it."""
         entry = msgspec.structs.replace(
             entry, detail={name: _short(value) for name, value in entry.detail.items()}
@@ -46,7 +46,7 @@ class Audit:
         except ServerError as error:
             log.error("not written to the audit: %s: %s", error, msgspec.json.encode(entry).decode())
 
-    def count(self, entry: Entry) -> None:
+    def count(self, entry: AuditLogEntry) -> None:
         """Together with others of its kind, a little later."""
         kind = (entry.who, entry.role, entry.how, entry.action, entry.target, entry.status, entry.address)
         self._counted[kind] = self._counted.get(kind, 0) + 1
@@ -63,7 +63,7 @@ class Audit:
 
     async def _write_counted(self) -> None:
         try:
-            await asyncio.sleep(TOGETHER)
+            await asyncio.sleep(AUDIT_FLUSH_SECONDS)
         finally:
             self._writing = None
         await self._flush()
@@ -71,16 +71,20 @@ class Audit:
     async def _flush(self) -> None:
         counted, self._counted = self._counted, {}
         entries = [
-            Entry(who, role, how, action, target, status, address=address, count=count)
+            AuditLogEntry(who, role, how, action, target, status, address=address, count=count)
             for (who, role, how, action, target, status, address), count in counted.items()
         ]
         try:
             if entries:
-                await audit_log.write(self._store(), entries[:MOST_KINDS])
+                await audit_log.write(self._store(), entries[:MAX_AUDIT_KINDS])
         except ServerError as error:
             log.error("not written to the audit: %s: %d kinds of calls", error, len(entries))
 
 
 def _short(value: Any) -> Any:
     text = msgspec.json.encode(value)
-    return value if len(text) <= LONGEST else text[:LONGEST].decode("utf-8", "replace") + "…"
+    return (
+        value
+        if len(text) <= MAX_AUDIT_VALUE_BYTES
+        else text[:MAX_AUDIT_VALUE_BYTES].decode("utf-8", "replace") + "…"
+    )

@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple, TypeVar
 from starlette.requests import Request
 
 from qbull.api.headers import header
-from qbull.api.problems import Problem
+from qbull.api.problems import ApiProblem
 from qbull.core.access import Access, Role
 from qbull.errors import ServerError
 from qbull.store.read.inspect import server_time
@@ -29,13 +29,13 @@ from qbull.store.verbs.tokens import digest_of
 
 T = TypeVar("T")
 
-REMEMBERED = 2.0
+CALLER_CACHE_SECONDS = 2.0
 """Seconds."""
-MOST_REMEMBERED = 1000
-USE_NOTED = 60.0
+MAX_CACHED_CALLERS = 1000
+TOKEN_USE_INTERVAL_SECONDS = 60.0
 """Seconds between two notes of when a token was used."""
-COOKIE = "qbull_session"
-SECURE_COOKIE = "__Host-qbull_session"
+SESSION_COOKIE = "qbull_session"
+SECURE_SESSION_COOKIE = "__Host-qbull_session"
 """Where the page is served by TLS: no neighbour of its domain can set it."""
 
 
@@ -53,11 +53,11 @@ class Caller(NamedTuple):
         return self.how in ("basic", "session")
 
 
-NOBODY = Caller("nobody", "open", "nobody")
-RANK: dict[Role, int] = {"open": 0, "viewer": 1, "admin": 2}
+ANONYMOUS = Caller("nobody", "open", "nobody")
+ROLE_RANK: dict[Role, int] = {"open": 0, "viewer": 1, "admin": 2}
 
 
-class Auth:
+class Authenticator:
     def __init__(self, store: Callable[[], Store], access: Access) -> None:
         self._store = store
         self._access = access
@@ -87,7 +87,7 @@ class Auth:
                 return await self._basic(rest.strip(), request)
             raise unknown("use Authorization: Bearer TOKEN")
         text = cookie_of(request)
-        return NOBODY if text is None else await self._session(text)
+        return ANONYMOUS if text is None else await self._session(text)
 
     async def log_in(self, request: Request, password: str | None, token: str | None) -> tuple[str, Session]:
         """A session for somebody who knows the password or has a token; its name, for the cookie."""
@@ -103,7 +103,7 @@ class Auth:
         secret = self._secrets[who.name] if who.token is None else None
         idle = self._access.session_idle
         text = await self._patiently(
-            partial(sessions.begin, self._store(), session, idle=idle, secret=secret)
+            partial(sessions.create, self._store(), session, idle=idle, secret=secret)
         )
         return text, session
 
@@ -126,7 +126,7 @@ class Auth:
                 await self._session(caller.proof)
             elif caller.token is not None:
                 await self._bearer(caller.proof)
-        except Problem:
+        except ApiProblem:
             return False
         except ServerError:
             return True
@@ -147,10 +147,12 @@ class Auth:
         if there is None or not there[0].fits(text):
             raise unknown("this token is not known, has expired, or was revoked")
         token, left = there
-        if time.monotonic() - self._noted.get(id, float("-inf")) > USE_NOTED:
+        if time.monotonic() - self._noted.get(id, float("-inf")) > TOKEN_USE_INTERVAL_SECONDS:
             self._noted[id] = time.monotonic()
-            await tokens.used(self._store(), id)
-        return Caller(token.name, token.role, "token", text, id), REMEMBERED if left is None else left
+            await tokens.record_use(self._store(), id)
+        return Caller(
+            token.name, token.role, "token", text, id
+        ), CALLER_CACHE_SECONDS if left is None else left
 
     async def _session(self, text: str) -> Caller:
         return await self._remembered(f"s{text}", partial(self._stored_session, text))
@@ -166,7 +168,7 @@ class Auth:
         elif await tokens.find(self._store(), session.token) is None:
             await sessions.end(self._store(), text)
             raise unknown("the token that this session was opened with was revoked; log in again")
-        return Caller(session.name, session.role, "session", text, session.token), REMEMBERED
+        return Caller(session.name, session.role, "session", text, session.token), CALLER_CACHE_SECONDS
 
     async def _basic(self, text: str, request: Request) -> Caller:
         try:
@@ -179,7 +181,7 @@ class Auth:
 
         async def look() -> tuple[Caller, float]:
             await self._try_password(request, user, password)
-            return Caller("admin", "admin", "basic"), REMEMBERED
+            return Caller("admin", "admin", "basic"), CALLER_CACHE_SECONDS
 
         return await self._remembered(f"b{digest}", look)
 
@@ -188,32 +190,32 @@ class Auth:
             raise unknown("no password is set on this server (QUEUES_UI_PASS); use a token")
         address = address_of(request)
         is_right = hmac.compare_digest(self._password, digest_of(password))
-        wait = await self._patiently(partial(sessions.attempt, self._store(), address, is_right))
+        wait = await self._patiently(partial(sessions.count_attempt, self._store(), address, is_right))
         if wait:
-            raise Problem(
+            raise ApiProblem(
                 429, f"too many wrong passwords; try again in {wait} s", headers={"retry-after": str(wait)}
             )
         if not is_right:
             raise unknown("the password is wrong")
-        await self._patiently(partial(sessions.right, self._store(), address))
+        await self._patiently(partial(sessions.clear_attempts, self._store(), address))
 
     async def _remembered(self, name: str, look: Callable[[], Awaitable[tuple[Caller, float]]]) -> Caller:
-        until, known = self._known.get(name, (0.0, NOBODY))
+        until, known = self._known.get(name, (0.0, ANONYMOUS))
         if time.monotonic() < until:
             return known
         self._known.pop(name, None)
         caller, lasts = await self._patiently(look)
-        if len(self._known) >= MOST_REMEMBERED:
+        if len(self._known) >= MAX_CACHED_CALLERS:
             self._known.clear()
-        self._known[name] = time.monotonic() + min(lasts, REMEMBERED), caller
+        self._known[name] = time.monotonic() + min(lasts, CALLER_CACHE_SECONDS), caller
         return caller
 
     async def _patiently(self, call: Callable[[], Awaitable[T]]) -> T:
         return await self._store().patiently(call)
 
 
-def unknown(why: str) -> Problem:
-    return Problem(401, why)
+def unknown(why: str) -> ApiProblem:
+    return ApiProblem(401, why)
 
 
 def cookie_of(request: Request) -> str | None:
@@ -222,7 +224,7 @@ def cookie_of(request: Request) -> str | None:
 
 def cookie_name(request: Request) -> str:
     secure = request.scope.get("scheme") == "https" and not request.scope.get("root_path")
-    return SECURE_COOKIE if secure else COOKIE
+    return SECURE_SESSION_COOKIE if secure else SESSION_COOKIE
 
 
 def address_of(request: Request) -> str:

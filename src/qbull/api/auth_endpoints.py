@@ -5,21 +5,21 @@ from __future__ import annotations
 from functools import partial
 
 import qbull
-from qbull.api.auth import COOKIE, SECURE_COOKIE, cookie_name, cookie_of
+from qbull.api.auth import SECURE_SESSION_COOKIE, SESSION_COOKIE, cookie_name, cookie_of
 from qbull.api.context import now
-from qbull.api.endpoint import Call, Endpoint, Nothing, Reply
-from qbull.api.problems import Problem
-from qbull.core.record import moment
+from qbull.api.endpoint import ApiCall, Endpoint, Nothing, Reply
+from qbull.api.problems import ApiProblem
+from qbull.core.record import to_datetime
 from qbull.store.verbs import audit_log, tokens
 from qbull.views import access as wire
 from qbull.views import render as plain
 
 
-async def me(call: Call[Nothing, Nothing]) -> wire.Me:
+async def me(call: ApiCall[Nothing, Nothing]) -> wire.MeView:
     caller = call.caller
     assert caller.role != "open"
     assert caller.how != "nobody"
-    return wire.Me(
+    return wire.MeView(
         timestamp=now(),
         name=caller.name,
         role=caller.role,
@@ -30,65 +30,65 @@ async def me(call: Call[Nothing, Nothing]) -> wire.Me:
     )
 
 
-async def log_in(call: Call[Nothing, wire.Login]) -> Reply:
+async def log_in(call: ApiCall[Nothing, wire.LoginBody]) -> Reply:
     asked = call.body
     if (asked.password is None) == (asked.token is None):
-        raise Problem(400, "body: give the password or a token")
+        raise ApiProblem(400, "body: give the password or a token")
     text, session = await call.site.auth.log_in(call.request, asked.password, asked.token)
     call.notes["who"] = session.name
-    done = wire.Done(message=f"logged in as {session.name}, {session.role}", timestamp=now())
+    done = wire.DoneView(message=f"logged in as {session.name}, {session.role}", timestamp=now())
     return Reply(done, cookie=_cookie(call, text, int(call.site.access.session_longest)))
 
 
-async def log_out(call: Call[Nothing, Nothing]) -> Reply:
+async def log_out(call: ApiCall[Nothing, Nothing]) -> Reply:
     text = cookie_of(call.request)
     if text is not None:
         await call.site.auth.log_out(text)
-    return Reply(wire.Done(message="logged out", timestamp=now()), cookie=_cookie(call, "", 0))
+    return Reply(wire.DoneView(message="logged out", timestamp=now()), cookie=_cookie(call, "", 0))
 
 
-async def log_all_out(call: Call[Nothing, Nothing]) -> wire.Done:
+async def log_all_out(call: ApiCall[Nothing, Nothing]) -> wire.DoneView:
     count = await call.site.auth.log_all_out()
-    return wire.Done(message=f"{count} sessions were ended", timestamp=now())
+    return wire.DoneView(message=f"{count} sessions were ended", timestamp=now())
 
 
-def _cookie(call: Call, text: str, seconds: int) -> str:  # type: ignore[type-arg]
+def _cookie(call: ApiCall, text: str, seconds: int) -> str:  # type: ignore[type-arg]
     name = cookie_name(call.request)
     root = call.request.scope.get("root_path", "")
-    place = "/" if name == SECURE_COOKIE else f"{root}/"
+    place = "/" if name == SECURE_SESSION_COOKIE else f"{root}/"
     secure = "; Secure" if call.request.scope.get("scheme") == "https" else ""
-    assert name in (COOKIE, SECURE_COOKIE)
+    assert name in (SESSION_COOKIE, SECURE_SESSION_COOKIE)
     return f"{name}={text}; Path={place}; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}"
 
 
-async def list_tokens(call: Call[Nothing, Nothing]) -> wire.Tokens:
+async def list_tokens(call: ApiCall[Nothing, Nothing]) -> wire.TokensView:
     store = call.site.store
-    found = await store.patiently(partial(tokens.everyone, store))
-    return wire.Tokens(timestamp=now(), tokens=[_shown(token) for token in found])
+    found = await store.patiently(partial(tokens.list_all, store))
+    return wire.TokensView(timestamp=now(), tokens=[_token_view(token) for token in found])
 
 
-async def create_token(call: Call[Nothing, wire.NewToken]) -> wire.CreatedToken:
+async def create_token(call: ApiCall[Nothing, wire.NewTokenBody]) -> wire.CreatedTokenView:
     asked, store = call.body, call.site.store
     if not asked.name.isprintable():
-        raise Problem(400, "body: name: use printable characters")
+        raise ApiProblem(400, "body: name: use printable characters")
     call.notes.update(target=asked.name, role=asked.role)
     by, lasts = call.caller.name, asked.expires_in
     token, text = await tokens.create(store, asked.name, asked.role, by=by, lasts=lasts)
-    return wire.CreatedToken(timestamp=now(), token=text, details=_shown(token))
+    return wire.CreatedTokenView(timestamp=now(), token=text, details=_token_view(token))
 
 
-async def revoke_token(call: Call[Nothing, Nothing]) -> wire.Done:
+async def revoke_token(call: ApiCall[Nothing, Nothing]) -> wire.DoneView:
     store, id = call.site.store, call.path["token"]
     await tokens.revoke(store, id)
     call.site.auth.forget()
-    return wire.Done(message=f"token {id} was revoked", timestamp=now())
+    return wire.DoneView(message=f"token {id} was revoked", timestamp=now())
 
 
-def _shown(token: tokens.Token) -> wire.Token:
+def _token_view(token: tokens.Token) -> wire.TokenView:
     def at(ms: int | None) -> str | None:
-        return None if ms is None else plain.moment(moment(ms))
+        return None if ms is None else plain.moment(to_datetime(ms))
 
-    return wire.Token(
+    return wire.TokenView(
         id=token.id,
         name=token.name,
         role=token.role,
@@ -99,13 +99,13 @@ def _shown(token: tokens.Token) -> wire.Token:
     )
 
 
-async def audit(call: Call[wire.AuditQuery, Nothing]) -> wire.AuditPage:
+async def audit(call: ApiCall[wire.AuditQuery, Nothing]) -> wire.AuditPageView:
     store, limit = call.site.store, call.query.limit
     found = await store.patiently(partial(audit_log.read, store, limit, call.query.before))
     entries = [
-        wire.AuditEntry(
+        wire.AuditEntryView(
             id=one.id,
-            at=plain.moment(moment(one.at_ms)) or "",
+            at=plain.moment(to_datetime(one.at_ms)) or "",
             who=one.entry.who,
             role=one.entry.role,
             how=one.entry.how,
@@ -118,7 +118,7 @@ async def audit(call: Call[wire.AuditQuery, Nothing]) -> wire.AuditPage:
         )
         for one in found
     ]
-    return wire.AuditPage(
+    return wire.AuditPageView(
         timestamp=now(), entries=entries, next=found[-1].id if len(found) == limit else None
     )
 
@@ -130,7 +130,7 @@ ENDPOINTS = [
         role="viewer",
         summary="Who is calling, and what that may be shown and done",
         handler=me,
-        answer=wire.Me,
+        answer=wire.MeView,
     ),
     Endpoint(
         method="POST",
@@ -138,9 +138,9 @@ ENDPOINTS = [
         role="open",
         summary="Log in with the password or a token; the session is in a cookie",
         handler=log_in,
-        body=wire.Login,
-        rule=wire.ONE_PROOF,
-        answer=wire.Done,
+        body=wire.LoginBody,
+        rule=wire.ONE_CREDENTIAL,
+        answer=wire.DoneView,
         problems=(401, 403, 421, 429),
         audit="log in",
     ),
@@ -150,7 +150,7 @@ ENDPOINTS = [
         role="viewer",
         summary="End the session",
         handler=log_out,
-        answer=wire.Done,
+        answer=wire.DoneView,
         audit="log out",
     ),
     Endpoint(
@@ -159,7 +159,7 @@ ENDPOINTS = [
         role="admin",
         summary="End all sessions",
         handler=log_all_out,
-        answer=wire.Done,
+        answer=wire.DoneView,
         audit="end all sessions",
     ),
     Endpoint(
@@ -168,7 +168,7 @@ ENDPOINTS = [
         role="admin",
         summary="The tokens, the newest first",
         handler=list_tokens,
-        answer=wire.Tokens,
+        answer=wire.TokensView,
     ),
     Endpoint(
         method="POST",
@@ -176,8 +176,8 @@ ENDPOINTS = [
         role="admin",
         summary="Make a token; it is shown in the answer and never again",
         handler=create_token,
-        body=wire.NewToken,
-        answer=wire.CreatedToken,
+        body=wire.NewTokenBody,
+        answer=wire.CreatedTokenView,
         status=201,
         problems=(409,),
         audit="create token",
@@ -188,7 +188,7 @@ ENDPOINTS = [
         role="admin",
         summary="Revoke a token",
         handler=revoke_token,
-        answer=wire.Done,
+        answer=wire.DoneView,
         problems=(404,),
         audit="revoke token",
     ),
@@ -199,6 +199,6 @@ ENDPOINTS = [
         summary="Who did what, the newest first",
         handler=audit,
         query=wire.AuditQuery,
-        answer=wire.AuditPage,
+        answer=wire.AuditPageView,
     ),
 ]

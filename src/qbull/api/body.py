@@ -9,17 +9,17 @@ import msgspec
 from starlette.requests import Request
 
 from qbull.api.headers import header
-from qbull.api.problems import Problem, Wrong, wrong_input
+from qbull.api.problems import ApiProblem, Wrong, wrong_input
 
 S = TypeVar("S", bound=msgspec.Struct)
 
-DEEPEST = 64
+MAX_BODY_DEPTH = 64
 """Arrays and objects within each other."""
-LONGEST_QUERY = 20_000
-FREE = ("payload", "args")
+MAX_QUERY_BYTES = 20_000
+UNCHECKED_FIELDS = ("payload", "args")
 """What is for a task: as it was sent."""
 
-_TOKENS = re.compile(rb'"(?:[^"\\]|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)
+_JSON_TOKENS = re.compile(rb'"(?:[^"\\]|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)
 """A text that does not end is taken to the end: looked for anew at each of its quotes, a small body would take minutes."""
 
 
@@ -29,13 +29,13 @@ async def read_body(request: Request, shape: type[S], limit: int, *, optional: b
     if not raw:
         if optional:
             return shape()
-        raise Problem(400, "the body is missing; send JSON")
+        raise ApiProblem(400, "the body is missing; send JSON")
     if not _is_json(header(request, b"content-type") or ""):
-        raise Problem(415, "send JSON, with Content-Type: application/json")
+        raise ApiProblem(415, "send JSON, with Content-Type: application/json")
     if (header(request, b"content-encoding") or "identity").lower() != "identity":
-        raise Problem(415, "send the body without compression")
+        raise ApiProblem(415, "send the body without compression")
     if too_deep(raw):
-        raise Problem(400, f"the body has more than {DEEPEST} arrays and objects within each other")
+        raise ApiProblem(400, f"the body has more than {MAX_BODY_DEPTH} arrays and objects within each other")
     try:
         return msgspec.json.decode(raw, type=shape)
     except msgspec.ValidationError as error:
@@ -43,7 +43,7 @@ async def read_body(request: Request, shape: type[S], limit: int, *, optional: b
             return _convert(_whole(msgspec.json.decode(raw)), shape)
         raise wrong_input("body", error) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Problem(400, f"the body is not JSON: {error}", errors=[Wrong("", str(error))]) from None
+        raise ApiProblem(400, f"the body is not JSON: {error}", errors=[Wrong("", str(error))]) from None
 
 
 def _convert(given: Any, shape: type[S]) -> S:
@@ -56,7 +56,7 @@ def _convert(given: Any, shape: type[S]) -> S:
 def _whole(value: Any) -> Any:
     """5.0 is a whole number in JSON, and some languages write it so."""
     if isinstance(value, dict):
-        return {name: one if name in FREE else _whole(one) for name, one in value.items()}
+        return {name: one if name in UNCHECKED_FIELDS else _whole(one) for name, one in value.items()}
     if isinstance(value, list):
         return [_whole(one) for one in value]
     return int(value) if isinstance(value, float) and value.is_integer() else value
@@ -71,7 +71,7 @@ async def _read(request: Request, limit: int) -> bytes:
     while more:
         message = await request.receive()
         if message["type"] == "http.disconnect":
-            raise Problem(400, "the connection was closed before the body was there")
+            raise ApiProblem(400, "the connection was closed before the body was there")
         part, more = message.get("body", b""), message.get("more_body", False)
         size += len(part)
         if size > limit:
@@ -80,8 +80,8 @@ async def _read(request: Request, limit: int) -> bytes:
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def _too_large(limit: int) -> Problem:
-    return Problem(
+def _too_large(limit: int) -> ApiProblem:
+    return ApiProblem(
         413, f"the body is larger than {limit:,} bytes; store the data elsewhere and pass a reference"
     )
 
@@ -92,14 +92,14 @@ def _is_json(said: str) -> bool:
 
 
 def too_deep(raw: bytes) -> bool:
-    if raw.count(b"[") + raw.count(b"{") <= DEEPEST:
+    if raw.count(b"[") + raw.count(b"{") <= MAX_BODY_DEPTH:
         return False
     depth = 0
-    for token in _TOKENS.finditer(raw):
+    for token in _JSON_TOKENS.finditer(raw):
         first = raw[token.start()]
         if first in b"[{":
             depth += 1
-            if depth > DEEPEST:
+            if depth > MAX_BODY_DEPTH:
                 return True
         elif first in b"]}":
             depth -= 1
@@ -108,12 +108,12 @@ def too_deep(raw: bytes) -> bool:
 
 def read_query(request: Request, shape: type[S]) -> S:
     """The query in its shape. One that is there twice or is not known is refused: a typo must not be silently ignored."""
-    if len(request.scope["query_string"]) > LONGEST_QUERY:
-        raise Problem(400, f"the query is longer than {LONGEST_QUERY:,} characters")
+    if len(request.scope["query_string"]) > MAX_QUERY_BYTES:
+        raise ApiProblem(400, f"the query is longer than {MAX_QUERY_BYTES:,} characters")
     given: dict[str, Any] = {}
     for name, value in request.query_params.multi_items():
         if name in given:
-            raise Problem(400, f"query: {name}: is there twice", errors=[Wrong(name, "is there twice")])
+            raise ApiProblem(400, f"query: {name}: is there twice", errors=[Wrong(name, "is there twice")])
         given[name] = value
     try:
         query = msgspec.convert(given, shape, strict=False)
@@ -122,5 +122,7 @@ def read_query(request: Request, shape: type[S]) -> S:
     for field in msgspec.structs.fields(shape):
         if field.encode_name in given and getattr(query, field.name) is None:
             why = "leave it away where nothing is meant"
-            raise Problem(400, f"query: {field.encode_name}: {why}", errors=[Wrong(field.encode_name, why)])
+            raise ApiProblem(
+                400, f"query: {field.encode_name}: {why}", errors=[Wrong(field.encode_name, why)]
+            )
     return query

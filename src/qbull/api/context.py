@@ -10,57 +10,59 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from qbull.api.audit import Audit
-from qbull.api.auth import Auth
+from qbull.api.audit import AuditWriter
+from qbull.api.auth import Authenticator
 from qbull.api.endpoint import Reply
-from qbull.api.live_stream import Live
-from qbull.api.recent_waits import Waits
-from qbull.api.redaction import Veil
-from qbull.api.running_operations import Running
+from qbull.api.live_stream import EventBroadcaster
+from qbull.api.recent_waits import RecentWaits
+from qbull.api.redaction import Redaction
+from qbull.api.running_operations import OperationRunner
 from qbull.app import App
 from qbull.config import check_name
 from qbull.core.access import Access
-from qbull.core.health import Ill
+from qbull.core.health import HealthProblem
 from qbull.errors import ConfigError, NotFound
 from qbull.queue import Queue
-from qbull.store.read.minutes import Memory
+from qbull.store.read.minutes import MinuteCache
 from qbull.store.store import Store
 
 if TYPE_CHECKING:
-    from qbull.views.flows import Flows
+    from qbull.views.flows import FlowsView
     from qbull.views.overview import Overview
 
 T = TypeVar("T")
 
-REMEMBERED = 5.0
+QUEUE_SETTINGS_CACHE_SECONDS = 5.0
 """Seconds for which the settings of a queue are known whose code is elsewhere."""
 
 
-HEALTH_AGE = 1.0
+HEALTH_CACHE_SECONDS = 1.0
 """Seconds for which an answer about the health stands: anybody may ask, as often as they like."""
-HALTED_AGE = 3.0
+HALTED_CACHE_SECONDS = 3.0
 """The same of keys that stand still: every partition is looked at for that."""
-FLOWS_AGE = 1.5
+FLOWS_CACHE_SECONDS = 1.5
 """The same of a list of flows."""
 
 
-class Site:
+class ApiContext:
     def __init__(self, app: App, access: Access) -> None:
         self.app = app
         self.access = access
-        self.auth = Auth(lambda: self.store, access)
-        self.audit = Audit(lambda: self.store)
-        self.veil = Veil(access)
-        self.running = Running(lambda: self.store)
-        self.live = Live(lambda: self.store, self.queues, errors=not access.redact)
-        self.health: Fresh[Reply] = Fresh(lambda: _health(self), HEALTH_AGE)
-        self.halted: Fresh[list[Ill]] = Fresh(lambda: _halted(self), HALTED_AGE)
-        self.metrics: Fresh[str] = Fresh(lambda: _metrics(self), HEALTH_AGE)
+        self.auth = Authenticator(lambda: self.store, access)
+        self.audit = AuditWriter(lambda: self.store)
+        self.veil = Redaction(access)
+        self.running = OperationRunner(lambda: self.store)
+        self.live = EventBroadcaster(lambda: self.store, self.queues, errors=not access.redact)
+        self.health: CachedValue[Reply] = CachedValue(lambda: _health(self), HEALTH_CACHE_SECONDS)
+        self.halted: CachedValue[list[HealthProblem]] = CachedValue(
+            lambda: _halted(self), HALTED_CACHE_SECONDS
+        )
+        self.metrics: CachedValue[str] = CachedValue(lambda: _metrics(self), HEALTH_CACHE_SECONDS)
         self.answered: Counter[tuple[str, int]] = Counter()
-        self.flows: Fresh[Flows] = Fresh(lambda: _flows(self), FLOWS_AGE)
-        self.overviews: dict[int, Fresh[Overview]] = {}
-        self.waits = Waits()
-        self.minutes = Memory()
+        self.flows: CachedValue[FlowsView] = CachedValue(lambda: _flows(self), FLOWS_CACHE_SECONDS)
+        self.overviews: dict[int, CachedValue[Overview]] = {}
+        self.waits = RecentWaits()
+        self.minutes = MinuteCache()
         self.ending = asyncio.Event()
         self._strangers: dict[str, tuple[float, Queue]] = {}
 
@@ -82,7 +84,7 @@ class Site:
             raise NotFound(str(error)) from None
         settings = await self.store.patiently(lambda: self.store.settings(name))
         queue = Queue(self.app, settings)
-        self._strangers[name] = time.monotonic() + REMEMBERED, queue
+        self._strangers[name] = time.monotonic() + QUEUE_SETTINGS_CACHE_SECONDS, queue
         return queue
 
     async def close(self) -> None:
@@ -96,7 +98,7 @@ class Site:
         return [await self.queue(name) for name in sorted(names)]
 
 
-class Fresh(Generic[T]):
+class CachedValue(Generic[T]):
     """Something that many ask for at once, made once in `age` seconds for all of them."""
 
     def __init__(self, make: Callable[[], Awaitable[T]], age: float) -> None:
@@ -114,25 +116,25 @@ class Fresh(Generic[T]):
             return self._value
 
 
-async def _health(site: Site) -> Reply:
-    from qbull.api.health import look  # it is made of what is above
+async def _health(site: ApiContext) -> Reply:
+    from qbull.api.health import read_health  # it is made of what is above
 
-    return await look(site)
-
-
-async def _halted(site: Site) -> list[Ill]:
-    from qbull.api.health import look_for_halted
-
-    return await look_for_halted(site)
+    return await read_health(site)
 
 
-async def _flows(site: Site) -> Flows:
-    from qbull.api.flows import look
+async def _halted(site: ApiContext) -> list[HealthProblem]:
+    from qbull.api.health import find_halted_queues
 
-    return await look(site)
+    return await find_halted_queues(site)
 
 
-async def _metrics(site: Site) -> str:
+async def _flows(site: ApiContext) -> FlowsView:
+    from qbull.api.flows import read_flows
+
+    return await read_flows(site)
+
+
+async def _metrics(site: ApiContext) -> str:
     from qbull.api.metrics import collect
 
     return await collect(site)

@@ -15,7 +15,7 @@ from qbull.core.access import Role
 
 if TYPE_CHECKING:
     from qbull.api.auth import Caller
-    from qbull.api.context import Site
+    from qbull.api.context import ApiContext
 
 Q = TypeVar("Q")
 B = TypeVar("B")
@@ -31,10 +31,10 @@ NOTHING = Nothing()
 
 
 @dataclass(slots=True)
-class Call(Generic[Q, B]):
+class ApiCall(Generic[Q, B]):
     """One request, checked: who calls, what the path says, the query and the body in their shapes."""
 
-    site: Site
+    site: ApiContext
     request: Request
     caller: Caller
     path: Mapping[str, str]
@@ -54,7 +54,7 @@ class Reply:
     cookie: str | None = None
 
 
-Handler = Callable[[Call[Any, Any]], Awaitable[msgspec.Struct | Reply | Response]]
+Handler = Callable[[ApiCall[Any, Any]], Awaitable[msgspec.Struct | Reply | Response]]
 
 
 @dataclass(frozen=True, kw_only=True)

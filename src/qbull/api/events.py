@@ -11,36 +11,36 @@ from msgspec import Meta
 from starlette.responses import StreamingResponse
 
 from qbull.api.auth import Caller
-from qbull.api.context import Site
-from qbull.api.endpoint import Call, Endpoint, Nothing
-from qbull.api.live_stream import Event, Listener
-from qbull.api.problems import Problem, Wrong
-from qbull.views.shape import Name, Shape
+from qbull.api.context import ApiContext
+from qbull.api.endpoint import ApiCall, Endpoint, Nothing
+from qbull.api.live_stream import EventListener, StreamEvent
+from qbull.api.problems import ApiProblem, Wrong
+from qbull.views.shape import ResourceName, Shape
 
-HEARTBEAT = 15.0
+STREAM_HEARTBEAT_SECONDS = 15.0
 """Seconds after which something is said, so that proxies do not take silence for an end; then it is also looked whether the proof still holds."""
-FIRST_WITHIN = 5.0
-AGAIN_MS = 2000
+FIRST_EVENT_TIMEOUT_SECONDS = 5.0
+STREAM_RETRY_MS = 2000
 """After how long a browser that lost the stream comes back."""
 
 
 class EventsQuery(Shape, kw_only=True):
     """All queues, or one; with a job of it, how far that is."""
 
-    queue: Name | None = None
+    queue: ResourceName | None = None
     job: Annotated[str, Meta(min_length=1, max_length=200)] | None = None
 
 
-async def events(call: Call[EventsQuery, Nothing]) -> StreamingResponse:
+async def events(call: ApiCall[EventsQuery, Nothing]) -> StreamingResponse:
     query, live = call.query, call.site.live
     if query.job is not None and query.queue is None:
-        raise Problem(400, "query: job: give its queue too", errors=[Wrong("job", "give its queue too")])
+        raise ApiProblem(400, "query: job: give its queue too", errors=[Wrong("job", "give its queue too")])
     if query.queue is not None:
         await call.site.queue(query.queue)
     if live.full or call.site.ending.is_set():
-        raise Problem(503, "too many listen already", headers={"retry-after": "5"})
+        raise ApiProblem(503, "too many listen already", headers={"retry-after": "5"})
     after = call.request.headers.get("last-event-id", "")
-    listener = Listener(query.queue, query.job)
+    listener = EventListener(query.queue, query.job)
     live.join(listener)
     try:
         first = await _first(call.site, listener, int(after) if after.isdigit() and len(after) < 16 else None)
@@ -54,43 +54,45 @@ async def events(call: Call[EventsQuery, Nothing]) -> StreamingResponse:
     )
 
 
-async def _first(site: Site, listener: Listener, after: int | None) -> list[Event]:
+async def _first(site: ApiContext, listener: EventListener, after: int | None) -> list[StreamEvent]:
     """What was missed, and how everything is now."""
     try:
-        async with asyncio.timeout(FIRST_WITHIN):
+        async with asyncio.timeout(FIRST_EVENT_TIMEOUT_SECONDS):
             snapshot = await site.live.snapshot()
             listener.forget_stats()  # the snapshot has them
             missed = [] if after is None else await site.live.since(after, listener)
     except TimeoutError:
-        raise Problem(
+        raise ApiProblem(
             503, "the server of the jobs cannot be reached now; try again", headers={"retry-after": "2"}
         ) from None
     return [*missed, snapshot]
 
 
 async def _stream(
-    site: Site, caller: Caller, listener: Listener, first: list[Event]
+    site: ApiContext, caller: Caller, listener: EventListener, first: list[StreamEvent]
 ) -> AsyncGenerator[bytes, None]:
     ending = asyncio.create_task(site.ending.wait())
     coming = asyncio.create_task(listener.next())
     try:
-        yield b"retry: %d\n\n" % AGAIN_MS
+        yield b"retry: %d\n\n" % STREAM_RETRY_MS
         yield b"".join(event.encoded() for event in first)
         checked = time.monotonic()
         while True:
-            wait = max(checked + HEARTBEAT - time.monotonic(), 0)
+            wait = max(checked + STREAM_HEARTBEAT_SECONDS - time.monotonic(), 0)
             await asyncio.wait([ending, coming], timeout=wait, return_when=asyncio.FIRST_COMPLETED)
             if ending.done():
-                yield Event("bye", b'{"reason":"the server ends"}').encoded()
+                yield StreamEvent("bye", b'{"reason":"the server ends"}').encoded()
                 return
             if coming.done():
                 some = coming.result()
                 coming = asyncio.create_task(listener.next())
                 yield b"".join(event.encoded() for event in some)
-            if time.monotonic() - checked >= HEARTBEAT:
+            if time.monotonic() - checked >= STREAM_HEARTBEAT_SECONDS:
                 checked = time.monotonic()
                 if not await site.auth.still_valid(caller):
-                    yield Event("bye", b'{"reason":"the session or token is not valid any more"}').encoded()
+                    yield StreamEvent(
+                        "bye", b'{"reason":"the session or token is not valid any more"}'
+                    ).encoded()
                     return
                 yield b": still here\n\n"
     finally:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from datetime import datetime
 
 from qbull.api.auth import Caller
-from qbull.api.context import Site
-from qbull.api.problems import Problem, Wrong
-from qbull.core.job_filter import Filters
-from qbull.views.jobs import Filter
+from qbull.api.context import ApiContext
+from qbull.api.problems import ApiProblem, Wrong
+from qbull.core.job_filter import JobFilterArguments
+from qbull.views.jobs import FilterShape
 
 
-def filters_of(site: Site, caller: Caller, asked: Filter) -> Filters:
+def filters_of(site: ApiContext, caller: Caller, asked: FilterShape) -> JobFilterArguments:
     """Only what was said."""
-    filters = Filters()
+    filters = JobFilterArguments()
     if asked.task is not None:
         filters["task"] = asked.task
     if asked.key is not None:
@@ -41,5 +41,5 @@ def moment_in(field: str, text: str) -> datetime:
         at = None
     if at is None or at.utcoffset() is None:
         why = "is no moment; write it like 2030-01-31T12:00:00Z"
-        raise Problem(400, f"{field}: {why}", errors=[Wrong(field, why)])
+        raise ApiProblem(400, f"{field}: {why}", errors=[Wrong(field, why)])
     return at

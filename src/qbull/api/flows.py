@@ -8,81 +8,83 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal, TypeAlias
 
-from qbull.api.context import Site, now
-from qbull.api.endpoint import Call, Endpoint, Nothing
+from qbull.api.context import ApiContext, now
+from qbull.api.endpoint import ApiCall, Endpoint, Nothing
 from qbull.api.jobs import unknown
-from qbull.core.flow import FAR_MS, Told
+from qbull.core.flow import NEVER_DUE_MS, Dependency
 from qbull.core.record import JobInfo
 from qbull.errors import NotFound
 from qbull.store.verbs import flows as planted
 from qbull.views import flows as wire
 from qbull.views import render as plain
 
-MOST = 300
+MAX_FLOW_JOBS = 300
 """Jobs of one flow that are shown."""
-IN_LIST = 40
+MAX_LISTED_FLOW_JOBS = 40
 """The same in a list of flows."""
-LISTED = 25
+MAX_LISTED_FLOWS = 25
 """Flows in a list."""
-LOOKED_AT = 200
+MAX_SCANNED_FLOW_JOBS = 200
 """Jobs of flows that are looked for in a queue."""
-AT_ONCE = 6
+FLOW_WALK_BATCH_SIZE = 6
 """Flows that are walked through at a time."""
 
-Place: TypeAlias = tuple[str, str]
-Word: TypeAlias = Literal["waiting", "active", "delayed", "completed", "failed", "cancelled", "removed"]
-ENDS: dict[str, Word] = {"c": "completed", "f": "failed", "x": "cancelled"}
-ENDED = ("completed", "failed", "cancelled")
+JobAddress: TypeAlias = tuple[str, str]
+FlowJobState: TypeAlias = Literal[
+    "waiting", "active", "delayed", "completed", "failed", "cancelled", "removed"
+]
+FLOW_STATE_BY_CODE: dict[str, FlowJobState] = {"c": "completed", "f": "failed", "x": "cancelled"}
+FLOW_ENDED_STATES = ("completed", "failed", "cancelled")
 
 
 @dataclass
-class Seen:
+class FlowJob:
     """A job of a flow: as it was found, or as another one knows of it."""
 
     task: str
-    state: Word
+    state: FlowJobState
     flow: str = ""
     info: JobInfo | None = None
-    awaits: list[Place] = field(default_factory=list)
-    tells: list[Place] = field(default_factory=list)
+    awaits: list[JobAddress] = field(default_factory=list)
+    tells: list[JobAddress] = field(default_factory=list)
     blocked: bool = False
     fallback: bool = False
     error: str | None = None
 
 
 @dataclass
-class Walked:
+class FlowWalk:
     """`seen` are in the order in which they were found; `more`: the walk ended before all were."""
 
     flow: str
-    seen: dict[Place, Seen]
+    seen: dict[JobAddress, FlowJob]
     more: bool
 
 
-async def job_flow(call: Call[Nothing, Nothing]) -> wire.Flow:
+async def job_flow(call: ApiCall[Nothing, Nothing]) -> wire.FlowView:
     queue = await call.site.queue(call.path["queue"])
     id = queue.job(call.path["id"]).id
-    walked = await walk(call.site, (queue.name, id), MOST)
+    walked = await walk_flow(call.site, (queue.name, id), MAX_FLOW_JOBS)
     if walked is None:
         raise unknown(queue.name, id)
     if not walked.flow:
-        return wire.Flow(timestamp=now(), flow=None, steps=[], more=False)
-    return wire.Flow(timestamp=now(), flow=walked.flow, steps=_steps(call.site, walked), more=walked.more)
+        return wire.FlowView(timestamp=now(), flow=None, steps=[], more=False)
+    return wire.FlowView(timestamp=now(), flow=walked.flow, steps=_steps(call.site, walked), more=walked.more)
 
 
-async def all_flows(call: Call[Nothing, Nothing]) -> wire.Flows:
+async def all_flows(call: ApiCall[Nothing, Nothing]) -> wire.FlowsView:
     return await call.site.flows.get()
 
 
-async def walk(site: Site, start: Place, most: int) -> Walked | None:
+async def walk_flow(site: ApiContext, start: JobAddress, most: int) -> FlowWalk | None:
     """All jobs of the flow that this one is of; None where there is no such job. Those that are found together are looked at together."""
-    seen: dict[Place, Seen] = {}
-    told: dict[Place, tuple[str, Told]] = {}
+    seen: dict[JobAddress, FlowJob] = {}
+    told: dict[JobAddress, tuple[str, Dependency]] = {}
     flow, tried, next_ = "", {start}, [start]
     while next_ and len(seen) < most:
         places = next_[: most - len(seen)]
         next_ = next_[len(places) :]
-        found = await asyncio.gather(*(_look_at(site, place, told) for place in places))
+        found = await asyncio.gather(*(_visit_job(site, place, told) for place in places))
         if found[0] is None and not seen:
             return None
         for place, one in zip(places, found, strict=True):
@@ -94,11 +96,13 @@ async def walk(site: Site, start: Place, most: int) -> Walked | None:
             next_ += new if flow else []
     for place, (letter, known) in told.items():
         if place not in seen and len(seen) < most:
-            seen[place] = Seen(known.task, ENDS.get(letter, "removed"), error=known.error)
-    return Walked(flow, seen, bool(next_))
+            seen[place] = FlowJob(known.task, FLOW_STATE_BY_CODE.get(letter, "removed"), error=known.error)
+    return FlowWalk(flow, seen, bool(next_))
 
 
-async def _look_at(site: Site, place: Place, told: dict[Place, tuple[str, Told]]) -> Seen | None:
+async def _visit_job(
+    site: ApiContext, place: JobAddress, told: dict[JobAddress, tuple[str, Dependency]]
+) -> FlowJob | None:
     """What there is to know of a job. Notes in `told` what it says of others."""
     name, id = place
     try:
@@ -110,24 +114,24 @@ async def _look_at(site: Site, place: Place, told: dict[Place, tuple[str, Told]]
         return None
     partition, found = there
     body = found.body()
-    mode, awaited = await planted.waits(partition, id) if body.flow else ("", [])
+    mode, awaited = await planted.dependencies_and_mode(partition, id) if body.flow else ("", [])
     for letter, known in awaited:
         told[known.queue, known.id] = letter, known
     info = found.info(queue.name, queue.attempts_of(body.task))
-    return Seen(
+    return FlowJob(
         body.task,
         info.state,
         body.flow,
         info,
         awaits=[(known.queue, known.id) for _, known in awaited],
         tells=[(link.queue, link.id) for link in body.tells],
-        blocked=info.state == "delayed" and (found.due_ms or 0) >= FAR_MS,
+        blocked=info.state == "delayed" and (found.due_ms or 0) >= NEVER_DUE_MS,
         fallback=mode == "rescue",
         error=info.error,
     )
 
 
-def _steps(site: Site, walked: Walked) -> list[wire.FlowStep]:
+def _steps(site: ApiContext, walked: FlowWalk) -> list[wire.FlowStepView]:
     """In the order in which they can run."""
     levels = _levels(walked.seen)
     places = sorted(walked.seen, key=lambda place: (levels[place], place[1]))  # ids rise as they are written
@@ -138,7 +142,7 @@ def _steps(site: Site, walked: Walked) -> list[wire.FlowStep]:
         info = one.info
         error = site.veil.text(one.error, info) if one.error and info is not None else None
         steps.append(
-            wire.FlowStep(
+            wire.FlowStepView(
                 queue=place[0],
                 id=place[1],
                 task=one.task,
@@ -157,9 +161,9 @@ def _steps(site: Site, walked: Walked) -> list[wire.FlowStep]:
     return steps
 
 
-def _levels(seen: dict[Place, Seen]) -> dict[Place, int]:
+def _levels(seen: dict[JobAddress, FlowJob]) -> dict[JobAddress, int]:
     """How many are behind each other before each of them."""
-    levels: dict[Place, int] = {}
+    levels: dict[JobAddress, int] = {}
     left = deque(seen)
     turns = 0
     while left and turns <= len(seen) ** 2:
@@ -173,34 +177,36 @@ def _levels(seen: dict[Place, Seen]) -> dict[Place, int]:
     return levels | dict.fromkeys(left, 0)
 
 
-async def look(site: Site) -> wire.Flows:
+async def read_flows(site: ApiContext) -> wire.FlowsView:
     """The flows that a bounded look at each queue finds, the newest first."""
     client = site.app.client()
-    places: list[Place] = []
+    places: list[JobAddress] = []
     for queue in await site.queues():
         partitions = await client.partitions(queue.settings)
-        ids = await client.store.patiently(partial(planted.some, partitions, LOOKED_AT))
+        ids = await client.store.patiently(
+            partial(planted.sample_flow_jobs, partitions, MAX_SCANNED_FLOW_JOBS)
+        )
         places += [(queue.name, id) for id in ids]
     places.sort(key=lambda place: place[1], reverse=True)  # ids begin with when they were made
-    flows: list[wire.ShownFlow] = []
-    met: set[Place] = set()
-    while places and len(flows) < LISTED:
-        some, places = places[:AT_ONCE], places[AT_ONCE:]
-        for walked in await asyncio.gather(*(walk(site, place, IN_LIST) for place in some)):
+    flows: list[wire.ShownFlowView] = []
+    met: set[JobAddress] = set()
+    while places and len(flows) < MAX_LISTED_FLOWS:
+        some, places = places[:FLOW_WALK_BATCH_SIZE], places[FLOW_WALK_BATCH_SIZE:]
+        for walked in await asyncio.gather(*(walk_flow(site, place, MAX_LISTED_FLOW_JOBS) for place in some)):
             if walked is not None and walked.flow and not met & set(walked.seen):
-                flows.append(_shown(site, walked))
+                flows.append(_flow_view(site, walked))
                 met |= set(walked.seen)
         places = [place for place in places if place not in met]
     flows.sort(key=lambda flow: flow.created_at or "", reverse=True)
-    return wire.Flows(timestamp=now(), flows=flows[:LISTED])
+    return wire.FlowsView(timestamp=now(), flows=flows[:MAX_LISTED_FLOWS])
 
 
-def _shown(site: Site, walked: Walked) -> wire.ShownFlow:
+def _flow_view(site: ApiContext, walked: FlowWalk) -> wire.ShownFlowView:
     kept = {place: one for place, one in walked.seen.items() if one.info is not None}
     levels = _levels(walked.seen)
     last = max(kept, key=lambda place: (not kept[place].fallback, levels[place]))
     created = [one.info.created_at for one in kept.values() if one.info is not None]
-    return wire.ShownFlow(
+    return wire.ShownFlowView(
         flow=walked.flow,
         queue=last[0],
         id=last[1],
@@ -212,14 +218,14 @@ def _shown(site: Site, walked: Walked) -> wire.ShownFlow:
     )
 
 
-def _state_of(last: Seen, seen: list[Seen]) -> wire.FlowState:
+def _state_of(last: FlowJob, seen: list[FlowJob]) -> wire.FlowState:
     """As its last job ended, or the fallback in its place; it runs while one of them may still do so."""
-    if any(one.state not in ENDED for one in seen if not one.fallback):
+    if any(one.state not in FLOW_ENDED_STATES for one in seen if not one.fallback):
         return "running"
     if last.state == "completed":
         return "completed"
     instead = [one.state for one in seen if one.fallback]
-    if any(state not in ENDED for state in instead):
+    if any(state not in FLOW_ENDED_STATES for state in instead):
         return "running"
     if "completed" in instead:
         return "rescued"
@@ -233,7 +239,7 @@ ENDPOINTS = [
         role="viewer",
         summary="The flow of a job: which jobs wait for which, and how each is",
         handler=job_flow,
-        answer=wire.Flow,
+        answer=wire.FlowView,
         problems=(404,),
     ),
     Endpoint(
@@ -242,6 +248,6 @@ ENDPOINTS = [
         role="viewer",
         summary="Flows that are under way, and those that ended lately",
         handler=all_flows,
-        answer=wire.Flows,
+        answer=wire.FlowsView,
     ),
 ]

@@ -15,9 +15,9 @@ from urllib.parse import urlsplit
 from starlette.requests import Request
 
 from qbull.api.auth import Caller
-from qbull.api.problems import Problem
+from qbull.api.problems import ApiProblem
 
-HEADERS: list[tuple[bytes, bytes]] = [
+SECURITY_HEADERS: list[tuple[bytes, bytes]] = [
     (b"cache-control", b"no-store"),
     (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
     (b"cross-origin-opener-policy", b"same-origin"),
@@ -27,11 +27,11 @@ HEADERS: list[tuple[bytes, bytes]] = [
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
 ]
-HSTS = (b"strict-transport-security", b"max-age=31536000")
-_NAMES = {name for name, _ in HEADERS}
+HSTS_HEADER = (b"strict-transport-security", b"max-age=31536000")
+_SECURITY_HEADER_NAMES = {name for name, _ in SECURITY_HEADERS}
 
 
-class Hosts:
+class AllowedHosts:
     """The names under which browsers may use the API. An address that is no name cannot be pointed anywhere."""
 
     def __init__(self, allowed: Sequence[str]) -> None:
@@ -46,7 +46,7 @@ class Hosts:
             return
         if self._endings and host.endswith(self._endings):
             return
-        raise Problem(
+        raise ApiProblem(
             421,
             f'host "{host[:100]}" is not one of this server\'s; add it to QBULL_ALLOWED_HOSTS if it should be',
         )
@@ -63,7 +63,7 @@ def check_same_origin(request: Request, caller: Caller) -> None:
     else:
         right = caller.how != "session"
     if not right:
-        raise Problem(
+        raise ApiProblem(
             403,
             "this was not sent by this server's own page; programs send Authorization: Bearer TOKEN instead",
         )
@@ -71,9 +71,9 @@ def check_same_origin(request: Request, caller: Caller) -> None:
 
 def guarded(headers: list[tuple[bytes, bytes]], *, tls: bool) -> list[tuple[bytes, bytes]]:
     """The headers of an answer, with those that every answer has; what it says itself stays."""
-    said = {name for name, _ in headers} & _NAMES
-    always = [pair for pair in HEADERS if pair[0] not in said] if said else HEADERS
-    return [*headers, *always, HSTS] if tls else [*headers, *always]
+    said = {name for name, _ in headers} & _SECURITY_HEADER_NAMES
+    always = [pair for pair in SECURITY_HEADERS if pair[0] not in said] if said else SECURITY_HEADERS
+    return [*headers, *always, HSTS_HEADER] if tls else [*headers, *always]
 
 
 def name_in(host: str) -> str:

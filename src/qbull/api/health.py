@@ -6,53 +6,55 @@ import asyncio
 from datetime import UTC, datetime
 from typing import Any
 
-from qbull.api.context import Site, now
-from qbull.api.endpoint import Call, Endpoint, Nothing, Reply
-from qbull.api.queues import counts
+from qbull.api.context import ApiContext, now
+from qbull.api.endpoint import ApiCall, Endpoint, Nothing, Reply
+from qbull.api.queues import read_counts
 from qbull.core import health
-from qbull.core.health import Ill
+from qbull.core.health import HealthProblem
 from qbull.errors import ServerError
-from qbull.store.read.partition_report import standstill
+from qbull.store.read.partition_report import halted_summary
 from qbull.views import queues as wire
-from qbull.views.shape import shaped
+from qbull.views.shape import to_shape
 
-ANSWER_WITHIN = 2.0
+HEALTH_TIMEOUT_SECONDS = 2.0
 """Seconds for the server to answer a load balancer's question."""
-UNSERVED_AFTER = 30.0
+UNSERVED_AFTER_SECONDS = 30.0
 """Seconds that a job may wait for the first worker to come."""
 
 
-async def queues_health(call: Call[Nothing, Nothing]) -> Reply:
+async def queues_health(call: ApiCall[Nothing, Nothing]) -> Reply:
     return await call.site.health.get()
 
 
-async def healthz(call: Call[Nothing, Nothing]) -> wire.Alive:
-    return wire.Alive(status="ok", message="the API answers")
+async def healthz(call: ApiCall[Nothing, Nothing]) -> wire.AliveView:
+    return wire.AliveView(status="ok", message="the API answers")
 
 
-async def readyz(call: Call[Nothing, Nothing]) -> Reply:
+async def readyz(call: ApiCall[Nothing, Nothing]) -> Reply:
     try:
-        async with asyncio.timeout(ANSWER_WITHIN):
+        async with asyncio.timeout(HEALTH_TIMEOUT_SECONDS):
             await call.site.store.open()
             await call.site.store.server.call("PING")
     except (ServerError, TimeoutError):
-        return Reply(wire.Alive(status="away", message="the server of the jobs cannot be reached"), 503)
-    return Reply(wire.Alive(status="ok", message="the server of the jobs answers"))
+        return Reply(wire.AliveView(status="away", message="the server of the jobs cannot be reached"), 503)
+    return Reply(wire.AliveView(status="ok", message="the server of the jobs answers"))
 
 
-async def look(site: Site) -> Reply:
+async def read_health(site: ApiContext) -> Reply:
     """What is said about the health; made once in a second, however many ask."""
     try:
-        async with asyncio.timeout(ANSWER_WITHIN * 2):
-            found = await counts(site)
+        async with asyncio.timeout(HEALTH_TIMEOUT_SECONDS * 2):
+            found = await read_counts(site)
             served = {name for who in (await site.store.workers()).values() for name in who.queues}
             still = await site.halted.get()
     except (ServerError, TimeoutError):
-        return _said([health.away()], {})
-    return _said([*ills(found, served, site.access.stale_after), *still], found)
+        return _health_reply([health.unavailable()], {})
+    return _health_reply([*find_problems(found, served, site.access.stale_after), *still], found)
 
 
-def ills(found: dict[str, dict[str, Any]], served: set[str], stale_after: float) -> list[Ill]:
+def find_problems(
+    found: dict[str, dict[str, Any]], served: set[str], stale_after: float
+) -> list[HealthProblem]:
     """What the counts of the queues say."""
     wrong = []
     for name, stats in found.items():
@@ -64,33 +66,35 @@ def ills(found: dict[str, dict[str, Any]], served: set[str], stale_after: float)
         if oldest is None:
             continue
         age = (datetime.now(UTC) - datetime.fromisoformat(oldest)).total_seconds()
-        if name not in served and age > UNSERVED_AFTER:
+        if name not in served and age > UNSERVED_AFTER_SECONDS:
             wrong.append(health.unserved(name, stats["waiting"]))
         elif age > stale_after:
             wrong.append(health.stale(name, age))
     return wrong
 
 
-async def look_for_halted(site: Site) -> list[Ill]:
+async def find_halted_queues(site: ApiContext) -> list[HealthProblem]:
     """The queues with keys that stand still until somebody deals with a dead letter."""
     found = []
     for queue in await site.queues():
-        still = await standstill(site.store, queue.settings)
+        still = await halted_summary(site.store, queue.settings)
         if still is not None:
             found.append(health.halted(queue.name, still.keys, still.waiting))
     return found
 
 
-def _said(wrong: list[Ill], found: dict[str, Any]) -> Reply:
+def _health_reply(wrong: list[HealthProblem], found: dict[str, Any]) -> Reply:
     serious = any(ill.serious for ill in wrong)
-    answer = wire.Health(
+    answer = wire.HealthView(
         status="unhealthy" if serious else "healthy",
-        message=health.in_words(wrong),
+        message=health.summarize(wrong),
         problems=[
-            wire.Ill(code=ill.code, serious=ill.serious, queue=ill.queue, text=ill.text, values=ill.values)
+            wire.IllView(
+                code=ill.code, serious=ill.serious, queue=ill.queue, text=ill.text, values=ill.values
+            )
             for ill in wrong
         ],
-        details=shaped(found, dict[str, wire.Stats]),
+        details=to_shape(found, dict[str, wire.StatsView]),
         timestamp=now(),
     )
     return Reply(answer, 503 if serious else 200)
@@ -103,7 +107,7 @@ ENDPOINTS = [
         role="open",
         summary="Do the queues work? 503 where they do not; the message says why, and what waits for a person",
         handler=queues_health,
-        answer=wire.Health,
+        answer=wire.HealthView,
         answers=(503,),
     ),
     Endpoint(
@@ -112,7 +116,7 @@ ENDPOINTS = [
         role="open",
         summary="Does the API answer?",
         handler=healthz,
-        answer=wire.Alive,
+        answer=wire.AliveView,
     ),
     Endpoint(
         method="GET",
@@ -120,7 +124,7 @@ ENDPOINTS = [
         role="open",
         summary="Can the server of the jobs be reached? 503 where it cannot",
         handler=readyz,
-        answer=wire.Alive,
+        answer=wire.AliveView,
         answers=(503,),
     ),
 ]

@@ -7,10 +7,10 @@ from typing import Any
 from urllib.parse import quote
 
 from qbull.api.context import now
-from qbull.api.endpoint import Call, Endpoint, Nothing, Reply
+from qbull.api.endpoint import ApiCall, Endpoint, Nothing, Reply
 from qbull.api.filters import filters_of, moment_in
-from qbull.api.problems import Problem, Wrong
-from qbull.core.record import Attempt, JobInfo, moment
+from qbull.api.problems import ApiProblem, Wrong
+from qbull.core.record import Attempt, JobInfo, to_datetime
 from qbull.errors import NotFound
 from qbull.job import Job
 from qbull.options import Options
@@ -18,42 +18,46 @@ from qbull.produce import by_name
 from qbull.store.read import why
 from qbull.views import jobs as wire
 from qbull.views import render as plain
-from qbull.views.shape import shaped
+from qbull.views.shape import to_shape
 
-PAGE = 50
-PLAIN = Options()
+JOBS_PAGE_SIZE = 50
+PLAIN_OPTIONS = Options()
 
 
-async def jobs(call: Call[wire.JobsQuery, Nothing]) -> wire.Jobs:
+async def jobs(call: ApiCall[wire.JobsQuery, Nothing]) -> wire.JobsView:
     query = call.query
     queue = await call.site.queue(call.path["queue"])
     filters = filters_of(call.site, call.caller, query)
-    answer = partial(wire.Jobs, timestamp=now(), queue=queue.name, state=query.state)
+    answer = partial(wire.JobsView, timestamp=now(), queue=queue.name, state=query.state)
     if query.start is not None or query.end is not None:
         if filters or query.cursor is not None or query.limit is not None:
             why_not = "start and end are for one state; with a filter use limit and cursor"
-            raise Problem(400, f"query: {why_not}", errors=[Wrong("start", why_not)])
+            raise ApiProblem(400, f"query: {why_not}", errors=[Wrong("start", why_not)])
         start = query.start or 0
         end = start + 10 if query.end is None else query.end
         if end < start:
-            raise Problem(400, f"query: end: {end} is before start", errors=[Wrong("end", "is before start")])
-        return answer(jobs=[shown_job(call, info) for info in await queue.jobs(query.state, start, end)])
+            raise ApiProblem(
+                400, f"query: end: {end} is before start", errors=[Wrong("end", "is before start")]
+            )
+        return answer(jobs=[job_view(call, info) for info in await queue.jobs(query.state, start, end)])
     if not filters and query.cursor is None and query.state in ("waiting", "delayed", "active"):
         found = await queue.jobs(query.state, 0, query.limit or 10)  # in the order in which they will run
-        return answer(jobs=[shown_job(call, info) for info in found])
-    page = await queue.search(query.state, limit=query.limit or PAGE, cursor=query.cursor, **filters)
-    return answer(jobs=[shown_job(call, info) for info in page.jobs], next=page.next)
+        return answer(jobs=[job_view(call, info) for info in found])
+    page = await queue.search(
+        query.state, limit=query.limit or JOBS_PAGE_SIZE, cursor=query.cursor, **filters
+    )
+    return answer(jobs=[job_view(call, info) for info in page.jobs], next=page.next)
 
 
-async def job(call: Call[Nothing, Nothing]) -> wire.Job:
-    return shown_job(call, await info_of(call))
+async def job(call: ApiCall[Nothing, Nothing]) -> wire.JobView:
+    return job_view(call, await info_of(call))
 
 
-async def job_history(call: Call[Nothing, Nothing]) -> wire.History:
+async def job_history(call: ApiCall[Nothing, Nothing]) -> wire.HistoryView:
     info = await info_of(call)
     runs = [_run(attempt) for attempt in info.history]
     if info.finished_at is not None:
-        last = wire.Attempt(
+        last = wire.AttemptView(
             attempt=info.attempt,
             at=plain.moment(info.started_at),
             duration_ms=round(info.duration_ms or 0.0, 3),
@@ -63,7 +67,7 @@ async def job_history(call: Call[Nothing, Nothing]) -> wire.History:
         runs.append(last)
     for run in runs:
         run.error = call.site.veil.text(run.error, info) if run.error else None
-    return wire.History(
+    return wire.HistoryView(
         timestamp=now(),
         queue=info.queue,
         job_id=info.id,
@@ -73,7 +77,7 @@ async def job_history(call: Call[Nothing, Nothing]) -> wire.History:
     )
 
 
-async def job_logs(call: Call[wire.LogsQuery, Nothing]) -> wire.Logs:
+async def job_logs(call: ApiCall[wire.LogsQuery, Nothing]) -> wire.LogsView:
     queue = await call.site.queue(call.path["queue"])
     handle = queue.job(call.path["id"])
     lines = await handle.logs(call.query.last)
@@ -81,47 +85,49 @@ async def job_logs(call: Call[wire.LogsQuery, Nothing]) -> wire.Logs:
     if not call.site.veil.sees_payloads(call.caller):
         lines = []
     shown = [
-        shaped({**plain.log_line(line), "text": call.site.veil.text(line.text, info)}, wire.LogLine)
+        to_shape({**plain.log_line(line), "text": call.site.veil.text(line.text, info)}, wire.LogLineView)
         for line in lines
     ]
-    return wire.Logs(timestamp=now(), queue=queue.name, job_id=handle.id, logs=shown)
+    return wire.LogsView(timestamp=now(), queue=queue.name, job_id=handle.id, logs=shown)
 
 
-async def job_why(call: Call[Nothing, Nothing]) -> wire.Why:
+async def job_why(call: ApiCall[Nothing, Nothing]) -> wire.WhyView:
     queue, id = await call.site.queue(call.path["queue"]), call.path["id"]
     client = call.site.app.client()
     there = await client.find(queue.settings, queue.job(id).id)
     if there is None:
         raise unknown(queue.name, id)
     partition, found = there
-    answer = await client.store.patiently(lambda: why.ask(client.store, queue.settings, partition, found))
+    answer = await client.store.patiently(
+        lambda: why.explain_job(client.store, queue.settings, partition, found)
+    )
     info = found.info(queue.name, queue.attempts_of(found.body().task))
-    return wire.Why(
+    return wire.WhyView(
         timestamp=now(),
         queue=queue.name,
         job_id=id,
         state=found.state,
         reasons=[
-            wire.Reason(
+            wire.ReasonView(
                 code=one.code,
                 text=call.site.veil.text(one.text, info),
                 job_id=one.job,
                 at=plain.moment(one.until or one.since),
-                values={name: _veiled(call, value, info) for name, value in one.values.items()},
+                values={name: _redacted(call, value, info) for name, value in one.values.items()},
             )
             for one in answer.reasons
         ],
     )
 
 
-async def enqueue(call: Call[Nothing, wire.NewJob]) -> Reply:
+async def enqueue(call: ApiCall[Nothing, wire.NewJobBody]) -> Reply:
     queue = await call.site.queue(call.path["queue"])
     asked = call.body
     call.notes["target"] = f"{queue.name}/{asked.task}"
     call.site.veil.refuse_hidden(asked.payload)
     made = await by_name.enqueue(queue, asked.task, asked.payload, _options(asked.options))
     delayed = asked.options.delay or asked.options.at
-    accepted = wire.Accepted(
+    accepted = wire.AcceptedView(
         job_id=made.id, status="delayed" if delayed else "waiting", timestamp=now(), created=made.created
     )
     root, id = call.request.scope.get("root_path", ""), made.id
@@ -129,32 +135,32 @@ async def enqueue(call: Call[Nothing, wire.NewJob]) -> Reply:
     return Reply(accepted, headers={"location": f"{root}/api/queues/{queue.name}/jobs/{name}"})
 
 
-async def retry_job(call: Call[Nothing, wire.Again]) -> wire.Accepted:
+async def retry_job(call: ApiCall[Nothing, wire.AgainBody]) -> wire.AcceptedView:
     handle, payload = await handle_of(call), call.body.payload
     if payload is not None:
         call.site.veil.refuse_hidden(payload)
         call.notes["edited"] = True
-    return wire.Accepted(job_id=handle.id, status=await handle.retry(payload), timestamp=now())
+    return wire.AcceptedView(job_id=handle.id, status=await handle.retry(payload), timestamp=now())
 
 
-async def promote_job(call: Call[Nothing, Nothing]) -> wire.Accepted:
+async def promote_job(call: ApiCall[Nothing, Nothing]) -> wire.AcceptedView:
     handle = await handle_of(call)
-    return wire.Accepted(job_id=handle.id, status=await handle.promote(), timestamp=now())
+    return wire.AcceptedView(job_id=handle.id, status=await handle.promote(), timestamp=now())
 
 
-async def cancel_job(call: Call[Nothing, wire.Cancelling]) -> wire.Accepted:
+async def cancel_job(call: ApiCall[Nothing, wire.CancellingBody]) -> wire.AcceptedView:
     handle = await handle_of(call)
-    return wire.Accepted(job_id=handle.id, status=await handle.cancel(call.body.reason), timestamp=now())
+    return wire.AcceptedView(job_id=handle.id, status=await handle.cancel(call.body.reason), timestamp=now())
 
 
-async def remove_job(call: Call[Nothing, Nothing]) -> wire.Accepted:
+async def remove_job(call: ApiCall[Nothing, Nothing]) -> wire.AcceptedView:
     handle = await handle_of(call)
-    return wire.Accepted(job_id=handle.id, status=await handle.remove(), timestamp=now())
+    return wire.AcceptedView(job_id=handle.id, status=await handle.remove(), timestamp=now())
 
 
-def _options(asked: wire.JobOptions) -> Options:
-    if asked is wire.NO_OPTIONS:
-        return PLAIN
+def _options(asked: wire.JobOptionsBody) -> Options:
+    if asked is wire.NO_JOB_OPTIONS:
+        return PLAIN_OPTIONS
     given: dict[str, Any] = {
         name: value for name in asked.__struct_fields__ if (value := getattr(asked, name)) is not None
     }
@@ -165,11 +171,11 @@ def _options(asked: wire.JobOptions) -> Options:
     return Options(**given)
 
 
-async def handle_of(call: Call[Any, Any]) -> Job[Any]:
+async def handle_of(call: ApiCall[Any, Any]) -> Job[Any]:
     return (await call.site.queue(call.path["queue"])).job(call.path["id"])
 
 
-async def info_of(call: Call[Any, Any]) -> JobInfo:
+async def info_of(call: ApiCall[Any, Any]) -> JobInfo:
     queue = await call.site.queue(call.path["queue"])
     info = await queue.job(call.path["id"]).info()
     if info is None:
@@ -181,25 +187,25 @@ def unknown(queue: str, id: str) -> NotFound:
     return NotFound(f'queue "{queue}": no job {id}; it never was there, or is not kept any more')
 
 
-def shown_job(call: Call[Any, Any], info: JobInfo) -> wire.Job:
-    return shaped(call.site.veil.job(plain.job(info), call.caller), wire.Job)
+def job_view(call: ApiCall[Any, Any], info: JobInfo) -> wire.JobView:
+    return to_shape(call.site.veil.job(plain.job(info), call.caller), wire.JobView)
 
 
-def _veiled(call: Call[Any, Any], value: str | int, info: JobInfo) -> str | int:
+def _redacted(call: ApiCall[Any, Any], value: str | int, info: JobInfo) -> str | int:
     return call.site.veil.text(value, info) if isinstance(value, str) else value
 
 
-def _run(attempt: Attempt) -> wire.Attempt:
-    return wire.Attempt(
+def _run(attempt: Attempt) -> wire.AttemptView:
+    return wire.AttemptView(
         attempt=attempt.attempt,
-        at=plain.moment(moment(attempt.at_ms)),
+        at=plain.moment(to_datetime(attempt.at_ms)),
         duration_ms=round(attempt.duration_ms, 3),
         error=attempt.error,
         worker=attempt.worker,
     )
 
 
-ONE = "/api/queues/{queue}/jobs/{id}"
+JOB_PATH = "/api/queues/{queue}/jobs/{id}"
 
 ENDPOINTS = [
     Endpoint(
@@ -209,7 +215,7 @@ ENDPOINTS = [
         summary="Jobs of one state, by filter where one is given",
         handler=jobs,
         query=wire.JobsQuery,
-        answer=wire.Jobs,
+        answer=wire.JobsView,
         problems=(404,),
     ),
     Endpoint(
@@ -218,8 +224,8 @@ ENDPOINTS = [
         role="admin",
         summary="Enqueue a job; where to ask about it is in the header Location",
         handler=enqueue,
-        body=wire.NewJob,
-        answer=wire.Accepted,
+        body=wire.NewJobBody,
+        answer=wire.AcceptedView,
         status=202,
         problems=(404, 413),
         audit="enqueue",
@@ -227,82 +233,82 @@ ENDPOINTS = [
     ),
     Endpoint(
         method="GET",
-        path=ONE,
+        path=JOB_PATH,
         role="viewer",
         summary="One job",
         handler=job,
-        answer=wire.Job,
+        answer=wire.JobView,
         problems=(404,),
     ),
     Endpoint(
         method="DELETE",
-        path=ONE,
+        path=JOB_PATH,
         role="admin",
         summary="Forget a job without a trace; a running one is refused",
         handler=remove_job,
-        answer=wire.Accepted,
+        answer=wire.AcceptedView,
         problems=(404, 409),
         audit="remove job",
     ),
     Endpoint(
         method="GET",
-        path=f"{ONE}/history",
+        path=f"{JOB_PATH}/history",
         role="viewer",
         summary="The runs of a job, the oldest first",
         handler=job_history,
-        answer=wire.History,
+        answer=wire.HistoryView,
         problems=(404,),
     ),
     Endpoint(
         method="GET",
-        path=f"{ONE}/logs",
+        path=f"{JOB_PATH}/logs",
         role="viewer",
         summary="What its task has logged",
         handler=job_logs,
         query=wire.LogsQuery,
-        answer=wire.Logs,
+        answer=wire.LogsView,
         problems=(404,),
     ),
     Endpoint(
         method="GET",
-        path=f"{ONE}/why",
+        path=f"{JOB_PATH}/why",
         role="viewer",
         summary="Why it is not running",
         handler=job_why,
-        answer=wire.Why,
+        answer=wire.WhyView,
         problems=(404,),
     ),
     Endpoint(
         method="POST",
-        path=f"{ONE}/retry",
+        path=f"{JOB_PATH}/retry",
         role="admin",
         summary="Run a job again that failed or was cancelled, with other arguments where they are given",
         handler=retry_job,
-        body=wire.Again,
+        body=wire.AgainBody,
         body_optional=True,
-        answer=wire.Accepted,
+        answer=wire.AcceptedView,
         problems=(404, 409),
         audit="retry job",
     ),
     Endpoint(
         method="POST",
-        path=f"{ONE}/promote",
+        path=f"{JOB_PATH}/promote",
         role="admin",
         summary="Let a delayed job run now",
         handler=promote_job,
-        answer=wire.Accepted,
+        answer=wire.AcceptedView,
         problems=(404, 409),
         audit="promote job",
     ),
     Endpoint(
         method="POST",
-        path=f"{ONE}/cancel",
+        path=f"{JOB_PATH}/cancel",
         role="admin",
         summary="Do not run a job, or stop it",
         handler=cancel_job,
-        body=wire.Cancelling,
+        body=wire.CancellingBody,
         body_optional=True,
-        answer=wire.Accepted,
+        answer=wire.AcceptedView,
         problems=(404, 409),
         audit="cancel job",
     ),

@@ -16,10 +16,16 @@ from typing import Any
 
 import msgspec
 
-from qbull.core.record import moment
+from qbull.core.record import to_datetime
 from qbull.errors import QbullError, ServerError
 from qbull.queue import Queue
-from qbull.store.read.finished_since import Cursor, Finished, News, news, now_in
+from qbull.store.read.finished_since import (
+    FinishedCursor,
+    FinishedJob,
+    FinishedSince,
+    finished_since,
+    server_times,
+)
 from qbull.store.read.inspect import Counts, counts
 from qbull.store.store import Store
 from qbull.store.verbs.live_settings import is_paused
@@ -28,15 +34,15 @@ from qbull.views import render as plain
 
 log = logging.getLogger("qbull.api")
 
-EVERY = 1.0
+EVENT_POLL_SECONDS = 1.0
 """Seconds between two looks; longer where a look takes long, so that looking is never more than a fifth of the work."""
-BACKLOG = 500
+MAX_PENDING_EVENTS = 500
 """Events that wait for somebody who is slow; then some are left out, and that is said."""
-MOST_LISTENERS = 200
-RATES = ("enqueued", "completed", "failed", "retried")
+MAX_LISTENERS = 200
+RATE_COUNTERS = ("enqueued", "completed", "failed", "retried")
 
 
-class Event(msgspec.Struct, frozen=True):
+class StreamEvent(msgspec.Struct, frozen=True):
     """`at` is where to go on after it; 0 where others of the same look follow."""
 
     name: str
@@ -50,22 +56,22 @@ class Event(msgspec.Struct, frozen=True):
         return b"%sevent: %s\ndata: %s\n\n" % (place, self.name.encode(), self.data)
 
 
-class Listener:
+class EventListener:
     """Somebody who listens: to all queues or one, and perhaps to one job more closely."""
 
     def __init__(self, queue: str | None, job: str | None) -> None:
         self.queue = queue
         self.job = job
-        self._events: deque[Event] = deque()
+        self._events: deque[StreamEvent] = deque()
         self._there = asyncio.Event()
         self._left_out = 0
 
-    def tell(self, event: Event) -> None:
+    def tell(self, event: StreamEvent) -> None:
         if event.queue and self.queue not in (None, event.queue):
             return
         if event.name == "progress" and event.job != self.job:
             return
-        if len(self._events) >= BACKLOG:
+        if len(self._events) >= MAX_PENDING_EVENTS:
             self._left_out += 1
             return
         self._events.append(event)
@@ -75,19 +81,19 @@ class Listener:
         """They are known otherwise."""
         self._events = deque(event for event in self._events if event.name != "stats")
 
-    async def next(self) -> list[Event]:
+    async def next(self) -> list[StreamEvent]:
         """What there is, as soon as there is something."""
         await self._there.wait()
         self._there.clear()
         events = list(self._events)
         self._events.clear()
         if self._left_out:
-            events.append(Event("gap", msgspec.json.encode({"leftOut": self._left_out})))
+            events.append(StreamEvent("gap", msgspec.json.encode({"leftOut": self._left_out})))
             self._left_out = 0
         return events
 
 
-class Live:
+class EventBroadcaster:
     """`errors` says whether what a job failed with may be told."""
 
     def __init__(
@@ -97,21 +103,21 @@ class Live:
         self._queues = queues
         self._errors = errors
         self._ready = asyncio.Event()
-        self._listeners: set[Listener] = set()
+        self._listeners: set[EventListener] = set()
         self._reading: asyncio.Task[None] | None = None
-        self._cursors: dict[tuple[str, int], Cursor] = {}
+        self._cursors: dict[tuple[str, int], FinishedCursor] = {}
         self._shown: dict[str, dict[str, Any]] = {}
         self._totals: dict[str, tuple[float, dict[str, int]]] = {}
         self._watched: dict[tuple[str, str], bytes] = {}
         self._now_ms = 0
 
-    def join(self, listener: Listener) -> None:
+    def join(self, listener: EventListener) -> None:
         self._listeners.add(listener)
         self._watched.pop((listener.queue or "", listener.job or ""), None)  # it shall hear of it too
         if self._reading is None:
             self._reading = asyncio.create_task(self._read())
 
-    async def leave(self, listener: Listener) -> None:
+    async def leave(self, listener: EventListener) -> None:
         self._listeners.discard(listener)
         if not self._listeners:
             await self.close()
@@ -122,7 +128,7 @@ class Live:
 
     @property
     def full(self) -> bool:
-        return self.listeners >= MOST_LISTENERS
+        return self.listeners >= MAX_LISTENERS
 
     async def close(self) -> None:
         if self._reading is not None:
@@ -135,18 +141,20 @@ class Live:
         self._totals.clear()
         self._watched.clear()
 
-    async def snapshot(self) -> Event:
+    async def snapshot(self) -> StreamEvent:
         """How everything is now; what comes after it are changes of that. For whoever has joined."""
         await self._ready.wait()
-        return Event("snapshot", msgspec.json.encode({"queues": self._shown}), at=self._now_ms)
+        return StreamEvent("snapshot", msgspec.json.encode({"queues": self._shown}), at=self._now_ms)
 
-    async def since(self, ms: int, listener: Listener) -> list[Event]:
+    async def since(self, ms: int, listener: EventListener) -> list[StreamEvent]:
         """What has finished since a moment, as far as it is still kept and fits into one look."""
-        events: list[Event] = []
+        events: list[StreamEvent] = []
         for queue in await self._queues():
             if listener.queue in (None, queue.name):
                 partitions = await self._partitions(queue)
-                for found in await news([(partition, Cursor.since(ms)) for partition in partitions]):
+                for found in await finished_since(
+                    [(partition, FinishedCursor.since(ms)) for partition in partitions]
+                ):
                     events += self._told(queue.name, found)
         return events
 
@@ -164,11 +172,11 @@ class Live:
             except QbullError as error:
                 log.warning("nothing can be told now: %s", error)
             took = time.monotonic() - began
-            await asyncio.sleep(max(EVERY - took, 4 * took))
+            await asyncio.sleep(max(EVENT_POLL_SECONDS - took, 4 * took))
 
-    async def _look(self) -> list[Event]:
+    async def _look(self) -> list[StreamEvent]:
         """All that is new since the last look. The last event says where to go on."""
-        events: list[Event] = []
+        events: list[StreamEvent] = []
         changed: dict[str, dict[str, Any]] = {}
         now_ms = 0
         for queue in await self._queues():
@@ -183,21 +191,23 @@ class Live:
         events += await self._progress()
         self._now_ms = max(now_ms, self._now_ms)
         if changed or events:
-            events.append(Event("stats", msgspec.json.encode({"queues": changed}), at=self._now_ms))
+            events.append(StreamEvent("stats", msgspec.json.encode({"queues": changed}), at=self._now_ms))
         return events
 
     async def _partitions(self, queue: Queue) -> list[Partition]:
         return await queue.app.client().partitions(queue.settings)
 
-    async def _news(self, queue: str, partitions: list[Partition]) -> list[News]:
+    async def _news(self, queue: str, partitions: list[Partition]) -> list[FinishedSince]:
         new = [partition for partition in partitions if (queue, partition.number) not in self._cursors]
-        for partition, now_ms in zip(new, await now_in(new), strict=True):  # the past is not news
-            self._cursors[queue, partition.number] = Cursor.since(now_ms)
-        return await news([(partition, self._cursors[queue, partition.number]) for partition in partitions])
+        for partition, now_ms in zip(new, await server_times(new), strict=True):  # the past is not news
+            self._cursors[queue, partition.number] = FinishedCursor.since(now_ms)
+        return await finished_since(
+            [(partition, self._cursors[queue, partition.number]) for partition in partitions]
+        )
 
-    def _told(self, queue: str, found: News) -> list[Event]:
+    def _told(self, queue: str, found: FinishedSince) -> list[StreamEvent]:
         events = [self._finished(queue, one) for one in found.finished]
-        return [*events, Event("gap", b"{}", queue)] if found.cut else events
+        return [*events, StreamEvent("gap", b"{}", queue)] if found.cut else events
 
     async def _stats(self, name: str, counted: Counts) -> dict[str, Any]:
         paused = await is_paused(self._store(), name)
@@ -207,12 +217,12 @@ class Live:
         seconds = max(now - before, 0.001)
         made["perSecond"] = {
             what: round(max(counted.totals.get(what, 0) - totals.get(what, 0), 0) / seconds, 2)
-            for what in RATES
+            for what in RATE_COUNTERS
         }
         self._totals[name] = now, counted.totals
         return made
 
-    async def _progress(self) -> list[Event]:
+    async def _progress(self) -> list[StreamEvent]:
         """How far the jobs are that somebody listens to."""
         wanted = {
             (one.queue, one.job) for one in self._listeners if one.queue is not None and one.job is not None
@@ -228,17 +238,17 @@ class Live:
             packed = msgspec.json.encode(data)
             if self._watched.get((name or "", id or "")) != packed:
                 self._watched[name or "", id or ""] = packed
-                events.append(Event("progress", packed, name or "", id or ""))
+                events.append(StreamEvent("progress", packed, name or "", id or ""))
         self._watched = {key: value for key, value in self._watched.items() if key in wanted}
         return events
 
-    def _finished(self, queue: str, one: Finished) -> Event:
+    def _finished(self, queue: str, one: FinishedJob) -> StreamEvent:
         data = {
             "queue": queue,
             "id": one.id,
             "task": one.task,
             "state": one.state,
             "error": one.error if self._errors else None,
-            "finishedAt": plain.moment(moment(one.at_ms)),
+            "finishedAt": plain.moment(to_datetime(one.at_ms)),
         }
-        return Event("job", msgspec.json.encode(data), queue, one.id)
+        return StreamEvent("job", msgspec.json.encode(data), queue, one.id)

@@ -9,21 +9,21 @@ import msgspec
 from starlette.responses import Response
 
 import qbull
-from qbull.api.endpoint import Call, Endpoint, Nothing
-from qbull.api.problems import TITLES, ProblemBody
+from qbull.api.endpoint import ApiCall, Endpoint, Nothing
+from qbull.api.problems import STATUS_TITLES, ProblemBody
 
-REF = "#/components/schemas/{name}"
-PARAMETERS: dict[str, dict[str, Any]] = {
+SCHEMA_REF = "#/components/schemas/{name}"
+PATH_PARAMETERS: dict[str, dict[str, Any]] = {
     "queue": {"type": "string", "minLength": 1, "maxLength": 100, "pattern": "^[A-Za-z0-9._-]+$"},
     "name": {"type": "string", "minLength": 1, "maxLength": 100, "pattern": "^[A-Za-z0-9._-]+$"},
     "schedule": {"type": "string", "minLength": 1, "maxLength": 100, "pattern": "^[A-Za-z0-9._-]+$"},
     "id": {"type": "string", "minLength": 1, "maxLength": 200},
     "key": {"type": "string", "minLength": 1, "maxLength": 1000},
 }
-TEXT = {"type": "string", "minLength": 1, "maxLength": 200}
+TEXT_SCHEMA = {"type": "string", "minLength": 1, "maxLength": 200}
 
 
-async def openapi(call: Call[Nothing, Nothing]) -> Response:
+async def openapi(call: ApiCall[Nothing, Nothing]) -> Response:
     return Response(document(), media_type="application/json")
 
 
@@ -38,7 +38,8 @@ def describe(table: list[Endpoint]) -> dict[str, Any]:
     shapes: list[Any] = [ProblemBody]
     for endpoint in table:
         shapes += [shape for shape in (endpoint.answer, endpoint.body) if shape not in (Nothing, str, dict)]
-    _, components = msgspec.json.schema_components(dict.fromkeys(shapes), ref_template=REF)
+    _, components = msgspec.json.schema_components(dict.fromkeys(shapes), ref_template=SCHEMA_REF)
+    schemas = {published_name(name): _published(schema) for name, schema in components.items()}
     paths: dict[str, dict[str, Any]] = {}
     for endpoint in table:
         paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = _operation(endpoint)
@@ -51,7 +52,7 @@ def describe(table: list[Endpoint]) -> dict[str, Any]:
         },
         "paths": paths,
         "components": {
-            "schemas": components,
+            "schemas": schemas,
             "securitySchemes": {
                 "token": {"type": "http", "scheme": "bearer"},
                 "basic": {"type": "http", "scheme": "basic"},
@@ -59,6 +60,28 @@ def describe(table: list[Endpoint]) -> dict[str, Any]:
             },
         },
     }
+
+
+def published_name(name: str) -> str:
+    """The schema name of a shape: its class name without the suffix View, Body or Shape."""
+    for suffix in ("View", "Body", "Shape"):
+        if name.endswith(suffix) and name != "ProblemBody":
+            return name.removesuffix(suffix)
+    return name
+
+
+def _published(schema: Any) -> Any:
+    """The schema with its title and all references under their published names."""
+    if isinstance(schema, list):
+        return [_published(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    schema = {key: _published(value) for key, value in schema.items()}
+    if isinstance(schema.get("title"), str):
+        schema["title"] = published_name(schema["title"])
+    if isinstance(schema.get("$ref"), str):
+        schema["$ref"] = SCHEMA_REF.format(name=published_name(schema["$ref"].rpartition("/")[2]))
+    return schema
 
 
 def _operation(endpoint: Endpoint) -> dict[str, Any]:
@@ -93,7 +116,7 @@ def _responses(endpoint: Endpoint) -> dict[str, Any]:
         expected |= {400}
     for status in sorted(expected - {endpoint.status, *endpoint.answers}):
         responses[str(status)] = {
-            "description": TITLES[status],
+            "description": STATUS_TITLES[status],
             "content": {"application/problem+json": {"schema": _ref(ProblemBody)}},
         }
     return responses
@@ -106,27 +129,27 @@ def _schema(endpoint: Endpoint) -> dict[str, Any]:
 def _ref(shape: Any) -> dict[str, Any]:
     if shape is dict:
         return {"type": "object"}
-    return {"$ref": REF.format(name=shape.__name__)}
+    return {"$ref": SCHEMA_REF.format(name=published_name(shape.__name__))}
 
 
 def _in_path(name: str) -> dict[str, Any]:
-    return {"name": name, "in": "path", "required": True, "schema": PARAMETERS.get(name, TEXT)}
+    return {"name": name, "in": "path", "required": True, "schema": PATH_PARAMETERS.get(name, TEXT_SCHEMA)}
 
 
 def _in_query(endpoint: Endpoint) -> list[dict[str, Any]]:
     if endpoint.query is Nothing:
         return []
-    [schema], components = msgspec.json.schema_components([endpoint.query], ref_template=REF)
+    [schema], components = msgspec.json.schema_components([endpoint.query], ref_template=SCHEMA_REF)
     described = components[endpoint.query.__name__]
     assert schema
     required = described.get("required", [])
     return [
-        {"name": name, "in": "query", "required": name in required, "schema": _of_a_query(of)}
+        {"name": name, "in": "query", "required": name in required, "schema": _query_schema(of)}
         for name, of in described["properties"].items()
     ]
 
 
-def _of_a_query(schema: dict[str, Any]) -> dict[str, Any]:
+def _query_schema(schema: dict[str, Any]) -> dict[str, Any]:
     """What is left away in a query is left away; nobody writes "null"."""
     if "anyOf" not in schema:
         return schema

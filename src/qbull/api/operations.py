@@ -5,17 +5,17 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from qbull.api.context import Site, now
-from qbull.api.endpoint import Call, Endpoint, Nothing, Reply
+from qbull.api.context import ApiContext, now
+from qbull.api.endpoint import ApiCall, Endpoint, Nothing, Reply
 from qbull.api.filters import filters_of
-from qbull.api.problems import Problem, Wrong
-from qbull.api.redaction import HIDDEN
-from qbull.api.running_operations import ACTS, Request
+from qbull.api.problems import ApiProblem, Wrong
+from qbull.api.redaction import REDACTED
+from qbull.api.running_operations import BULK_ACTIONS, OperationRequest
 from qbull.core.failures import normal_form
-from qbull.core.job_filter import Filters, Wanted
-from qbull.core.record import JobInfo, State, moment
+from qbull.core.job_filter import JobFilter, JobFilterArguments
+from qbull.core.record import JobInfo, State, to_datetime
 from qbull.manage import bulk
-from qbull.manage.bulk import Step, Work
+from qbull.manage.bulk import BulkOperation, BulkStep
 from qbull.manage.search import FailureGroup
 from qbull.queue import Queue
 from qbull.store.verbs import operations
@@ -23,77 +23,79 @@ from qbull.store.verbs.operations import Operation
 from qbull.views import jobs as jobs_wire
 from qbull.views import operations as wire
 from qbull.views import render as plain
-from qbull.views.access import Done
-from qbull.views.shape import shaped
+from qbull.views.access import DoneView
+from qbull.views.shape import to_shape
 
-WAITED = 5.0
+OPERATION_WAIT_SECONDS = 5.0
 """Seconds for which a redrive or a clean is waited for; what takes longer goes on, and can be asked about."""
-LOOKED_AT = 10_000
+MAX_SCANNED_JOBS = 10_000
 """Jobs that are looked at to count those that match."""
-NEWEST = 50
-GROUPS = 200
+MAX_SHOWN_OPERATIONS = 50
+MAX_FAILURE_GROUPS = 200
 """Groups of dead letters that are shown, the most frequent."""
 
 
-async def failures(call: Call[jobs_wire.FailuresQuery, Nothing]) -> jobs_wire.Failures:
+async def failures(call: ApiCall[jobs_wire.FailuresQuery, Nothing]) -> jobs_wire.FailuresView:
     queue = await call.site.queue(call.path["queue"])
     filters = filters_of(call.site, call.caller, call.query)
     groups = await queue.failures(scan=call.query.scan, **filters)
-    shown = [await shown_group(call.site, queue, group) for group in groups[:GROUPS]]
-    return jobs_wire.Failures(
-        timestamp=now(), queue=queue.name, groups=shown, left_out=max(len(groups) - GROUPS, 0)
+    shown = [await failure_group_view(call.site, queue, group) for group in groups[:MAX_FAILURE_GROUPS]]
+    return jobs_wire.FailuresView(
+        timestamp=now(), queue=queue.name, groups=shown, left_out=max(len(groups) - MAX_FAILURE_GROUPS, 0)
     )
 
 
-async def shown_group(site: Site, queue: Queue, group: FailureGroup) -> jobs_wire.FailureGroup:
+async def failure_group_view(
+    site: ApiContext, queue: Queue, group: FailureGroup
+) -> jobs_wire.FailureGroupView:
     """Its error is that of the newest of them, without the values of hidden fields."""
     made = {**plain.failure_group(group), "lastError": group.last_error}
     if site.veil.hides:
         info: JobInfo | None = await queue.job(group.last).info()
         known = info is not None and info.error is not None
-        made["lastError"] = site.veil.text(info.error or "", info) if info and known else HIDDEN
+        made["lastError"] = site.veil.text(info.error or "", info) if info and known else REDACTED
         made["error"] = normal_form(made["lastError"])
-    return shaped(made, jobs_wire.FailureGroup)
+    return to_shape(made, jobs_wire.FailureGroupView)
 
 
-async def matching(call: Call[wire.MatchingQuery, Nothing]) -> wire.Matching:
+async def matching(call: ApiCall[wire.MatchingQuery, Nothing]) -> wire.MatchingView:
     query = call.query
     queue = await call.site.queue(call.path["queue"])
     filters = filters_of(call.site, call.caller, query)
-    answer = partial(wire.Matching, timestamp=now(), queue=queue.name, state=query.state)
+    answer = partial(wire.MatchingView, timestamp=now(), queue=queue.name, state=query.state)
     if not filters:
         return answer(count=getattr(await queue.stats(), query.state), exact=True, looked_at=0)
     client = call.site.app.client()
-    seen = Step(0, 0)
+    seen = BulkStep(0, 0)
 
-    def step(now: Step) -> None:
+    def step(now: BulkStep) -> None:
         nonlocal seen
         seen = now
-        if now.looked_at >= LOOKED_AT:
-            raise _Enough
+        if now.looked_at >= MAX_SCANNED_JOBS:
+            raise _ScanLimitReached
 
-    wanted = Work(bulk.count, query.state, Wanted(**filters))
+    wanted = BulkOperation(bulk.count, query.state, JobFilter(**filters))
     try:
-        await bulk.work(client, await client.partitions(queue.settings), wanted, step)
-    except _Enough:
+        await bulk.run_bulk(client, await client.partitions(queue.settings), wanted, step)
+    except _ScanLimitReached:
         return answer(count=seen.done, exact=False, looked_at=seen.looked_at)
     return answer(count=seen.done, exact=True, looked_at=seen.looked_at)
 
 
-class _Enough(Exception):
+class _ScanLimitReached(Exception):
     """As many were looked at as may be."""
 
 
-async def start_operation(call: Call[Nothing, wire.NewOperation]) -> Reply:
+async def start_operation(call: ApiCall[Nothing, wire.NewOperationBody]) -> Reply:
     asked = call.body
-    state: State = asked.state or ACTS[asked.action][1]
-    if state not in ACTS[asked.action][2]:
-        why = f"{asked.action} is for {', '.join(ACTS[asked.action][2])}"
-        raise Problem(400, f"body: state: {why}", errors=[Wrong("state", why)])
-    if asked.older_than and state not in bulk.FINISHED:
+    state: State = asked.state or BULK_ACTIONS[asked.action][1]
+    if state not in BULK_ACTIONS[asked.action][2]:
+        why = f"{asked.action} is for {', '.join(BULK_ACTIONS[asked.action][2])}"
+        raise ApiProblem(400, f"body: state: {why}", errors=[Wrong("state", why)])
+    if asked.older_than and state not in bulk.FINISHED_STATES:
         why = "is for jobs that have ended"
-        raise Problem(400, f"body: olderThan: {why}", errors=[Wrong("olderThan", why)])
-    request = Request(
+        raise ApiProblem(400, f"body: olderThan: {why}", errors=[Wrong("olderThan", why)])
+    request = OperationRequest(
         asked.action,
         await call.site.queue(call.path["queue"]),
         state,
@@ -106,35 +108,41 @@ async def start_operation(call: Call[Nothing, wire.NewOperation]) -> Reply:
     return await _started(call, request, 0.0)
 
 
-async def redrive(call: Call[Nothing, wire.Redrive]) -> Reply:
+async def redrive(call: ApiCall[Nothing, wire.RedriveBody]) -> Reply:
     asked = call.body
-    filters = Filters(task=asked.task, error_contains=asked.error_contains, fingerprint=asked.fingerprint)
-    said = Filters(**{name: value for name, value in filters.items() if value is not None})  # type: ignore[typeddict-item]
+    filters = JobFilterArguments(
+        task=asked.task, error_contains=asked.error_contains, fingerprint=asked.fingerprint
+    )
+    said = JobFilterArguments(**{name: value for name, value in filters.items() if value is not None})  # type: ignore[typeddict-item]
     queue = await call.site.queue(call.path["queue"])
-    request = Request("redrive", queue, "failed", said, call.caller.name, limit=asked.limit, rate=asked.rate)
-    return await _started(call, request, WAITED)
+    request = OperationRequest(
+        "redrive", queue, "failed", said, call.caller.name, limit=asked.limit, rate=asked.rate
+    )
+    return await _started(call, request, OPERATION_WAIT_SECONDS)
 
 
-async def clean_completed(call: Call[Nothing, wire.Clean]) -> Reply:
+async def clean_completed(call: ApiCall[Nothing, wire.CleanBody]) -> Reply:
     return await _clean(call, "completed")
 
 
-async def clean_failed(call: Call[Nothing, wire.Clean]) -> Reply:
+async def clean_failed(call: ApiCall[Nothing, wire.CleanBody]) -> Reply:
     return await _clean(call, "failed")
 
 
-async def clean_cancelled(call: Call[Nothing, wire.Clean]) -> Reply:
+async def clean_cancelled(call: ApiCall[Nothing, wire.CleanBody]) -> Reply:
     return await _clean(call, "cancelled")
 
 
-async def _clean(call: Call[Nothing, wire.Clean], state: State) -> Reply:
+async def _clean(call: ApiCall[Nothing, wire.CleanBody], state: State) -> Reply:
     queue = await call.site.queue(call.path["queue"])
     age = call.body.grace_period / 1000
-    request = Request("clean", queue, state, Filters(), call.caller.name, age, call.body.limit)
-    return await _started(call, request, WAITED)
+    request = OperationRequest(
+        "clean", queue, state, JobFilterArguments(), call.caller.name, age, call.body.limit
+    )
+    return await _started(call, request, OPERATION_WAIT_SECONDS)
 
 
-async def _started(call: Call[Any, Any], request: Request, wait: float) -> Reply:
+async def _started(call: ApiCall[Any, Any], request: OperationRequest, wait: float) -> Reply:
     """200 where it has ended meanwhile, else 202; the header Location says where to ask."""
     running = call.site.running
     operation = await running.start(request)
@@ -142,39 +150,39 @@ async def _started(call: Call[Any, Any], request: Request, wait: float) -> Reply
     if wait:
         operation = await running.until(operation.id, wait)
     if operation.state == "failed":
-        raise Problem(503, f"{request.action} has failed after {operation.done} jobs: {operation.error}")
+        raise ApiProblem(503, f"{request.action} has failed after {operation.done} jobs: {operation.error}")
     ended = operation.state == "done"
     text = f"{request.action}: {operation.done} jobs" if ended else f"{request.action} is under way"
     root = call.request.scope.get("root_path", "")
-    started = wire.Started(
+    started = wire.StartedView(
         timestamp=now(), operation_id=operation.id, state=operation.state, message=text, count=operation.done
     )
     return Reply(started, 200 if ended else 202, {"location": f"{root}/api/operations/{operation.id}"})
 
 
-async def list_operations(call: Call[Nothing, Nothing]) -> wire.Operations:
+async def list_operations(call: ApiCall[Nothing, Nothing]) -> wire.OperationsView:
     store = call.site.store
-    found = await store.patiently(partial(operations.newest, store, NEWEST))
-    return wire.Operations(timestamp=now(), operations=[_shown(one) for one in found])
+    found = await store.patiently(partial(operations.newest, store, MAX_SHOWN_OPERATIONS))
+    return wire.OperationsView(timestamp=now(), operations=[_operation_view(one) for one in found])
 
 
-async def one_operation(call: Call[Nothing, Nothing]) -> wire.OneOperation:
+async def one_operation(call: ApiCall[Nothing, Nothing]) -> wire.OneOperationView:
     store = call.site.store
     found = await store.patiently(partial(operations.find, store, call.path["operation"]))
-    return wire.OneOperation(timestamp=now(), operation=_shown(found))
+    return wire.OneOperationView(timestamp=now(), operation=_operation_view(found))
 
 
-async def stop_operation(call: Call[Nothing, Nothing]) -> Done:
+async def stop_operation(call: ApiCall[Nothing, Nothing]) -> DoneView:
     store, id = call.site.store, call.path["operation"]
     found = await store.patiently(partial(operations.find, store, id))
     if found.state != "running":
-        raise Problem(409, f"operation {id} is {found.state}")
+        raise ApiProblem(409, f"operation {id} is {found.state}")
     await call.site.running.stop(id)
-    return Done(message=f"operation {id} was told to stop", timestamp=now())
+    return DoneView(message=f"operation {id} was told to stop", timestamp=now())
 
 
-def _shown(one: Operation) -> wire.Operation:
-    return wire.Operation(
+def _operation_view(one: Operation) -> wire.OperationView:
+    return wire.OperationView(
         id=one.id,
         action=one.action,
         queue=one.queue,
@@ -184,43 +192,43 @@ def _shown(one: Operation) -> wire.Operation:
         done=one.done,
         looked_at=one.looked_at,
         total=one.total,
-        started_at=plain.moment(moment(one.started_ms)) or "",
-        updated_at=plain.moment(moment(one.updated_ms)) or "",
+        started_at=plain.moment(to_datetime(one.started_ms)) or "",
+        updated_at=plain.moment(to_datetime(one.updated_ms)) or "",
         error=one.error,
     )
 
 
-ONE = "/api/queues/{queue}"
+QUEUE_PATH = "/api/queues/{queue}"
 
 ENDPOINTS = [
     Endpoint(
         method="GET",
-        path=f"{ONE}/failures",
+        path=f"{QUEUE_PATH}/failures",
         role="viewer",
         summary="The dead letters, grouped by what failed",
         handler=failures,
         query=jobs_wire.FailuresQuery,
-        answer=jobs_wire.Failures,
+        answer=jobs_wire.FailuresView,
         problems=(404,),
     ),
     Endpoint(
         method="GET",
-        path=f"{ONE}/matching",
+        path=f"{QUEUE_PATH}/matching",
         role="viewer",
         summary="How many jobs of a state match",
         handler=matching,
         query=wire.MatchingQuery,
-        answer=wire.Matching,
+        answer=wire.MatchingView,
         problems=(404,),
     ),
     Endpoint(
         method="POST",
-        path=f"{ONE}/operations",
+        path=f"{QUEUE_PATH}/operations",
         role="admin",
         summary="Retry, redrive, cancel, promote, remove or clean all jobs that match; ask the address in Location how far it is",
         handler=start_operation,
-        body=wire.NewOperation,
-        answer=wire.Started,
+        body=wire.NewOperationBody,
+        answer=wire.StartedView,
         status=202,
         answers=(200,),
         problems=(404, 409),
@@ -228,13 +236,13 @@ ENDPOINTS = [
     ),
     Endpoint(
         method="POST",
-        path=f"{ONE}/redrive",
+        path=f"{QUEUE_PATH}/redrive",
         role="admin",
         summary="Send dead letters round again; 202 where that takes longer",
         handler=redrive,
-        body=wire.Redrive,
+        body=wire.RedriveBody,
         body_optional=True,
-        answer=wire.Started,
+        answer=wire.StartedView,
         answers=(202,),
         problems=(404, 409),
         audit="redrive",
@@ -242,13 +250,13 @@ ENDPOINTS = [
     *(
         Endpoint(
             method="POST",
-            path=f"{ONE}/clean/{state}",
+            path=f"{QUEUE_PATH}/clean/{state}",
             role="admin",
             summary=f"Forget {state} jobs that ended long enough ago; 202 where that takes longer",
             handler=handler,
-            body=wire.Clean,
+            body=wire.CleanBody,
             body_optional=True,
-            answer=wire.Started,
+            answer=wire.StartedView,
             answers=(202,),
             problems=(404, 409),
             audit=f"clean {state}",
@@ -265,7 +273,7 @@ ENDPOINTS = [
         role="viewer",
         summary="The last operations, the newest first",
         handler=list_operations,
-        answer=wire.Operations,
+        answer=wire.OperationsView,
     ),
     Endpoint(
         method="GET",
@@ -273,7 +281,7 @@ ENDPOINTS = [
         role="viewer",
         summary="How far an operation is",
         handler=one_operation,
-        answer=wire.OneOperation,
+        answer=wire.OneOperationView,
         problems=(404,),
     ),
     Endpoint(
@@ -282,7 +290,7 @@ ENDPOINTS = [
         role="admin",
         summary="Stop an operation",
         handler=stop_operation,
-        answer=Done,
+        answer=DoneView,
         problems=(404, 409),
         audit="stop operation",
     ),

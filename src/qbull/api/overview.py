@@ -9,42 +9,44 @@ import asyncio
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 
-from qbull.api.context import Fresh, Site, now
-from qbull.api.endpoint import Call, Endpoint, Nothing
-from qbull.api.operations import shown_group
+from qbull.api.context import ApiContext, CachedValue, now
+from qbull.api.endpoint import ApiCall, Endpoint, Nothing
+from qbull.api.operations import failure_group_view
 from qbull.core import histograms
-from qbull.core.record import moment
+from qbull.core.record import to_datetime
 from qbull.queue import Queue
 from qbull.store.read import histograms as written
 from qbull.store.read import minutes as counted
 from qbull.views import overview as wire
 from qbull.views import render as plain
-from qbull.views.queues import Minute, MinutesQuery
-from qbull.views.shape import shaped
+from qbull.views.queues import MinutesQuery, MinuteView
+from qbull.views.shape import to_shape
 
-AGE = 2.0
+OVERVIEW_CACHE_SECONDS = 2.0
 """Seconds for which an overview stands."""
-AT_ONCE = 4
+MAX_CONCURRENT_OVERVIEW_QUEUES = 4
 """Queues that are read at a time."""
-RECENT = timedelta(hours=1)
-LOOKED_AT = 500
+RECENT_FAILURES_PERIOD = timedelta(hours=1)
+MAX_SCANNED_DEAD_LETTERS = 500
 """Dead letters of a queue that are looked at, the newest."""
-MOST = 8
+MAX_FAILING_GROUPS = 8
 """Groups of failures that are shown."""
-SPANS = (60, 360, 1440)
+OVERVIEW_SPANS_MINUTES = (60, 360, 1440)
 """Minutes back that are kept ready; others are rounded up to one of them."""
 
 
-async def overview(call: Call[MinutesQuery, Nothing]) -> wire.Overview:
-    span = next(span for span in SPANS if span >= call.query.minutes)
-    fresh = call.site.overviews.setdefault(span, Fresh(lambda: look(call.site, span), AGE))
+async def overview(call: ApiCall[MinutesQuery, Nothing]) -> wire.Overview:
+    span = next(span for span in OVERVIEW_SPANS_MINUTES if span >= call.query.minutes)
+    fresh = call.site.overviews.setdefault(
+        span, CachedValue(lambda: read_overview(call.site, span), OVERVIEW_CACHE_SECONDS)
+    )
     return await fresh.get()
 
 
-async def look(site: Site, span: int) -> wire.Overview:
-    turn = asyncio.Semaphore(AT_ONCE)
+async def read_overview(site: ApiContext, span: int) -> wire.Overview:
+    turn = asyncio.Semaphore(MAX_CONCURRENT_OVERVIEW_QUEUES)
 
-    async def one(queue: Queue) -> tuple[list[counted.Minute], list[wire.Failing], dict[int, int]]:
+    async def one(queue: Queue) -> tuple[list[counted.MinuteCounts], list[wire.FailingView], dict[int, int]]:
         async with turn:
             partitions = await site.app.client().partitions(queue.settings)
             waits = histograms.waits_in(await written.read(site.store, queue.name))
@@ -58,35 +60,40 @@ async def look(site: Site, span: int) -> wire.Overview:
     lately = site.waits.lately(waits)
     failing.sort(key=lambda group: group.group.count, reverse=True)
     rows = [
-        {**one._asdict(), "at": plain.moment(moment(one.at_ms))}
+        {**one._asdict(), "at": plain.moment(to_datetime(one.at_ms))}
         for one in _sum([rows for rows, _, _ in found])
     ]
     for row in rows:
         del row["at_ms"]
     return wire.Overview(
         timestamp=now(),
-        minutes=shaped(rows, list[Minute]),
-        wait=wire.Waiting(p50_ms=histograms.quantile(lately, 0.5), p95_ms=histograms.quantile(lately, 0.95)),
-        failing=failing[:MOST],
+        minutes=to_shape(rows, list[MinuteView]),
+        wait=wire.WaitingView(
+            p50_ms=histograms.quantile(lately, 0.5), p95_ms=histograms.quantile(lately, 0.95)
+        ),
+        failing=failing[:MAX_FAILING_GROUPS],
     )
 
 
-async def _failing(site: Site, queue: Queue) -> list[wire.Failing]:
+async def _failing(site: ApiContext, queue: Queue) -> list[wire.FailingView]:
     """Why jobs failed for good lately."""
-    groups = await queue.failures(scan=LOOKED_AT, after=datetime.now(UTC) - RECENT)
+    groups = await queue.failures(
+        scan=MAX_SCANNED_DEAD_LETTERS, after=datetime.now(UTC) - RECENT_FAILURES_PERIOD
+    )
     return [
-        wire.Failing(queue=queue.name, group=await shown_group(site, queue, group)) for group in groups[:MOST]
+        wire.FailingView(queue=queue.name, group=await failure_group_view(site, queue, group))
+        for group in groups[:MAX_FAILING_GROUPS]
     ]
 
 
-def _sum(queues: list[list[counted.Minute]]) -> list[counted.Minute]:
+def _sum(queues: list[list[counted.MinuteCounts]]) -> list[counted.MinuteCounts]:
     """Minute by minute, over all queues."""
     sums: dict[int, list[int]] = {}
     for rows in queues:
         for at_ms, *row in rows:
             before = sums.get(at_ms, [0] * len(row))
             sums[at_ms] = [a + b for a, b in zip(before, row, strict=True)]
-    return [counted.Minute(at_ms, *sums[at_ms]) for at_ms in sorted(sums)]
+    return [counted.MinuteCounts(at_ms, *sums[at_ms]) for at_ms in sorted(sums)]
 
 
 ENDPOINTS = [

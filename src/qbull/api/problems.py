@@ -27,7 +27,7 @@ from qbull.errors import (
 
 log = logging.getLogger("qbull.api")
 
-TITLES = {
+STATUS_TITLES = {
     400: "Bad Request",
     401: "Unauthorized",
     403: "Forbidden",
@@ -61,7 +61,7 @@ class ProblemBody(msgspec.Struct, frozen=True, kw_only=True):
     errors: list[Wrong] = []
 
 
-class Problem(QbullError):
+class ApiProblem(QbullError):
     """What a request ends with that cannot be answered."""
 
     def __init__(
@@ -78,49 +78,49 @@ class Problem(QbullError):
         self.headers = dict(headers or {})
 
     def body(self) -> ProblemBody:
-        title = TITLES[self.status]
+        title = STATUS_TITLES[self.status]
         kind = f"urn:qbull:{title.lower().replace(' ', '-')}"
         return ProblemBody(type=kind, title=title, status=self.status, detail=str(self), errors=self.errors)
 
 
-def problem_of(error: BaseException) -> Problem:
+def problem_of(error: BaseException) -> ApiProblem:
     """Any error as an answer."""
     match error:
-        case Problem():
+        case ApiProblem():
             return error
         case NotFound():
-            return Problem(404, str(error))
+            return ApiProblem(404, str(error))
         case Conflict():
-            return Problem(409, str(error))
+            return ApiProblem(409, str(error))
         case TooLarge():
-            return Problem(413, str(error))
+            return ApiProblem(413, str(error))
         case PayloadError() | ConfigError():
-            return Problem(400, str(error))
+            return ApiProblem(400, str(error))
         case ServerAway() | EmbeddedError():
             log.warning("%s", error)
-            return Problem(
+            return ApiProblem(
                 503, "the server of the jobs cannot be reached now; try again", headers={"retry-after": "1"}
             )
         case NotConfirmed():
-            return Problem(503, str(error), headers={"retry-after": "1"})
+            return ApiProblem(503, str(error), headers={"retry-after": "1"})
         case ServerError():
             log.error("%s", error)
-            return Problem(
+            return ApiProblem(
                 503, "the server of the jobs refuses; see the log of the API", headers={"retry-after": "5"}
             )
         case _:
             number = secrets.token_hex(6)
             log.error("request %s met what it did not expect", number, exc_info=error)
-            return Problem(500, f"this is ours to mend; the log has it under {number}")
+            return ApiProblem(500, f"this is ours to mend; the log has it under {number}")
 
 
-_AT = re.compile(r" - at `(key in )?\$\.?([^`]*)`$")
+_ERROR_PATH = re.compile(r" - at `(key in )?\$\.?([^`]*)`$")
 
 
-def wrong_input(where: str, error: msgspec.ValidationError) -> Problem:
+def wrong_input(where: str, error: msgspec.ValidationError) -> ApiProblem:
     """`Expected `int`, got `str` - at `$.start`` becomes a problem that names the field."""
     text = str(error)
-    at = _AT.search(text)
+    at = _ERROR_PATH.search(text)
     fact = (text[: at.start()] if at else text).replace("`", "")
     name = at.group(2) if at else ""
     unknown = re.search(r"unknown field (.+)$", fact)
@@ -131,4 +131,4 @@ def wrong_input(where: str, error: msgspec.ValidationError) -> Problem:
         fact = "is not known here" if unknown is not None else "is missing"
     else:
         fact = fact[:1].lower() + fact[1:]
-    return Problem(400, f"{where}: {name + ': ' if name else ''}{fact}", errors=[Wrong(name, fact)])
+    return ApiProblem(400, f"{where}: {name + ': ' if name else ''}{fact}", errors=[Wrong(name, fact)])

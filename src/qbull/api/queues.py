@@ -9,30 +9,30 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from qbull.api.context import Site, now
-from qbull.api.endpoint import Call, Endpoint, Nothing
-from qbull.api.jobs import shown_job
+from qbull.api.context import ApiContext, now
+from qbull.api.endpoint import ApiCall, Endpoint, Nothing
+from qbull.api.jobs import job_view
 from qbull.core.ids import check_key
 from qbull.core.rate import Rate
-from qbull.core.record import JobInfo, moment
+from qbull.core.record import JobInfo, to_datetime
 from qbull.core.retry import Retry
 from qbull.core.route import digest
 from qbull.queue import Queue
 from qbull.store.read import lane
-from qbull.store.read.partition_report import survey
+from qbull.store.read.partition_report import partition_report
 from qbull.views import access
 from qbull.views import queues as wire
 from qbull.views import render as plain
-from qbull.views.jobs import Job
-from qbull.views.shape import shaped
+from qbull.views.jobs import JobView
+from qbull.views.shape import to_shape
 
-AT_ONCE = 8
+MAX_CONCURRENT_COUNTS = 8
 """Queues whose counts are read at a time."""
 
 
-async def counts(site: Site) -> dict[str, dict[str, Any]]:
+async def read_counts(site: ApiContext) -> dict[str, dict[str, Any]]:
     """The counts of all queues by name."""
-    turn = asyncio.Semaphore(AT_ONCE)
+    turn = asyncio.Semaphore(MAX_CONCURRENT_COUNTS)
 
     async def one(queue: Queue) -> dict[str, Any]:
         async with turn:
@@ -42,28 +42,28 @@ async def counts(site: Site) -> dict[str, dict[str, Any]]:
     return {made["name"]: made for made in found}
 
 
-async def all_stats(call: Call[Nothing, Nothing]) -> wire.AllStats:
-    found = await counts(call.site)
-    return wire.AllStats(timestamp=now(), queues=shaped(found, dict[str, wire.Stats]))
+async def all_stats(call: ApiCall[Nothing, Nothing]) -> wire.AllStatsView:
+    found = await read_counts(call.site)
+    return wire.AllStatsView(timestamp=now(), queues=to_shape(found, dict[str, wire.StatsView]))
 
 
-async def queue_stats(call: Call[Nothing, Nothing]) -> wire.QueueStats:
+async def queue_stats(call: ApiCall[Nothing, Nothing]) -> wire.QueueStatsView:
     queue = await call.site.queue(call.path["queue"])
     made = plain.stats(queue.name, await queue.stats())
-    return shaped({**made, "timestamp": now()}, wire.QueueStats)
+    return to_shape({**made, "timestamp": now()}, wire.QueueStatsView)
 
 
-async def queue_details(call: Call[Nothing, Nothing]) -> wire.Queue:
+async def queue_details(call: ApiCall[Nothing, Nothing]) -> wire.QueueView:
     queue = await call.site.queue(call.path["queue"])
     store, settings = call.site.store, queue.settings
     names = sorted({*queue.tasks, *await store.patiently(lambda: store.tasks(queue.name))})
     members = await store.patiently(store.workers)
     serving = [who.queues[queue.name] for who in members.values() if queue.name in who.queues]
     stats = plain.stats(queue.name, await queue.stats())
-    return wire.Queue(
+    return wire.QueueView(
         timestamp=now(),
         name=queue.name,
-        stats=shaped(stats, wire.Stats),
+        stats=to_shape(stats, wire.StatsView),
         partitions=(await call.site.app.client().layout(settings)).partitions,
         order=settings.order,
         on_failed=settings.on_failed,
@@ -72,7 +72,7 @@ async def queue_details(call: Call[Nothing, Nothing]) -> wire.Queue:
         keep=msgspec.to_builtins(settings.keep),
         workers=len(serving),
         slots=sum(one.concurrency for one in serving),
-        tasks=[wire.Task(name=name, arguments=_arguments(queue, name)) for name in names],
+        tasks=[wire.TaskView(name=name, arguments=_arguments(queue, name)) for name in names],
         declared_here=queue.name in call.site.app.queues,
     )
 
@@ -82,25 +82,25 @@ def _arguments(queue: Queue, task: str) -> dict[str, Any] | None:
     return None if spec is None else spec.signature.schema()
 
 
-async def pause(call: Call[Nothing, Nothing]) -> access.Done:
+async def pause(call: ApiCall[Nothing, Nothing]) -> access.DoneView:
     queue = await call.site.queue(call.path["queue"])
     await queue.pause(by=call.caller.name)
-    return access.Done(message=f'queue "{queue.name}": paused', timestamp=now())
+    return access.DoneView(message=f'queue "{queue.name}": paused', timestamp=now())
 
 
-async def resume(call: Call[Nothing, Nothing]) -> access.Done:
+async def resume(call: ApiCall[Nothing, Nothing]) -> access.DoneView:
     queue = await call.site.queue(call.path["queue"])
     await queue.resume(by=call.caller.name)
-    return access.Done(message=f'queue "{queue.name}": goes on', timestamp=now())
+    return access.DoneView(message=f'queue "{queue.name}": goes on', timestamp=now())
 
 
-async def settings(call: Call[Any, Any]) -> wire.Settings:
+async def settings(call: ApiCall[Any, Any]) -> wire.SettingsView:
     queue = await call.site.queue(call.path["queue"])
     made = plain.live(await queue.live(), await queue.changes())
-    return shaped(msgspec.to_builtins({"timestamp": now(), "queue": queue.name, **made}), wire.Settings)
+    return to_shape(msgspec.to_builtins({"timestamp": now(), "queue": queue.name, **made}), wire.SettingsView)
 
 
-async def change_settings(call: Call[Nothing, wire.NewSettings]) -> wire.Settings:
+async def change_settings(call: ApiCall[Nothing, wire.NewSettingsBody]) -> wire.SettingsView:
     queue, asked = await call.site.queue(call.path["queue"]), call.body
     values: dict[str, Any] = {}
     if asked.concurrency is not UNSET:
@@ -109,14 +109,14 @@ async def change_settings(call: Call[Nothing, wire.NewSettings]) -> wire.Setting
         values["max_active"] = asked.max_active
     if asked.rate is not UNSET:
         values["rate"] = None if asked.rate is None else Rate(asked.rate.count, asked.rate.per)
-    if isinstance(asked.retry, wire.Retry):
+    if isinstance(asked.retry, wire.RetryBody):
         values["retry"] = _retry(asked.retry)
     call.notes.update(msgspec.to_builtins(values))
     await queue.configure(**values, by=call.caller.name)
     return await settings(call)
 
 
-def _retry(asked: wire.Retry) -> Retry:
+def _retry(asked: wire.RetryBody) -> Retry:
     given: dict[str, Any] = {
         name: value for name in asked.__struct_fields__ if (value := getattr(asked, name)) is not None
     }
@@ -125,55 +125,55 @@ def _retry(asked: wire.Retry) -> Retry:
     return Retry(**given)
 
 
-async def reset_settings(call: Call[wire.ResetQuery, Nothing]) -> wire.Settings:
+async def reset_settings(call: ApiCall[wire.ResetQuery, Nothing]) -> wire.SettingsView:
     queue, one = await call.site.queue(call.path["queue"]), call.query.setting
     call.notes["setting"] = one or "all"
     await queue.reset(*([one] if one is not None else []), by=call.caller.name)
     return await settings(call)
 
 
-async def queue_minutes(call: Call[wire.MinutesQuery, Nothing]) -> wire.Minutes:
+async def queue_minutes(call: ApiCall[wire.MinutesQuery, Nothing]) -> wire.MinutesView:
     queue = await call.site.queue(call.path["queue"])
     partitions = await call.site.app.client().partitions(queue.settings)
     found = await call.site.minutes.last(queue.name, partitions, call.query.minutes)
-    rows = [{**one._asdict(), "at": plain.moment(moment(one.at_ms))} for one in found]
+    rows = [{**one._asdict(), "at": plain.moment(to_datetime(one.at_ms))} for one in found]
     for row in rows:
         del row["at_ms"]
-    return wire.Minutes(timestamp=now(), queue=queue.name, minutes=shaped(rows, list[wire.Minute]))
+    return wire.MinutesView(timestamp=now(), queue=queue.name, minutes=to_shape(rows, list[wire.MinuteView]))
 
 
-async def queue_partitions(call: Call[Nothing, Any]) -> wire.Partitions:
+async def queue_partitions(call: ApiCall[Nothing, Any]) -> wire.PartitionsView:
     queue, store = await call.site.queue(call.path["queue"]), call.site.store
-    found = await store.patiently(lambda: survey(store, queue.settings))
+    found = await store.patiently(lambda: partition_report(store, queue.settings))
     left = await queue.repartitioning()
     made = {
         "timestamp": now(),
-        **plain.survey(found),
+        **plain.partition_report_view(found),
         "repartitioning": None if left is None else asdict(left),
     }
-    return shaped(msgspec.to_builtins(made), wire.Partitions)
+    return to_shape(msgspec.to_builtins(made), wire.PartitionsView)
 
 
-async def repartition(call: Call[Nothing, wire.NewPartitions]) -> wire.Partitions:
+async def repartition(call: ApiCall[Nothing, wire.NewPartitionsBody]) -> wire.PartitionsView:
     queue = await call.site.queue(call.path["queue"])
     call.notes["partitions"] = call.body.partitions
     await queue.repartition(call.body.partitions)
     return await queue_partitions(call)
 
 
-async def queue_key(call: Call[wire.KeyQuery, Nothing]) -> wire.Key:
+async def queue_key(call: ApiCall[wire.KeyQuery, Nothing]) -> wire.KeyView:
     queue, key = await call.site.queue(call.path["queue"]), check_key(call.path["key"])
     client = call.site.app.client()
     layout = await client.layout(queue.settings)
     partition = client.partition(queue.settings, layout.home(digest(key)))
-    line = await client.store.patiently(lambda: lane.look(partition, digest(key), call.query.limit))
+    line = await client.store.patiently(lambda: lane.lane_status(partition, digest(key), call.query.limit))
 
-    async def shown(id: str) -> Job | None:
+    async def shown(id: str) -> JobView | None:
         info: JobInfo | None = await queue.job(id).info()
-        return None if info is None else shown_job(call, info)
+        return None if info is None else job_view(call, info)
 
     waiting = [one for id in line.first if (one := await shown(id)) is not None]
-    return wire.Key(
+    return wire.KeyView(
         timestamp=now(),
         queue=queue.name,
         key=key,
@@ -185,7 +185,7 @@ async def queue_key(call: Call[wire.KeyQuery, Nothing]) -> wire.Key:
     )
 
 
-ONE = "/api/queues/{queue}"
+QUEUE_PATH = "/api/queues/{queue}"
 
 ENDPOINTS = [
     Endpoint(
@@ -194,116 +194,116 @@ ENDPOINTS = [
         role="viewer",
         summary="The counts of all queues",
         handler=all_stats,
-        answer=wire.AllStats,
+        answer=wire.AllStatsView,
     ),
     Endpoint(
         method="GET",
-        path=f"{ONE}/stats",
+        path=f"{QUEUE_PATH}/stats",
         role="viewer",
         summary="The counts of one queue",
         handler=queue_stats,
-        answer=wire.QueueStats,
+        answer=wire.QueueStatsView,
         problems=(404,),
     ),
     Endpoint(
         method="GET",
-        path=ONE,
+        path=QUEUE_PATH,
         role="viewer",
         summary="What a queue is: how it was declared, who serves it, its tasks and their arguments",
         handler=queue_details,
-        answer=wire.Queue,
+        answer=wire.QueueView,
         problems=(404,),
     ),
     Endpoint(
         method="POST",
-        path=f"{ONE}/pause",
+        path=f"{QUEUE_PATH}/pause",
         role="admin",
         summary="Let nothing more begin",
         handler=pause,
-        answer=access.Done,
+        answer=access.DoneView,
         problems=(404,),
         audit="pause queue",
     ),
     Endpoint(
         method="POST",
-        path=f"{ONE}/resume",
+        path=f"{QUEUE_PATH}/resume",
         role="admin",
         summary="Go on after a pause",
         handler=resume,
-        answer=access.Done,
+        answer=access.DoneView,
         problems=(404,),
         audit="resume queue",
     ),
     Endpoint(
         method="GET",
-        path=f"{ONE}/settings",
+        path=f"{QUEUE_PATH}/settings",
         role="viewer",
         summary="What is in force, and who has changed what",
         handler=settings,
-        answer=wire.Settings,
+        answer=wire.SettingsView,
         problems=(404,),
     ),
     Endpoint(
         method="PUT",
-        path=f"{ONE}/settings",
+        path=f"{QUEUE_PATH}/settings",
         role="admin",
         summary="Change settings for all workers, until they are reset",
         handler=change_settings,
-        body=wire.NewSettings,
+        body=wire.NewSettingsBody,
         rule={"minProperties": 1},
-        answer=wire.Settings,
+        answer=wire.SettingsView,
         problems=(404,),
         audit="change settings",
     ),
     Endpoint(
         method="DELETE",
-        path=f"{ONE}/settings",
+        path=f"{QUEUE_PATH}/settings",
         role="admin",
         summary="Back to what the code says",
         handler=reset_settings,
         query=wire.ResetQuery,
-        answer=wire.Settings,
+        answer=wire.SettingsView,
         problems=(404,),
         audit="reset settings",
     ),
     Endpoint(
         method="GET",
-        path=f"{ONE}/metrics",
+        path=f"{QUEUE_PATH}/metrics",
         role="viewer",
         summary="What was counted in each of the last minutes",
         handler=queue_minutes,
         query=wire.MinutesQuery,
-        answer=wire.Minutes,
+        answer=wire.MinutesView,
         problems=(404,),
     ),
     Endpoint(
         method="GET",
-        path=f"{ONE}/partitions",
+        path=f"{QUEUE_PATH}/partitions",
         role="viewer",
         summary="Who reads which partition, and what waits there",
         handler=queue_partitions,
-        answer=wire.Partitions,
+        answer=wire.PartitionsView,
         problems=(404,),
     ),
     Endpoint(
         method="PUT",
-        path=f"{ONE}/partitions",
+        path=f"{QUEUE_PATH}/partitions",
         role="admin",
         summary="Change the number of partitions while the queue is used; it is in force at once",
         handler=repartition,
-        body=wire.NewPartitions,
-        answer=wire.Partitions,
+        body=wire.NewPartitionsBody,
+        answer=wire.PartitionsView,
         problems=(404, 409),
         audit="repartition",
     ),
     Endpoint(
         method="GET",
-        path=f"{ONE}/keys/{{key}}",
+        path=f"{QUEUE_PATH}/keys/{{key}}",
         role="viewer",
         summary="The line behind one key",
         handler=queue_key,
         query=wire.KeyQuery,
-        answer=wire.Key,
+        answer=wire.KeyView,
         problems=(404,),
     ),
 ]

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from qbull.api.auth import Caller
-from qbull.api.problems import Problem
+from qbull.api.problems import ApiProblem
 from qbull.core.access import Access
 from qbull.core.record import JobInfo
 
-HIDDEN = "[redacted]"
-SHORTEST = 4
+REDACTED = "[redacted]"
+MIN_REDACTED_CHARS = 4
 """Characters that a hidden value must have to be looked for in a text: "no" would be found everywhere."""
 
 
-class Veil:
+class Redaction:
     def __init__(self, access: Access) -> None:
         self._fields = frozenset(name.lower() for name in access.redact)
         self._hide = access.hide_payloads
@@ -29,7 +29,7 @@ class Veil:
             made["payload"] = self._without(made["payload"], secrets)
             made["result"] = self._without(made["result"], secrets)
             for name in ("error", "failedReason", "stacktrace"):
-                made[name] = _struck(made[name], secrets)
+                made[name] = _redact_text(made[name], secrets)
         if not self.sees_payloads(caller):
             made["payload"] = made["result"] = made["stacktrace"] = None
         return made
@@ -45,7 +45,7 @@ class Veil:
             return text
         secrets: set[str] = set()
         self._without(info.payload, secrets)
-        return _struck(text, secrets) or ""
+        return _redact_text(text, secrets) or ""
 
     def value(self, value: Any, caller: Caller) -> Any:
         """Arguments, as this caller may see them."""
@@ -55,17 +55,18 @@ class Veil:
 
     def refuse_hidden(self, payload: Any) -> None:
         """Arguments that were shown with hidden fields must not come back with what was shown in their place."""
-        if self._fields and _contains(payload, HIDDEN):
-            raise Problem(
-                400, f'payload: has "{HIDDEN}" in it, which stands for a hidden value; give the value itself'
+        if self._fields and _contains(payload, REDACTED):
+            raise ApiProblem(
+                400,
+                f'payload: has "{REDACTED}" in it, which stands for a hidden value; give the value itself',
             )
 
     def refuse_asking(self, caller: Caller, field: str) -> None:
         """Whoever may not see a value must not find it out by asking for it."""
         if not self.sees_payloads(caller):
-            raise Problem(403, "this server shows no arguments to viewers, so they cannot be asked for")
+            raise ApiProblem(403, "this server shows no arguments to viewers, so they cannot be asked for")
         if any(part.lower() in self._fields for part in field.split(".")):
-            raise Problem(403, f'"{field}" is hidden on this server, so it cannot be asked for')
+            raise ApiProblem(403, f'"{field}" is hidden on this server, so it cannot be asked for')
 
     def _without(self, value: Any, secrets: set[str]) -> Any:
         if isinstance(value, dict):
@@ -86,14 +87,14 @@ class Veil:
         elif isinstance(value, list):
             for inner in value:
                 self._hidden(inner, secrets)
-        elif value is not None and len(str(value)) >= SHORTEST:
+        elif value is not None and len(str(value)) >= MIN_REDACTED_CHARS:
             secrets.add(str(value))
-        return HIDDEN
+        return REDACTED
 
 
-def _struck(text: str | None, secrets: set[str]) -> str | None:
+def _redact_text(text: str | None, secrets: set[str]) -> str | None:
     for secret in sorted(secrets, key=len, reverse=True):
-        text = text.replace(secret, HIDDEN) if text else text
+        text = text.replace(secret, REDACTED) if text else text
     return text
 
 

@@ -10,49 +10,49 @@ from starlette.types import Scope
 
 from qbull.api.endpoint import Endpoint
 
-REMEMBERED = 500
+MAX_CACHED_PATHS = 500
 """Paths that were found lately."""
-LONG = 200
+MAX_CACHED_PATH_CHARS = 200
 
-Found = tuple[dict[str, Endpoint], tuple[str, ...]]
+RouteMatch = tuple[dict[str, Endpoint], tuple[str, ...]]
 """Who answers by method, and the parameters of the path."""
 
 
-class Node:
+class RouteNode:
     """One step of a path: what may follow by name, what may follow as a parameter, and who is here."""
 
     __slots__ = ("endpoints", "named", "parameter")
 
     def __init__(self) -> None:
-        self.named: dict[str, Node] = {}
-        self.parameter: Node | None = None
+        self.named: dict[str, RouteNode] = {}
+        self.parameter: RouteNode | None = None
         self.endpoints: dict[str, Endpoint] = {}
 
 
-class Routes:
+class Router:
     def __init__(self, endpoints: Iterable[Endpoint]) -> None:
-        self._root = Node()
+        self._root = RouteNode()
         for endpoint in endpoints:
             node = self._root
             for part in endpoint.path.split("/")[1:]:
                 if part.startswith("{"):
-                    node.parameter = node.parameter or Node()
+                    node.parameter = node.parameter or RouteNode()
                     node = node.parameter
                 else:
-                    node = node.named.setdefault(part, Node())
+                    node = node.named.setdefault(part, RouteNode())
             assert endpoint.method not in node.endpoints, f"twice: {endpoint.method} {endpoint.path}"
             node.endpoints[endpoint.method] = endpoint
-        self._often = lru_cache(REMEMBERED)(self._find)
+        self._often = lru_cache(MAX_CACHED_PATHS)(self._find)
 
-    def find(self, path: str) -> Found | None:
+    def find(self, path: str) -> RouteMatch | None:
         """Who answers to a path as it came, by method, and its parameters; None where nobody does."""
-        return self._often(path) if len(path) < LONG else self._find(path)
+        return self._often(path) if len(path) < MAX_CACHED_PATH_CHARS else self._find(path)
 
-    def _find(self, path: str) -> Found | None:
+    def _find(self, path: str) -> RouteMatch | None:
         return _find(self._root, path.split("/")[1:], 0, ())
 
 
-def _find(node: Node, parts: list[str], at: int, found: tuple[str, ...]) -> Found | None:
+def _find(node: RouteNode, parts: list[str], at: int, found: tuple[str, ...]) -> RouteMatch | None:
     """What has a name comes before what is a parameter."""
     if at == len(parts):
         return (node.endpoints, found) if node.endpoints else None

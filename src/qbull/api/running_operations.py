@@ -16,11 +16,11 @@ from typing import Any, Literal
 
 import msgspec
 
-from qbull.core.job_filter import Filters, Wanted
+from qbull.core.job_filter import JobFilter, JobFilterArguments
 from qbull.core.record import STATES, State
 from qbull.errors import Conflict, QbullError, ServerError
 from qbull.manage import bulk
-from qbull.manage.bulk import FINISHED, Step, Work
+from qbull.manage.bulk import FINISHED_STATES, BulkOperation, BulkStep
 from qbull.queue import Queue
 from qbull.store.read.inspect import server_time
 from qbull.store.store import Store
@@ -29,39 +29,41 @@ from qbull.store.verbs.operations import Operation
 
 log = logging.getLogger("qbull.api")
 
-MOST = 8
+MAX_RUNNING_OPERATIONS = 8
 """Operations at a time in one process."""
-SAID_EVERY = 1.0
+OPERATION_PROGRESS_SECONDS = 1.0
 """Seconds between two words about how far one is."""
 
-UNFINISHED: tuple[State, ...] = ("waiting", "active", "delayed")
-ACTS: dict[str, tuple[bulk.Act, State, tuple[State, ...]]] = {
+UNFINISHED_STATES: tuple[State, ...] = ("waiting", "active", "delayed")
+BULK_ACTIONS: dict[str, tuple[bulk.BulkAction, State, tuple[State, ...]]] = {
     "retry": (bulk.retry, "failed", ("failed", "cancelled")),
     "redrive": (bulk.retry, "failed", ("failed",)),
-    "cancel": (bulk.cancel, "waiting", UNFINISHED),
+    "cancel": (bulk.cancel, "waiting", UNFINISHED_STATES),
     "promote": (bulk.promote, "delayed", ("delayed",)),
     "remove": (bulk.remove, "failed", tuple(state for state in STATES if state != "active")),
-    "clean": (bulk.remove, "completed", FINISHED),
+    "clean": (bulk.remove, "completed", FINISHED_STATES),
 }
 """What can be done: how, to which state where none is named, and to which at all."""
 
 
 @dataclass(frozen=True)
-class Request:
+class OperationRequest:
     """What somebody wants to be done. `filter` is for people: what was said of it."""
 
     action: str
     queue: Queue
     state: State
-    filters: Filters
+    filters: JobFilterArguments
     by: str
     older_than: float = 0.0
     limit: int | None = None
     rate: float | None = None
 
-    def work(self) -> Work:
-        wanted = Wanted(**self.filters)
-        return Work(ACTS[self.action][0], self.state, wanted, self.older_than, self.limit, self.rate)
+    def work(self) -> BulkOperation:
+        wanted = JobFilter(**self.filters)
+        return BulkOperation(
+            BULK_ACTIONS[self.action][0], self.state, wanted, self.older_than, self.limit, self.rate
+        )
 
     def shown(self) -> dict[str, Any]:
         said: dict[str, Any] = {"state": self.state, **self.filters}
@@ -74,16 +76,18 @@ class Request:
         return {name: value for name, value in msgspec.to_builtins(said).items() if value is not None}
 
 
-class Running:
+class OperationRunner:
     def __init__(self, store: Callable[[], Store]) -> None:
         self._store = store
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._now: dict[str, Operation] = {}
 
-    async def start(self, request: Request) -> Operation:
+    async def start(self, request: OperationRequest) -> Operation:
         """Begin it; gives what is known of it."""
-        if len(self._tasks) >= MOST:
-            raise Conflict(f"{MOST} operations are running here already; wait for one to end, or stop it")
+        if len(self._tasks) >= MAX_RUNNING_OPERATIONS:
+            raise Conflict(
+                f"{MAX_RUNNING_OPERATIONS} operations are running here already; wait for one to end, or stop it"
+            )
         store = self._store()
         now = int(await store.patiently(partial(server_time, store.server)) * 1000)
         counts = await request.queue.stats()
@@ -125,14 +129,14 @@ class Running:
         if tasks:
             await asyncio.wait(tasks)
 
-    async def _run(self, id: str, request: Request) -> None:
+    async def _run(self, id: str, request: OperationRequest) -> None:
         speaking = asyncio.create_task(self._speak(id))
         state: Literal["done", "failed", "stopped"] = "done"
         error = None
         try:
             client = request.queue.app.client()
             partitions = await client.partitions(request.queue.settings)
-            await bulk.work(client, partitions, request.work(), partial(self._step, id))
+            await bulk.run_bulk(client, partitions, request.work(), partial(self._step, id))
         except asyncio.CancelledError:
             state, error = "stopped", "it was stopped; ask for it again, it goes on with what is left"
         except QbullError as failure:
@@ -146,17 +150,17 @@ class Running:
             await self._say(id)
         except ServerError as failure:
             log.warning("operation %s: what became of it was not written down: %s", id, failure)
-        if len(self._now) > 10 * MOST:
-            last = list(self._now)[-MOST:]
+        if len(self._now) > 10 * MAX_RUNNING_OPERATIONS:
+            last = list(self._now)[-MAX_RUNNING_OPERATIONS:]
             self._now = {one: now for one, now in self._now.items() if one in last or one in self._tasks}
 
-    def _step(self, id: str, step: Step) -> None:
+    def _step(self, id: str, step: BulkStep) -> None:
         self._now[id] = msgspec.structs.replace(self._now[id], done=step.done, looked_at=step.looked_at)
 
     async def _speak(self, id: str) -> None:
         """Say how far it is, again and again, and hear whether it is to stop."""
         while True:
-            await asyncio.sleep(SAID_EVERY)
+            await asyncio.sleep(OPERATION_PROGRESS_SECONDS)
             try:
                 stop = await self._say(id)
             except ServerError:

@@ -5,25 +5,25 @@ from __future__ import annotations
 from typing import Any
 
 from qbull.api.context import now
-from qbull.api.endpoint import Call, Endpoint, Nothing
+from qbull.api.endpoint import ApiCall, Endpoint, Nothing
 from qbull.api.filters import moment_in
 from qbull.schedules import ScheduleInfo
 from qbull.views import render as plain
 from qbull.views import schedules as wire
-from qbull.views.access import Done
-from qbull.views.shape import shaped
+from qbull.views.access import DoneView
+from qbull.views.shape import to_shape
 
 
-async def list_schedules(call: Call[Nothing, Nothing]) -> wire.Schedules:
+async def list_schedules(call: ApiCall[Nothing, Nothing]) -> wire.SchedulesView:
     found = await call.site.app.schedules.list()
-    return wire.Schedules(timestamp=now(), schedules=[_shown(call, info) for info in found])
+    return wire.SchedulesView(timestamp=now(), schedules=[_schedule_view(call, info) for info in found])
 
 
-async def one_schedule(call: Call[Nothing, Nothing]) -> wire.OneSchedule:
+async def one_schedule(call: ApiCall[Nothing, Nothing]) -> wire.OneScheduleView:
     return await _one(call)
 
 
-async def put_schedule(call: Call[Nothing, wire.NewSchedule]) -> wire.OneSchedule:
+async def put_schedule(call: ApiCall[Nothing, wire.NewScheduleBody]) -> wire.OneScheduleView:
     asked = call.body
     call.site.veil.refuse_hidden(asked.args)
     call.notes.update(task=asked.task, cron=asked.cron, every=asked.every)
@@ -44,31 +44,31 @@ async def put_schedule(call: Call[Nothing, wire.NewSchedule]) -> wire.OneSchedul
     return await _one(call)
 
 
-async def remove_schedule(call: Call[Nothing, Nothing]) -> Done:
+async def remove_schedule(call: ApiCall[Nothing, Nothing]) -> DoneView:
     name = call.path["name"]
     await call.site.app.schedules.remove(name)
-    return Done(message=f'schedule "{name}": removed', timestamp=now())
+    return DoneView(message=f'schedule "{name}": removed', timestamp=now())
 
 
-async def pause_schedule(call: Call[Nothing, Nothing]) -> wire.OneSchedule:
+async def pause_schedule(call: ApiCall[Nothing, Nothing]) -> wire.OneScheduleView:
     await call.site.app.schedules.pause(call.path["name"])
     return await _one(call)
 
 
-async def resume_schedule(call: Call[Nothing, Nothing]) -> wire.OneSchedule:
+async def resume_schedule(call: ApiCall[Nothing, Nothing]) -> wire.OneScheduleView:
     await call.site.app.schedules.resume(call.path["name"])
     return await _one(call)
 
 
-async def run_schedule(call: Call[Nothing, Nothing]) -> wire.Ran:
+async def run_schedule(call: ApiCall[Nothing, Nothing]) -> wire.RanView:
     return await _run(call, call.path["name"])
 
 
-async def run_schedule_of_queue(call: Call[Nothing, Nothing]) -> wire.Ran:
+async def run_schedule_of_queue(call: ApiCall[Nothing, Nothing]) -> wire.RanView:
     return await _run(call, call.path["schedule"])
 
 
-async def preview_schedule(call: Call[wire.PreviewQuery, Nothing]) -> wire.Preview:
+async def preview_schedule(call: ApiCall[wire.PreviewQuery, Nothing]) -> wire.Preview:
     name = call.path["name"]
     info = await call.site.app.schedules.get(name)
     found = await call.site.app.schedules.preview(name, call.query.count)
@@ -81,24 +81,24 @@ async def preview_schedule(call: Call[wire.PreviewQuery, Nothing]) -> wire.Previ
     )
 
 
-async def _run(call: Call[Nothing, Nothing], name: str) -> wire.Ran:
+async def _run(call: ApiCall[Nothing, Nothing], name: str) -> wire.RanView:
     job = await call.site.app.schedules.run(name)
     call.notes["job"] = job.id
-    return wire.Ran(message=f'schedule "{name}" was started', job_id=job.id, timestamp=now())
+    return wire.RanView(message=f'schedule "{name}" was started', job_id=job.id, timestamp=now())
 
 
-async def _one(call: Call[Any, Any]) -> wire.OneSchedule:
+async def _one(call: ApiCall[Any, Any]) -> wire.OneScheduleView:
     info = await call.site.app.schedules.get(call.path["name"])
-    return wire.OneSchedule(timestamp=now(), schedule=_shown(call, info))
+    return wire.OneScheduleView(timestamp=now(), schedule=_schedule_view(call, info))
 
 
-def _shown(call: Call[Any, Any], info: ScheduleInfo) -> wire.Schedule:
+def _schedule_view(call: ApiCall[Any, Any], info: ScheduleInfo) -> wire.ScheduleView:
     made = plain.schedule(info)
     made["args"] = call.site.veil.value(made["args"], call.caller)
-    return shaped(made, wire.Schedule)
+    return to_shape(made, wire.ScheduleView)
 
 
-ONE = "/api/schedules/{name}"
+SCHEDULE_PATH = "/api/schedules/{name}"
 
 ENDPOINTS = [
     Endpoint(
@@ -107,65 +107,65 @@ ENDPOINTS = [
         role="viewer",
         summary="All schedules, with their next and their last run",
         handler=list_schedules,
-        answer=wire.Schedules,
+        answer=wire.SchedulesView,
     ),
     Endpoint(
         method="GET",
-        path=ONE,
+        path=SCHEDULE_PATH,
         role="viewer",
         summary="One schedule",
         handler=one_schedule,
-        answer=wire.OneSchedule,
+        answer=wire.OneScheduleView,
         problems=(404,),
     ),
     Endpoint(
         method="PUT",
-        path=ONE,
+        path=SCHEDULE_PATH,
         role="admin",
         summary="Make a schedule, or change it: this wins over the code until it is removed",
         handler=put_schedule,
-        body=wire.NewSchedule,
-        answer=wire.OneSchedule,
+        body=wire.NewScheduleBody,
+        answer=wire.OneScheduleView,
         problems=(404,),
         audit="put schedule",
     ),
     Endpoint(
         method="DELETE",
-        path=ONE,
+        path=SCHEDULE_PATH,
         role="admin",
         summary="Take away what was made at run time",
         handler=remove_schedule,
-        answer=Done,
+        answer=DoneView,
         problems=(404,),
         audit="remove schedule",
     ),
     Endpoint(
         method="POST",
-        path=f"{ONE}/pause",
+        path=f"{SCHEDULE_PATH}/pause",
         role="admin",
         summary="Fire no ticks until it is resumed",
         handler=pause_schedule,
-        answer=wire.OneSchedule,
+        answer=wire.OneScheduleView,
         problems=(404,),
         audit="pause schedule",
     ),
     Endpoint(
         method="POST",
-        path=f"{ONE}/resume",
+        path=f"{SCHEDULE_PATH}/resume",
         role="admin",
         summary="Go on with the next tick",
         handler=resume_schedule,
-        answer=wire.OneSchedule,
+        answer=wire.OneScheduleView,
         problems=(404,),
         audit="resume schedule",
     ),
     Endpoint(
         method="POST",
-        path=f"{ONE}/run",
+        path=f"{SCHEDULE_PATH}/run",
         role="admin",
         summary="Run it now, beside its plan",
         handler=run_schedule,
-        answer=wire.Ran,
+        answer=wire.RanView,
         problems=(404,),
         audit="run schedule",
     ),
@@ -175,13 +175,13 @@ ENDPOINTS = [
         role="admin",
         summary="The same, as earlier systems have it",
         handler=run_schedule_of_queue,
-        answer=wire.Ran,
+        answer=wire.RanView,
         problems=(404,),
         audit="run schedule",
     ),
     Endpoint(
         method="GET",
-        path=f"{ONE}/preview",
+        path=f"{SCHEDULE_PATH}/preview",
         role="viewer",
         summary="The next planned instants",
         handler=preview_schedule,

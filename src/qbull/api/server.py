@@ -17,11 +17,11 @@ from qbull.errors import ConfigError
 
 T = TypeVar("T")
 
-GRACE = 2
+API_SHUTDOWN_GRACE_SECONDS = 2
 """Seconds that requests under way have to end after SIGTERM, so that all is over within three. Streams are told at once."""
 
 
-class Server(uvicorn.Server):
+class ApiServer(uvicorn.Server):
     def __init__(self, api: Api, config: uvicorn.Config, ready: Callable[[int], None]) -> None:
         super().__init__(config)
         self._api = api
@@ -80,7 +80,7 @@ async def serve(api: Api, host: str, port: int, *, proxies: str = "", ready: Cal
             f"cannot listen on {host}, port {port}: {error}; choose another with --port"
         ) from None
     with listening:
-        server = Server(api, config_of(api, host, port, proxies), ready)
+        server = ApiServer(api, config_of(api, host, port, proxies), ready)
         await server.serve(sockets=[listening])
 
 
@@ -89,7 +89,7 @@ async def beside(api: Api, listening: socket.socket) -> AsyncIterator[int]:
     """Serve while it lasts, in a process that does other things too and deals with signals itself. Gives the port."""
     host, port = listening.getsockname()[:2]
     ready: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-    server = Server(api, config_of(api, host, port), ready.set_result)
+    server = ApiServer(api, config_of(api, host, port), ready.set_result)
     serving = asyncio.create_task(server.serve_without_signals(listening))
     try:
         either: list[asyncio.Future[Any]] = [ready, serving]
@@ -115,7 +115,7 @@ def config_of(api: Api, host: str, port: int, proxies: str = "") -> uvicorn.Conf
         server_header=False,
         proxy_headers=bool(proxies),
         forwarded_allow_ips=proxies or None,
-        timeout_graceful_shutdown=GRACE,
+        timeout_graceful_shutdown=API_SHUTDOWN_GRACE_SECONDS,
         lifespan="on",
         ws="none",
     )

@@ -8,35 +8,37 @@ from functools import partial
 
 import qbull
 from qbull.api.context import now
-from qbull.api.endpoint import Call, Endpoint, Nothing
-from qbull.core.layout import place_of
+from qbull.api.endpoint import ApiCall, Endpoint, Nothing
+from qbull.core.layout import index_in_generation
 from qbull.core.record import JobInfo
 from qbull.store.connection.requirements import read_info, server_settings
 from qbull.store.connection.server import Server
 from qbull.store.read.inspect import server_time
-from qbull.store.verbs.workers import Member
+from qbull.store.verbs.workers import RegisteredWorker
 from qbull.views import workers as wire
 
-SHOWN = 200
+MAX_SHOWN_RUNNING_JOBS = 200
 """Running jobs that are shown."""
 
 
-async def workers(call: Call[Nothing, Nothing]) -> wire.Workers:
+async def workers(call: ApiCall[Nothing, Nothing]) -> wire.WorkersView:
     store = call.site.store
     living = await store.patiently(store.workers)
-    return wire.Workers(timestamp=now(), workers=[_worker(id, who) for id, who in sorted(living.items())])
+    return wire.WorkersView(
+        timestamp=now(), workers=[_worker_view(id, who) for id, who in sorted(living.items())]
+    )
 
 
-def _worker(id: str, who: Member) -> wire.Worker:
-    return wire.Worker(
+def _worker_view(id: str, who: RegisteredWorker) -> wire.WorkerView:
+    return wire.WorkerView(
         id=id,
         host=who.host,
         pid=who.pid,
         pod=who.pod or id,
         queues={
-            name: wire.Serving(
+            name: wire.ServingView(
                 concurrency=serving.concurrency,
-                partitions=sorted({place_of(number) for number in serving.partitions}),
+                partitions=sorted({index_in_generation(number) for number in serving.partitions}),
                 sharing=serving.sharing,
                 leaving=serving.leaving,
             )
@@ -45,18 +47,20 @@ def _worker(id: str, who: Member) -> wire.Worker:
     )
 
 
-async def running(call: Call[Nothing, Nothing]) -> wire.Running:
-    found: list[wire.RunningJob] = []
+async def running(call: ApiCall[Nothing, Nothing]) -> wire.RunningView:
+    found: list[wire.RunningJobView] = []
     for queue in await call.site.queues():
-        some = await queue.jobs("active", 0, SHOWN + 1 - len(found))
-        found += [_running(info) for info in some]
-        if len(found) > SHOWN:
+        some = await queue.jobs("active", 0, MAX_SHOWN_RUNNING_JOBS + 1 - len(found))
+        found += [_running_job_view(info) for info in some]
+        if len(found) > MAX_SHOWN_RUNNING_JOBS:
             break
-    return wire.Running(timestamp=now(), jobs=found[:SHOWN], more=len(found) > SHOWN)
+    return wire.RunningView(
+        timestamp=now(), jobs=found[:MAX_SHOWN_RUNNING_JOBS], more=len(found) > MAX_SHOWN_RUNNING_JOBS
+    )
 
 
-def _running(info: JobInfo) -> wire.RunningJob:
-    return wire.RunningJob(
+def _running_job_view(info: JobInfo) -> wire.RunningJobView:
+    return wire.RunningJobView(
         queue=info.queue,
         id=info.id,
         task=info.task,
@@ -66,25 +70,25 @@ def _running(info: JobInfo) -> wire.RunningJob:
     )
 
 
-async def system(call: Call[Nothing, Nothing]) -> wire.System:
+async def system(call: ApiCall[Nothing, Nothing]) -> wire.SystemView:
     store = call.site.store
     primaries = await store.patiently(store.server.primaries)
     asked = time.time()
     theirs = await store.patiently(partial(server_time, store.server))
     ours = (asked + time.time()) / 2
-    return wire.System(
+    return wire.SystemView(
         timestamp=now(),
         app=call.site.app.prefix,
         version=qbull.__version__,
         python=platform.python_version(),
         topology=store.server.address.topology,
         durability=call.site.app.durability,
-        servers=[await store.patiently(partial(_server, primary)) for primary in primaries],
+        servers=[await store.patiently(partial(_server_view, primary)) for primary in primaries],
         clock_skew_ms=round((theirs - ours) * 1000, 1),
     )
 
 
-async def _server(server: Server) -> wire.Server:
+async def _server_view(server: Server) -> wire.ServerView:
     info = await read_info(server)
     said = await server_settings(server, "appendfsync")
 
@@ -92,7 +96,7 @@ async def _server(server: Server) -> wire.Server:
         text = info.get(name, "0")
         return int(text) if text.isdigit() else 0
 
-    return wire.Server(
+    return wire.ServerView(
         address=server.address.shown,
         product="Valkey" if "valkey_version" in info else "Redis",
         version=info.get("valkey_version") or info.get("redis_version", "?"),
@@ -117,7 +121,7 @@ ENDPOINTS = [
         role="viewer",
         summary="The live worker processes, and what each of them reads",
         handler=workers,
-        answer=wire.Workers,
+        answer=wire.WorkersView,
     ),
     Endpoint(
         method="GET",
@@ -125,7 +129,7 @@ ENDPOINTS = [
         role="viewer",
         summary="What the workers have at the moment",
         handler=running,
-        answer=wire.Running,
+        answer=wire.RunningView,
     ),
     Endpoint(
         method="GET",
@@ -133,6 +137,6 @@ ENDPOINTS = [
         role="viewer",
         summary="The servers that keep the jobs: memory, persistence, replicas",
         handler=system,
-        answer=wire.System,
+        answer=wire.SystemView,
     ),
 ]

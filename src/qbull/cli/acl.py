@@ -10,11 +10,11 @@ from qbull.app import App
 from qbull.config import check_name
 from qbull.core.durability import PROFILES, Durability
 from qbull.store.connection.address import Address
-from qbull.store.rights import ROLES, Place, acl, acl_at_sentinels
+from qbull.store.rights import ACL_ROLES, AclScope, acl, acl_at_sentinels
 
 
 @click.command(name="acl")
-@click.argument("roles", nargs=-1, required=True, type=click.Choice(list(ROLES)), metavar="ROLE...")
+@click.argument("roles", nargs=-1, required=True, type=click.Choice(list(ACL_ROLES)), metavar="ROLE...")
 @click.option("--user", help="Its name.  [default: the first role]")
 @click.option("--queue", "queues", multiple=True, help="Only for this queue; may be given several times.")
 @click.option(
@@ -51,7 +51,7 @@ def print_acl(
     app = App(url, prefix=prefix, durability=durability)
     address = Address.parse(app.url)
     name = user or roles[0]
-    place = Place(
+    place = AclScope(
         app.prefix,
         tuple(check_name("queue", queue) for queue in queues),
         address.topology,

@@ -7,19 +7,19 @@ from typing import Any
 import click
 import msgspec
 
-from qbull.alerts.deliver import try_all
-from qbull.cli.schedules import Listing
+from qbull.alerts.deliver import send_test_messages
+from qbull.cli.schedules import ListingGroup
 from qbull.cli.target import Target, as_json, on_target
 from qbull.cli.terminal import ago, print_json, print_table, short
-from qbull.core.problems import Open, Said, subject_of, text_of
-from qbull.core.record import moment
+from qbull.core.problems import OpenProblem, ProblemNotice, subject_of, text_of
+from qbull.core.record import to_datetime
 from qbull.errors import ConfigError
-from qbull.store.verbs.alerts import known
+from qbull.store.verbs.alerts import read_known_problems
 
-COLUMNS = ("since", "what", "said", "*reason")
+ALERT_COLUMNS = ("since", "what", "said", "*reason")
 
 
-@click.group(cls=Listing)
+@click.group(cls=ListingGroup)
 def alerts() -> None:
     """Show where alerts go and what is wrong now; send a test.
 
@@ -43,9 +43,9 @@ def list_alerts(target: Target, as_json: bool) -> None:
     With --json: {"to": [{"kind", "host"}], "problems": [{"kind", "queue", "text", "count", "since", "said"}]}.
     """
 
-    async def main() -> list[Open]:
+    async def main() -> list[OpenProblem]:
         await target.store.open()
-        return list((await known(target.store)).open.values())
+        return list((await read_known_problems(target.store)).open.values())
 
     found = target.run(main)
     places = target.app.alerts.destinations
@@ -62,14 +62,14 @@ def list_alerts(target: Target, as_json: bool) -> None:
         return
     rows = [
         (
-            ago(moment(one.since_ms)),
+            ago(to_datetime(one.since_ms)),
             f"{subject_of(one.problem)}: {_text(one)}",
             f"{one.times} times" if one.times else "not yet",
             short(one.problem.reason),
         )
         for one in found
     ]
-    print_table(COLUMNS, rows)
+    print_table(ALERT_COLUMNS, rows)
 
 
 @alerts.command("test")
@@ -87,7 +87,7 @@ def send_test(ctx: click.Context, target: Target) -> None:
         raise ConfigError("alerts go nowhere; set SLACK_WEBHOOK_URL or QBULL_ALERT_URLS")
 
     async def main() -> bool:
-        tried = await try_all(settings, app)
+        tried = await send_test_messages(settings, app)
         for place, error in tried:
             click.echo(f"{place.kind} ({place.host}): {'sent' if error is None else f'not sent: {error}'}")
         return all(error is None for _, error in tried)
@@ -95,11 +95,11 @@ def send_test(ctx: click.Context, target: Target) -> None:
     ctx.exit(0 if target.run(main) else 1)
 
 
-def _text(one: Open) -> str:
-    return text_of(Said("resolved" if one.over else "firing", one.problem, one.since_ms))
+def _text(one: OpenProblem) -> str:
+    return text_of(ProblemNotice("resolved" if one.over else "firing", one.problem, one.since_ms))
 
 
-def _wire(one: Open) -> dict[str, Any]:
+def _wire(one: OpenProblem) -> dict[str, Any]:
     fields = msgspec.to_builtins(one.problem)
-    since = moment(one.since_ms).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    since = to_datetime(one.since_ms).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     return {**fields, "text": _text(one), "count": one.problem.count, "since": since, "said": one.times}

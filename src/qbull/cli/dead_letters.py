@@ -12,7 +12,7 @@ import click
 
 from qbull.cli.target import Target, as_json, on_target
 from qbull.cli.terminal import ago, print_json, print_table
-from qbull.core.job_filter import Filters
+from qbull.core.job_filter import JobFilterArguments
 from qbull.core.record import State
 from qbull.manage.search import Redriven
 from qbull.views import render
@@ -45,7 +45,7 @@ def filtered(command: F) -> F:
         before: datetime | None,
         **rest: Any,
     ) -> Any:
-        filters = Filters(
+        filters = JobFilterArguments(
             task=task, error_contains=error_contains, fingerprint=fingerprint, after=after, before=before
         )
         return command(filters=filters, **rest)
@@ -69,7 +69,7 @@ def filtered(command: F) -> F:
 @filtered
 @on_target
 @as_json
-def failures(target: Target, queue_name: str, scan: int, filters: Filters, as_json: bool) -> None:
+def failures(target: Target, queue_name: str, scan: int, filters: JobFilterArguments, as_json: bool) -> None:
     """Group the failed jobs by what failed.
 
     \b
@@ -103,7 +103,9 @@ def failures(target: Target, queue_name: str, scan: int, filters: Filters, as_js
 @click.option("--rate", type=click.FloatRange(0, min_open=True), help="So many in a second at most.")
 @filtered
 @on_target
-def redrive(target: Target, queue_name: str, limit: int | None, rate: float | None, filters: Filters) -> None:
+def redrive(
+    target: Target, queue_name: str, limit: int | None, rate: float | None, filters: JobFilterArguments
+) -> None:
     """Run failed jobs again, the oldest first.
 
     \b
@@ -113,7 +115,7 @@ def redrive(target: Target, queue_name: str, limit: int | None, rate: float | No
 
     Prints how many. Interrupted, it goes on when called again.
     """
-    show = _Progress()
+    show = _BulkProgress()
 
     async def main() -> None:
         queue = await target.queue(queue_name)
@@ -137,7 +139,12 @@ def redrive(target: Target, queue_name: str, limit: int | None, rate: float | No
 @filtered
 @on_target
 def clean(
-    target: Target, queue_name: str, state: State, older_than: float, limit: int | None, filters: Filters
+    target: Target,
+    queue_name: str,
+    state: State,
+    older_than: float,
+    limit: int | None,
+    filters: JobFilterArguments,
 ) -> None:
     """Forget finished jobs that ended long ago.
 
@@ -156,7 +163,7 @@ def clean(
     target.run(main)
 
 
-class _Progress:
+class _BulkProgress:
     """One line that is written over, where somebody looks at it."""
 
     def __init__(self) -> None:

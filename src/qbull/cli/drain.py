@@ -13,13 +13,13 @@ from qbull.cli.terminal import print_json, print_table
 from qbull.compat.celery.app import address_of
 from qbull.core.cron import zone_of
 from qbull.drain.celery import CelerySource
-from qbull.drain.deliver import Delivery
-from qbull.drain.move import Moving, Report, Source
+from qbull.drain.deliver import JobImporter
+from qbull.drain.move import DrainReport, DrainRun, JobSource
 from qbull.drain.rq import RqSource
-from qbull.drain.source import OldServer
+from qbull.drain.source import SourceServer
 from qbull.errors import NotFound
 
-SAY_EVERY = 2.0
+DRAIN_PROGRESS_SECONDS = 2.0
 """Seconds between two lines of progress."""
 
 
@@ -89,7 +89,7 @@ def drain(
     """
 
     async def main() -> int:
-        old = OldServer(address_of(source), library)
+        old = SourceServer(address_of(source), library)
         try:
             made = _source(library, old, unacked, options)
             found = list(queues) or await made.queues()
@@ -97,7 +97,9 @@ def drain(
                 raise NotFound(
                     f"{old.server.address.shown}: no queue of {library} is there; name it with --queue NAME"
                 )
-            moving = Moving(made, Delivery(target.app, to=to, names=names), dry=dry_run, on_step=_Progress())
+            moving = DrainRun(
+                made, JobImporter(target.app, to=to, names=names), dry=dry_run, on_step=_DrainProgress()
+            )
             report = await moving.run(found)
         finally:
             await old.close()
@@ -110,7 +112,7 @@ def drain(
     return target.run(main)
 
 
-def _source(library: str, old: OldServer, unacked: bool, options: dict[str, Any]) -> Source:
+def _source(library: str, old: SourceServer, unacked: bool, options: dict[str, Any]) -> JobSource:
     if library == "rq":
         if unacked or options["key_prefix"]:
             raise click.UsageError("--unacked and --key-prefix are Celery's")
@@ -118,21 +120,21 @@ def _source(library: str, old: OldServer, unacked: bool, options: dict[str, Any]
     return CelerySource(old, zone=options["timezone"], prefix=options["key_prefix"], unacked=unacked)
 
 
-class _Progress:
+class _DrainProgress:
     """A line now and then, on stderr."""
 
     def __init__(self) -> None:
         self._said = time.monotonic()
 
-    def __call__(self, report: Report) -> None:
-        if time.monotonic() - self._said < SAY_EVERY:
+    def __call__(self, report: DrainReport) -> None:
+        if time.monotonic() - self._said < DRAIN_PROGRESS_SECONDS:
             return
         self._said = time.monotonic()
         click.echo(f"qbull: {report.moved.total():,} so far, {report.left.total():,} left", err=True)
         sys.stderr.flush()
 
 
-def _print(report: Report, library: str, dry: bool, unacked: bool) -> None:
+def _print(report: DrainReport, library: str, dry: bool, unacked: bool) -> None:
     word = "can be moved" if dry else "moved"
     rows = [[queue, count] for queue, count in sorted(report.moved.items()) if count]
     if rows:
@@ -152,7 +154,7 @@ def _print(report: Report, library: str, dry: bool, unacked: bool) -> None:
         )
 
 
-def _wire(report: Report, dry: bool) -> dict[str, Any]:
+def _wire(report: DrainReport, dry: bool) -> dict[str, Any]:
     return {
         "dryRun": dry,
         "moved": report.moved.total(),

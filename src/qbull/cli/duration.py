@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 
-class Seconds(click.FloatRange):
+class SecondsParam(click.FloatRange):
     """Without the numbers that end no wait: nan is in every range, and infinity in those without an end."""
 
     def __init__(self) -> None:

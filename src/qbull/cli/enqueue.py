@@ -8,7 +8,7 @@ from typing import Any
 import click
 import msgspec
 
-from qbull.cli.duration import Seconds
+from qbull.cli.duration import SecondsParam
 from qbull.cli.target import Target, on_target
 from qbull.cli.terminal import print_json
 from qbull.core.durability import PROFILES
@@ -31,7 +31,7 @@ from qbull.produce import by_name
     "--durability", type=click.Choice(PROFILES), help="How safe it must be.  [default: QBULL_DURABILITY]"
 )
 @click.option(
-    "--wait", type=Seconds(), metavar="SECONDS", help="Wait so long for its result, and print that."
+    "--wait", type=SecondsParam(), metavar="SECONDS", help="Wait so long for its result, and print that."
 )
 @on_target
 def enqueue(

@@ -21,7 +21,7 @@ import click
 
 from qbull.errors import ConfigError
 
-FILES = {
+STARTER_FILES = {
     "README.md": "README.md.txt",
     "pyproject.toml": "pyproject.toml.txt",
     ".gitignore": "gitignore.txt",
@@ -32,7 +32,7 @@ FILES = {
 }
 """Where each file of a project comes from."""
 
-LONGEST = 40
+MAX_PACKAGE_NAME_CHARS = 40
 
 
 @click.command()
@@ -63,9 +63,14 @@ def package_name(name: str) -> str:
     """A name for the package that Python and package indexes take; without accents, small, with underscores."""
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
     package = re.sub(r"[^a-z0-9]+", "_", plain).strip("_")
-    if not package or package[0].isdigit() or keyword.iskeyword(package) or len(package) > LONGEST:
+    if (
+        not package
+        or package[0].isdigit()
+        or keyword.iskeyword(package)
+        or len(package) > MAX_PACKAGE_NAME_CHARS
+    ):
         raise ConfigError(
-            f'"{name}" cannot be the name of a package; give one of up to {LONGEST} letters and digits '
+            f'"{name}" cannot be the name of a package; give one of up to {MAX_PACKAGE_NAME_CHARS} letters and digits '
             "that begins with a letter: --name shop"
         )
     return package
@@ -77,7 +82,7 @@ def project(package: str) -> dict[str, str]:
     source = files("qbull.cli") / "starter"
     return {
         Template(path).substitute(named): Template((source / text).read_text("utf-8")).substitute(named)
-        for path, text in FILES.items()
+        for path, text in STARTER_FILES.items()
     }
 
 

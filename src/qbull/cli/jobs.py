@@ -7,8 +7,8 @@ import click
 from qbull.cli.dead_letters import filtered
 from qbull.cli.target import Target, as_json, on_target
 from qbull.cli.terminal import ago, json_text, lines_of, print_json, print_table, short, span
-from qbull.core.job_filter import Filters
-from qbull.core.record import STATES, Attempt, JobInfo, State, moment
+from qbull.core.job_filter import JobFilterArguments
+from qbull.core.record import STATES, Attempt, JobInfo, State, to_datetime
 from qbull.core.why import Why
 from qbull.errors import NotFound
 from qbull.observe.log import one_line
@@ -35,7 +35,7 @@ def jobs(
     start: int,
     end: int,
     cursor: str | None,
-    filters: Filters,
+    filters: JobFilterArguments,
     as_json: bool,
 ) -> None:
     """List the jobs of one state.
@@ -208,4 +208,6 @@ def _time(info: JobInfo, name: str) -> str | None:
 
 def _attempt(attempt: Attempt) -> str:
     took = span(attempt.duration_ms / 1000)
-    return f"{attempt.attempt}. {render.moment(moment(attempt.at_ms))}, {took}, {one_line(attempt.error)}"
+    return (
+        f"{attempt.attempt}. {render.moment(to_datetime(attempt.at_ms))}, {took}, {one_line(attempt.error)}"
+    )

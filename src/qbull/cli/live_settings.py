@@ -10,8 +10,8 @@ from qbull.cli.target import Target, as_json, on_target
 from qbull.cli.terminal import ago, print_json, print_table
 from qbull.core.rate import Rate
 from qbull.core.retry import Retry
-from qbull.manage.live_settings import Controls
-from qbull.store.verbs.live_settings import SETTINGS
+from qbull.manage.live_settings import QueueControls
+from qbull.store.verbs.live_settings import LIVE_SETTING_TYPES
 from qbull.views import render
 
 by = click.option("--by", help="Who does it, for the history.  [default: user@host]")
@@ -57,13 +57,13 @@ def resume(target: Target, queue_name: str, by: str | None) -> None:
     target.run(main)
 
 
-NONE: Any = object()
+NO_LIMIT: Any = object()
 """No limit at all, as against: not said."""
 
 
-def _places(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
+def _max_active(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
     if value is None or value == "none":
-        return NONE if value else None
+        return NO_LIMIT if value else None
     try:
         return int(value)
     except ValueError:
@@ -73,7 +73,7 @@ def _places(ctx: click.Context, param: click.Parameter, value: str | None) -> An
 def _rate(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
     """`100/60` is Rate(100, per=60)."""
     if value is None or value == "none":
-        return NONE if value else None
+        return NO_LIMIT if value else None
     count, _, per = value.partition("/")
     try:
         return Rate(int(count), float(per or 1))
@@ -100,7 +100,7 @@ def _waits(ctx: click.Context, param: click.Parameter, value: str | None) -> Ret
 @click.command()
 @click.argument("queue_name", metavar="QUEUE")
 @click.option("--concurrency", type=int, help="Jobs at a time in one worker process.")
-@click.option("--max-active", metavar="N|none", callback=_places, help="Jobs at a time over all workers.")
+@click.option("--max-active", metavar="N|none", callback=_max_active, help="Jobs at a time over all workers.")
 @click.option(
     "--rate", metavar="100/60|none", callback=_rate, help="Starts over all workers, in so many seconds."
 )
@@ -122,8 +122,8 @@ def configure(target: Target, queue_name: str, by: str | None, **given: Any) -> 
       qbull configure email --concurrency 20
       qbull configure email --rate 100/60 --max-active none --retry none
     """
-    values = {name: value for name, value in given.items() if value not in (None, NONE)}
-    values |= {name: None for name, value in given.items() if value is NONE}
+    values = {name: value for name, value in given.items() if value not in (None, NO_LIMIT)}
+    values |= {name: None for name, value in given.items() if value is NO_LIMIT}
 
     async def main() -> None:
         queue = await target.queue(queue_name)
@@ -186,10 +186,10 @@ def settings(target: Target, queue_name: str, history: bool, as_json: bool) -> N
     target.run(main)
 
 
-async def _print(queue: Controls) -> None:
+async def _print(queue: QueueControls) -> None:
     live = await queue.live()
     rows: list[list[object]] = []
-    for name in ("paused", *SETTINGS):
+    for name in ("paused", *LIVE_SETTING_TYPES):
         value = live.paused if name == "paused" else getattr(live.settings, name)
         changed = live.changed.get(name)
         said = "the code" if changed is None else f"{changed.by}, {ago(changed.at)}"

@@ -54,12 +54,12 @@ COMMANDS = {
     "doctor": "qbull.cli.doctor.command:doctor",
 }
 
-INTERRUPTED = 130
-LONGEST = 800
+INTERRUPTED_EXIT_CODE = 130
+MAX_ERROR_CHARS = 800
 """Characters of a message; an argument that it names may have any length."""
 
 
-class Commands(click.Group):
+class LazyCommandGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
 
@@ -72,7 +72,9 @@ class Commands(click.Group):
 
 
 @click.group(
-    cls=Commands, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]}
+    cls=LazyCommandGroup,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(package_name="qbull")
 @click.pass_context
@@ -101,9 +103,9 @@ def main() -> None:
     except QbullError as error:
         _end(1, str(error))
     except click.ClickException as error:
-        _end(error.exit_code, _complaint(error))
+        _end(error.exit_code, _error_text(error))
     except (click.Abort, KeyboardInterrupt):
-        _end(INTERRUPTED)
+        _end(INTERRUPTED_EXIT_CODE)
     except BrokenPipeError:  # whoever read the output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         _end(1)
@@ -128,13 +130,13 @@ def _end(code: int, message: str = "") -> None:
 
 def _shortened(line: str) -> str:
     """What was asked for is at its beginning, what to do at its end: what is too long is left out between them."""
-    if len(line) <= LONGEST:
+    if len(line) <= MAX_ERROR_CHARS:
         return line
-    half = LONGEST // 2
+    half = MAX_ERROR_CHARS // 2
     return f"{line[:half]} … {line[-half:]}"
 
 
-def _complaint(error: click.ClickException) -> str:
+def _error_text(error: click.ClickException) -> str:
     text = " ".join(error.format_message().split()).rstrip(".")
     if isinstance(error, click.UsageError) and error.ctx is not None:
         text += f'; see "{error.ctx.command_path} --help"'

@@ -6,12 +6,12 @@ import click
 
 from qbull.cli.target import Target, as_json, on_target
 from qbull.cli.terminal import ago, print_json, print_table
-from qbull.core.record import moment
+from qbull.core.record import to_datetime
 from qbull.observe.log import one_line
-from qbull.store.read.partition_report import Surveyed, survey
+from qbull.store.read.partition_report import PartitionStatus, partition_report
 from qbull.views import render
 
-COLUMNS = (
+PARTITION_COLUMNS = (
     ">partition",
     ">waiting",
     ">behind others",
@@ -22,8 +22,8 @@ COLUMNS = (
     "read since",
     "*read by",
 )
-LONG = ("longest lanes: key", ">partition", ">behind others", "oldest")
-HALTED = ("halted lanes: key", ">partition", ">behind it", "since", "*dead letter")
+LONG_LANE_COLUMNS = ("longest lanes: key", ">partition", ">behind others", "oldest")
+HALTED_LANE_COLUMNS = ("halted lanes: key", ">partition", ">behind it", "since", "*dead letter")
 
 
 @click.command()
@@ -45,15 +45,15 @@ def partitions(target: Target, queue_name: str, as_json: bool) -> None:
 
     async def main() -> None:
         queue = await target.queue(queue_name)
-        found = await survey(target.store, await target.store.settings(queue.name))
+        found = await partition_report(target.store, await target.store.settings(queue.name))
         if as_json:
-            print_json(render.survey(found))
+            print_json(render.partition_report_view(found))
             return
-        print_table(COLUMNS, [_line(partition) for partition in found.partitions])
+        print_table(PARTITION_COLUMNS, [_line(partition) for partition in found.partitions])
         if found.hot:
-            print_table(LONG, [[_key(lane.key), lane.partition, lane.waiting, _ago(lane.oldest_ms)] for lane in found.hot])  # fmt: skip
+            print_table(LONG_LANE_COLUMNS, [[_key(lane.key), lane.partition, lane.waiting, _ago(lane.oldest_ms)] for lane in found.hot])  # fmt: skip
         if found.halted:
-            print_table(HALTED, [[_key(lane.key), lane.partition, lane.waiting, _ago(lane.since_ms), lane.job] for lane in found.halted])  # fmt: skip
+            print_table(HALTED_LANE_COLUMNS, [[_key(lane.key), lane.partition, lane.waiting, _ago(lane.since_ms), lane.job] for lane in found.halted])  # fmt: skip
         for misfit in found.misfits:
             click.echo(one_line(misfit.line), err=True)
         if not any(partition.readers for partition in found.partitions):
@@ -65,7 +65,7 @@ def partitions(target: Target, queue_name: str, as_json: bool) -> None:
     target.run(main)
 
 
-def _line(partition: Surveyed) -> list[object]:
+def _line(partition: PartitionStatus) -> list[object]:
     counts = partition.counts
     since = [reader.since_ms for reader in partition.readers if reader.since_ms is not None]
     readers = ", ".join(reader.worker for reader in partition.readers)
@@ -89,4 +89,4 @@ def _key(key: str | None) -> str:
 
 
 def _ago(milliseconds: int | None) -> str | None:
-    return None if milliseconds is None else ago(moment(milliseconds))
+    return None if milliseconds is None else ago(to_datetime(milliseconds))

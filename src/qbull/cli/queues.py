@@ -8,14 +8,23 @@ import click
 
 from qbull.cli.target import Target, as_json, on_target
 from qbull.cli.terminal import ago, print_json, print_table, table, watch, watch_json
-from qbull.core.record import moment
+from qbull.core.record import to_datetime
 from qbull.queue import Queue
 from qbull.store.read.inspect import Counts
 from qbull.views import render
 
 redraw = click.option("--watch", "watching", is_flag=True, help="Draw again every second, until Ctrl-C.")
 
-COLUMNS = ("queue", ">waiting", ">active", ">delayed", ">completed", ">failed", ">workers", "oldest waiting")
+QUEUE_COLUMNS = (
+    "queue",
+    ">waiting",
+    ">active",
+    ">delayed",
+    ">completed",
+    ">failed",
+    ">workers",
+    "oldest waiting",
+)
 
 
 @click.command()
@@ -41,7 +50,7 @@ def queues(target: Target, as_json: bool, watching: bool) -> None:
         return [_row(queue, await queue.stats(), serving) for queue in await target.queues()]
 
     async def draw() -> Any:
-        return table(COLUMNS, await rows())
+        return table(QUEUE_COLUMNS, await rows())
 
     async def main() -> None:
         if watching:
@@ -49,7 +58,7 @@ def queues(target: Target, as_json: bool, watching: bool) -> None:
         elif as_json:
             print_json(await read())
         elif found := await rows():
-            print_table(COLUMNS, found)
+            print_table(QUEUE_COLUMNS, found)
         else:
             click.echo("no queues yet; a queue is here from its first job or worker on", err=True)
 
@@ -125,7 +134,7 @@ async def _facts(target: Target, name: str) -> list[tuple[str, object]]:
 
 
 def _oldest(counts: Counts) -> str | None:
-    return None if counts.oldest_waiting_ms is None else ago(moment(counts.oldest_waiting_ms))
+    return None if counts.oldest_waiting_ms is None else ago(to_datetime(counts.oldest_waiting_ms))
 
 
 async def _serving(target: Target) -> dict[str, int]:

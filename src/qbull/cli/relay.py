@@ -9,8 +9,8 @@ import click
 
 from qbull.cli import database as databases
 from qbull.cli.target import Target, on_target
-from qbull.observe.log import set_up
-from qbull.worker.actor import end, start
+from qbull.observe.log import set_up_logging
+from qbull.worker.actor import start_actor, stop_actors
 
 
 @click.command()
@@ -28,15 +28,15 @@ def relay(target: Target, database: str | None) -> None:
     """
     app = target.app
     app.database = databases.named(database) or app.database or databases.needed(None)
-    set_up(app.environment.log_format, app.environment.log_level)
+    set_up_logging(app.environment.log_format, app.environment.log_level)
 
     async def main() -> None:
         stop = asyncio.Event()
         for name in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(name, stop.set)
-        duties = [start(duty) for duty in app.beside()]
+        duties = [start_actor(duty) for duty in app.beside()]
         click.echo("qbull relay: ships the outbox; Ctrl-C ends", err=True)
         await stop.wait()
-        await end(duties)
+        await stop_actors(duties)
 
     target.run(main)

@@ -10,19 +10,19 @@ from types import TracebackType
 import click
 
 from qbull.cli.target import Target, on_target
-from qbull.core.layout import MOST
+from qbull.core.layout import MAX_PARTITIONS
 from qbull.queue import Queue
 from qbull.store.read.drain_status import Repartitioning
-from qbull.store.verbs.move import Moves
+from qbull.store.verbs.move import PartitionMoves
 
-EVERY = 0.25
-SAY_EVERY = 5.0
+REPARTITION_POLL_SECONDS = 0.25
+REPARTITION_LOG_SECONDS = 5.0
 """Seconds between two lines where the output is no terminal."""
 
 
 @click.command()
 @click.argument("queue_name", metavar="QUEUE")
-@click.argument("partitions", type=click.IntRange(1, MOST), metavar="N")
+@click.argument("partitions", type=click.IntRange(1, MAX_PARTITIONS), metavar="N")
 @click.option(
     "--no-wait", is_flag=True, help="Do not wait until old partitions are worked off; the workers do that."
 )
@@ -58,15 +58,15 @@ def repartition(target: Target, queue_name: str, partitions: int, no_wait: bool)
 
 async def _watch(target: Target, queue: Queue) -> None:
     """Show what is left until nothing is, and help with it."""
-    moves = Moves(target.store, queue.settings)
-    with _Display(queue.name) as display:
+    moves = PartitionMoves(target.store, queue.settings)
+    with _RepartitionProgress(queue.name) as display:
         while True:
             await target.store.patiently(moves.all_steps)
             left = await queue.repartitioning()
             if left is None:
                 return
             display.show(left, await _hint(target, queue, left))
-            await asyncio.sleep(EVERY)
+            await asyncio.sleep(REPARTITION_POLL_SECONDS)
 
 
 async def _hint(target: Target, queue: Queue, left: Repartitioning) -> str | None:
@@ -88,7 +88,7 @@ def _line(left: Repartitioning) -> str:
     return f"{left.jobs:,} jobs and {left.keys:,} keys are left in the old {old} partitions{halted}"
 
 
-class _Display:
+class _RepartitionProgress:
     """A bar in a terminal, else a line now and then."""
 
     def __init__(self, queue: str) -> None:
@@ -105,7 +105,7 @@ class _Display:
             )
             self._task = self._bar.add_task(f'queue "{queue}"', total=1)
 
-    def __enter__(self) -> _Display:
+    def __enter__(self) -> _RepartitionProgress:
         if self._bar is not None:
             self._bar.start()
         return self
@@ -126,6 +126,6 @@ class _Display:
             self._bar.update(
                 self._task, total=self._most, completed=self._most - amount, description=_line(left)
             )
-        elif time.monotonic() - self._said >= SAY_EVERY:
+        elif time.monotonic() - self._said >= REPARTITION_LOG_SECONDS:
             self._said = time.monotonic()
             click.echo(f'queue "{self._queue}": {_line(left)}')

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from qbull.cli.duration import Seconds
+from qbull.cli.duration import SecondsParam
 from qbull.cli.enqueue import read_arguments
 from qbull.cli.target import Target, as_json, on_target
 from qbull.cli.terminal import ago, print_json, print_table, short
@@ -15,7 +15,7 @@ from qbull.errors import ArgumentsError
 from qbull.schedules import ScheduleInfo
 from qbull.views import render
 
-COLUMNS = (
+SCHEDULE_COLUMNS = (
     "schedule",
     "queue",
     "task",
@@ -29,7 +29,7 @@ COLUMNS = (
 )
 
 
-class Listing(click.Group):
+class ListingGroup(click.Group):
     """A group that lists where no command of it is named."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -38,7 +38,7 @@ class Listing(click.Group):
         return super().parse_args(ctx, args)
 
 
-@click.group(cls=Listing)
+@click.group(cls=ListingGroup)
 def schedules() -> None:
     """List the schedules with their next runs, and steer them.
 
@@ -70,7 +70,7 @@ def list_schedules(target: Target, as_json: bool) -> None:
         if as_json:
             print_json([render.schedule(info) for info in found])
         elif found:
-            print_table(COLUMNS, [_row(info) for info in found])
+            print_table(SCHEDULE_COLUMNS, [_row(info) for info in found])
         else:
             click.echo(
                 'no schedules; declare one with @queue.cron("0 9 * * *") or "qbull schedules put"', err=True
@@ -179,7 +179,7 @@ def remove(target: Target, name: str) -> None:
 @click.command()
 @click.argument("name", metavar="SCHEDULE")
 @click.option(
-    "--wait", type=Seconds(), metavar="SECONDS", help="Wait so long for its result, and print that."
+    "--wait", type=SecondsParam(), metavar="SECONDS", help="Wait so long for its result, and print that."
 )
 @on_target
 def run(target: Target, name: str, wait: float | None) -> None:

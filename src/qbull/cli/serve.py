@@ -16,12 +16,12 @@ from qbull.cli.app_loading import load_app
 from qbull.cli.target import Target
 from qbull.core.access import Access
 from qbull.errors import ConfigError
-from qbull.observe.log import set_up
-from qbull.worker.actor import end, start
+from qbull.observe.log import set_up_logging
+from qbull.worker.actor import start_actor, stop_actors
 from qbull.worker.outage import Outage
-from qbull.worker.process.wait_for_server import reach
+from qbull.worker.process.wait_for_server import wait_for_server
 
-SHORT = 12
+MIN_PASSWORD_CHARS = 12
 """Characters below which a password or token can be guessed."""
 
 
@@ -67,7 +67,7 @@ def serve(
     checked by their workers. A server that is away is waited for.
     """
     app = _app(app_path, url, prefix)
-    set_up(app.environment.log_format, app.environment.log_level)
+    set_up_logging(app.environment.log_format, app.environment.log_level)
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     access = app.environment.access
     access = replace(
@@ -94,13 +94,13 @@ def serve(
         for name in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(name, stop.set)  # from when it serves, the server has its own
         async with app:
-            if not await reach(app.client().store, Outage(), stop):
+            if not await wait_for_server(app.client().store, Outage(), stop):
                 return
-            duties = [start(duty) for duty in app.alerting()]
+            duties = [start_actor(duty) for duty in app.alerting()]
             try:
                 await server.serve(api, host, port, proxies=proxies, ready=ready)
             finally:
-                await end(duties)
+                await stop_actors(duties)
 
     server.run(main)
 
@@ -119,7 +119,10 @@ def _say_weak(access: Access) -> None:
         ("QBULL_ADMIN_TOKEN", access.admin_token),
         ("QBULL_VIEWER_TOKEN", access.viewer_token),
     ):
-        if value is not None and len(value) < SHORT:
+        if value is not None and len(value) < MIN_PASSWORD_CHARS:
             logging.getLogger("qbull.api").warning(
-                "%s has %d characters and can be guessed; use %d or more", name, len(value), SHORT
+                "%s has %d characters and can be guessed; use %d or more",
+                name,
+                len(value),
+                MIN_PASSWORD_CHARS,
             )

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-WIDE = 240
+NON_TERMINAL_COLUMNS = 240
 """Columns where the output is no terminal: a file has no edge to wrap at."""
-EVERY = 1.0
+REDRAW_SECONDS = 1.0
 
 
 def json_text(value: Any) -> str:
@@ -57,7 +57,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Non
 def console() -> Console:
     from rich.console import Console
 
-    return Console(width=None if sys.stdout.isatty() else WIDE, highlight=False, markup=False)
+    return Console(width=None if sys.stdout.isatty() else NON_TERMINAL_COLUMNS, highlight=False, markup=False)
 
 
 async def watch(draw: Callable[[], Awaitable[Any]]) -> None:
@@ -65,12 +65,12 @@ async def watch(draw: Callable[[], Awaitable[Any]]) -> None:
     if not sys.stdout.isatty():
         while True:
             console().print(await draw())
-            await asyncio.sleep(EVERY)
+            await asyncio.sleep(REDRAW_SECONDS)
     from rich.live import Live
 
     with Live(await draw(), console=console(), auto_refresh=False, screen=True) as live:
         while True:
-            await asyncio.sleep(EVERY)
+            await asyncio.sleep(REDRAW_SECONDS)
             live.update(await draw(), refresh=True)
 
 
@@ -78,7 +78,7 @@ async def watch_json(read: Callable[[], Awaitable[Any]]) -> None:
     """One line of JSON every second, until Ctrl-C."""
     while True:
         click.echo(msgspec.json.encode(await read()).decode())
-        await asyncio.sleep(EVERY)
+        await asyncio.sleep(REDRAW_SECONDS)
 
 
 def ago(at: datetime | None) -> str | None:

@@ -9,14 +9,14 @@ import click
 
 from qbull.cli.target import Target, as_json, on_target
 from qbull.cli.terminal import ago, print_json, print_table
-from qbull.core.record import moment
+from qbull.core.record import to_datetime
 from qbull.errors import ConfigError
 from qbull.store.verbs import tokens
 from qbull.store.verbs.tokens import Token
 from qbull.views.render import moment as written
 
-UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
-MOST = 10 * 366 * 86_400
+TOKEN_UNIT_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+MAX_TOKEN_LIFETIME_SECONDS = 10 * 366 * 86_400
 
 
 @click.group()
@@ -33,10 +33,10 @@ def _lasts(ctx: click.Context, param: click.Parameter, value: str | None) -> flo
     if value is None:
         return None
     try:
-        seconds = int(value[:-1]) * UNITS[value[-1:]]
+        seconds = int(value[:-1]) * TOKEN_UNIT_SECONDS[value[-1:]]
     except (ValueError, KeyError):
         seconds = 0
-    if not 0 < seconds <= MOST:
+    if not 0 < seconds <= MAX_TOKEN_LIFETIME_SECONDS:
         raise click.BadParameter(f'"{value}": give a number with s, m, h or d, for example 90d', ctx, param)
     return float(seconds)
 
@@ -78,12 +78,12 @@ def list_tokens(target: Target, as_json: bool) -> None:
 
     async def main() -> None:
         await target.store.open()
-        found = await tokens.everyone(target.store)
+        found = await tokens.list_all(target.store)
         if as_json:
             print_json([_wire(one) for one in found])
         elif found:
             rows: list[list[object]] = [
-                [one.id, one.name, one.role, ago(moment(one.created_ms)), _ago(one.used_ms), _until(one)]
+                [one.id, one.name, one.role, ago(to_datetime(one.created_ms)), _ago(one.used_ms), _until(one)]
                 for one in found
             ]
             print_table(("id", "*name", "role", "made", "last used", "expires"), rows)
@@ -113,7 +113,7 @@ def revoke(target: Target, id: str) -> None:
 
 def _wire(one: Token) -> dict[str, object]:
     def at(ms: int | None) -> str | None:
-        return None if ms is None else written(moment(ms))
+        return None if ms is None else written(to_datetime(ms))
 
     return {
         "id": one.id,
@@ -127,11 +127,11 @@ def _wire(one: Token) -> dict[str, object]:
 
 
 def _ago(ms: int | None) -> str | None:
-    return None if ms is None else ago(moment(ms))
+    return None if ms is None else ago(to_datetime(ms))
 
 
 def _until(one: Token) -> str:
-    return "never" if one.expires_ms is None else str(written(moment(one.expires_ms)))
+    return "never" if one.expires_ms is None else str(written(to_datetime(one.expires_ms)))
 
 
 def _user() -> str:

@@ -15,19 +15,19 @@ import msgspec
 
 from qbull.app import App
 from qbull.cli.app_loading import load_app
-from qbull.cli.duration import Seconds
+from qbull.cli.duration import SecondsParam
 from qbull.config import Sharing, make_sharing
 from qbull.errors import ConfigError
-from qbull.observe.log import set_up
-from qbull.worker.actor import end
-from qbull.worker.process.crash_board import Board, slots_of
-from qbull.worker.process.memory import give_back
+from qbull.observe.log import set_up_logging
+from qbull.worker.actor import stop_actors
+from qbull.worker.process.crash_board import CrashBoard, board_slots_for
+from qbull.worker.process.memory import trim_memory
 from qbull.worker.process.supervisor import Supervisor
 from qbull.worker.worker import Worker
 
 
 @dataclass(frozen=True)
-class Orders:
+class WorkerOptions:
     """What a worker process is told by its parent."""
 
     app: str
@@ -50,7 +50,7 @@ class Orders:
 )
 @click.option(
     "--grace",
-    type=Seconds(),
+    type=SecondsParam(),
     default=30.0,
     show_default=True,
     help="Seconds that running jobs have to end after SIGTERM.",
@@ -96,8 +96,8 @@ def worker(
     shared = make_sharing(sharing, partitions_per_pod, instance_id, instance_count)
     names = None if queues is None else _names(queues)
     app = load_app(app_path)
-    set_up(app.environment.log_format, app.environment.log_level)
-    orders = Orders(app_path, grace, shared, names, concurrency)
+    set_up_logging(app.environment.log_format, app.environment.log_level)
+    orders = WorkerOptions(app_path, grace, shared, names, concurrency)
 
     async def main() -> int:
         supervisor = make_supervisor(app, orders, processes)
@@ -125,7 +125,7 @@ def new_pod() -> str:
     return f"{os.uname().nodename}-{os.getpid()}-{secrets.token_hex(3)}"
 
 
-def make_supervisor(app: App, orders: Orders, processes: int, pod: str | None = None) -> Supervisor:
+def make_supervisor(app: App, orders: WorkerOptions, processes: int, pod: str | None = None) -> Supervisor:
     pod = pod or new_pod()
     settings = [assignment.settings for assignment in app.assignments(orders.queues, orders.concurrency)]
 
@@ -157,15 +157,15 @@ def worker_process(told: str, id: str, board: int, life: int) -> None:
     signal.signal(
         signal.SIGINT, signal.SIG_IGN
     )  # Ctrl-C reaches the whole group; the parent passes on what is meant
-    orders = msgspec.json.decode(told, type=Orders)
+    orders = msgspec.json.decode(told, type=WorkerOptions)
     app = load_app(orders.app)
-    set_up(app.environment.log_format, app.environment.log_level)
+    set_up_logging(app.environment.log_format, app.environment.log_level)
     asyncio.run(_serve(app, orders, id, board, life))
 
 
-async def _serve(app: App, orders: Orders, id: str, board: int, life: int) -> None:
+async def _serve(app: App, orders: WorkerOptions, id: str, board: int, life: int) -> None:
     assignments = app.assignments(orders.queues, orders.concurrency)
-    slots = sum(slots_of(assignment.settings.concurrency) for assignment in assignments)
+    slots = sum(board_slots_for(assignment.settings.concurrency) for assignment in assignments)
     min_idle = app.environment.min_idle
     worker = Worker(
         app.make_store,
@@ -174,7 +174,7 @@ async def _serve(app: App, orders: Orders, id: str, board: int, life: int) -> No
         min_idle=min_idle,
         payload_limit=app.payload_limit,
         id=id,
-        board=Board(board, slots),
+        board=CrashBoard(board, slots),
         supervised=True,
     )
     stop = asyncio.Event()
@@ -182,7 +182,7 @@ async def _serve(app: App, orders: Orders, id: str, board: int, life: int) -> No
     # More of them change nothing: a service manager may signal the whole group, and the parent passes its own on.
     loop.add_signal_handler(signal.SIGTERM, stop.set)
     _follow_parent(life, loop, stop, min_idle / 2)
-    spare = asyncio.create_task(give_back())
+    spare = asyncio.create_task(trim_memory())
     starting, stopping = asyncio.create_task(worker.start()), asyncio.create_task(stop.wait())
     await asyncio.wait([starting, stopping], return_when=asyncio.FIRST_COMPLETED)
     if starting.done():
@@ -192,7 +192,7 @@ async def _serve(app: App, orders: Orders, id: str, board: int, life: int) -> No
         starting.cancel()
         await asyncio.wait([starting])
     await worker.stop(orders.grace)
-    await end([spare])
+    await stop_actors([spare])
     await app.close()
 
 

@@ -17,7 +17,7 @@ from typing import Protocol, runtime_checkable
 
 from qbull.errors import ConfigError, NotFound
 
-SWEEP = 600.0
+RESULT_SWEEP_SECONDS = 600.0
 """Seconds between two looks for what is too old."""
 
 
@@ -41,7 +41,7 @@ class ResultStore(Protocol):
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredResult:
     """A result that is kept elsewhere."""
 
     reference: str
@@ -83,8 +83,8 @@ class FileResults:
             file.flush()
             os.fsync(file.fileno())
         partial.rename(folder / name)
-        _flush(folder)
-        if time.monotonic() - self._swept > SWEEP:
+        _sync_folder(folder)
+        if time.monotonic() - self._swept > RESULT_SWEEP_SECONDS:
             self._swept = time.monotonic()
             self._sweep(hour)
         return f"{hour}/{name}"
@@ -108,7 +108,7 @@ class FileResults:
                 shutil.rmtree(folder, ignore_errors=True)
 
 
-def _flush(folder: Path) -> None:
+def _sync_folder(folder: Path) -> None:
     """A name in a directory is on the disk when the directory is."""
     opened = os.open(folder, os.O_RDONLY)
     try:

@@ -13,13 +13,13 @@ from collections.abc import Sequence
 from typing import Literal
 
 from qbull.core import envelope
-from qbull.core.envelope import COMPRESSED, ENCRYPTED, SIGNED, key_id
+from qbull.core.envelope import COMPRESSED_KIND, ENCRYPTED_KIND, SIGNED_KIND, key_id
 from qbull.errors import ConfigError, PayloadError
 from qbull.middleware import Middleware
 
-What = Literal["payload", "result"]
+CodecTarget = Literal["payload", "result"]
 
-_KEY, _SALT = 32, 24
+_KEY_BYTES, _SALT_BYTES = 32, 24
 
 
 class Compressed(Middleware):
@@ -41,7 +41,7 @@ class Compressed(Middleware):
         return smaller if len(smaller) < len(content) else content
 
 
-class _Keyed(Middleware):
+class _KeyedCodec(Middleware):
     """The first key is used, all are accepted: so keys are changed without a pause."""
 
     def __init__(self, keys: Sequence[str | bytes], *, require: bool) -> None:
@@ -54,7 +54,7 @@ class _Keyed(Middleware):
     @staticmethod
     def new_key() -> str:
         """A new key, as text for an environment variable or a vault."""
-        return base64.urlsafe_b64encode(secrets.token_bytes(_KEY)).decode()
+        return base64.urlsafe_b64encode(secrets.token_bytes(_KEY_BYTES)).decode()
 
     def _key(self, given: str | bytes) -> bytes:
         name = type(self).__name__
@@ -66,12 +66,14 @@ class _Keyed(Middleware):
                 raise ConfigError(
                     f"{name}: a key is not base64; make one with qbull.{name}.new_key()"
                 ) from None
-        if not isinstance(key, bytes) or len(key) != _KEY:
-            raise ConfigError(f"{name}: a key must have {_KEY} bytes; make one with qbull.{name}.new_key()")
+        if not isinstance(key, bytes) or len(key) != _KEY_BYTES:
+            raise ConfigError(
+                f"{name}: a key must have {_KEY_BYTES} bytes; make one with qbull.{name}.new_key()"
+            )
         return key
 
 
-class Signed(_Keyed):
+class Signed(_KeyedCodec):
     """`Signed([key, older_key])`: a worker runs only what somebody with a key has enqueued, unchanged, for that task.
 
     With `require=False` jobs without a signature are run too, for the time until all producers sign.
@@ -86,15 +88,15 @@ class Signed(_Keyed):
 
     def open(self, content: bytes, about: bytes) -> bytes:
         """What was signed; PayloadError where it was not, or with another key."""
-        id, signed = envelope.key_named(content)
+        id, signed = envelope.split_key_id(content)
         if id not in self.keys:
             raise PayloadError(f"is signed with key {id}, which is not among those of this app")
-        if not envelope.signature_fits(self.keys[id], signed, about):
+        if not envelope.is_signature_valid(self.keys[id], signed, about):
             raise PayloadError(f"does not fit its signature with key {id}: somebody has changed or moved it")
         return envelope.signed_content(signed)
 
 
-class Encrypted(_Keyed):
+class Encrypted(_KeyedCodec):
     """`Encrypted([key, older_key])`: arguments and results are encrypted (AES-256-GCM) on the server and in the outbox.
 
     With `require=True` a worker refuses what is not encrypted. Needs `pip install "qbull[encryption]"`.
@@ -112,28 +114,28 @@ class Encrypted(_Keyed):
 
     def seal(self, content: bytes, about: bytes) -> bytes:
         """A key of its own is derived for each: nonces of 12 bytes drawn at random for one key would run out of room."""
-        salt = secrets.token_bytes(_SALT)
-        hidden = self._cipher(_derived(self.first, salt)).encrypt(bytes(12), content, about)
-        return envelope.wrap(ENCRYPTED, key_id(self.first) + salt + hidden)
+        salt = secrets.token_bytes(_SALT_BYTES)
+        hidden = self._cipher(_derived_key(self.first, salt)).encrypt(bytes(12), content, about)
+        return envelope.wrap(ENCRYPTED_KIND, key_id(self.first) + salt + hidden)
 
     def open(self, content: bytes, about: bytes) -> bytes:
         """What was encrypted; PayloadError where that was with another key, for something else, or was changed."""
-        id, rest = envelope.key_named(content)
+        id, rest = envelope.split_key_id(content)
         if id not in self.keys:
             raise PayloadError(f"is encrypted with key {id}, which is not among those of this app")
         try:
-            cipher = self._cipher(_derived(self.keys[id], rest[:_SALT]))
-            return cipher.decrypt(bytes(12), rest[_SALT:], about)
+            cipher = self._cipher(_derived_key(self.keys[id], rest[:_SALT_BYTES]))
+            return cipher.decrypt(bytes(12), rest[_SALT_BYTES:], about)
         except (self._wrong, ValueError):
             raise PayloadError(
                 f"cannot be decrypted with key {id}: somebody has changed or moved it"
             ) from None
 
 
-Seal = Compressed | Signed | Encrypted
+Codec = Compressed | Signed | Encrypted
 
 
-class Seals:
+class CodecChain:
     """Those of one app, in the order in which they are put on. They come off in the order that the bytes say."""
 
     def __init__(self, middleware: Sequence[Middleware] = ()) -> None:
@@ -147,31 +149,31 @@ class Seals:
                 "middleware: what is encrypted cannot be compressed; put Compressed before Encrypted"
             )
         self._by_kind: dict[bytes, Signed | Encrypted] = {
-            SIGNED if isinstance(each, Signed) else ENCRYPTED: each
+            SIGNED_KIND if isinstance(each, Signed) else ENCRYPTED_KIND: each
             for each in self._seals
             if not isinstance(each, Compressed)
         }
         self._required = {kind for kind, each in self._by_kind.items() if each.require}
         self.used = bool(self._seals)
 
-    def seal(self, what: What, queue: str, task: str, content: bytes) -> bytes:
-        about = _about(what, queue, task)
+    def seal(self, what: CodecTarget, queue: str, task: str, content: bytes) -> bytes:
+        about = _binding(what, queue, task)
         for each in self._seals:
             content = each.seal(content, about)
         return content
 
-    def open(self, what: What, queue: str, task: str, sealed: bytes) -> bytes:
-        about = _about(what, queue, task)
+    def open(self, what: CodecTarget, queue: str, task: str, sealed: bytes) -> bytes:
+        about = _binding(what, queue, task)
         seen: set[bytes] = set()
         try:
-            while envelope.is_sealed(sealed):
+            while envelope.is_wrapped(sealed):
                 kind = envelope.kind_of(sealed)
                 seen.add(kind)
                 sealed = self._open_one(kind, envelope.content_of(sealed), about)
         except PayloadError as error:
             raise PayloadError(f'task "{task}": its {what} {error}') from None
         if not self._required <= seen and what == "payload":
-            lacks = "signed" if SIGNED in self._required - seen else "encrypted"
+            lacks = "signed" if SIGNED_KIND in self._required - seen else "encrypted"
             name = lacks.capitalize()
             raise PayloadError(
                 f'task "{task}": its {what} is not {lacks}, and this app requires it; '
@@ -180,25 +182,25 @@ class Seals:
         return sealed
 
     def _open_one(self, kind: bytes, content: bytes, about: bytes) -> bytes:
-        if kind == COMPRESSED:
+        if kind == COMPRESSED_KIND:
             return envelope.decompress(content)
         opener = self._by_kind.get(kind)
         if opener is not None:
             return opener.open(content, about)
-        id, rest = envelope.key_named(content)
-        if kind == SIGNED:
+        id, rest = envelope.split_key_id(content)
+        if kind == SIGNED_KIND:
             return envelope.signed_content(rest)
-        if kind == ENCRYPTED:
+        if kind == ENCRYPTED_KIND:
             raise PayloadError(
                 f"is encrypted with key {id}, and this app has no keys; give it middleware=[qbull.Encrypted(…)]"
             )
         raise PayloadError("was sealed by a newer qbull; upgrade this one")
 
 
-def _about(what: What, queue: str, task: str) -> bytes:
+def _binding(what: CodecTarget, queue: str, task: str) -> bytes:
     """What it is bound to: it cannot be passed off as that of another queue or task."""
     return b"\0".join((what.encode(), queue.encode(), task.encode()))
 
 
-def _derived(key: bytes, salt: bytes) -> bytes:
+def _derived_key(key: bytes, salt: bytes) -> bytes:
     return hmac.digest(key, b"qbull encrypted" + salt, "sha256")

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from qbull.core.codec import plain
+from qbull.core.codec import decode_untyped
 from qbull.core.task import TaskSpec
 from qbull.job import Job
 from qbull.middleware import Enqueueing
@@ -15,7 +15,7 @@ from qbull.queue import Queue
 from qbull.task import Call
 
 
-async def send(
+async def enqueue_with_headers(
     queue: Queue,
     spec: TaskSpec,
     options: Options,
@@ -28,7 +28,7 @@ async def send(
     if not headers:
         return await call.enqueue(*args, **kwargs)
     payload = call.step(*args, **kwargs).arguments.payload
-    asked = Enqueueing(queue.name, spec.name, [plain(payload)], dict(headers))
+    asked = Enqueueing(queue.name, spec.name, [decode_untyped(payload)], dict(headers))
 
     async def enqueue() -> list[Job[Any]]:
         within: Call[..., Any] = Call(queue, spec, replace(options, headers=asked.headers))

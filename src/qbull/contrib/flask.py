@@ -14,7 +14,7 @@ from qbull.errors import ConfigError
 from qbull.middleware import Middleware
 from qbull.worker.current import CurrentJob
 
-NAME = "qbull"
+EXTENSION_NAME = "qbull"
 
 
 class FlaskContext(Middleware):
@@ -53,12 +53,12 @@ class FlaskContext(Middleware):
 
 def init_app(application: flask.Flask, app: App) -> None:
     """Let code in the context of the application find its app: `qbull_app()`."""
-    application.extensions[NAME] = app
+    application.extensions[EXTENSION_NAME] = app
 
 
 def qbull_app() -> App:
     """The app of the current Flask application."""
-    app = flask.current_app.extensions.get(NAME)
+    app = flask.current_app.extensions.get(EXTENSION_NAME)
     if not isinstance(app, App):
         raise ConfigError("no qbull app belongs to this Flask application; call init_app(application, app)")
     return app

@@ -13,7 +13,7 @@ from qbull.errors import ConfigError
 
 Lifespan = Callable[[Any], AbstractAsyncContextManager[Mapping[str, Any] | None]]
 
-STATE = "qbull"
+STATE_KEY = "qbull"
 
 
 def lifespan(app: App, *, worker: bool = False, inner: Lifespan | None = None) -> Lifespan:
@@ -30,14 +30,14 @@ def lifespan(app: App, *, worker: bool = False, inner: Lifespan | None = None) -
             if worker:
                 await stack.enter_async_context(app.worker())
             state = await stack.enter_async_context(inner(web)) if inner is not None else None
-            yield {**(state or {}), STATE: app}
+            yield {**(state or {}), STATE_KEY: app}
 
     return span
 
 
 def qbull_app(connection: HTTPConnection) -> App:
     """The app of the running web application: `Annotated[qbull.App, Depends(qbull_app)]` in FastAPI, `qbull_app(request)` in Starlette."""
-    app = getattr(connection.state, STATE, None)
+    app = getattr(connection.state, STATE_KEY, None)
     if not isinstance(app, App):
         raise ConfigError("no qbull app belongs to this web application; give it lifespan=lifespan(app)")
     return app

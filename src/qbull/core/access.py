@@ -12,7 +12,7 @@ from qbull.errors import ConfigError
 Role = Literal["open", "viewer", "admin"]
 """What an endpoint asks for. "open" is said of those that need no token."""
 
-_HOST = re.compile(r"\*|\.?[a-z0-9_]([a-z0-9_.-]{0,251}[a-z0-9])?")
+_ALLOWED_HOST = re.compile(r"\*|\.?[a-z0-9_]([a-z0-9_.-]{0,251}[a-z0-9])?")
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Access:
         if self.admin_token is not None and self.admin_token == self.viewer_token:
             raise ConfigError("admin_token and viewer_token are the same; a viewer could act; use two")
         for host in self.hosts:
-            if not _HOST.fullmatch(host.lower()) and not _is_address(host):
+            if not _ALLOWED_HOST.fullmatch(host.lower()) and not _is_address(host):
                 raise ConfigError(
                     f"host {host!r}: give a name without scheme and port, for example jobs.example.com"
                 )

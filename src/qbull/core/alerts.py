@@ -11,13 +11,13 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 from qbull.core.rate import Rate
-from qbull.errors import LONGEST, ConfigError
+from qbull.errors import MAX_DELAY_SECONDS, ConfigError
 
-Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 
-RATE = Rate(5, per=300)
-SLACK = "https://hooks.slack.com/"
-_HOST = re.compile(r"[a-z0-9_]([a-z0-9_.-]{0,251}[a-z0-9])?")
+DEFAULT_ALERT_RATE = Rate(5, per=300)
+SLACK_URL_PREFIX = "https://hooks.slack.com/"
+_ALERT_HOST = re.compile(r"[a-z0-9_]([a-z0-9_.-]{0,251}[a-z0-9])?")
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Alert:
     repeated: int | None = 10
 
     def __post_init__(self) -> None:
-        if self.stale_after is not None and not 1 <= self.stale_after <= LONGEST:
+        if self.stale_after is not None and not 1 <= self.stale_after <= MAX_DELAY_SECONDS:
             raise ConfigError(f"Alert(stale_after={self.stale_after!r}): give seconds from 1, or None")
         if self.repeated is not None and (not isinstance(self.repeated, int) or self.repeated < 1):
             raise ConfigError(f"Alert(repeated={self.repeated!r}): give a whole number from 1, or None")
@@ -70,7 +70,7 @@ class Alerts:
     link: str | None = None
     allow: tuple[str, ...] = ()
     every: float = 300.0
-    rate: Rate = RATE
+    rate: Rate = DEFAULT_ALERT_RATE
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "urls", _list("urls", self.urls))
@@ -82,9 +82,9 @@ class Alerts:
         if self.link is not None:
             _check_web("link", self.link)
         for host in self.allow:
-            if _network(host) is None and not _HOST.fullmatch(host):
+            if _network(host) is None and not _ALERT_HOST.fullmatch(host):
                 raise ConfigError(f"Alerts: allow={host!r}: give a host or a network such as 10.1.0.0/16")
-        if not 1 <= self.every <= LONGEST:
+        if not 1 <= self.every <= MAX_DELAY_SECONDS:
             raise ConfigError(f"Alerts(every={self.every!r}): give seconds from 1")
         if self.secret is not None and len(self.secret) < 16:
             raise ConfigError("Alerts: secret: give 16 characters or more; a shorter one can be guessed")
@@ -96,7 +96,7 @@ class Alerts:
         return (*named, *(_destination(url) for url in self.urls))
 
     @cached_property
-    def networks(self) -> tuple[Network, ...]:
+    def networks(self) -> tuple[IpNetwork, ...]:
         """Those that may be posted to although they are internal."""
         return tuple(found for host in self.allow if (found := _network(host)) is not None)
 
@@ -112,7 +112,7 @@ def _destination(url: str) -> Destination:
     if scheme in ("slack+https", "slack+http"):
         return Destination("slack", f"{scheme.removeprefix('slack+')}://{rest}")
     if scheme in ("https", "http"):
-        return Destination("slack" if url.startswith(SLACK) else "webhook", url)
+        return Destination("slack" if url.startswith(SLACK_URL_PREFIX) else "webhook", url)
     return Destination("other", url)
 
 
@@ -137,7 +137,7 @@ def _check_web(name: str, url: str) -> None:
         raise ConfigError(f"Alerts: {name}: leave user and password out of the address; sign with a secret")
 
 
-def _network(text: str) -> Network | None:
+def _network(text: str) -> IpNetwork | None:
     try:
         return ipaddress.ip_network(text.strip("[]"))
     except ValueError:

@@ -16,10 +16,10 @@ from typing import Any, NoReturn
 import msgspec
 import msgspec.inspect
 
-from qbull.core.envelope import is_sealed, shown
+from qbull.core.envelope import displayable, is_wrapped
 from qbull.errors import ArgumentsError, DeclarationError, PayloadError, TooLarge
 
-PAYLOAD_LIMIT = 1 << 20
+PAYLOAD_LIMIT_BYTES = 1 << 20
 
 
 class Signature:
@@ -39,7 +39,7 @@ class Signature:
             fields.append(
                 (p.name, kind)
                 if p.default is p.empty
-                else (p.name, kind, msgspec.field(default_factory=_giver(p.default)))
+                else (p.name, kind, msgspec.field(default_factory=_encoder_of(p.default)))
             )
         try:
             self._struct = msgspec.defstruct("Arguments", fields, kw_only=True, forbid_unknown_fields=True)
@@ -52,7 +52,7 @@ class Signature:
             ) from None
 
     def encode(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], limit: int = PAYLOAD_LIMIT
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], limit: int = PAYLOAD_LIMIT_BYTES
     ) -> tuple[bytes, Any]:
         """The call's payload, and its arguments by name as the worker will see them."""
         try:
@@ -111,10 +111,10 @@ def decode_result(encoded: bytes, kind: Any) -> Any:
     try:
         return msgspec.json.decode(encoded, type=kind, dec_hook=_from_plain)
     except (TypeError, msgspec.MsgspecError):
-        return plain(encoded)
+        return decode_untyped(encoded)
 
 
-def encode_payload(task: str, arguments: Mapping[str, Any], limit: int = PAYLOAD_LIMIT) -> bytes:
+def encode_payload(task: str, arguments: Mapping[str, Any], limit: int = PAYLOAD_LIMIT_BYTES) -> bytes:
     """Arguments by name for a task whose code is elsewhere: its worker checks them."""
     try:
         payload = msgspec.json.encode(dict(arguments), enc_hook=_to_plain)
@@ -132,7 +132,7 @@ def _refuse_large(task: str, payload: bytes, limit: int) -> NoReturn:
     )
 
 
-def encode_result(value: Any, limit: int = PAYLOAD_LIMIT) -> bytes:
+def encode_result(value: Any, limit: int = PAYLOAD_LIMIT_BYTES) -> bytes:
     if value is None:
         return b"null"
     try:
@@ -147,10 +147,10 @@ def encode_result(value: Any, limit: int = PAYLOAD_LIMIT) -> bytes:
     return encoded
 
 
-def plain(encoded: bytes) -> Any:
+def decode_untyped(encoded: bytes) -> Any:
     """The value without its types, for showing; bytes that are not JSON are shown as text, what is encrypted as such."""
-    if is_sealed(encoded):
-        visible = shown(encoded)
+    if is_wrapped(encoded):
+        visible = displayable(encoded)
         if isinstance(visible, dict):
             return visible
         encoded = visible
@@ -160,7 +160,7 @@ def plain(encoded: bytes) -> Any:
         return encoded.decode("utf-8", "replace")
 
 
-class Template:
+class ArgumentTemplate:
     """`"email:verify:{user_id}"` over the arguments, or a function of them: a job's id or key."""
 
     def __init__(self, what: str, rule: str | Callable[..., object], signature: Signature) -> None:
@@ -228,7 +228,7 @@ def _refuse_unknown(struct: type) -> None:
             )
 
 
-def _giver(value: Any) -> Callable[[], Any]:
+def _encoder_of(value: Any) -> Callable[[], Any]:
     return lambda: value
 
 

@@ -13,16 +13,16 @@ from dataclasses import dataclass
 from math import ceil, inf
 from typing import Literal
 
-from qbull.core.sharing import uncovered
+from qbull.core.sharing import unassigned_partitions
 
-Kind = Literal["unread", "same-id", "counts-differ", "modes-differ", "settings-differ", "idle"]
+ConfigWarningKind = Literal["unread", "same-id", "counts-differ", "modes-differ", "settings-differ", "idle"]
 
-SERIOUS: frozenset[Kind] = frozenset({"unread", "same-id"})
+SERIOUS_WARNINGS: frozenset[ConfigWarningKind] = frozenset({"unread", "same-id"})
 """Jobs wait for ever, or will. The others happen for a while in every rolling restart."""
 
 
 @dataclass(frozen=True)
-class Seat:
+class WorkerDeclaration:
     """What a live worker process says of itself for one queue. A pod is one `qbull worker` with its processes."""
 
     worker: str
@@ -37,8 +37,8 @@ class Seat:
 
 
 @dataclass(frozen=True)
-class Misfit:
-    kind: Kind
+class ConfigWarning:
+    kind: ConfigWarningKind
     fact: str
     next_step: str
     partitions: tuple[int, ...]
@@ -46,14 +46,16 @@ class Misfit:
 
     @property
     def serious(self) -> bool:
-        return self.kind in SERIOUS
+        return self.kind in SERIOUS_WARNINGS
 
     @property
     def line(self) -> str:
         return f"{self.fact}; {self.next_step}"
 
 
-def misfits(partitions: int, settings: str, seats: Sequence[Seat]) -> list[Misfit]:
+def config_warnings(
+    partitions: int, settings: str, seats: Sequence[WorkerDeclaration]
+) -> list[ConfigWarning]:
     """What is wrong with these, the worst first. `settings` is the digest of what the server has."""
     if not seats:
         return []
@@ -67,7 +69,7 @@ def misfits(partitions: int, settings: str, seats: Sequence[Seat]) -> list[Misfi
     ]
 
 
-def spelled(numbers: Iterable[int]) -> str:
+def spell_ranges(numbers: Iterable[int]) -> str:
     """ "0 to 3, 7, 9 to 12"."""
     runs: list[list[int]] = []
     for number in sorted(set(numbers)):
@@ -81,18 +83,20 @@ def spelled(numbers: Iterable[int]) -> str:
     return ", ".join(parts)
 
 
-def _unread(partitions: int, seats: Sequence[Seat]) -> list[Misfit]:
-    unread = uncovered(partitions, (seat.partitions for seat in seats))
+def _unread(partitions: int, seats: Sequence[WorkerDeclaration]) -> list[ConfigWarning]:
+    unread = unassigned_partitions(partitions, (seat.partitions for seat in seats))
     taking = [seat for seat in seats if seat.sharing != "static"]
     spare = sum(inf if seat.most is None else max(seat.most - len(seat.partitions), 0) for seat in taking)
     if not unread or spare >= len(unread):  # they are on their way to somebody
         return []
     reason, next_step = _why_unread(partitions, unread, seats)
-    some = f"partition{'s' * (len(unread) > 1)} {spelled(unread)}"
-    return [Misfit("unread", f"no worker reads {some}: {reason}", next_step, tuple(unread), ())]
+    some = f"partition{'s' * (len(unread) > 1)} {spell_ranges(unread)}"
+    return [ConfigWarning("unread", f"no worker reads {some}: {reason}", next_step, tuple(unread), ())]
 
 
-def _why_unread(partitions: int, unread: Sequence[int], seats: Sequence[Seat]) -> tuple[str, str]:
+def _why_unread(
+    partitions: int, unread: Sequence[int], seats: Sequence[WorkerDeclaration]
+) -> tuple[str, str]:
     capped = [seat for seat in seats if seat.sharing != "static"]
     if capped:
         pods = len({seat.pod for seat in capped})
@@ -112,18 +116,18 @@ def _why_unread(partitions: int, unread: Sequence[int], seats: Sequence[Seat]) -
     ids = sorted({number % count for number in unread})
     verb = "is" if len(ids) == 1 else "are"
     return (
-        f"of INSTANCE_COUNT={count}, INSTANCE_ID {spelled(ids)} {verb} not running",
+        f"of INSTANCE_COUNT={count}, INSTANCE_ID {spell_ranges(ids)} {verb} not running",
         f"start {'it' if len(ids) == 1 else 'them'}, or lower the count everywhere",
     )
 
 
-def _same_id(partitions: int, seats: Sequence[Seat]) -> list[Misfit]:
+def _same_id(partitions: int, seats: Sequence[WorkerDeclaration]) -> list[ConfigWarning]:
     pods: dict[tuple[int, int], set[str]] = defaultdict(set)
     for seat in seats:
         if seat.sharing == "static" and seat.instance is not None and seat.instances is not None:
             pods[seat.instances, seat.instance].add(seat.pod)
     return [
-        Misfit(
+        ConfigWarning(
             "same-id",
             f"INSTANCE_ID={instance} of {count} is used by {len(same)} workers: {', '.join(sorted(same))}",
             f"give each its own, from 0 to {count - 1}; one that has died is forgotten after MIN_IDLE_TIME_MS",
@@ -135,7 +139,7 @@ def _same_id(partitions: int, seats: Sequence[Seat]) -> list[Misfit]:
     ]
 
 
-def _counts_differ(seats: Sequence[Seat]) -> list[Misfit]:
+def _counts_differ(seats: Sequence[WorkerDeclaration]) -> list[ConfigWarning]:
     static = [seat for seat in seats if seat.sharing == "static"]
     return _differ(
         "counts-differ",
@@ -146,7 +150,7 @@ def _counts_differ(seats: Sequence[Seat]) -> list[Misfit]:
     )
 
 
-def _modes_differ(seats: Sequence[Seat]) -> list[Misfit]:
+def _modes_differ(seats: Sequence[WorkerDeclaration]) -> list[ConfigWarning]:
     return _differ(
         "modes-differ",
         "workers share its partitions in different ways: {}",
@@ -157,8 +161,12 @@ def _modes_differ(seats: Sequence[Seat]) -> list[Misfit]:
 
 
 def _differ(
-    kind: Kind, fact: str, next_step: str, said: dict[str, str], seats: Sequence[Seat]
-) -> list[Misfit]:
+    kind: ConfigWarningKind,
+    fact: str,
+    next_step: str,
+    said: dict[str, str],
+    seats: Sequence[WorkerDeclaration],
+) -> list[ConfigWarning]:
     """Not all say the same. Concerned are those in the minority."""
     pods: dict[str, set[str]] = defaultdict(set)
     for seat in seats:
@@ -169,16 +177,16 @@ def _differ(
     usual = f"{ranked[0][0]} in {len(ranked[0][1])}"
     others = [f"{what} in {', '.join(sorted(who))}" for what, who in ranked[1:]]
     concerned = _workers(seats, {pod for _, who in ranked[1:] for pod in who})
-    return [Misfit(kind, fact.format("; ".join([usual, *others])), next_step, (), concerned)]
+    return [ConfigWarning(kind, fact.format("; ".join([usual, *others])), next_step, (), concerned)]
 
 
-def _settings_differ(settings: str, seats: Sequence[Seat]) -> list[Misfit]:
+def _settings_differ(settings: str, seats: Sequence[WorkerDeclaration]) -> list[ConfigWarning]:
     others = {seat.pod for seat in seats if seat.settings and settings and seat.settings != settings}
     if not others:
         return []
     was = "was" if len(others) == 1 else "were"
     return [
-        Misfit(
+        ConfigWarning(
             "settings-differ",
             f"{', '.join(sorted(others))} {was} started with other settings than the queue has now",
             "restart it with the same code as the others"
@@ -190,14 +198,14 @@ def _settings_differ(settings: str, seats: Sequence[Seat]) -> list[Misfit]:
     ]
 
 
-def _idle(partitions: int, seats: Sequence[Seat]) -> list[Misfit]:
+def _idle(partitions: int, seats: Sequence[WorkerDeclaration]) -> list[ConfigWarning]:
     """Workers that can never have a partition."""
     capped = [seat for seat in seats if seat.sharing != "static" and seat.most == 0]
     beyond = [seat for seat in seats if seat.sharing == "static" and (seat.instance or 0) >= partitions]
     found = []
     if capped:
         found.append(
-            Misfit(
+            ConfigWarning(
                 "idle",
                 f"{_count(len(capped), 'worker process', 'worker processes')} may read nothing: PARTITIONS_PER_POD is less than "
                 f"--processes in {', '.join(sorted({seat.pod for seat in capped}))}",
@@ -207,9 +215,9 @@ def _idle(partitions: int, seats: Sequence[Seat]) -> list[Misfit]:
             )
         )
     if beyond:
-        ids = spelled(seat.instance or 0 for seat in beyond)
+        ids = spell_ranges(seat.instance or 0 for seat in beyond)
         found.append(
-            Misfit(
+            ConfigWarning(
                 "idle",
                 f"INSTANCE_ID {ids} of {beyond[0].instances} {'has' if len(beyond) == 1 else 'have'} nothing to read: there "
                 f"{'is' if partitions == 1 else 'are'} {_count(partitions, 'partition')}",
@@ -221,7 +229,7 @@ def _idle(partitions: int, seats: Sequence[Seat]) -> list[Misfit]:
     return found
 
 
-def _workers(seats: Sequence[Seat], pods: set[str]) -> tuple[str, ...]:
+def _workers(seats: Sequence[WorkerDeclaration], pods: set[str]) -> tuple[str, ...]:
     return tuple(sorted(seat.worker for seat in seats if seat.pod in pods))
 
 

@@ -20,7 +20,7 @@ from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
 
-NICKNAMES = {
+CRON_NICKNAMES = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
     "@monthly": "0 0 1 * *",
@@ -29,7 +29,7 @@ NICKNAMES = {
     "@midnight": "0 0 * * *",
     "@hourly": "0 * * * *",
 }
-FIELDS = {
+CRON_FIELDS = {
     "second": "0-59",
     "minute": "0-59",
     "hour": "0-23",
@@ -37,9 +37,9 @@ FIELDS = {
     "month": "1-12 or JAN-DEC",
     "day-of-week": "0-7 or SUN-SAT",
 }
-SHORTEST_MS = 100
-_START = datetime(1970, 1, 1)  # noqa: DTZ001 - local times have no zone here
-_LOOK = 6 * 3600
+MIN_INTERVAL_MS = 100
+_LOCAL_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - local times have no zone here
+_OFFSET_LOOKAHEAD_SECONDS = 6 * 3600
 """Seconds: no zone changes its offset twice within so short a time."""
 
 
@@ -49,7 +49,7 @@ class Calendar(Protocol):
 
 
 @dataclass(frozen=True)
-class Every:
+class Interval:
     """A tick every so often, counted from an anchor: the same instants for everybody who computes them."""
 
     period_ms: int
@@ -77,7 +77,7 @@ class Cron:
 
     def _local(self, second: int) -> int | None:
         """By local time: each one that matches comes once."""
-        for local in self._matches(_START + timedelta(seconds=second + self._offset(second))):
+        for local in self._matches(_LOCAL_EPOCH + timedelta(seconds=second + self._offset(second))):
             instant = self._instant(local)
             if instant > second:  # in a repeated hour the local time has gone back, and the first pass counts
                 return instant
@@ -87,7 +87,7 @@ class Cron:
         """By real time: every instant whose local time matches."""
         offset = self._offset(second)
         while True:
-            local = next(self._matches(_START + timedelta(seconds=second + offset)), None)
+            local = next(self._matches(_LOCAL_EPOCH + timedelta(seconds=second + offset)), None)
             if local is None:
                 return None
             instant = _seconds(local) - offset
@@ -112,7 +112,7 @@ class Cron:
     def _change(self, second: int, upto: int, offset: int) -> int | None:
         """The first instant after `second`, up to `upto`, at which the clocks are not `offset` from UTC."""
         while second < upto:
-            ahead = min(second + _LOOK, upto)
+            ahead = min(second + _OFFSET_LOOKAHEAD_SECONDS, upto)
             if self._offset(ahead) != offset:
                 while ahead - second > 1:
                     middle = (second + ahead) // 2
@@ -133,9 +133,9 @@ def check_expression(text: str) -> str:
     """The expression with its nickname resolved. Raises ValueError where it cannot be read or never ticks."""
     if not isinstance(text, str):
         raise ValueError(f'cron={text!r}: give an expression such as "0 9 * * *"')
-    expression = " ".join(NICKNAMES.get(text.strip().lower(), text).split())
+    expression = " ".join(CRON_NICKNAMES.get(text.strip().lower(), text).split())
     if expression.startswith("@"):
-        raise ValueError(f'cron="{text}": there is no such name; use one of {", ".join(NICKNAMES)}')
+        raise ValueError(f'cron="{text}": there is no such name; use one of {", ".join(CRON_NICKNAMES)}')
     if len(expression.split()) not in (5, 6):
         raise ValueError(
             f'cron="{text}": has {len(expression.split())} fields; give five (minute hour day month weekday), '
@@ -154,10 +154,10 @@ def _ticks_ever(expression: str, text: str) -> bool:
         fact = str(error).removeprefix("Bad ")
         if fact == "day-of-month" and _ticks_in_any_month(expression):
             return False
-        number = list(FIELDS).index(fact) if fact in FIELDS else 0
+        number = list(CRON_FIELDS).index(fact) if fact in CRON_FIELDS else 0
         field = ["0", *expression.split()][-6:][number]
         raise ValueError(
-            f'cron="{text}": its {fact} "{field}" cannot be read; give {FIELDS.get(fact, "five fields")}'
+            f'cron="{text}": its {fact} "{field}" cannot be read; give {CRON_FIELDS.get(fact, "five fields")}'
         ) from None
     except (AssertionError, TypeError, ValueError):
         raise ValueError(f'cron="{text}": cannot be read') from None
@@ -166,7 +166,7 @@ def _ticks_ever(expression: str, text: str) -> bool:
 def _ticks_in_any_month(expression: str) -> bool:
     *before, day, _, weekday = expression.split()
     try:
-        return bool(CronSim(" ".join([*before, day, "*", weekday]), _START))
+        return bool(CronSim(" ".join([*before, day, "*", weekday]), _LOCAL_EPOCH))
     except CronSimError:
         return False
 
@@ -191,4 +191,4 @@ def in_zone(ms: int, name: str) -> datetime:
 
 
 def _seconds(local: datetime) -> int:
-    return int((local - _START).total_seconds())
+    return int((local - _LOCAL_EPOCH).total_seconds())

@@ -17,11 +17,11 @@ from typing import Literal, get_args
 Durability = Literal["fast", "durable", "replicated", "strict"]
 PROFILES: tuple[Durability, ...] = get_args(Durability)
 
-IN_CONFIGURATION = "and set it in the server's configuration"
+SET_IN_CONFIGURATION = "and set it in the server's configuration"
 
 
 @dataclass(frozen=True)
-class Node:
+class NodeFacts:
     """One server, as it tells of itself. None is what it does not tell."""
 
     shown: str
@@ -33,11 +33,11 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Facts:
+class ReplicationFacts:
     """A primary and its replicas: `followers` are well; `astray` says of each other one what is wrong with it."""
 
-    primary: Node
-    followers: tuple[Node, ...] = ()
+    primary: NodeFacts
+    followers: tuple[NodeFacts, ...] = ()
     astray: tuple[str, ...] = ()
     expected: int | None = None
     """How many replicas it should have; None where nobody says."""
@@ -49,7 +49,7 @@ class Facts:
 
 
 @dataclass(frozen=True)
-class Lack:
+class UnmetRequirement:
     """What a profile misses here, and what to do about it. One that is `passing` may go away by itself."""
 
     fact: str
@@ -57,46 +57,46 @@ class Lack:
     passing: bool = False
 
 
-def lack(durability: Durability, facts: Facts) -> Lack | None:
+def unmet_requirement(durability: Durability, facts: ReplicationFacts) -> UnmetRequirement | None:
     """The first thing that keeps these servers from holding a profile; None where they hold it."""
     for profile in PROFILES[: PROFILES.index(durability) + 1]:
-        found = _LACKS[profile](facts)
+        found = _REQUIREMENTS[profile](facts)
         if found is not None:
             return found
     return None
 
 
-def highest(facts: Facts) -> tuple[Durability | None, Lack | None]:
+def highest_profile(facts: ReplicationFacts) -> tuple[Durability | None, UnmetRequirement | None]:
     """The profile that these servers hold, and what the next one misses."""
     held: Durability | None = None
     for profile in PROFILES:
-        found = _LACKS[profile](facts)
+        found = _REQUIREMENTS[profile](facts)
         if found is not None:
             return held, found
         held = profile
     return held, None
 
 
-def _fast(facts: Facts) -> Lack | None:
-    return _writes(facts.primary, "it has")
+def _unmet_fast(facts: ReplicationFacts) -> UnmetRequirement | None:
+    return _unmet_writes(facts.primary, "it has")
 
 
-def _durable(facts: Facts) -> Lack | None:
-    return _flushes(facts.primary, "it has")
+def _unmet_durable(facts: ReplicationFacts) -> UnmetRequirement | None:
+    return _unmet_flushes(facts.primary, "it has")
 
 
-def _replicated(facts: Facts) -> Lack | None:
+def _unmet_replicated(facts: ReplicationFacts) -> UnmetRequirement | None:
     if facts.expected is None:
-        return Lack(
+        return UnmetRequirement(
             f"nothing says how many replicas it should have; {len(facts.links)} connected now",
             "add ?replicas=N to its address",
         )
     if facts.expected == 0:
-        return Lack("it has no replica", "give it one", passing=True)
+        return UnmetRequirement("it has no replica", "give it one", passing=True)
     present = min(len(facts.followers), len(facts.links))
     if facts.astray or present < facts.expected:
         why = f": {'; '.join(facts.astray)}" if facts.astray else ""
-        return Lack(
+        return UnmetRequirement(
             f"{present} of {_count(facts.expected)} follow it{why}",
             "start what is down, and remove what will not come back from the cluster, the sentinels or the address",
             passing=True,
@@ -104,55 +104,55 @@ def _replicated(facts: Facts) -> Lack | None:
     return None
 
 
-def _strict(facts: Facts) -> Lack | None:
+def _unmet_strict(facts: ReplicationFacts) -> UnmetRequirement | None:
     if not facts.has_waitaof:
-        return Lack("it is too old for WAITAOF", "use Redis 7.2 or Valkey 7.2 and newer")
+        return UnmetRequirement("it is too old for WAITAOF", "use Redis 7.2 or Valkey 7.2 and newer")
     for node in facts.followers:
         who = f"its replica {node.shown} has"
-        found = _writes(node, who) or _flushes(node, who)
+        found = _unmet_writes(node, who) or _unmet_flushes(node, who)
         if found is not None:
             return found
     if facts.migrates:
-        return Lack(
+        return UnmetRequirement(
             "its cluster may give a replica to another primary by itself",
-            f'run "CONFIG SET cluster-allow-replica-migration no" on every node {IN_CONFIGURATION}',
+            f'run "CONFIG SET cluster-allow-replica-migration no" on every node {SET_IN_CONFIGURATION}',
         )
     return None
 
 
-def _writes(node: Node, who: str) -> Lack | None:
+def _unmet_writes(node: NodeFacts, who: str) -> UnmetRequirement | None:
     if not node.aof:
-        return Lack(
+        return UnmetRequirement(
             f"{who} no append-only file: a restart loses jobs",
-            f'run "CONFIG SET appendonly yes" {IN_CONFIGURATION}',
+            f'run "CONFIG SET appendonly yes" {SET_IN_CONFIGURATION}',
         )
     if node.failing:
-        return Lack(
+        return UnmetRequirement(
             f"{who} failed to write to its disk", "look at that disk and at the server's log", passing=True
         )
     if node.fsync == "no":
-        return Lack(
+        return UnmetRequirement(
             f"{who} appendfsync no: a power cut can lose half a minute of jobs",
-            f'run "CONFIG SET appendfsync always" (or everysec, for "fast") {IN_CONFIGURATION}',
+            f'run "CONFIG SET appendfsync always" (or everysec, for "fast") {SET_IN_CONFIGURATION}',
         )
     return None
 
 
-def _flushes(node: Node, who: str) -> Lack | None:
+def _unmet_flushes(node: NodeFacts, who: str) -> UnmetRequirement | None:
     if node.fsync is None or node.skips_on_rewrite is None:
-        return Lack(
+        return UnmetRequirement(
             f"{who} settings that this user may not read",
             "give the user the right +config|get; a hosted server that never tells them cannot be checked",
         )
     if node.fsync != "always":
-        return Lack(
+        return UnmetRequirement(
             f"{who} appendfsync {node.fsync}: a power cut can lose the last two seconds of jobs",
-            f'run "CONFIG SET appendfsync always" {IN_CONFIGURATION}',
+            f'run "CONFIG SET appendfsync always" {SET_IN_CONFIGURATION}',
         )
     if node.skips_on_rewrite:
-        return Lack(
+        return UnmetRequirement(
             f"{who} no-appendfsync-on-rewrite yes: while the file is rewritten nothing is flushed",
-            f'run "CONFIG SET no-appendfsync-on-rewrite no" {IN_CONFIGURATION}',
+            f'run "CONFIG SET no-appendfsync-on-rewrite no" {SET_IN_CONFIGURATION}',
         )
     return None
 
@@ -161,9 +161,9 @@ def _count(replicas: int) -> str:
     return "1 replica" if replicas == 1 else f"{replicas} replicas"
 
 
-_LACKS: dict[Durability, Callable[[Facts], Lack | None]] = {
-    "fast": _fast,
-    "durable": _durable,
-    "replicated": _replicated,
-    "strict": _strict,
+_REQUIREMENTS: dict[Durability, Callable[[ReplicationFacts], UnmetRequirement | None]] = {
+    "fast": _unmet_fast,
+    "durable": _unmet_durable,
+    "replicated": _unmet_replicated,
+    "strict": _unmet_strict,
 }

@@ -17,20 +17,20 @@ from typing import Any
 
 from qbull.errors import PayloadError
 
-COMPRESSED, SIGNED, ENCRYPTED = b"z", b"s", b"e"
-LARGEST = 1 << 28
+COMPRESSED_KIND, SIGNED_KIND, ENCRYPTED_KIND = b"z", b"s", b"e"
+DECOMPRESSED_LIMIT_BYTES = 1 << 28
 """Bytes that a compressed one may become: whoever writes to the server must not fill a worker's memory with a few bytes."""
 
-_MARK = b"\0"
-_ID, _MAC = 4, 32
+_CODEC_MARK = b"\0"
+_KEY_ID_BYTES, _MAC_BYTES = 4, 32
 
 
 def wrap(kind: bytes, content: bytes) -> bytes:
-    return _MARK + kind + content
+    return _CODEC_MARK + kind + content
 
 
-def is_sealed(encoded: bytes) -> bool:
-    return encoded[:1] == _MARK
+def is_wrapped(encoded: bytes) -> bool:
+    return encoded[:1] == _CODEC_MARK
 
 
 def kind_of(sealed: bytes) -> bytes:
@@ -43,19 +43,19 @@ def content_of(sealed: bytes) -> bytes:
 
 def key_id(key: bytes) -> bytes:
     """What is said of a key beside what it was used for: enough to find it, nothing to guess it by."""
-    return hashlib.sha256(b"qbull key id" + key).digest()[:_ID]
+    return hashlib.sha256(b"qbull key id" + key).digest()[:_KEY_ID_BYTES]
 
 
-def key_named(content: bytes) -> tuple[str, bytes]:
+def split_key_id(content: bytes) -> tuple[str, bytes]:
     """The id of the key that signed or encrypted it, and the rest."""
-    return content[:_ID].hex(), content[_ID:]
+    return content[:_KEY_ID_BYTES].hex(), content[_KEY_ID_BYTES:]
 
 
 def compress(content: bytes, level: int) -> bytes:
-    return wrap(COMPRESSED, len(content).to_bytes(4, "big") + zlib.compress(content, level))
+    return wrap(COMPRESSED_KIND, len(content).to_bytes(4, "big") + zlib.compress(content, level))
 
 
-def decompress(content: bytes, largest: int = LARGEST) -> bytes:
+def decompress(content: bytes, largest: int = DECOMPRESSED_LIMIT_BYTES) -> bytes:
     length = int.from_bytes(content[:4], "big")
     if length > largest:
         raise PayloadError(f"would be {length:,} bytes, the limit is {largest:,}")
@@ -69,21 +69,21 @@ def decompress(content: bytes, largest: int = LARGEST) -> bytes:
 
 
 def sign(key: bytes, content: bytes, about: bytes) -> bytes:
-    return wrap(SIGNED, key_id(key) + _mac(key, content, about) + content)
+    return wrap(SIGNED_KIND, key_id(key) + _mac(key, content, about) + content)
 
 
-def signature_fits(key: bytes, signed: bytes, about: bytes) -> bool:
+def is_signature_valid(key: bytes, signed: bytes, about: bytes) -> bool:
     """`signed` is what follows the key's id."""
-    return hmac.compare_digest(_mac(key, signed[_MAC:], about), signed[:_MAC])
+    return hmac.compare_digest(_mac(key, signed[_MAC_BYTES:], about), signed[:_MAC_BYTES])
 
 
 def signed_content(signed: bytes) -> bytes:
-    return signed[_MAC:]
+    return signed[_MAC_BYTES:]
 
 
-def shown(encoded: bytes) -> bytes | dict[str, Any]:
+def displayable(encoded: bytes) -> bytes | dict[str, Any]:
     """What of it can be shown to whoever has no key: the JSON, or what it is."""
-    while is_sealed(encoded):
+    while is_wrapped(encoded):
         content = content_of(encoded)
         match kind_of(encoded):
             case b"z":
@@ -92,9 +92,9 @@ def shown(encoded: bytes) -> bytes | dict[str, Any]:
                 except PayloadError as error:
                     return {"compressed": str(error)}
             case b"s":
-                encoded = signed_content(key_named(content)[1])
+                encoded = signed_content(split_key_id(content)[1])
             case b"e":
-                return {"encrypted": f"key {key_named(content)[0]}"}
+                return {"encrypted": f"key {split_key_id(content)[0]}"}
             case _:
                 return {"sealed": "by a newer qbull"}
     return encoded

@@ -5,23 +5,23 @@ from __future__ import annotations
 import hashlib
 import re
 
-LONGEST_FORM = 300
+MAX_FORM_CHARS = 300
 
-_DETAILS = re.compile(
+_DETAILS_PATTERN = re.compile(
     r"(?P<mail>[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8})"
     r"|(?P<address>\b0x[0-9a-fA-F]+)"
     r"|(?P<ip>\b\d{1,3}(?:\.\d{1,3}){3}(?::\d{1,5})?\b)"
     r"|(?P<id>\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b)"
     r"|(?P<word>[A-Za-z0-9]+)"
 )
-_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+_NUMBER_PATTERN = re.compile(r"\d+(?:[.,]\d+)*")
 
 
 def normal_form(error: str) -> str:
     """The error without what differs from job to job: the same for all failures of one kind."""
-    form = _DETAILS.sub(_plainer, error[: 4 * LONGEST_FORM])
-    form = " ".join(_NUMBER.sub("<n>", form).split())
-    return form if len(form) <= LONGEST_FORM else form[: LONGEST_FORM - 1] + "…"
+    form = _DETAILS_PATTERN.sub(_placeholder, error[: 4 * MAX_FORM_CHARS])
+    form = " ".join(_NUMBER_PATTERN.sub("<n>", form).split())
+    return form if len(form) <= MAX_FORM_CHARS else form[: MAX_FORM_CHARS - 1] + "…"
 
 
 def fingerprint(error: str) -> str:
@@ -29,7 +29,7 @@ def fingerprint(error: str) -> str:
     return hashlib.blake2b(normal_form(error).encode("utf-8", "replace"), digest_size=6).hexdigest()
 
 
-def _plainer(found: re.Match[str]) -> str:
+def _placeholder(found: re.Match[str]) -> str:
     match found.lastgroup:
         case "mail" | "address" | "ip" | "id":
             return f"<{found.lastgroup}>"

@@ -11,21 +11,21 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-Mode: TypeAlias = Literal["stop", "continue", "rescue"]
+DependencyFailureMode: TypeAlias = Literal["stop", "continue", "rescue"]
 """What a job does when one that it waits for does not complete: end too, run all the same; "rescue" runs only then."""
 
-TELLS, WAITS = 8, 16
+HAS_DEPENDENTS_FLAG, HAS_DEPENDENCIES_FLAG = 8, 16
 """In the third byte of a record: others wait for its end; it waits for others."""
-NOT_NEEDED = "u"
-NOT_COMPLETED = "fx-tu"
+NOT_NEEDED_LETTER = "u"
+NOT_COMPLETED_LETTERS = "fx-tu"
 """Letters of ends."""
-FAR_MS = 253_402_300_799_000
+NEVER_DUE_MS = 253_402_300_799_000
 """The due time of a job that waits for others, as in lua/lib/flow.lua: the end of the year 9999."""
-MOST_STEPS = 10_000
-MOST_BYTES = 8 << 20
+MAX_FLOW_STEPS = 10_000
+FLOW_LIMIT_BYTES = 8 << 20
 
 
-class Link(msgspec.Struct, array_like=True, frozen=True):
+class Dependent(msgspec.Struct, array_like=True, frozen=True):
     """Somebody who waits for a job: in which queue, by which id and key's digest it is found, and as which of those that it waits for.
 
     `unless`: the letters of ends (lua/lib/flow.lua) that it is not told, because somebody else stands in for the job then.
@@ -38,7 +38,7 @@ class Link(msgspec.Struct, array_like=True, frozen=True):
     unless: str = ""
 
 
-class Told(msgspec.Struct, array_like=True, frozen=True):
+class Dependency(msgspec.Struct, array_like=True, frozen=True):
     """What a job that waits knows of one of those that it waits for. `result` and what follows: once that has ended.
 
     `together` helps to find it, as in `Link`.
@@ -54,7 +54,7 @@ class Told(msgspec.Struct, array_like=True, frozen=True):
     together: bytes | None = None
 
 
-class Seed(msgspec.Struct, array_like=True, frozen=True):
+class FlowJobSeed(msgspec.Struct, array_like=True, frozen=True):
     """A job that is to be planted. `given` says that its id was chosen by whoever enqueued it."""
 
     queue: str
@@ -63,18 +63,18 @@ class Seed(msgspec.Struct, array_like=True, frozen=True):
     given: bool
     when: int | str
     record: bytes
-    mode: Mode = "stop"
-    awaits: list[Told] = []
+    mode: DependencyFailureMode = "stop"
+    awaits: list[Dependency] = []
 
 
-class Plan(msgspec.Struct, array_like=True, frozen=True):
+class FlowPlan(msgspec.Struct, array_like=True, frozen=True):
     """What is still to be planted of a flow, in this order."""
 
     flow: str
-    seeds: list[Seed]
+    seeds: list[FlowJobSeed]
 
-    def after(self, many: int) -> Plan:
-        return Plan(self.flow, self.seeds[many:])
+    def after(self, many: int) -> FlowPlan:
+        return FlowPlan(self.flow, self.seeds[many:])
 
     @property
     def token(self) -> str:
@@ -83,10 +83,10 @@ class Plan(msgspec.Struct, array_like=True, frozen=True):
 
 
 encode = msgspec.msgpack.Encoder().encode
-decode_told = msgspec.msgpack.Decoder(Told).decode
-decode_plan = msgspec.msgpack.Decoder(Plan).decode
+decode_dependency = msgspec.msgpack.Decoder(Dependency).decode
+decode_flow_plan = msgspec.msgpack.Decoder(FlowPlan).decode
 
 
-def marked(record: bytes, flags: int) -> bytes:
+def with_flow_flags(record: bytes, flags: int) -> bytes:
     """The record with these marks of a flow."""
     return record[:2] + bytes((record[2] | flags,)) + record[3:]

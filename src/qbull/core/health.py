@@ -6,19 +6,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-Code: TypeAlias = Literal["away", "unserved", "stale", "halted", "paused"]
+HealthCode: TypeAlias = Literal["away", "unserved", "stale", "halted", "paused"]
 
-WELL = "all queues work normally"
+ALL_HEALTHY = "all queues work normally"
 
 
 @dataclass(frozen=True, slots=True)
-class Ill:
+class HealthProblem:
     """One thing that is wrong. `fact` is for people, `code` and `values` for programs that say it in their own words.
 
     One that is not `serious` waits for a person, and hinders nothing else.
     """
 
-    code: Code
+    code: HealthCode
     fact: str
     queue: str | None = None
     serious: bool = True
@@ -29,33 +29,37 @@ class Ill:
         return self.fact if self.queue is None else f'queue "{self.queue}": {self.fact}'
 
 
-def away() -> Ill:
-    return Ill("away", "the server of the jobs cannot be reached")
+def unavailable() -> HealthProblem:
+    return HealthProblem("away", "the server of the jobs cannot be reached")
 
 
-def unserved(queue: str, waiting: int) -> Ill:
-    return Ill("unserved", f"{_wait(waiting)} and no worker serves it", queue, values={"jobs": waiting})
+def unserved(queue: str, waiting: int) -> HealthProblem:
+    return HealthProblem(
+        "unserved", f"{_wait(waiting)} and no worker serves it", queue, values={"jobs": waiting}
+    )
 
 
-def stale(queue: str, seconds: float) -> Ill:
+def stale(queue: str, seconds: float) -> HealthProblem:
     fact = f"stale, its oldest waiting job could have run {seconds:.0f} s ago"
-    return Ill("stale", fact, queue, values={"seconds": round(seconds)})
+    return HealthProblem("stale", fact, queue, values={"seconds": round(seconds)})
 
 
-def halted(queue: str, keys: int, waiting: int) -> Ill:
+def halted(queue: str, keys: int, waiting: int) -> HealthProblem:
     """Which keys is not said: anybody may ask for the health."""
     behind = f", {_wait(waiting)} behind" if waiting else ""
     fact = f"{keys} {'keys are' if keys > 1 else 'key is'} halted by a dead letter{behind}"
-    return Ill("halted", fact, queue, serious=False, values={"keys": keys, "jobs": waiting})
+    return HealthProblem("halted", fact, queue, serious=False, values={"keys": keys, "jobs": waiting})
 
 
-def paused(queue: str, waiting: int) -> Ill:
-    return Ill("paused", f"paused, {_wait(waiting)}", queue, serious=False, values={"jobs": waiting})
+def paused(queue: str, waiting: int) -> HealthProblem:
+    return HealthProblem(
+        "paused", f"paused, {_wait(waiting)}", queue, serious=False, values={"jobs": waiting}
+    )
 
 
-def in_words(ills: Sequence[Ill]) -> str:
+def summarize(ills: Sequence[HealthProblem]) -> str:
     """What matters most first."""
-    return "; ".join(ill.text for ill in sorted(ills, key=lambda ill: not ill.serious)) or WELL
+    return "; ".join(ill.text for ill in sorted(ills, key=lambda ill: not ill.serious)) or ALL_HEALTHY
 
 
 def _wait(jobs: int) -> str:

@@ -9,29 +9,29 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
-SUM = 64
+SUM_INDEX = 64
 """Where a row has the sum of all it counted, in microseconds; before it, one number for each length in bits."""
-STARTED = "s:jobs"
-ERRORS = "e:scripts"
-SHOWN = range(7, 37)
+STARTED_FIELD = "s:jobs"
+SCRIPT_ERRORS_FIELD = "e:scripts"
+SHOWN_BUCKETS = range(7, 37)
 """The buckets that are shown: from 128 microseconds to 19 hours; what is below or above is in the first or the last."""
 
-Row = list[int]
+HistogramRow = list[int]
 
 
-def row() -> Row:
-    return [0] * (SUM + 1)
+def new_row() -> HistogramRow:
+    return [0] * (SUM_INDEX + 1)
 
 
-class Figures:
+class Histograms:
     """Of one queue in one worker. `origin` is what the server's clock says at 0 of this process's steady clock, in seconds."""
 
     __slots__ = ("durations", "origin", "started", "waits")
 
     def __init__(self) -> None:
         self.started = 0
-        self.durations: dict[str, Row] = {}
-        self.waits: Row = row()
+        self.durations: dict[str, HistogramRow] = {}
+        self.waits: HistogramRow = new_row()
         self.origin = 0.0
 
     def ended(self, task: str, began: float, ended: float, ready_ms: int) -> None:
@@ -39,7 +39,7 @@ class Figures:
         try:
             of_task = self.durations[task]
         except KeyError:
-            of_task = self.durations[task] = row()
+            of_task = self.durations[task] = new_row()
         us = int((ended - began) * 1e6)
         of_task[us.bit_length()] += 1
         of_task[64] += us  # SUM, which would be looked up for each job
@@ -53,8 +53,8 @@ class Figures:
     def take(self) -> dict[str, int]:
         """What was counted since the last time, by name; it is counted anew from here."""
         started, durations, waits = self.started, self.durations, self.waits
-        self.started, self.durations, self.waits = 0, {}, row()
-        taken = {STARTED: started} if started else {}
+        self.started, self.durations, self.waits = 0, {}, new_row()
+        taken = {STARTED_FIELD: started} if started else {}
         taken |= {
             f"d:{at}:{task}": n for task, of_task in durations.items() for at, n in enumerate(of_task) if n
         }
@@ -66,8 +66,8 @@ class Histogram:
 
     def __init__(self, counted: Mapping[int, int]) -> None:
         self._counted = counted
-        self.count = sum(n for at, n in counted.items() if at != SUM)
-        self.sum = counted.get(SUM, 0) / 1e6
+        self.count = sum(n for at, n in counted.items() if at != SUM_INDEX)
+        self.sum = counted.get(SUM_INDEX, 0) / 1e6
 
     @classmethod
     def together(cls, some: Iterable[Histogram]) -> Histogram:
@@ -78,7 +78,7 @@ class Histogram:
 
     def buckets(self) -> Iterator[tuple[float, int]]:
         """Upper bound in seconds, and how many were not above it."""
-        for last in SHOWN:
+        for last in SHOWN_BUCKETS:
             yield (1 << last) / 1e6, sum(n for at, n in self._counted.items() if at <= last)
 
 
@@ -89,7 +89,7 @@ def read(named: Mapping[str, int]) -> tuple[dict[str, Histogram], Histogram]:
     for name, n in named.items():
         kind, _, rest = name.partition(":")
         at, _, task = rest.partition(":")
-        if not at.isdigit() or int(at) > SUM:
+        if not at.isdigit() or int(at) > SUM_INDEX:
             continue
         if kind == "d":
             durations.setdefault(task, {})[int(at)] = n
@@ -100,7 +100,9 @@ def read(named: Mapping[str, int]) -> tuple[dict[str, Histogram], Histogram]:
 
 def waits_in(named: Mapping[str, int]) -> dict[int, int]:
     """How many jobs waited how long, by the length of their wait in bits of microseconds."""
-    return {at: n for name, n in named.items() if name.startswith("w:") and (at := int(name[2:])) != SUM}
+    return {
+        at: n for name, n in named.items() if name.startswith("w:") and (at := int(name[2:])) != SUM_INDEX
+    }
 
 
 def quantile(counted: Mapping[int, int], part: float) -> float | None:

@@ -21,15 +21,15 @@ _source = random.Random()  # noqa: S311
 _random = _source.getrandbits
 os.register_at_fork(after_in_child=_source.seed)
 
-_MADE_HERE = re.compile(r"[0-9a-f]{12}7([0-9a-f]{3})[89ab][0-9a-f]{15}")
+_GENERATED_ID = re.compile(r"[0-9a-f]{12}7([0-9a-f]{3})[89ab][0-9a-f]{15}")
 
 
-_VERSION_7 = 7 << 76 | 1 << 63
+_UUID7_BITS = 7 << 76 | 1 << 63
 
 
 def new_id(partition: int) -> str:
     now_ms = time.time_ns() // 1_000_000
-    return f"{now_ms << 80 | (partition & 0xFFF) << 64 | _random(62) | _VERSION_7:032x}"
+    return f"{now_ms << 80 | (partition & 0xFFF) << 64 | _random(62) | _UUID7_BITS:032x}"
 
 
 def new_token() -> str:
@@ -39,11 +39,11 @@ def new_token() -> str:
 
 def partition_in(id: str) -> int | None:
     """The partition that an id was made for; None for an id that was not made here."""
-    match = _MADE_HERE.fullmatch(id)
+    match = _GENERATED_ID.fullmatch(id)
     return int(match.group(1), 16) if match else None
 
 
-def home_of(id: str, partitions: int) -> int:
+def partition_of_id(id: str, partitions: int) -> int:
     """The partition in which a job without a lane belongs: the one its id was made for, else one by its digest.
 
     A tick is where its schedule is.
@@ -60,7 +60,7 @@ def schedule_in(id: str) -> str | None:
     return name if at and len(rest) >= 20 and rest[10] == "T" and rest.endswith("Z") else None
 
 
-def planned_in(id: str) -> datetime | None:
+def planned_ms_in(id: str) -> datetime | None:
     """The planned instant that a tick's id names."""
     if schedule_in(id) is None:
         return None

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypedDict
 
-from qbull.core.codec import plain
+from qbull.core.codec import decode_untyped
 from qbull.core.failures import fingerprint
 from qbull.core.record import Body
 from qbull.errors import ArgumentsError
 
 
-class Filters(TypedDict, total=False):
+class JobFilterArguments(TypedDict, total=False):
     """`after` and `before` are about when a job finished, or was enqueued where it has not; they must have a time zone.
 
     `payload` is arguments and what they are: {"user_id": "u1", "items.0.sku": "x"}.
@@ -29,7 +29,7 @@ class Filters(TypedDict, total=False):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class JobFilter:
     task: str | None = None
     key: str | None = None
     error_contains: str | None = None
@@ -60,7 +60,7 @@ class Wanted:
             return False
         if self.fingerprint is not None and (error is None or fingerprint(error) != self.fingerprint):
             return False
-        return self.payload is None or self._fits(plain(body.payload))
+        return self.payload is None or self._fits(decode_untyped(body.payload))
 
     def _fits(self, arguments: Any) -> bool:
         assert self.payload is not None
@@ -86,7 +86,7 @@ class Wanted:
         return None if self.before is None else int(self.before.timestamp() * 1000)
 
 
-_NOWHERE = object()
+_NO_VALUE = object()
 
 
 def _at(value: Any, path: str) -> Any:
@@ -97,13 +97,13 @@ def _at(value: Any, path: str) -> Any:
         elif isinstance(value, list) and part.isdigit() and int(part) < len(value):
             value = value[int(part)]
         else:
-            return _NOWHERE
+            return _NO_VALUE
     return value
 
 
 def _same(there: Any, wanted: Any) -> bool:
     """What people type is a text, so 5 and "5" are the same, and so are true and "true"."""
-    if there is _NOWHERE:
+    if there is _NO_VALUE:
         return False
     if there == wanted and type(there) is type(wanted):
         return True

@@ -16,14 +16,14 @@ from typing import Literal
 
 import msgspec
 
-from qbull.core.ids import home_of
+from qbull.core.ids import partition_of_id
 from qbull.core.route import PARTITION_LANE, partition_of
 
-SPAN = 4096
+GENERATION_SPAN_PARTITIONS = 4096
 """How far the numbers of two generations are apart: an id has twelve bits for its partition."""
-MOST = 1024
+MAX_PARTITIONS = 1024
 """Partitions of a queue at most. Whoever looks at the queue looks at each of them."""
-MOST_IN_ALL = 4096
+MAX_PARTITIONS_WITH_OLDER = 4096
 """The same with those of earlier generations that still have something in them."""
 
 
@@ -39,19 +39,22 @@ class Generation(msgspec.Struct, frozen=True):
     @property
     def numbers(self) -> range:
         """Its partitions."""
-        return range(self.number * SPAN, self.number * SPAN + self.partitions)
+        return range(
+            self.number * GENERATION_SPAN_PARTITIONS,
+            self.number * GENERATION_SPAN_PARTITIONS + self.partitions,
+        )
 
     def places(self, numbers: Iterable[int]) -> frozenset[int]:
         """The places of those of these partitions that are its own."""
-        return frozenset(place_of(number) for number in numbers if number in self.numbers)
+        return frozenset(index_in_generation(number) for number in numbers if number in self.numbers)
 
     def home(self, digest: bytes) -> int:
         """The partition of a key or an id."""
-        return self.number * SPAN + partition_of(digest, self.partitions)
+        return self.number * GENERATION_SPAN_PARTITIONS + partition_of(digest, self.partitions)
 
     def home_of_id(self, id: str) -> int:
         """The partition of a job that no lane asks for."""
-        return self.number * SPAN + home_of(id, self.partitions)
+        return self.number * GENERATION_SPAN_PARTITIONS + partition_of_id(id, self.partitions)
 
     def home_of(self, together: bytes | None, id: str) -> int:
         """The partition of a job: of what it must stay together with, else of its id."""
@@ -66,7 +69,7 @@ class Generation(msgspec.Struct, frozen=True):
         if lane != PARTITION_LANE:
             return [self.home(lane[:8])]  # what is behind that says what kind of lane it is
         step = gcd(self.partitions, later.partitions)
-        return self.numbers[place_of(number) % step :: step]
+        return self.numbers[index_in_generation(number) % step :: step]
 
 
 class Layout(msgspec.Struct, frozen=True):
@@ -87,15 +90,15 @@ class Layout(msgspec.Struct, frozen=True):
 
     def home(self, digest: bytes) -> int:
         """The partition of a key or an id now."""
-        return self.generation * SPAN + partition_of(digest, self.partitions)
+        return self.generation * GENERATION_SPAN_PARTITIONS + partition_of(digest, self.partitions)
 
     def home_of_id(self, id: str) -> int:
         """The partition of a job that no lane asks for: the one that its id was made for, where it says one."""
-        return self.generation * SPAN + home_of(id, self.partitions)
+        return self.generation * GENERATION_SPAN_PARTITIONS + partition_of_id(id, self.partitions)
 
     def any_home(self, n: int) -> int:
         """The partition of the n-th job that may go to any."""
-        return self.generation * SPAN + n % self.partitions
+        return self.generation * GENERATION_SPAN_PARTITIONS + n % self.partitions
 
     @property
     def generations(self) -> list[Generation]:
@@ -119,7 +122,7 @@ class Layout(msgspec.Struct, frozen=True):
     def in_all(self, counted: dict[str, int]) -> dict[str, int]:
         """What was counted in the partitions that are there, and in those that are gone."""
         for gone in (self.past, *(older.totals for older in self.older if older.state == "gone")):
-            counted = added(counted, gone)
+            counted = sum_totals(counted, gone)
         return counted
 
     def generation_with(self, number: int) -> Generation:
@@ -160,7 +163,7 @@ class Layout(msgspec.Struct, frozen=True):
         past = dict(self.past)
         for older in self.older:
             if older.number == generation:
-                past = added(past, older.totals)
+                past = sum_totals(past, older.totals)
         rest = tuple(older for older in self.older if older.number != generation)
         return msgspec.structs.replace(self, older=rest, past=past)
 
@@ -174,14 +177,14 @@ class Layout(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, older=older)
 
 
-def place_of(number: int) -> int:
+def index_in_generation(number: int) -> int:
     """A partition's place in its generation: what people see."""
-    return number % SPAN
+    return number % GENERATION_SPAN_PARTITIONS
 
 
 def generation_of(number: int) -> int:
-    return number // SPAN
+    return number // GENERATION_SPAN_PARTITIONS
 
 
-def added(totals: dict[str, int], more: dict[str, int]) -> dict[str, int]:
+def sum_totals(totals: dict[str, int], more: dict[str, int]) -> dict[str, int]:
     return {name: totals.get(name, 0) + more.get(name, 0) for name in {*totals, *more}}

@@ -35,7 +35,7 @@ class Dead:
 Outcome: TypeAlias = Done | Delay | Dead
 
 
-class Reported(Exception):
+class ReportedError(Exception):
     """Something whose text says it all: it happened in another process, or is no exception of the task's own."""
 
 
@@ -72,7 +72,7 @@ def describe(error: BaseException) -> str:
         text = str(error)
     except Exception:
         text = "its message cannot be shown"
-    if not isinstance(error, Fail | RetryAfter | Undeliverable | Reported):
+    if not isinstance(error, Fail | RetryAfter | Undeliverable | ReportedError):
         text = f"{type(error).__name__}: {text}" if text else type(error).__name__
     text = text.encode("utf-8", "replace").decode() or "no message"
     return text if len(text) <= 2000 else text[:2000] + " …"

@@ -16,25 +16,25 @@ import msgspec
 
 from qbull.core.rate import Rate
 
-Kind = Literal["failed", "repeated", "stale", "missed", "overdue", "lost"]
-Status = Literal["firing", "still", "resolved"]
+ProblemKind = Literal["failed", "repeated", "stale", "missed", "overdue", "lost"]
+NoticeStatus = Literal["firing", "still", "resolved"]
 
-LONGEST_MS = 3_600_000
+MAX_REPEAT_INTERVAL_MS = 3_600_000
 """The same problem is said again after an hour at the latest, while it goes on."""
-MOST = 500
+MAX_OPEN_PROBLEMS = 500
 """Problems that are known at a time. What does not fit is seen again when there is room."""
-SHOWN = 10
+MAX_PROBLEMS_IN_MESSAGE = 10
 """Problems in one message."""
-FORGOTTEN_MS = 86_400_000
+FORGET_UNSEEN_AFTER_MS = 86_400_000
 """One that nobody could look at for so long is not waited for."""
-REASON = 300
+MAX_REASON_CHARS = 300
 """Characters of a reason."""
 
 
 class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
     """Something that is wrong. `count` is how many of them, `task`, `job` and `reason` are of the newest."""
 
-    kind: Kind
+    kind: ProblemKind
     queue: str = ""
     task: str = ""
     job: str = ""
@@ -49,7 +49,7 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
         return f"{self.kind} {self.queue} {which}".rstrip()
 
 
-class Total(NamedTuple):
+class CounterReading(NamedTuple):
     """`value` only rises; it counts from `first` where nothing was known before. `rested`: all of it was dealt with."""
 
     problem: Problem
@@ -58,14 +58,14 @@ class Total(NamedTuple):
     rested: bool = False
 
 
-class Level(NamedTuple):
+class GaugeReading(NamedTuple):
     """A problem, and whether it is there now."""
 
     problem: Problem
     there: bool
 
 
-class Open(msgspec.Struct, frozen=True, omit_defaults=True):
+class OpenProblem(msgspec.Struct, frozen=True, omit_defaults=True):
     """A problem that is known. `told_ms` is when it was said last, 0: never; `times` how often; `told` with which count."""
 
     problem: Problem
@@ -78,48 +78,48 @@ class Open(msgspec.Struct, frozen=True, omit_defaults=True):
     over: bool = False
 
 
-class State(msgspec.Struct, frozen=True, omit_defaults=True):
+class AlertState(msgspec.Struct, frozen=True, omit_defaults=True):
     """What is known: the totals that were seen, the open problems, when messages were sent."""
 
     totals: dict[str, int] = {}
-    open: dict[str, Open] = {}
+    open: dict[str, OpenProblem] = {}
     sent: list[int] = []
 
 
-class Said(msgspec.Struct, frozen=True, omit_defaults=True):
+class ProblemNotice(msgspec.Struct, frozen=True, omit_defaults=True):
     """One problem in a message."""
 
-    status: Status
+    status: NoticeStatus
     problem: Problem
     since_ms: int
 
 
-class Message(msgspec.Struct, frozen=True, omit_defaults=True):
+class AlertNotification(msgspec.Struct, frozen=True, omit_defaults=True):
     """What people are told. `more` is how many problems are not in it for want of room."""
 
     at_ms: int
-    said: list[Said]
+    said: list[ProblemNotice]
     more: int = 0
 
 
-class Policy(NamedTuple):
+class AlertPolicy(NamedTuple):
     """How often something is said."""
 
     every_ms: int
     rate: Rate
 
 
-def follow(
-    state: State, readings: Iterable[Total | Level], now_ms: int, policy: Policy
-) -> tuple[State, Message | None]:
+def evaluate_problems(
+    state: AlertState, readings: Iterable[CounterReading | GaugeReading], now_ms: int, policy: AlertPolicy
+) -> tuple[AlertState, AlertNotification | None]:
     """The state after these readings, and what is to be said."""
     totals, known = dict(state.totals), dict(state.open)
     for reading in readings:
-        if isinstance(reading, Total):
-            _rise(totals, known, reading, now_ms, policy)
+        if isinstance(reading, CounterReading):
+            _apply_counter(totals, known, reading, now_ms, policy)
         else:
-            _set(known, reading, now_ms)
-    known = {name: one for name, one in known.items() if now_ms - one.seen_ms < FORGOTTEN_MS}
+            _apply_gauge(known, reading, now_ms)
+    known = {name: one for name, one in known.items() if now_ms - one.seen_ms < FORGET_UNSEEN_AFTER_MS}
     sent = [at for at in state.sent if now_ms - policy.rate.per * 1000 < at <= now_ms]
     due = [name for name, one in known.items() if _is_due(one, now_ms, policy)]
     message = None
@@ -127,13 +127,17 @@ def follow(
         message = _message([known[name] for name in due], now_ms)
         sent.append(now_ms)
         for name in due:
-            known[name] = _told(known[name], now_ms)
+            known[name] = _mark_notified(known[name], now_ms)
     known = {name: one for name, one in known.items() if not (one.over and one.told_ms == now_ms)}
-    return State(totals, known, sent), message
+    return AlertState(totals, known, sent), message
 
 
-def _rise(
-    totals: dict[str, int], known: dict[str, Open], reading: Total, now_ms: int, policy: Policy
+def _apply_counter(
+    totals: dict[str, int],
+    known: dict[str, OpenProblem],
+    reading: CounterReading,
+    now_ms: int,
+    policy: AlertPolicy,
 ) -> None:
     problem, name = reading.problem, reading.problem.name
     before = totals.get(name, reading.first)
@@ -141,14 +145,14 @@ def _rise(
         reading.value - before if before <= reading.value else reading.value
     )  # less: the server has lost its data
     there = known.get(name)
-    if rise > 0 and there is None and len(known) >= MOST:
+    if rise > 0 and there is None and len(known) >= MAX_OPEN_PROBLEMS:
         return
     totals[name] = reading.value
     if rise > 0:
         count = rise + (there.problem.count if there is not None else 0)
         told = msgspec.structs.replace(problem, count=count)
         if there is None:
-            known[name] = Open(told, now_ms, now_ms, now_ms)
+            known[name] = OpenProblem(told, now_ms, now_ms, now_ms)
         else:
             known[name] = msgspec.structs.replace(
                 there, problem=told, seen_ms=now_ms, rose_ms=now_ms, over=False
@@ -158,12 +162,12 @@ def _rise(
         known[name] = msgspec.structs.replace(there, seen_ms=now_ms, over=there.over or over)
 
 
-def _set(known: dict[str, Open], reading: Level, now_ms: int) -> None:
+def _apply_gauge(known: dict[str, OpenProblem], reading: GaugeReading, now_ms: int) -> None:
     name = reading.problem.name
     there = known.get(name)
     if reading.there and there is None:
-        if len(known) < MOST:
-            known[name] = Open(reading.problem, now_ms, now_ms, now_ms)
+        if len(known) < MAX_OPEN_PROBLEMS:
+            known[name] = OpenProblem(reading.problem, now_ms, now_ms, now_ms)
     elif reading.there and there is not None:
         known[name] = msgspec.structs.replace(
             there, problem=reading.problem, seen_ms=now_ms, rose_ms=now_ms, over=False
@@ -174,33 +178,35 @@ def _set(known: dict[str, Open], reading: Level, now_ms: int) -> None:
         del known[name]  # it was over before anybody was told
 
 
-def _is_due(one: Open, now_ms: int, policy: Policy) -> bool:
+def _is_due(one: OpenProblem, now_ms: int, policy: AlertPolicy) -> bool:
     if one.over or not one.told_ms:
         return True
     goes_on = one.problem.count > one.told or one.problem.kind in ("stale", "overdue", "repeated")
-    wait = min(policy.every_ms * 2 ** min(one.times - 1, 20), max(LONGEST_MS, policy.every_ms))
+    wait = min(policy.every_ms * 2 ** min(one.times - 1, 20), max(MAX_REPEAT_INTERVAL_MS, policy.every_ms))
     return goes_on and not 0 <= now_ms - one.told_ms < wait
 
 
-def _told(one: Open, now_ms: int) -> Open:
+def _mark_notified(one: OpenProblem, now_ms: int) -> OpenProblem:
     return msgspec.structs.replace(one, told_ms=now_ms, times=one.times + 1, told=one.problem.count)
 
 
-def _message(due: Sequence[Open], now_ms: int) -> Message:
+def _message(due: Sequence[OpenProblem], now_ms: int) -> AlertNotification:
     """What is new comes first, what is over last."""
-    said = [Said(_status(one), one.problem, one.since_ms) for one in due]
-    order: dict[Status, int] = {"firing": 0, "still": 1, "resolved": 2}
+    said = [ProblemNotice(_status(one), one.problem, one.since_ms) for one in due]
+    order: dict[NoticeStatus, int] = {"firing": 0, "still": 1, "resolved": 2}
     said.sort(key=lambda each: (order[each.status], -each.problem.count))
-    return Message(now_ms, said[:SHOWN], max(len(said) - SHOWN, 0))
+    return AlertNotification(
+        now_ms, said[:MAX_PROBLEMS_IN_MESSAGE], max(len(said) - MAX_PROBLEMS_IN_MESSAGE, 0)
+    )
 
 
-def _status(one: Open) -> Status:
+def _status(one: OpenProblem) -> NoticeStatus:
     if not one.told_ms:
         return "firing"  # also where it is over by now: nobody was told
     return "resolved" if one.over else "still"
 
 
-_TEXTS: dict[Kind, tuple[str, str]] = {
+_PROBLEM_TEXTS: dict[ProblemKind, tuple[str, str]] = {
     "failed": ("{n} {jobs} failed for good", "no more jobs failed for good; {n} did"),
     "repeated": ("{n} attempts failed within five minutes", "its attempts no longer fail"),
     "stale": ("its oldest job has waited for {n} s", "its jobs are begun again"),
@@ -210,11 +216,11 @@ _TEXTS: dict[Kind, tuple[str, str]] = {
 }
 
 
-def text_of(said: Said) -> str:
+def text_of(said: ProblemNotice) -> str:
     """What is wrong, or no longer, in a few words."""
     n, over = said.problem.count, said.status == "resolved"
     one = n == 1
-    return _TEXTS[said.problem.kind][over].format(
+    return _PROBLEM_TEXTS[said.problem.kind][over].format(
         n=f"{n:,}",
         jobs="job" if one else "jobs",
         ticks="tick was" if one else "ticks were",

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from qbull.errors import LARGEST, ConfigError
+from qbull.errors import MAX_COUNT, ConfigError
 
-LONGEST_PER = 31 * 86_400
+MAX_RATE_WINDOW_SECONDS = 31 * 86_400
 
 
 @dataclass(frozen=True)
@@ -22,13 +22,17 @@ class Rate:
     per: float = 1.0
 
     def __post_init__(self) -> None:
-        if not isinstance(self.count, int) or isinstance(self.count, bool) or not 1 <= self.count <= LARGEST:
+        if (
+            not isinstance(self.count, int)
+            or isinstance(self.count, bool)
+            or not 1 <= self.count <= MAX_COUNT
+        ):
             raise ConfigError(
-                f"Rate({self.count!r}, per={self.per!r}): give a whole number of starts from 1 to {LARGEST:,}"
+                f"Rate({self.count!r}, per={self.per!r}): give a whole number of starts from 1 to {MAX_COUNT:,}"
             )
-        if not isinstance(self.per, int | float) or not 0.1 <= self.per <= LONGEST_PER:
+        if not isinstance(self.per, int | float) or not 0.1 <= self.per <= MAX_RATE_WINDOW_SECONDS:
             raise ConfigError(
-                f"Rate({self.count}, per={self.per!r}): give seconds from 0.1 to {LONGEST_PER:,}"
+                f"Rate({self.count}, per={self.per!r}): give seconds from 0.1 to {MAX_RATE_WINDOW_SECONDS:,}"
             )
 
     def __str__(self) -> str:

@@ -25,24 +25,24 @@ from typing import Any, Literal
 
 import msgspec
 
-from qbull.core.flow import FAR_MS, Link
+from qbull.core.flow import NEVER_DUE_MS, Dependent
 
 State = Literal["waiting", "delayed", "active", "completed", "failed", "cancelled"]
 STATES: tuple[State, ...] = ("waiting", "active", "delayed", "completed", "failed", "cancelled")
 
-VERSION = 1
+RECORD_VERSION = 1
 DEFAULT_PRIORITY = 5
-CRASH_LIMIT = 3
+MAX_CRASHES = 3
 """A job whose worker died this often while it ran is not tried again."""
-SUSPECT = CRASH_LIMIT - 1
+SUSPECT_CRASHES = MAX_CRASHES - 1
 """From so many crashes on a job runs alone, so that it can take no neighbour down with it."""
-HISTORY_LIMIT = 20
-EPOCH_MS = 1_000_000_000_000
+MAX_HISTORY_ATTEMPTS = 20
+ABSOLUTE_TIME_FROM_MS = 1_000_000_000_000
 """Longer than any wait, earlier than any moment that is meant."""
-REPORT_END, REPORT_ALL = 2, 4
+REPORT_END_FLAG, REPORT_ALL_FLAG = 2, 4
 """What of a job is reported for PostgreSQL: its end, for the outbox; everything, for the table of jobs."""
 
-_HEADER = 11
+_RECORD_HEADER_BYTES = 11
 
 
 class Attempt(msgspec.Struct, array_like=True, frozen=True):
@@ -67,7 +67,7 @@ class Body(msgspec.Struct, array_like=True):
     history: list[Attempt] = []
 
 
-class RareBody(Body, array_like=True):
+class ExtendedBody(Body, array_like=True):
     """The same with what few jobs have. Others are written without it, so it costs them nothing."""
 
     schedule: str | None = None
@@ -84,7 +84,7 @@ class RareBody(Body, array_like=True):
     """What middleware has sent along."""
     flow: str = ""
     """The flow that it is a job of."""
-    tells: list[Link] = []
+    tells: list[Dependent] = []
     """Who waits for its end."""
 
 
@@ -104,7 +104,7 @@ class Ending(msgspec.Struct, array_like=True, frozen=True):
     """A reference to its result, where that is kept elsewhere."""
 
 
-class Begun(msgspec.Struct, array_like=True, frozen=True):
+class StartReport(msgspec.Struct, array_like=True, frozen=True):
     """What a worker reports of a job that it runs: which delivery, for how long by now, and its record."""
 
     delivered_ms: int
@@ -114,21 +114,21 @@ class Begun(msgspec.Struct, array_like=True, frozen=True):
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode_body = msgspec.msgpack.Decoder(RareBody).decode
+_decode_body = msgspec.msgpack.Decoder(ExtendedBody).decode
 _decode_ending = msgspec.msgpack.Decoder(Ending).decode
-decode_begun = msgspec.msgpack.Decoder(Begun).decode
+decode_start_report = msgspec.msgpack.Decoder(StartReport).decode
 
 
-class Garbage(ValueError):
+class UnreadableRecord(ValueError):
     """The bytes are not a record that this version can read."""
 
 
-_LANELESS = [bytes((VERSION, priority, 0, 0)) + bytes(7) for priority in range(11)]
+_LANELESS_HEADERS = [bytes((RECORD_VERSION, priority, 0, 0)) + bytes(7) for priority in range(11)]
 
 
 def pack(body: Body, *, priority: int, lane: bytes, reports: int = 0) -> bytes:
     """A new job's record. The time is left empty: the server fills it in."""
-    head = _LANELESS[priority]
+    head = _LANELESS_HEADERS[priority]
     if reports:
         head = head[:2] + bytes((reports,)) + head[3:]
     if not lane:
@@ -138,10 +138,10 @@ def pack(body: Body, *, priority: int, lane: bytes, reports: int = 0) -> bytes:
 
 def repack(record: bytes, body: Body) -> bytes:
     """The same job with another body, for the next attempt."""
-    return record[: _HEADER + record[10]] + _encode(body)
+    return record[: _RECORD_HEADER_BYTES + record[10]] + _encode(body)
 
 
-def again(record: bytes, ending: Ending, finished_ms: int, payload: bytes | None = None) -> bytes:
+def record_for_retry(record: bytes, ending: Ending, finished_ms: int, payload: bytes | None = None) -> bytes:
     """A finished job's record for going round again: attempts from the start, what happened before as history.
 
     One that took workers down with it gets a single try, alone.
@@ -150,30 +150,32 @@ def again(record: bytes, ending: Ending, finished_ms: int, payload: bytes | None
     attempt = ending.attempt or body.attempt
     began = int(finished_ms - ending.duration_ms)
     ended = Attempt(attempt, began, ending.duration_ms, ending.error or "no reason was given", ending.worker)
-    body.history = [*body.history, ended][-HISTORY_LIMIT:]
+    body.history = [*body.history, ended][-MAX_HISTORY_ATTEMPTS:]
     body.attempt = 1
     body.expires = None
     if payload is not None:
         body.payload = payload
     created = (
-        record[4:10] if created_ms_of(record) else min(max(ending.created_ms, 0), FAR_MS).to_bytes(6, "big")
+        record[4:10]
+        if created_ms_of(record)
+        else min(max(ending.created_ms, 0), NEVER_DUE_MS).to_bytes(6, "big")
     )
-    crashes = min(crashes_of(record), SUSPECT)
+    crashes = min(crashes_of(record), SUSPECT_CRASHES)
     return repack(record[:3] + bytes((crashes,)) + created + record[10:], body)
 
 
-def body_of(record: bytes) -> RareBody:
-    if len(record) <= _HEADER or record[0] != VERSION:
-        raise Garbage(_what_is_wrong(record))
+def body_of(record: bytes) -> ExtendedBody:
+    if len(record) <= _RECORD_HEADER_BYTES or record[0] != RECORD_VERSION:
+        raise UnreadableRecord(_why_unreadable(record))
     try:
-        return _decode_body(memoryview(record)[_HEADER + record[10] :])
+        return _decode_body(memoryview(record)[_RECORD_HEADER_BYTES + record[10] :])
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise Garbage(f"record cannot be read: {error}") from None
+        raise UnreadableRecord(f"record cannot be read: {error}") from None
 
 
-def _what_is_wrong(record: bytes) -> str:
-    if record and record[0] > VERSION and record[0] < 32:
-        return f"record has layout {record[0]}, this qbull reads up to {VERSION}; upgrade the worker"
+def _why_unreadable(record: bytes) -> str:
+    if record and record[0] > RECORD_VERSION and record[0] < 32:
+        return f"record has layout {record[0]}, this qbull reads up to {RECORD_VERSION}; upgrade the worker"
     return f"record cannot be read: {record[:40]!r}"
 
 
@@ -182,11 +184,11 @@ def priority_of(record: bytes) -> int:
 
 
 def crashes_of(record: bytes) -> int:
-    return record[3] if len(record) > _HEADER else 0
+    return record[3] if len(record) > _RECORD_HEADER_BYTES else 0
 
 
 def holds_lane(record: bytes) -> bool:
-    return len(record) > _HEADER and record[2] & 1 == 1
+    return len(record) > _RECORD_HEADER_BYTES and record[2] & 1 == 1
 
 
 def created_ms_of(record: bytes) -> int:
@@ -194,25 +196,29 @@ def created_ms_of(record: bytes) -> int:
 
 
 def lane_of(record: bytes) -> bytes:
-    return record[_HEADER : _HEADER + record[10]] if len(record) > _HEADER else b""
+    return (
+        record[_RECORD_HEADER_BYTES : _RECORD_HEADER_BYTES + record[10]]
+        if len(record) > _RECORD_HEADER_BYTES
+        else b""
+    )
 
 
-def expires_ms(body: RareBody, created_ms: int) -> int | None:
+def expires_ms(body: ExtendedBody, created_ms: int) -> int | None:
     """The moment by which it must have begun."""
     if body.expires is None:
         return None
-    return body.expires if body.expires >= EPOCH_MS else created_ms + body.expires
+    return body.expires if body.expires >= ABSOLUTE_TIME_FROM_MS else created_ms + body.expires
 
 
-def encode_begun(begun: Begun) -> bytes:
+def encode_start_report(begun: StartReport) -> bytes:
     return _encode(begun)
 
 
 def task_in(head: bytes) -> str:
     """The task's name, from the first bytes of a record; empty where they are too few, or no record's."""
-    if len(head) <= _HEADER or head[0] != VERSION:
+    if len(head) <= _RECORD_HEADER_BYTES or head[0] != RECORD_VERSION:
         return ""
-    at = _HEADER + head[10] + 1  # behind the mark of the array
+    at = _RECORD_HEADER_BYTES + head[10] + 1  # behind the mark of the array
     mark = head[at] if at < len(head) else 0
     if 0xA0 <= mark <= 0xBF:
         at, length = at + 1, mark & 0x1F
@@ -224,13 +230,13 @@ def task_in(head: bytes) -> str:
     return name.decode("utf-8", "replace") if len(name) == length else ""
 
 
-def seal(ending: Ending) -> bytes:
+def append_ending(ending: Ending) -> bytes:
     """The ending as it is put behind a record: msgpack, then its length in four bytes."""
     packed = _encode(ending)
     return packed + len(packed).to_bytes(4, "big")
 
 
-def unseal(sealed: bytes) -> tuple[bytes, Ending]:
+def split_ending(sealed: bytes) -> tuple[bytes, Ending]:
     """A record and its ending again."""
     length = int.from_bytes(sealed[-4:], "big")
     try:
@@ -270,11 +276,11 @@ class JobInfo:
     flow: str | None = None
 
 
-def due(milliseconds: int | None) -> datetime | None:
+def due_datetime(milliseconds: int | None) -> datetime | None:
     """When a delayed job is due; None for one that waits for others, or is not delayed."""
-    return None if milliseconds is None or milliseconds >= FAR_MS else moment(milliseconds)
+    return None if milliseconds is None or milliseconds >= NEVER_DUE_MS else to_datetime(milliseconds)
 
 
-def moment(milliseconds: int) -> datetime:
+def to_datetime(milliseconds: int) -> datetime:
     """The last one that a calendar has, where a damaged record says more."""
-    return datetime.fromtimestamp(min(max(milliseconds, 0), FAR_MS) / 1000, UTC)
+    return datetime.fromtimestamp(min(max(milliseconds, 0), NEVER_DUE_MS) / 1000, UTC)

@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass
 from typing import Literal
 
-from qbull.errors import LONGEST, ConfigError
+from qbull.errors import MAX_DELAY_SECONDS, ConfigError
 
 Backoff = Literal["exponential", "fixed"]
 
@@ -39,7 +39,7 @@ class Retry:
                 f'Retry(backoff={self.backoff!r}): use "exponential" or "fixed", or give delays=(…)'
             )
         for wait in (self.delay, self.max_delay, *self.delays):
-            if not isinstance(wait, int | float) or not 0 <= wait <= LONGEST:
+            if not isinstance(wait, int | float) or not 0 <= wait <= MAX_DELAY_SECONDS:
                 raise ConfigError(
                     f"Retry: a delay of {wait!r}: give seconds from 0, a delay must not be negative"
                 )

@@ -13,7 +13,7 @@ PARTITION_LANE = bytes(8)
 """The lane that all jobs of a partition share when the order is by partition."""
 
 
-def lane_of_name(name: str) -> bytes:
+def unique_name_lane(name: str) -> bytes:
     """The lane of a unique name: of nine bytes, so that it is no key's, and one job of it runs at a time."""
     return bytes.fromhex(name)[:8] + b"1"
 

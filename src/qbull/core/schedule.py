@@ -16,17 +16,17 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from qbull.core.cron import Calendar, Cron, Every
+from qbull.core.cron import Calendar, Cron, Interval
 
 CatchUp = Literal["skip", "one", "all"]
 Overlap = Literal["skip", "allow"]
 
-GRACE_MS = 60_000
+MISSED_AFTER_MS = 60_000
 """A tick that is later than this was missed. It is longer than others take to replace a dead worker."""
-HOLD_MS = 200
+OVERLAP_RECHECK_MS = 200
 """With catch_up="all" and overlap="skip": how long a tick waits before it looks again whether the one before has ended."""
-MOST_CAUGHT_UP = 1000
-_AT_A_TIME = 100
+MAX_CAUGHT_UP_TICKS = 1000
+_TICK_BATCH_SIZE = 100
 
 
 class Schedule(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -42,7 +42,7 @@ class Schedule(msgspec.Struct, frozen=True, omit_defaults=True):
     key: str | None = None
     catch_up: CatchUp = "skip"
     overlap: Overlap = "skip"
-    catch_up_limit: int = MOST_CAUGHT_UP
+    catch_up_limit: int = MAX_CAUGHT_UP_TICKS
     jitter_ms: int = 0
     start_ms: int | None = None
     end_ms: int | None = None
@@ -80,7 +80,7 @@ class Schedule(msgspec.Struct, frozen=True, omit_defaults=True):
 
 @lru_cache(maxsize=10_000)
 def _calendar(cron: str | None, every_ms: int | None, tz: str, start_ms: int | None) -> Calendar:
-    return Cron(cron, tz) if cron is not None else Every(every_ms or 1000, start_ms or 0)
+    return Cron(cron, tz) if cron is not None else Interval(every_ms or 1000, start_ms or 0)
 
 
 def version_of(schedules: Iterable[Schedule]) -> str:
@@ -89,7 +89,7 @@ def version_of(schedules: Iterable[Schedule]) -> str:
     return hashlib.sha256(b"\n".join(packed)).hexdigest()[:16]
 
 
-class Proposal(NamedTuple):
+class TickProposal(NamedTuple):
     """Planned instants that may be due, oldest first, and the one that follows; `missed` are those that were left out."""
 
     instants: list[int]
@@ -97,23 +97,23 @@ class Proposal(NamedTuple):
     missed: int = 0
 
 
-def propose(schedule: Schedule, next_ms: int, now_ms: int) -> Proposal:
+def propose_ticks(schedule: Schedule, next_ms: int, now_ms: int) -> TickProposal:
     """What to fire, given the next planned instant and the server's time."""
     most = schedule.catch_up_limit if schedule.catch_up == "all" else 3
     ticks, left_out = _latest(schedule, next_ms, now_ms, most)
-    if len(ticks) > _AT_A_TIME:
-        return Proposal(ticks[:_AT_A_TIME], ticks[_AT_A_TIME], left_out)
-    return Proposal(ticks, schedule.after(max(now_ms, next_ms)), left_out)
+    if len(ticks) > _TICK_BATCH_SIZE:
+        return TickProposal(ticks[:_TICK_BATCH_SIZE], ticks[_TICK_BATCH_SIZE], left_out)
+    return TickProposal(ticks, schedule.after(max(now_ms, next_ms)), left_out)
 
 
 def _latest(schedule: Schedule, first: int, now_ms: int, most: int) -> tuple[list[int], int]:
     """The latest `most` of the ticks from `first` up to now, and how many were before them: 1,000 stands for more."""
     ticks = [first]
     for planned in schedule.ticks(first):
-        if planned > now_ms or len(ticks) > MOST_CAUGHT_UP:
+        if planned > now_ms or len(ticks) > MAX_CAUGHT_UP_TICKS:
             break
         ticks.append(planned)
-    if len(ticks) <= MOST_CAUGHT_UP:
+    if len(ticks) <= MAX_CAUGHT_UP_TICKS:
         return ticks[-most:], max(len(ticks) - most, 0)
     span = (ticks[-1] - first) * 2
     while True:  # too many to count: look from now, further back each time
@@ -122,5 +122,5 @@ def _latest(schedule: Schedule, first: int, now_ms: int, most: int) -> tuple[lis
             itertools.takewhile(lambda planned: planned <= now_ms, schedule.ticks(since)), maxlen=most
         )
         if len(found) >= most or since == first:
-            return list(found), MOST_CAUGHT_UP
+            return list(found), MAX_CAUGHT_UP_TICKS
         span *= 4

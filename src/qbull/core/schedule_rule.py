@@ -10,18 +10,18 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from qbull.core.cron import SHORTEST_MS, zone_of
-from qbull.core.schedule import MOST_CAUGHT_UP, CatchUp, Overlap, Schedule
-from qbull.errors import LONGEST, DeclarationError
+from qbull.core.cron import MIN_INTERVAL_MS, zone_of
+from qbull.core.schedule import MAX_CAUGHT_UP_TICKS, CatchUp, Overlap, Schedule
+from qbull.errors import MAX_DELAY_SECONDS, DeclarationError
 
 W = TypeVar("W", bound=str)
 
-_A_DAY_MS = 1_735_689_600_000
+_SAMPLE_START_MS = 1_735_689_600_000
 """Some day, to see how far apart the ticks are: the first of January 2025."""
 FIRST_YEAR, LAST_YEAR = 1970, 9000
 
 
-class When(TypedDict, total=False):
+class ScheduleOptions(TypedDict, total=False):
     """What can be said of a schedule besides its expression. All durations are seconds."""
 
     every: float | None
@@ -35,7 +35,7 @@ class When(TypedDict, total=False):
 
 
 @dataclass(frozen=True)
-class Rule:
+class ScheduleRule:
     """When and how, as it was given: by `@queue.cron(…)` or `app.schedules.upsert(…)`. All durations are seconds."""
 
     cron: str | None = None
@@ -43,7 +43,7 @@ class Rule:
     tz: str | ZoneInfo | None = None
     catch_up: CatchUp = "skip"
     overlap: Overlap | None = None
-    catch_up_limit: int = MOST_CAUGHT_UP
+    catch_up_limit: int = MAX_CAUGHT_UP_TICKS
     jitter: float = 0.0
     start: datetime | None = None
     end: datetime | None = None
@@ -69,7 +69,7 @@ class Rule:
                 start_ms=_moment("start", self.start),
                 end_ms=_moment("end", self.end),
             )
-            _refuse_senseless(made)
+            _refuse_inconsistent(made)
         except ValueError as error:
             raise DeclarationError(f'schedule "{name}": {error}') from None
         return made
@@ -77,7 +77,9 @@ class Rule:
     def _every_ms(self) -> int | None:
         if (self.cron is None) == (self.every is None):
             raise ValueError('give either a cron expression such as "0 9 * * *" or every=… seconds')
-        return None if self.every is None else _milliseconds("every", self.every, least=SHORTEST_MS / 1000)
+        return (
+            None if self.every is None else _milliseconds("every", self.every, least=MIN_INTERVAL_MS / 1000)
+        )
 
     def _zone(self, default: str) -> str:
         if isinstance(self.tz, ZoneInfo):
@@ -92,15 +94,17 @@ class Rule:
 
     def _limit(self) -> int:
         limit = self.catch_up_limit
-        if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= MOST_CAUGHT_UP:
-            raise ValueError(f"catch_up_limit={limit!r}: give a whole number from 1 to {MOST_CAUGHT_UP:,}")
+        if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= MAX_CAUGHT_UP_TICKS:
+            raise ValueError(
+                f"catch_up_limit={limit!r}: give a whole number from 1 to {MAX_CAUGHT_UP_TICKS:,}"
+            )
         return limit
 
 
-def _refuse_senseless(made: Schedule) -> None:
+def _refuse_inconsistent(made: Schedule) -> None:
     if made.start_ms is not None and made.end_ms is not None and made.start_ms > made.end_ms:
         raise ValueError("it ends before it starts; give an end after its start")
-    some = list(itertools.islice(made.ticks((made.start_ms or _A_DAY_MS) - 1), 20))
+    some = list(itertools.islice(made.ticks((made.start_ms or _SAMPLE_START_MS) - 1), 20))
     if not some and made.start_ms is not None:
         raise ValueError("it never ticks: there is no tick between its start and its end")
     gap = min((later - earlier for earlier, later in itertools.pairwise(some)), default=None)
@@ -117,7 +121,11 @@ def _one_of(what: str, value: W, words: tuple[W, ...]) -> W:
 
 
 def _milliseconds(what: str, seconds: float, least: float) -> int:
-    if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not least <= seconds <= LONGEST:
+    if (
+        not isinstance(seconds, int | float)
+        or isinstance(seconds, bool)
+        or not least <= seconds <= MAX_DELAY_SECONDS
+    ):
         raise ValueError(f"{what}={seconds!r}: give seconds from {least:g}")
     return round(seconds * 1000)
 

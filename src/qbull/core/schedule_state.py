@@ -15,12 +15,12 @@ import msgspec
 
 from qbull.core.schedule import Schedule
 
-Origin = Literal["code", "own"]
+PlanOrigin = Literal["code", "own"]
 """Who says it: the code that workers run, or somebody at run time. What was said at run time wins."""
 
 
 @dataclass(frozen=True)
-class Plan:
+class SchedulePlan:
     """A schedule's state. `rev` rises with every change; 0 where the server has none of this name."""
 
     rev: int = 0
@@ -46,7 +46,7 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Change:
+class PlanChange:
     """What to write: fields with their values ("" takes one away), and when to look at it next (None: never)."""
 
     due_ms: int | None
@@ -54,7 +54,7 @@ class Change:
     drop: bool = False
 
 
-_FIELDS = {
+_PLAN_FIELDS = {
     "next_ms": "next",
     "paused_ms": "paused",
     "last_ms": "last",
@@ -66,15 +66,15 @@ _FIELDS = {
 }
 
 
-def plan_of(fields: Mapping[bytes, bytes]) -> Plan:
+def plan_of(fields: Mapping[bytes, bytes]) -> SchedulePlan:
     """A plan from its hash. Raises ValueError where it cannot be read."""
     numbers = {
-        ours: int(fields[name.encode()]) for ours, name in _FIELDS.items() if fields.get(name.encode())
+        ours: int(fields[name.encode()]) for ours, name in _PLAN_FIELDS.items() if fields.get(name.encode())
     }
     try:
         schedules = {
             origin: _decode(fields[origin.encode()])
-            for origin in get_args(Origin)
+            for origin in get_args(PlanOrigin)
             if fields.get(origin.encode())
         }
     except msgspec.MsgspecError as error:
@@ -84,17 +84,19 @@ def plan_of(fields: Mapping[bytes, bytes]) -> Plan:
         for name in ("job", "manual", "moving")
         if fields.get(name.encode())
     }
-    return Plan(int(fields.get(b"rev", 0)), **schedules, **numbers, **texts)  # type: ignore[arg-type]
+    return SchedulePlan(int(fields.get(b"rev", 0)), **schedules, **numbers, **texts)  # type: ignore[arg-type]
 
 
-def fields_of(plan: Plan) -> dict[str, str | bytes | int]:
+def fields_of(plan: SchedulePlan) -> dict[str, str | bytes | int]:
     """The same as a hash, to be written elsewhere."""
     fields: dict[str, str | bytes | int] = {
         origin: pack_schedule(said)
         for origin, said in (("code", plan.code), ("own", plan.own))
         if said is not None
     }
-    fields |= {name: value for ours, name in _FIELDS.items() if (value := getattr(plan, ours)) is not None}
+    fields |= {
+        name: value for ours, name in _PLAN_FIELDS.items() if (value := getattr(plan, ours)) is not None
+    }
     fields |= {
         name: value for name, value in (("job", plan.job), ("manual", plan.manual)) if value is not None
     }
@@ -108,7 +110,9 @@ def pack_schedule(schedule: Schedule) -> bytes:
     return msgspec.json.encode(schedule)
 
 
-def said(plan: Plan, origin: Origin, schedule: Schedule | None, now_ms: int) -> Change | None:
+def declare_schedule(
+    plan: SchedulePlan, origin: PlanOrigin, schedule: Schedule | None, now_ms: int
+) -> PlanChange | None:
     """Somebody says what the schedule is to be (None: nothing any more). None where that changes nothing.
 
     A schedule whose timing stays the same keeps its plan, so a deploy loses no tick. Otherwise it begins anew from now.
@@ -118,27 +122,27 @@ def said(plan: Plan, origin: Origin, schedule: Schedule | None, now_ms: int) -> 
         return None
     force = own or code
     if force is None:
-        return Change(None, drop=True)
+        return PlanChange(None, drop=True)
     before = plan.schedule
     same = before is not None and before.timing == force.timing
     next_ms = plan.next_ms if same else force.after(now_ms)
-    return Change(
+    return PlanChange(
         _due(force, next_ms, plan.paused_ms),
         {origin: b"" if schedule is None else pack_schedule(schedule), "next": _or_empty(next_ms)},
     )
 
 
-def paused(plan: Plan, now_ms: int) -> Change | None:
-    return None if plan.paused_ms is not None else Change(None, {"paused": now_ms})
+def pause_plan(plan: SchedulePlan, now_ms: int) -> PlanChange | None:
+    return None if plan.paused_ms is not None else PlanChange(None, {"paused": now_ms})
 
 
-def resumed(plan: Plan, now_ms: int) -> Change | None:
+def resume_plan(plan: SchedulePlan, now_ms: int) -> PlanChange | None:
     """It goes on with the next tick. What would have been in the pause was not missed."""
     force = plan.schedule
     if plan.paused_ms is None or force is None:
         return None
     next_ms = force.after(now_ms)
-    return Change(_due(force, next_ms, None), {"paused": "", "next": _or_empty(next_ms)})
+    return PlanChange(_due(force, next_ms, None), {"paused": "", "next": _or_empty(next_ms)})
 
 
 def _due(schedule: Schedule, next_ms: int | None, paused_ms: int | None) -> int | None:

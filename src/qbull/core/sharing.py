@@ -13,14 +13,14 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Reader:
+class ShareMember:
     """A worker that takes part: what it reads now, and the most it takes (None: any number)."""
 
     held: frozenset[int] = frozenset()
     most: int | None = None
 
 
-def share_out(partitions: int, readers: Mapping[str, Reader]) -> dict[str, list[int]]:
+def assign_partitions(partitions: int, readers: Mapping[str, ShareMember]) -> dict[str, list[int]]:
     """The partitions that each of them should read.
 
     With more readers than partitions the others help: each joins the partition that has the fewest, because lanes
@@ -42,11 +42,13 @@ def share_out(partitions: int, readers: Mapping[str, Reader]) -> dict[str, list[
             if len(shares[name]) < sizes[name]:
                 shares[name].add(partition)
                 break
-    _let_help(partitions, readers, shares)
+    _share_leftovers(partitions, readers, shares)
     return {name: sorted(share) for name, share in shares.items()}
 
 
-def static_share(partitions: int, instance: int, instances: int, process: int, processes: int) -> list[int]:
+def static_partitions(
+    partitions: int, instance: int, instances: int, process: int, processes: int
+) -> list[int]:
     """`partition % instances == instance`, dealt out to the processes of the instance.
 
     Where an instance has more processes than partitions, several of them read the same one.
@@ -57,12 +59,12 @@ def static_share(partitions: int, instance: int, instances: int, process: int, p
     return [mine[process % len(mine)]]
 
 
-def uncovered(partitions: int, shares: Iterable[Iterable[int]]) -> list[int]:
+def unassigned_partitions(partitions: int, shares: Iterable[Iterable[int]]) -> list[int]:
     """The partitions that nobody reads."""
     return sorted(set(range(partitions)).difference(*shares))
 
 
-def _sizes(partitions: int, readers: Mapping[str, Reader]) -> dict[str, int]:
+def _sizes(partitions: int, readers: Mapping[str, ShareMember]) -> dict[str, int]:
     """How many each gets: one more for whoever has the fewest, until all are given or nobody takes more.
 
     What they hold does not matter: who looks in the middle of a change computes the same as who looked before it.
@@ -81,7 +83,9 @@ def _sizes(partitions: int, readers: Mapping[str, Reader]) -> dict[str, int]:
     return sizes
 
 
-def _let_help(partitions: int, readers: Mapping[str, Reader], shares: dict[str, set[int]]) -> None:
+def _share_leftovers(
+    partitions: int, readers: Mapping[str, ShareMember], shares: dict[str, set[int]]
+) -> None:
     idle = sorted(name for name, reader in readers.items() if not shares[name] and reader.most != 0)
     count = [sum(partition in share for share in shares.values()) for partition in range(partitions)]
     for name in idle:

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from qbull.core.codec import Signature, Template
+from qbull.core.codec import ArgumentTemplate, Signature
 from qbull.core.retry import Retry
 from qbull.core.unique import Unique
 from qbull.errors import DeclarationError
 
-Kind = Literal["async", "thread", "process"]
+TaskKind = Literal["async", "thread", "process"]
 
 
 @dataclass(frozen=True)
@@ -20,16 +20,16 @@ class TaskSpec:
     name: str
     function: Callable[..., Any]
     signature: Signature
-    kind: Kind
+    kind: TaskKind
     retry: Retry
     timeout: float | None
-    id: Template | None = None
-    key: Template | None = None
+    id: ArgumentTemplate | None = None
+    key: ArgumentTemplate | None = None
     unique: Unique | None = None
     expires: float | None = None
 
 
-def kind_of(name: str, function: Callable[..., Any], *, cpu: bool) -> Kind:
+def task_kind(name: str, function: Callable[..., Any], *, cpu: bool) -> TaskKind:
     if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
         raise DeclarationError(f'task "{name}": a generator cannot be a task; return a value instead')
     if inspect.iscoroutinefunction(function):

@@ -8,10 +8,10 @@ from typing import Literal, get_args
 
 import msgspec
 
-from qbull.errors import LONGEST, ConfigError
+from qbull.errors import MAX_DELAY_SECONDS, ConfigError
 
-Mode = Literal["first", "last", "debounce", "after"]
-DAY = 86_400.0
+UniqueMode = Literal["first", "last", "debounce", "after"]
+DEFAULT_WINDOW_SECONDS = 86_400.0
 
 
 @dataclass(frozen=True)
@@ -24,18 +24,18 @@ class Unique:
 
     for_: float | None = None
     by: tuple[str, ...] | None = None
-    mode: Mode = "first"
+    mode: UniqueMode = "first"
 
     def __post_init__(self) -> None:
-        if self.mode not in get_args(Mode):
+        if self.mode not in get_args(UniqueMode):
             raise ConfigError(f'Unique(mode={self.mode!r}): use "first", "last", "debounce" or "after"')
         if self.for_ is None:
             if self.mode != "after":
                 raise ConfigError(
                     f'Unique(mode="{self.mode}"): give for_=, the length of its window in seconds'
                 )
-            object.__setattr__(self, "for_", DAY)
-        elif not isinstance(self.for_, int | float) or not 0 < self.for_ <= LONGEST:
+            object.__setattr__(self, "for_", DEFAULT_WINDOW_SECONDS)
+        elif not isinstance(self.for_, int | float) or not 0 < self.for_ <= MAX_DELAY_SECONDS:
             raise ConfigError(f"Unique(for_={self.for_!r}): must be more than 0 seconds")
         if isinstance(self.by, str):
             raise ConfigError(f'Unique(by="{self.by}"): give a tuple of names, for example by=("{self.by}",)')

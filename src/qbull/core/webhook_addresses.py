@@ -5,11 +5,11 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Sequence
 
-from qbull.core.alerts import Network
+from qbull.core.alerts import IpNetwork
 
-Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
-_METADATA = tuple(
+_METADATA_NETWORKS = tuple(
     ipaddress.ip_network(text)
     for text in (
         "169.254.0.0/16",
@@ -21,38 +21,40 @@ _METADATA = tuple(
     )
 )
 """Where clouds tell a machine its own secrets: never, whatever is allowed."""
-_NAT64 = ipaddress.ip_network("64:ff9b::/96")
+_NAT64_NETWORK = ipaddress.ip_network("64:ff9b::/96")
 
 
-def why_not(address: str, allowed: Sequence[Network] = (), *, host_allowed: bool = False) -> str | None:
+def why_address_refused(
+    address: str, allowed: Sequence[IpNetwork] = (), *, host_allowed: bool = False
+) -> str | None:
     """Why this address must not be reached; None where it may. Addresses that carry another one are judged by that too."""
     try:
-        meant = _meant(ipaddress.ip_address(address.partition("%")[0]))
+        meant = _embedded_addresses(ipaddress.ip_address(address.partition("%")[0]))
     except ValueError:
         return "is no address"
-    if any(_within(one, _METADATA) for one in meant):
+    if any(_within(one, _METADATA_NETWORKS) for one in meant):
         return "is where a cloud keeps secrets, which is never allowed"
     if host_allowed or any(_within(one, allowed) for one in meant):
         return None
     return "is an internal address" if any(_is_internal(one) for one in meant) else None
 
 
-def _is_internal(address: Address) -> bool:
+def _is_internal(address: IpAddress) -> bool:
     site_local = isinstance(address, ipaddress.IPv6Address) and address.is_site_local
     return not address.is_global or address.is_multicast or address.is_reserved or site_local
 
 
-def _meant(address: Address) -> list[Address]:
+def _embedded_addresses(address: IpAddress) -> list[IpAddress]:
     """What is behind an address that only stands for another one; and what one carries."""
     if isinstance(address, ipaddress.IPv4Address):
         return [address]
-    if address.ipv4_mapped is not None or address in _NAT64:
+    if address.ipv4_mapped is not None or address in _NAT64_NETWORK:
         return [ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)]
-    found: list[Address] = [address, *(address.teredo or ())]
+    found: list[IpAddress] = [address, *(address.teredo or ())]
     if address.sixtofour is not None:
         found.append(address.sixtofour)
     return found
 
 
-def _within(address: Address, networks: Sequence[Network]) -> bool:
+def _within(address: IpAddress, networks: Sequence[IpNetwork]) -> bool:
     return any(address.version == network.version and address in network for network in networks)

@@ -6,16 +6,16 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, TypeAlias
 
-from qbull.core.flow import Told
+from qbull.core.flow import Dependency
 from qbull.core.rate import Rate
-from qbull.core.record import RareBody, State, moment
+from qbull.core.record import ExtendedBody, State, to_datetime
 
-Code: TypeAlias = Literal[
+ReasonCode: TypeAlias = Literal[
     "finished", "running", "stopping", "paused", "held", "no-worker", "unread", "no-task", "due", "retry", "put-off",
     "behind", "halted", "flow", "rate", "limit", "busy", "line", "next",
 ]  # fmt: skip
 
-MOST = 1000
+MAX_COUNTED_AHEAD = 1000
 """Deliveries before a job that are counted. A number larger than this may be any."""
 
 
@@ -23,7 +23,7 @@ MOST = 1000
 class Reason:
     """One reason: `text` is for people, `code` and `values` for programs that say it in their own words. `job` is the one that it waits for."""
 
-    code: Code
+    code: ReasonCode
     text: str
     job: str | None = None
     worker: str | None = None
@@ -48,7 +48,7 @@ class Why:
 
 
 @dataclass(frozen=True, slots=True)
-class Front:
+class LaneHolder:
     """The job that holds a lane, where it was found, and how many come before the job in question."""
 
     id: str | None
@@ -58,23 +58,23 @@ class Front:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class JobFacts:
     """What was found out about one job and its queue. Times are the server's, in milliseconds."""
 
     queue: str
     state: State
-    body: RareBody
+    body: ExtendedBody
     holds_lane: bool = False
     error: str | None = None
     finished_ms: int = 0
     due_ms: int = 0
-    awaits: tuple[Told, ...] = ()
+    awaits: tuple[Dependency, ...] = ()
     """The jobs of its flow that it still waits for."""
     worker: str = ""
     since_ms: int = 0
     stopping: bool = False
     before: int = 0
-    front: Front | None = None
+    front: LaneHolder | None = None
     paused: tuple[str, datetime] | None = None
     held: tuple[datetime, str] | None = None
     serving: int = 0
@@ -91,29 +91,29 @@ class Facts:
     places: int = 0
 
 
-def explain(id: str, facts: Facts) -> Why:
+def explain(id: str, facts: JobFacts) -> Why:
     """The first reason is what to deal with first."""
     if facts.state in ("completed", "failed", "cancelled"):
         reasons = [_finished(facts)]
     elif facts.state == "active":
         reasons = _running(facts)
     else:
-        reasons = _of_the_queue(facts) + _of_the_job(facts)
+        reasons = _queue_reasons(facts) + _job_reasons(facts)
         if not reasons:
             reasons = [Reason("next", "nothing stands in its way; a worker is about to take it")]
     return Why(id, facts.queue, facts.state, tuple(reasons))
 
 
-def _finished(facts: Facts) -> Reason:
-    at = moment(facts.finished_ms)
+def _finished(facts: JobFacts) -> Reason:
+    at = to_datetime(facts.finished_ms)
     words = {"completed": "it completed", "failed": "it failed for good", "cancelled": "it was cancelled"}
     because = f": {facts.error}" if facts.error else ""
     values = _known(state=facts.state, error=facts.error)
     return Reason("finished", f"{words[facts.state]} at {_clock(at)}{because}", since=at, values=values)
 
 
-def _running(facts: Facts) -> list[Reason]:
-    since = moment(facts.since_ms)
+def _running(facts: JobFacts) -> list[Reason]:
+    since = to_datetime(facts.since_ms)
     text = f"worker {facts.worker} has it since {_clock(since)}"
     reasons = [Reason("running", text, worker=facts.worker, since=since, values=_known(worker=facts.worker))]
     if facts.stopping:
@@ -121,7 +121,7 @@ def _running(facts: Facts) -> list[Reason]:
     return reasons
 
 
-def _of_the_queue(facts: Facts) -> list[Reason]:
+def _queue_reasons(facts: JobFacts) -> list[Reason]:
     reasons = []
     if facts.paused is not None:
         by, since = facts.paused
@@ -145,16 +145,16 @@ def _of_the_queue(facts: Facts) -> list[Reason]:
     return reasons
 
 
-def _of_the_job(facts: Facts) -> list[Reason]:
+def _job_reasons(facts: JobFacts) -> list[Reason]:
     if facts.state == "delayed":
-        return [_later(facts)]
-    return [_behind(facts, facts.front)] if facts.front is not None else _in_line(facts)
+        return [_delay_reasons(facts)]
+    return [_lane_reasons(facts, facts.front)] if facts.front is not None else _ready_reasons(facts)
 
 
-def _later(facts: Facts) -> Reason:
+def _delay_reasons(facts: JobFacts) -> Reason:
     if facts.awaits:
-        return _in_flow(facts.awaits)
-    until, body = moment(facts.due_ms), facts.body
+        return _flow_reasons(facts.awaits)
+    until, body = to_datetime(facts.due_ms), facts.body
     if body.attempt > 1:
         error = body.history[-1].error if body.history else None
         because = f": {error}" if error is not None else ""
@@ -167,7 +167,7 @@ def _later(facts: Facts) -> Reason:
     return Reason("due", f"it is delayed until {_clock(until)}", until=until)
 
 
-def _in_flow(awaits: tuple[Told, ...]) -> Reason:
+def _flow_reasons(awaits: tuple[Dependency, ...]) -> Reason:
     first = awaits[0]
     others = f" and {len(awaits) - 1} others of its flow" if len(awaits) > 1 else " of its flow"
     has = f", which did not complete: {first.error}; retry it" if first.error else ""
@@ -176,7 +176,7 @@ def _in_flow(awaits: tuple[Told, ...]) -> Reason:
     return Reason("flow", text, job=first.id, values=values)
 
 
-def _behind(facts: Facts, front: Front) -> Reason:
+def _lane_reasons(facts: JobFacts, front: LaneHolder) -> Reason:
     key = _key(facts)
     if front.id is None:
         return Reason("behind", f"others of {key} come first", values=_known(key=facts.body.key))
@@ -193,11 +193,11 @@ def _behind(facts: Facts, front: Front) -> Reason:
     return Reason("behind", text, job=front.id, worker=front.worker, values=values)
 
 
-def _in_line(facts: Facts) -> list[Reason]:
+def _ready_reasons(facts: JobFacts) -> list[Reason]:
     """It stands in front of the workers."""
     reasons = []
     if facts.rate is not None and facts.next_start_ms > 0:
-        until = moment(facts.now_ms + facts.next_start_ms)
+        until = to_datetime(facts.now_ms + facts.next_start_ms)
         text = f"the rate of the queue, {facts.rate}, is used up until {_clock(until)}"
         reasons.append(Reason("rate", text, until=until, values=_known(rate=str(facts.rate))))
     if facts.max_active is not None and facts.places >= facts.max_active:
@@ -207,7 +207,7 @@ def _in_line(facts: Facts) -> list[Reason]:
         text = f"all {facts.slots} slots of the queue's workers are in use"
         reasons.append(Reason("busy", text, values=_known(slots=facts.slots)))
     if facts.before:
-        many = f"more than {MOST:,}" if facts.before > MOST else f"{facts.before}"
+        many = f"more than {MAX_COUNTED_AHEAD:,}" if facts.before > MAX_COUNTED_AHEAD else f"{facts.before}"
         text = f"{many} {'others come' if facts.before > 1 else 'other comes'} first"
         reasons.append(Reason("line", text, values=_known(jobs=facts.before)))
     return reasons
@@ -217,7 +217,7 @@ def _known(**values: str | int | None) -> dict[str, str | int]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _key(facts: Facts) -> str:
+def _key(facts: JobFacts) -> str:
     return f'its key "{facts.body.key}"' if facts.body.key is not None else "its lane"
 
 

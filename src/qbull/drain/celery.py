@@ -17,23 +17,23 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from qbull.compat.celery.task import RETRIES, priority_of
-from qbull.drain.message import Cannot, Found, Letter
-from qbull.drain.source import OldServer, Shelf
+from qbull.compat.celery.task import RETRIES_HEADER, priority_of
+from qbull.drain.message import CannotMove, ForeignJob, SourceMessage
+from qbull.drain.source import SourceCollection, SourceServer
 
-BETWEEN = "\x06\x16"
+KOMBU_SEPARATOR = "\x06\x16"
 """What kombu writes between the name of a queue and a priority, and in its bindings."""
-DEFAULT = "celery"
-BINDINGS = "_kombu.binding."
-OTHERS = (".pidbox", "celeryev")
+DEFAULT_CELERY_QUEUE = "celery"
+BINDING_KEY_PREFIX = "_kombu.binding."
+INTERNAL_QUEUE_SUFFIXES = (".pidbox", "celeryev")
 """Queues of Celery's own, for remote control and events."""
-WAITS = {
+UNMOVABLE_FIELDS = {
     "chain": "more tasks come after it (a chain)",
     "chord": "it is part of a chord",
     "callbacks": "it has callbacks (link)",
     "errbacks": "it has callbacks for errors (link_error)",
 }
-TYPES: dict[str, Any] = {
+KOMBU_TYPES: dict[str, Any] = {
     "datetime": datetime.fromisoformat,
     "date": lambda text: datetime.fromisoformat(text).date(),
     "time": time.fromisoformat,
@@ -48,7 +48,9 @@ TYPES: dict[str, Any] = {
 class CelerySource:
     """`zone` is meant where an eta has none; `prefix` is kombu's global_keyprefix."""
 
-    def __init__(self, old: OldServer, *, zone: str = "UTC", prefix: str = "", unacked: bool = False) -> None:
+    def __init__(
+        self, old: SourceServer, *, zone: str = "UTC", prefix: str = "", unacked: bool = False
+    ) -> None:
         self.old = old
         self._zone = ZoneInfo(zone)
         self._prefix = prefix
@@ -56,51 +58,57 @@ class CelerySource:
 
     async def queues(self) -> list[str]:
         """The queues that Celery has bound, besides those for its own use; and the default one, where there is something in it."""
-        found = {DEFAULT} if await self.old.call("EXISTS", self._prefix + DEFAULT) else set()
-        start = f"{self._prefix}{BINDINGS}"
+        found = (
+            {DEFAULT_CELERY_QUEUE}
+            if await self.old.call("EXISTS", self._prefix + DEFAULT_CELERY_QUEUE)
+            else set()
+        )
+        start = f"{self._prefix}{BINDING_KEY_PREFIX}"
         for name in await self.old.names(f"{start}*"):
-            if not name.endswith(OTHERS):
+            if not name.endswith(INTERNAL_QUEUE_SUFFIXES):
                 for binding in await self.old.call("SMEMBERS", name):
-                    found.add(binding.decode().rpartition(BETWEEN)[2])
+                    found.add(binding.decode().rpartition(KOMBU_SEPARATOR)[2])
         return sorted(found)
 
-    async def shelves(self, queue: str) -> list[Shelf]:
+    async def shelves(self, queue: str) -> list[SourceCollection]:
         """A list for each priority, the first one first; and what is with workers, where that is asked for."""
-        names = [queue, *(f"{queue}{BETWEEN}{step}" for step in range(1, 10))]
-        shelves = [Shelf(queue, "tail", self._prefix + name) for name in names]
+        names = [queue, *(f"{queue}{KOMBU_SEPARATOR}{step}" for step in range(1, 10))]
+        shelves = [SourceCollection(queue, "tail", self._prefix + name) for name in names]
         if self._unacked:
-            shelves.append(Shelf(queue, "field", f"{self._prefix}unacked", f"{self._prefix}unacked_index"))
+            shelves.append(
+                SourceCollection(queue, "field", f"{self._prefix}unacked", f"{self._prefix}unacked_index")
+            )
         return shelves
 
     async def held(self) -> int:
         """Messages that workers have and have not acknowledged."""
         return int(await self.old.call("HLEN", f"{self._prefix}unacked"))
 
-    async def read(self, shelf: Shelf, values: list[tuple[bytes, float]]) -> list[Found]:
+    async def read(self, shelf: SourceCollection, values: list[tuple[bytes, float]]) -> list[SourceMessage]:
         if shelf.kind != "field":
-            return [Found(_tag(value), value, _kept(shelf.queue, value)) for value, _ in values]
+            return [SourceMessage(_tag(value), value, _kept(shelf.queue, value)) for value, _ in values]
         tags = [tag for tag, _ in values]
         held = await self.old.call("HMGET", shelf.name, *tags) if tags else []
         found = []
         for tag, packed in zip(tags, held, strict=True):
             queue, message = _unacked(packed)
             if queue == shelf.queue:
-                found.append(Found(tag.decode(), tag, _kept(queue, message)))
+                found.append(SourceMessage(tag.decode(), tag, _kept(queue, message)))
         return found
 
-    def letter(self, kept: bytes) -> Letter:
+    def letter(self, kept: bytes) -> ForeignJob:
         queue, message = msgspec.msgpack.decode(kept, type=tuple[str, bytes])
         envelope = _envelope(message)
         headers = envelope.get("headers") or {}
         if "task" not in headers:
-            raise Cannot("it is no message of Celery's protocol 2; let Celery run it")
+            raise CannotMove("it is no message of Celery's protocol 2; let Celery run it")
         args, kwargs, embedded = _body(envelope)
-        for name, why in WAITS.items():
+        for name, why in UNMOVABLE_FIELDS.items():
             if (embedded or {}).get(name):
-                raise Cannot(f"{why}; let Celery run it to its end")
+                raise CannotMove(f"{why}; let Celery run it to its end")
         retries = int(headers.get("retries") or 0)
         limits = [float(limit) for limit in headers.get("timelimit") or () if limit]
-        return Letter(
+        return ForeignJob(
             id=str(headers["id"]),
             stamp=_tag(message),
             queue=queue,
@@ -111,7 +119,7 @@ class CelerySource:
             expires=self._moment(headers.get("expires")),
             priority=_priority(envelope),
             timeout=min(limits, default=None),
-            headers={RETRIES: str(retries)} if retries else {},
+            headers={RETRIES_HEADER: str(retries)} if retries else {},
         )
 
     def _moment(self, text: str | None) -> datetime | None:
@@ -129,9 +137,9 @@ def _envelope(message: bytes) -> dict[str, Any]:
     try:
         envelope = json.loads(message)
     except ValueError:
-        raise Cannot("it is not JSON, so it is none of Celery's messages") from None
+        raise CannotMove("it is not JSON, so it is none of Celery's messages") from None
     if not isinstance(envelope, dict):
-        raise Cannot("it is none of Celery's messages")
+        raise CannotMove("it is none of Celery's messages")
     return envelope
 
 
@@ -139,7 +147,7 @@ def _tag(message: bytes) -> str:
     """The name that kombu gives each message; what has none cannot be moved, and needs none."""
     try:
         return str(_envelope(message)["properties"]["delivery_tag"])
-    except (Cannot, KeyError, TypeError):
+    except (CannotMove, KeyError, TypeError):
         return ""
 
 
@@ -155,25 +163,25 @@ def _unacked(packed: bytes | None) -> tuple[str, bytes]:
 def _body(envelope: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any], dict[str, Any] | None]:
     kind = envelope.get("content-type")
     if kind != "application/json":
-        raise Cannot(f"its body is {kind}, not JSON; let Celery run it")
+        raise CannotMove(f"its body is {kind}, not JSON; let Celery run it")
     if envelope.get("headers", {}).get("compression"):
-        raise Cannot("its body is compressed; let Celery run it")
+        raise CannotMove("its body is compressed; let Celery run it")
     body = envelope.get("body", "")
     try:
         if envelope.get("properties", {}).get("body_encoding") == "base64":
             body = base64.b64decode(body)
         args, kwargs, embedded = json.loads(body, object_hook=_typed)
     except (ValueError, TypeError, binascii.Error) as error:
-        raise Cannot(f"its body cannot be read: {error}") from None
+        raise CannotMove(f"its body cannot be read: {error}") from None
     return args, kwargs, embedded
 
 
 def _typed(value: dict[str, Any]) -> Any:
     if value.keys() != {"__type__", "__value__"}:
         return value
-    if value["__type__"] not in TYPES:
-        raise Cannot(f"its arguments have a {value['__type__']} of your own making; let Celery run it")
-    return TYPES[value["__type__"]](value["__value__"])
+    if value["__type__"] not in KOMBU_TYPES:
+        raise CannotMove(f"its arguments have a {value['__type__']} of your own making; let Celery run it")
+    return KOMBU_TYPES[value["__type__"]](value["__value__"])
 
 
 def _priority(envelope: Mapping[str, Any]) -> int:

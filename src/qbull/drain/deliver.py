@@ -17,34 +17,34 @@ from typing import Any
 import msgspec
 
 from qbull.app import App
-from qbull.core.codec import encode_payload, plain
+from qbull.core.codec import decode_untyped, encode_payload
 from qbull.core.ids import check_id
 from qbull.core.route import digest
 from qbull.core.task import TaskSpec
-from qbull.drain.message import Cannot, Letter
+from qbull.drain.message import CannotMove, ForeignJob
 from qbull.errors import NotFound, PayloadError
 from qbull.job import Job
 from qbull.middleware import Enqueueing
-from qbull.options import Arguments, Options
+from qbull.options import EncodedArguments, Options
 from qbull.queue import Queue
 from qbull.store.verbs.partition import UniqueJob
 from qbull.task import Call
 
-REMEMBERED_MS = 7 * 86_400_000
+DRAIN_DEDUPLICATION_MS = 7 * 86_400_000
 
 
 @dataclass(frozen=True)
-class Parcel:
+class PreparedJob:
     """A letter that fits: everything but the enqueue itself."""
 
     queue: Queue
     task: str
-    arguments: Arguments
+    arguments: EncodedArguments
     options: Options
     headers: Mapping[str, str]
 
 
-class Delivery:
+class JobImporter:
     """`to` is the queue for all of them, where one is named; `names` says which task is meant by which old name."""
 
     def __init__(self, app: App, *, to: str | None = None, names: Mapping[str, str] | None = None) -> None:
@@ -53,12 +53,12 @@ class Delivery:
         self._names = names or {}
         self._known: dict[str, tuple[Queue, list[str]]] = {}
 
-    async def parcel(self, letter: Letter) -> Parcel:
+    async def parcel(self, letter: ForeignJob) -> PreparedJob:
         """Raises Cannot, with the reason."""
         task = self._names.get(letter.task, letter.task)
         now = datetime.now(UTC)
         if letter.expires is not None and letter.expires <= now:
-            raise Cannot(f"it has expired, at {letter.expires:%Y-%m-%d %H:%M:%S} UTC")
+            raise CannotMove(f"it has expired, at {letter.expires:%Y-%m-%d %H:%M:%S} UTC")
         try:
             check_id(letter.id)
             options = Options(
@@ -71,9 +71,9 @@ class Delivery:
                 return self._checked(letter, self._home(letter, task), task, options)
             return await self._unchecked(letter, task, options)
         except (PayloadError, NotFound) as error:
-            raise Cannot(str(error)) from None
+            raise CannotMove(str(error)) from None
 
-    async def taken(self, parcels: Sequence[Parcel]) -> set[str]:
+    async def taken(self, parcels: Sequence[PreparedJob]) -> set[str]:
         """Which of their ids other jobs have already."""
         found: set[str] = set()
         by_queue: dict[Queue, list[str]] = {}
@@ -86,7 +86,7 @@ class Delivery:
                 found |= await client.store.patiently(partial(partition.has, ids))
         return found
 
-    async def deliver(self, parcels: Sequence[Parcel]) -> None:
+    async def deliver(self, parcels: Sequence[PreparedJob]) -> None:
         """Enqueue them, in order, and answer when the server has them. May be done twice."""
         if not self._app.middleware.around_enqueue:
             for queue, some in groupby(parcels, key=lambda parcel: parcel.queue):
@@ -95,9 +95,9 @@ class Delivery:
         for parcel in parcels:
             await self._within_hooks(parcel)
 
-    async def _within_hooks(self, parcel: Parcel) -> None:
+    async def _within_hooks(self, parcel: PreparedJob) -> None:
         call = Enqueueing(
-            parcel.queue.name, parcel.task, [plain(parcel.arguments.payload)], dict(parcel.headers)
+            parcel.queue.name, parcel.task, [decode_untyped(parcel.arguments.payload)], dict(parcel.headers)
         )
 
         async def send() -> list[Job[Any]]:
@@ -105,7 +105,7 @@ class Delivery:
 
         await self._app.middleware.enqueue(call, send)
 
-    async def _send(self, queue: Queue, parcels: Sequence[Parcel]) -> list[Job[Any]]:
+    async def _send(self, queue: Queue, parcels: Sequence[PreparedJob]) -> list[Job[Any]]:
         client, durability = self._app.client(), self._app.durability
         if queue.tasks:
             layout = await client.register(queue.settings, queue.tasks, durability)
@@ -117,15 +117,15 @@ class Delivery:
             payload = queue.seal(parcel.task, parcel.arguments.payload)
             sealed = msgspec.structs.replace(parcel.arguments, payload=payload)
             placed = queue.place(layout, parcel.task, sealed, options)
-            jobs.append((placed, UniqueJob(*placed.job, sealed.name, "first", REMEMBERED_MS)))
+            jobs.append((placed, UniqueJob(*placed.job, sealed.name, "first", DRAIN_DEDUPLICATION_MS)))
         answers = await client.enqueue_unique(queue.settings, jobs, durability)
         return [queue.handle(id, created) for id, created in answers]
 
-    def _home(self, letter: Letter, task: str) -> Queue:
+    def _home(self, letter: ForeignJob, task: str) -> Queue:
         """The queue of --to, the one of the same name, or the one that has the task."""
         queues = self._app.queues
         if self._to is not None and self._to not in queues:
-            raise Cannot(f'no queue "{self._to}" is declared in the app; there is: {", ".join(queues)}')
+            raise CannotMove(f'no queue "{self._to}" is declared in the app; there is: {", ".join(queues)}')
         first = queues.get(self._to or letter.queue)
         if first is not None and task in first.tasks:
             return first
@@ -135,18 +135,20 @@ class Delivery:
         where = f'in queue "{self._to}" of the app' if self._to else "in the app"
         if self._to is None and others:
             names = ", ".join(queue.name for queue in others)
-            raise Cannot(f'task "{task}" is in several queues ({names}); say which with --to QUEUE')
-        raise Cannot(f'no task "{task}" is declared {where}; name the one that is meant: --map {task}=NAME')
+            raise CannotMove(f'task "{task}" is in several queues ({names}); say which with --to QUEUE')
+        raise CannotMove(
+            f'no task "{task}" is declared {where}; name the one that is meant: --map {task}=NAME'
+        )
 
-    def _checked(self, letter: Letter, queue: Queue, task: str, options: Options) -> Parcel:
+    def _checked(self, letter: ForeignJob, queue: Queue, task: str, options: Options) -> PreparedJob:
         spec = queue.tasks[task]
         call: Call[..., Any] = Call(queue, spec, options)
         made = call.check(*letter.args, **letter.kwargs)
-        _refuse_changed(spec, letter, plain(made.payload), spec.signature.arguments(made.payload))
-        arguments = Arguments(made.payload, made.key, letter.id, _name(letter))
-        return Parcel(queue, task, arguments, options, letter.headers)
+        _refuse_changed(spec, letter, decode_untyped(made.payload), spec.signature.arguments(made.payload))
+        arguments = EncodedArguments(made.payload, made.key, letter.id, _name(letter))
+        return PreparedJob(queue, task, arguments, options, letter.headers)
 
-    async def _unchecked(self, letter: Letter, task: str, options: Options) -> Parcel:
+    async def _unchecked(self, letter: ForeignJob, task: str, options: Options) -> PreparedJob:
         """Without the code: the queue and the task are known to the server, and the worker checks the arguments."""
         name = self._to or letter.queue
         if name not in self._known:
@@ -156,37 +158,39 @@ class Delivery:
             self._known[name] = queue, await client.store.tasks(name)
         queue, tasks = self._known[name]
         if task not in tasks:
-            raise Cannot(
+            raise CannotMove(
                 f'queue "{name}" knows no task "{task}"; name the one that is meant: --map {task}=NAME'
             )
         if letter.args:
-            raise Cannot(
+            raise CannotMove(
                 "its arguments have no names; give --app, so that the task's signature can name them"
             )
         if queue.settings.order == "key":
-            raise Cannot(f'queue "{name}" is ordered by key; give --app, so that the task can make the key')
+            raise CannotMove(
+                f'queue "{name}" is ordered by key; give --app, so that the task can make the key'
+            )
         payload = encode_payload(task, letter.kwargs, self._app.payload_limit)
-        _refuse_changed(None, letter, plain(payload), plain(payload))
-        return Parcel(
-            queue, task, Arguments(payload, None, letter.id, _name(letter)), options, letter.headers
+        _refuse_changed(None, letter, decode_untyped(payload), decode_untyped(payload))
+        return PreparedJob(
+            queue, task, EncodedArguments(payload, None, letter.id, _name(letter)), options, letter.headers
         )
 
 
-def _name(letter: Letter) -> str:
+def _name(letter: ForeignJob) -> str:
     """What the server remembers a letter by. It begins with what decides the partition of its id, so that both are in one."""
     rest = hashlib.sha256(f"drain {letter.id} {letter.stamp}".encode()).hexdigest()
     return digest(letter.id).hex() + rest[:16]
 
 
 def _refuse_changed(
-    spec: TaskSpec | None, letter: Letter, sent: Mapping[str, Any], arrives: Mapping[str, Any]
+    spec: TaskSpec | None, letter: ForeignJob, sent: Mapping[str, Any], arrives: Mapping[str, Any]
 ) -> None:
     """A date that a task would get as a text is not the same call."""
     names = spec.signature.parameters if spec is not None else ()
     given = dict(zip(names, letter.args, strict=False)) | dict(letter.kwargs)
     for name, value in given.items():
         if not _same(value, arrives[name]) and not _same(value, sent[name]):
-            raise Cannot(
+            raise CannotMove(
                 f'its argument "{name}" is a {type(value).__name__}, and would arrive as a {type(arrives[name]).__name__}; '
                 f"annotate the parameter, or let the old workers run it"
             )

@@ -8,12 +8,12 @@ from datetime import datetime
 from typing import Any
 
 
-class Cannot(Exception):
+class CannotMove(Exception):
     """It cannot be moved. The text says why, and what to do."""
 
 
 @dataclass(frozen=True)
-class Letter:
+class ForeignJob:
     """`stamp` tells it from others that have the same id: of a message that was sent twice it is the same."""
 
     id: str
@@ -30,7 +30,7 @@ class Letter:
 
 
 @dataclass(frozen=True)
-class Found:
+class SourceMessage:
     """A message as it lies on the old server.
 
     `value` is what names it there, `name` what it is called while it is set aside, `kept` all that its letter is made of.

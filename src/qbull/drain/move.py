@@ -7,25 +7,27 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from qbull.drain.deliver import Delivery, Parcel
-from qbull.drain.message import Cannot, Found, Letter
-from qbull.drain.source import AT_ONCE, OldServer, Shelf
+from qbull.drain.deliver import JobImporter, PreparedJob
+from qbull.drain.message import CannotMove, ForeignJob, SourceMessage
+from qbull.drain.source import DRAIN_BATCH_SIZE, SourceCollection, SourceServer
 
 
-class Source(Protocol):
+class JobSource(Protocol):
     """A library that jobs come from."""
 
     @property
-    def old(self) -> OldServer: ...
+    def old(self) -> SourceServer: ...
     async def queues(self) -> list[str]: ...
-    async def shelves(self, queue: str) -> list[Shelf]: ...
+    async def shelves(self, queue: str) -> list[SourceCollection]: ...
     async def held(self) -> int: ...
-    async def read(self, shelf: Shelf, values: list[tuple[bytes, float]]) -> list[Found]: ...
-    def letter(self, kept: bytes) -> Letter: ...
+    async def read(
+        self, shelf: SourceCollection, values: list[tuple[bytes, float]]
+    ) -> list[SourceMessage]: ...
+    def letter(self, kept: bytes) -> ForeignJob: ...
 
 
 @dataclass
-class Report:
+class DrainReport:
     """What was moved from which queue, and what was left for which reason, with one of them as an example."""
 
     moved: Counter[str] = field(default_factory=Counter)
@@ -38,19 +40,19 @@ class Report:
         self.examples.setdefault((queue, task, why), example)
 
 
-class Moving:
+class DrainRun:
     """With `dry` nothing is changed on either server. `on_step` is told of each bit of progress."""
 
     def __init__(
-        self, source: Source, delivery: Delivery, *, dry: bool, on_step: Callable[[Report], object]
+        self, source: JobSource, delivery: JobImporter, *, dry: bool, on_step: Callable[[DrainReport], object]
     ) -> None:
         self._source = source
         self._delivery = delivery
         self._dry = dry
         self._on_step = on_step
-        self.report = Report()
+        self.report = DrainReport()
 
-    async def run(self, queues: Sequence[str]) -> Report:
+    async def run(self, queues: Sequence[str]) -> DrainReport:
         await self._go_on()
         for queue in queues:
             for shelf in await self._source.shelves(queue):
@@ -61,22 +63,22 @@ class Moving:
     async def _go_on(self) -> None:
         """With what an earlier drain has set aside."""
         async for name, kept in self._source.old.set_aside_before():
-            found = Found(name, b"", kept)
+            found = SourceMessage(name, b"", kept)
             parcel = await self._parcel("set aside", found)
             if parcel is not None:
                 if not self._dry:
                     await self._deliver([found], [parcel])
                 self._count("set aside", 1)
 
-    async def _empty(self, shelf: Shelf) -> None:
+    async def _empty(self, shelf: SourceCollection) -> None:
         """Old workers may take some of it meanwhile, and shift the rest: it is gone through until a pass moves nothing."""
         before = Counter(self.report.left)
         while await self._pass(shelf) and not self._dry:
             self.report.left = Counter(before)
 
-    async def _pass(self, shelf: Shelf) -> int:
+    async def _pass(self, shelf: SourceCollection) -> int:
         skip = moved = 0
-        while values := await self._source.old.values(shelf, skip, AT_ONCE):
+        while values := await self._source.old.values(shelf, skip, DRAIN_BATCH_SIZE):
             messages = await self._source.read(shelf, values)
             fit = await self._fitting(shelf, messages)
             if self._dry:
@@ -91,7 +93,9 @@ class Moving:
             self._count(shelf.queue, len(taken))
         return moved
 
-    async def _fitting(self, shelf: Shelf, messages: Sequence[Found]) -> list[tuple[Found, Parcel]]:
+    async def _fitting(
+        self, shelf: SourceCollection, messages: Sequence[SourceMessage]
+    ) -> list[tuple[SourceMessage, PreparedJob]]:
         """Those that can be moved. One whose id another job has is left: enqueued, it would add nothing."""
         found = [
             (message, parcel)
@@ -99,7 +103,7 @@ class Moving:
             if (parcel := await self._parcel(shelf.queue, message)) is not None
         ]
         taken = await self._delivery.taken([parcel for _, parcel in found])
-        fit: list[tuple[Found, Parcel]] = []
+        fit: list[tuple[SourceMessage, PreparedJob]] = []
         for message, parcel in found:
             id = parcel.arguments.id or ""
             if id in taken:
@@ -110,19 +114,19 @@ class Moving:
             fit.append((message, parcel))
         return fit
 
-    async def _deliver(self, messages: Sequence[Found], parcels: Sequence[Parcel]) -> None:
+    async def _deliver(self, messages: Sequence[SourceMessage], parcels: Sequence[PreparedJob]) -> None:
         if messages:
             await self._delivery.deliver(parcels)
             await self._source.old.forget(messages)
 
-    async def _parcel(self, queue: str, found: Found) -> Parcel | None:
+    async def _parcel(self, queue: str, found: SourceMessage) -> PreparedJob | None:
         """None for one that is to stay, which is noted with the reason."""
         task, id = "?", found.name
         try:
             letter = self._source.letter(found.kept)
             task, id = letter.task, letter.id
             return await self._delivery.parcel(letter)
-        except Cannot as why:
+        except CannotMove as why:
             self.report.leave(queue, task, str(why), id)
             return None
 

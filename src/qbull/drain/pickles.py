@@ -15,11 +15,11 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
-from qbull.drain.message import Cannot
+from qbull.drain.message import CannotMove
 
-MOST = 64 << 20
+MAX_UNPACKED_BYTES = 64 << 20
 """Bytes of one job's arguments at most, unpacked."""
-ALLOWED: dict[tuple[str, str], type] = {
+ALLOWED_CLASSES: dict[tuple[str, str], type] = {
     ("datetime", "datetime"): datetime,
     ("datetime", "date"): date,
     ("datetime", "time"): time,
@@ -36,31 +36,31 @@ def unpacked(data: bytes) -> bytes:
     """RQ compresses what it writes; what is not compressed is taken as it is."""
     reader = zlib.decompressobj()
     try:
-        plain = reader.decompress(data, MOST)
+        plain = reader.decompress(data, MAX_UNPACKED_BYTES)
     except zlib.error:
         return data
     if reader.unconsumed_tail:
-        raise Cannot(f"its arguments take more than {MOST:,} bytes; let RQ run it")
+        raise CannotMove(f"its arguments take more than {MAX_UNPACKED_BYTES:,} bytes; let RQ run it")
     return plain
 
 
 def read(data: bytes) -> Any:
     """The value, made of plain data only."""
     try:
-        return _plain(_Reader(io.BytesIO(data)).load())
-    except Cannot:
+        return _plain(_RestrictedUnpickler(io.BytesIO(data)).load())
+    except CannotMove:
         raise
     except Exception as error:  # a pickle can be broken in any way
-        raise Cannot(f"its arguments cannot be read: {type(error).__name__}: {error}") from None
+        raise CannotMove(f"its arguments cannot be read: {type(error).__name__}: {error}") from None
 
 
-class _Reader(pickle.Unpickler):
+class _RestrictedUnpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
-        if (module, name) not in ALLOWED:
-            raise Cannot(
+        if (module, name) not in ALLOWED_CLASSES:
+            raise CannotMove(
                 f"its arguments have a {module}.{name}, which is not plain data; let RQ run it, or enqueue it anew"
             )
-        return ALLOWED[module, name]
+        return ALLOWED_CLASSES[module, name]
 
 
 def _plain(value: Any) -> Any:
@@ -74,7 +74,7 @@ def _plain(value: Any) -> Any:
         case set() | frozenset():
             return {_plain(one) for one in value}
         case type():
-            raise Cannot(f"its arguments have the type {value.__name__}, which is not plain data")
+            raise CannotMove(f"its arguments have the type {value.__name__}, which is not plain data")
         case UUID():
             return UUID(int=value.int)
     return value

@@ -9,23 +9,23 @@ from typing import Any
 
 import msgspec
 
-from qbull.compat.rq.retry import WAITS, waits_of
-from qbull.drain.message import Cannot, Found, Letter
+from qbull.compat.rq.retry import RETRY_WAITS_HEADER, waits_of
+from qbull.drain.message import CannotMove, ForeignJob, SourceMessage
 from qbull.drain.pickles import read, unpacked
-from qbull.drain.source import OldServer, Shelf
-from qbull.errors import LONGEST
+from qbull.drain.source import SourceCollection, SourceServer
+from qbull.errors import MAX_DELAY_SECONDS
 
-QUEUES = "rq:queues"
-QUEUE = "rq:queue:"
-CALLBACKS = ("success_callback_name", "failure_callback_name", "stopped_callback_name", "webhooks")
-REFUSED = {
+RQ_QUEUES_KEY = "rq:queues"
+RQ_QUEUE_KEY_PREFIX = "rq:queue:"
+CALLBACK_FIELDS = ("success_callback_name", "failure_callback_name", "stopped_callback_name", "webhooks")
+REFUSED_FIELDS = {
     "meta": "it has meta, which nothing here reads",
     "repeats_left": "it is to be repeated; use a schedule",
     "group_id": "it is part of a group",
 }
 
 
-class Record(msgspec.Struct):
+class RqRecord(msgspec.Struct):
     """A job as it is kept while it is set aside: complete, so that its hash is not needed any more."""
 
     id: str
@@ -36,47 +36,50 @@ class Record(msgspec.Struct):
 
 
 class RqSource:
-    def __init__(self, old: OldServer) -> None:
+    def __init__(self, old: SourceServer) -> None:
         self.old = old
 
     async def queues(self) -> list[str]:
-        names = await self.old.call("SMEMBERS", QUEUES)
-        return sorted(name.decode().removeprefix(QUEUE) for name in names)
+        names = await self.old.call("SMEMBERS", RQ_QUEUES_KEY)
+        return sorted(name.decode().removeprefix(RQ_QUEUE_KEY_PREFIX) for name in names)
 
-    async def shelves(self, queue: str) -> list[Shelf]:
+    async def shelves(self, queue: str) -> list[SourceCollection]:
         """What waits, then what is for later."""
-        return [Shelf(queue, "head", f"{QUEUE}{queue}"), Shelf(queue, "member", f"rq:scheduled:{queue}")]
+        return [
+            SourceCollection(queue, "head", f"{RQ_QUEUE_KEY_PREFIX}{queue}"),
+            SourceCollection(queue, "member", f"rq:scheduled:{queue}"),
+        ]
 
     async def held(self) -> int:
         return 0
 
-    async def read(self, shelf: Shelf, values: list[tuple[bytes, float]]) -> list[Found]:
+    async def read(self, shelf: SourceCollection, values: list[tuple[bytes, float]]) -> list[SourceMessage]:
         found = []
         for value, at in values:
             id = value.decode()
             flat = await self.old.call("HGETALL", f"rq:job:{id}")
             fields = {name.decode(): data for name, data in zip(flat[::2], flat[1::2], strict=True)}
             waiting = await self.old.call("SCARD", f"rq:job:{id}:dependents")
-            record = Record(id, shelf.queue, fields, at, waiting)
-            found.append(Found(id, value, msgspec.msgpack.encode(record), f"rq:job:{id}"))
+            record = RqRecord(id, shelf.queue, fields, at, waiting)
+            found.append(SourceMessage(id, value, msgspec.msgpack.encode(record), f"rq:job:{id}"))
         return found
 
-    def letter(self, kept: bytes) -> Letter:
-        record = msgspec.msgpack.decode(kept, type=Record)
+    def letter(self, kept: bytes) -> ForeignJob:
+        record = msgspec.msgpack.decode(kept, type=RqRecord)
         fields = record.fields
         if "data" not in fields:
-            raise Cannot("its record is gone from the server")
+            raise CannotMove("its record is gone from the server")
         if record.dependents:
-            raise Cannot(f"{record.dependents} jobs wait for it (depends_on); let RQ run it")
-        if any(fields.get(name) for name in CALLBACKS):
-            raise Cannot("it has callbacks; let RQ run it")
-        for name, why in REFUSED.items():
+            raise CannotMove(f"{record.dependents} jobs wait for it (depends_on); let RQ run it")
+        if any(fields.get(name) for name in CALLBACK_FIELDS):
+            raise CannotMove("it has callbacks; let RQ run it")
+        for name, why in REFUSED_FIELDS.items():
             if fields.get(name):
-                raise Cannot(f"{why}; let RQ run it")
+                raise CannotMove(f"{why}; let RQ run it")
         task, args, kwargs = _call(fields["data"])
         left = int(fields.get("retries_left") or 0)
         intervals = json.loads(fields.get("retry_intervals") or b"[0]")
-        return Letter(
+        return ForeignJob(
             id=record.id,
             stamp=" ".join(fields.get(name, b"").decode() for name in ("created_at", "enqueued_at")),
             queue=record.queue,
@@ -86,7 +89,7 @@ class RqSource:
             at=datetime.fromtimestamp(record.at, UTC) if record.at else None,
             expires=_end(fields),
             timeout=_timeout(fields),
-            headers={WAITS: waits_of(left, intervals)} if left > 0 else {},
+            headers={RETRY_WAITS_HEADER: waits_of(left, intervals)} if left > 0 else {},
         )
 
 
@@ -98,13 +101,13 @@ def _call(data: bytes) -> tuple[str, Any, Any]:
         try:
             value = json.loads(plain)
         except ValueError:
-            raise Cannot("its arguments are neither a pickle nor JSON; let RQ run it") from None
+            raise CannotMove("its arguments are neither a pickle nor JSON; let RQ run it") from None
     try:
         task, instance, args, kwargs = value
     except (TypeError, ValueError):
-        raise Cannot("its record is none of RQ's") from None
+        raise CannotMove("its record is none of RQ's") from None
     if instance is not None:
-        raise Cannot("it calls a method; let RQ run it")
+        raise CannotMove("it calls a method; let RQ run it")
     return str(task), args, kwargs
 
 
@@ -113,7 +116,7 @@ def _timeout(fields: Mapping[str, bytes]) -> float | None:
     if not fields.get("timeout"):
         return None
     seconds = int(fields["timeout"])
-    return LONGEST if seconds == -1 else seconds
+    return MAX_DELAY_SECONDS if seconds == -1 else seconds
 
 
 def _end(fields: Mapping[str, bytes]) -> datetime | None:

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any, Literal
 
-from qbull.drain.message import Found
+from qbull.drain.message import SourceMessage
 from qbull.store.connection.server import Server, open_server
 
-AT_ONCE = 250
+DRAIN_BATCH_SIZE = 250
 """Messages that are between the two servers at a time."""
 
 
 @dataclass(frozen=True)
-class Shelf:
+class SourceCollection:
     """One place where messages of a queue wait: the oldest at the tail or head of a list, members of a sorted set, fields of a hash."""
 
     queue: str
@@ -24,7 +24,7 @@ class Shelf:
     index: str = ""
 
 
-class OldServer:
+class SourceServer:
     """The server that is emptied. `aside` is the hash in which messages are between two servers."""
 
     def __init__(self, url: str, kind: str) -> None:
@@ -35,7 +35,9 @@ class OldServer:
     async def call(self, *command: str | bytes | int) -> Any:
         return await self.server.call(*command)
 
-    async def values(self, shelf: Shelf, skip: int, count: int = AT_ONCE) -> list[tuple[bytes, float]]:
+    async def values(
+        self, shelf: SourceCollection, skip: int, count: int = DRAIN_BATCH_SIZE
+    ) -> list[tuple[bytes, float]]:
         """The next of a shelf behind the first so many, the oldest first; with its time, where the shelf has times."""
         match shelf.kind:
             case "tail":
@@ -49,7 +51,7 @@ class OldServer:
                 flat = await self.call("ZRANGE", name, skip, skip + count - 1, "WITHSCORES")
                 return [(value, float(at)) for value, at in zip(flat[::2], flat[1::2], strict=True)]
 
-    async def set_aside(self, shelf: Shelf, messages: Sequence[Found]) -> list[bool]:
+    async def set_aside(self, shelf: SourceCollection, messages: Sequence[SourceMessage]) -> list[bool]:
         """For each whether it is ours now; else an old worker was faster."""
         flat: list[str | bytes] = []
         for message in messages:
@@ -59,7 +61,7 @@ class OldServer:
         )
         return [one == 1 for one in taken]
 
-    async def forget(self, messages: Sequence[Found]) -> None:
+    async def forget(self, messages: Sequence[SourceMessage]) -> None:
         """They are enqueued, and nothing is left of them here. May be done twice."""
         await self.call("HDEL", self.aside, *(message.name for message in messages))
 
@@ -67,7 +69,7 @@ class OldServer:
         """What an earlier drain has not brought to its end: name and kept."""
         cursor = b"0"
         while True:
-            cursor, flat = await self.call("HSCAN", self.aside, cursor, "COUNT", AT_ONCE)
+            cursor, flat = await self.call("HSCAN", self.aside, cursor, "COUNT", DRAIN_BATCH_SIZE)
             for name, kept in zip(flat[::2], flat[1::2], strict=True):
                 yield name.decode(), kept
             if cursor == b"0":

@@ -10,23 +10,23 @@ import importlib.metadata
 import os
 import platform
 
-EXTRA = "tbb"  # what `pip install "qbull[allocator]"` brings
-FOLDERS = (f"/usr/lib/{platform.machine()}-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/local/lib")
+ALLOCATOR_PACKAGE = "tbb"  # what `pip install "qbull[allocator]"` brings
+LIBRARY_FOLDERS = (f"/usr/lib/{platform.machine()}-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/local/lib")
 
 
 def preload() -> str:
     """The machine's jemalloc, then the extra's tbbmalloc, as LD_PRELOAD wants it; empty where neither is there."""
-    paths = (os.path.join(folder, "libjemalloc.so.2") for folder in FOLDERS)
-    return next(filter(os.path.exists, paths), None) or _of_the_extra()
+    paths = (os.path.join(folder, "libjemalloc.so.2") for folder in LIBRARY_FOLDERS)
+    return next(filter(os.path.exists, paths), None) or _packaged_allocator()
 
 
-def _of_the_extra() -> str:
+def _packaged_allocator() -> str:
     wanted = (
         "libtbbmalloc.so.2",
         "libtbbmalloc_proxy.so.2",
     )  # the second needs the first, and says not where it is
     try:
-        files = importlib.metadata.files(EXTRA) or ()
+        files = importlib.metadata.files(ALLOCATOR_PACKAGE) or ()
     except importlib.metadata.PackageNotFoundError:
         return ""
     paths = {file.name: os.path.abspath(file.locate()) for file in files if file.name in wanted}

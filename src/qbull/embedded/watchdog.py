@@ -25,15 +25,17 @@ import socket
 import sys
 import time
 
-QUICK_RESTARTS = (0.0, 0.2)  # seconds to wait before the first restarts …
-SLOW_RESTART = 5.0  # … and before all later ones: a full disk must not become a busy loop
-SETTLED = 10.0  # a server that lived this long starts over with the quick ones
-GRACE = 10.0  # from SIGTERM to SIGKILL; nothing acknowledged is lost by it under appendfsync always
-LOG_LIMIT = 1_000_000
-NO_WORD = "it left no word"
+QUICK_RESTART_DELAYS_SECONDS = (0.0, 0.2)  # seconds to wait before the first restarts …
+SLOW_RESTART_DELAY_SECONDS = 5.0  # … and before all later ones: a full disk must not become a busy loop
+STABLE_AFTER_SECONDS = 10.0  # a server that lived this long starts over with the quick ones
+SERVER_STOP_GRACE_SECONDS = (
+    10.0  # from SIGTERM to SIGKILL; nothing acknowledged is lost by it under appendfsync always
+)
+LOG_LIMIT_BYTES = 1_000_000
+NO_LAST_LINE = "it left no word"
 
 
-class Keeper:
+class ServerKeeper:
     def __init__(self, listener: socket.socket, binary: str, allocator: str, directory: str) -> None:
         self.listener, self.binary, self.allocator, self.directory = listener, binary, allocator, directory
         self.claims: set[socket.socket] = set()
@@ -77,7 +79,7 @@ class Keeper:
                 claim.setblocking(False)
                 self.news.register(claim, selectors.EVENT_READ)
                 self.claims.add(claim)
-                tell(claim, "claimed")
+                send_line(claim, "claimed")
 
     def hear(self, claim: socket.socket) -> None:
         with contextlib.suppress(OSError):
@@ -100,10 +102,10 @@ class Keeper:
         if self.server:
             return
         try:
-            die_with(keeper)
+            terminate_with_parent(keeper)
             settings = os.path.join(self.directory, "server.conf")
             allocator = self.allocator if self.ends < 2 else ""  # it may be what fails
-            os.execve(self.binary, [self.binary, settings], environment(allocator))  # noqa: S606
+            os.execve(self.binary, [self.binary, settings], server_environment(allocator))  # noqa: S606
         except OSError as error:
             log(f"{self.binary} cannot be executed: {error.strerror}")
         finally:
@@ -118,13 +120,17 @@ class Keeper:
             return
         now = time.monotonic()
         self.server = 0
-        self.ends = 1 if now - self.started > SETTLED else self.ends + 1
-        pause = QUICK_RESTARTS[self.ends - 1] if self.ends <= len(QUICK_RESTARTS) else SLOW_RESTART
+        self.ends = 1 if now - self.started > STABLE_AFTER_SECONDS else self.ends + 1
+        pause = (
+            QUICK_RESTART_DELAYS_SECONDS[self.ends - 1]
+            if self.ends <= len(QUICK_RESTART_DELAYS_SECONDS)
+            else SLOW_RESTART_DELAY_SECONDS
+        )
         self.start_at = now + pause
         code = os.waitstatus_to_exitcode(status)
         reason = f"killed by signal {-code}" if code < 0 else last_line(self.log_path, self.log_offset)
         for claim in self.claims:
-            tell(claim, reason)
+            send_line(claim, reason)
         log(f"the server ended ({reason}); starting it again in {pause:g} s")
 
     def stop(self) -> None:
@@ -138,22 +144,22 @@ class Keeper:
 
     def end_server(self) -> None:
         os.kill(self.server, signal.SIGTERM)
-        deadline = time.monotonic() + GRACE
+        deadline = time.monotonic() + SERVER_STOP_GRACE_SECONDS
         while os.waitpid(self.server, os.WNOHANG) == (0, 0):
             if time.monotonic() > deadline:
-                log(f"the server did not stop within {GRACE:g} s; killing it")
+                log(f"the server did not stop within {SERVER_STOP_GRACE_SECONDS:g} s; killing it")
                 os.kill(self.server, signal.SIGKILL)
                 os.waitpid(self.server, 0)
                 return
             time.sleep(0.005)
 
 
-def tell(claim: socket.socket, line: str) -> None:
+def send_line(claim: socket.socket, line: str) -> None:
     with contextlib.suppress(OSError):  # gone, or not listening: its own loss
         claim.send(line.replace("\n", " ").encode(errors="replace")[:500] + b"\n")
 
 
-def environment(allocator: str) -> dict[str, str]:
+def server_environment(allocator: str) -> dict[str, str]:
     """The server's: with this allocator, unless somebody has chosen what it begins with."""
     return {**({"LD_PRELOAD": allocator} if allocator else {}), **os.environ}
 
@@ -170,7 +176,7 @@ def catch_signals(*wanted: signal.Signals) -> socket.socket:
     return ours
 
 
-def die_with(keeper: int) -> None:
+def terminate_with_parent(keeper: int) -> None:
     """In the new server: get SIGTERM when the keeper dies, SIGKILL included (Linux; see embedded.py for macOS)."""
     if sys.platform != "linux":
         return
@@ -186,7 +192,7 @@ def die_with(keeper: int) -> None:
 def open_log(path: str) -> int:
     """Make the log our output, which the server inherits; say how long it is already."""
     with contextlib.suppress(OSError):  # a full disk must not end the keeper
-        if os.path.getsize(path) > LOG_LIMIT:
+        if os.path.getsize(path) > LOG_LIMIT_BYTES:
             os.replace(path, path + ".1")
     with contextlib.suppress(OSError):
         file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
@@ -207,7 +213,7 @@ def last_line(path: str, offset: int) -> str:
         lines = file.read().decode(errors="replace").strip().splitlines()
         # A line with * tells what went well. Where a full disk took no more, that is the last one, or one without an end: no reason.
         if not lines or re.fullmatch(r"\d+:?(\w( [^*#]*(\* .*)?)?)?", lines[-1]):
-            return NO_WORD
+            return NO_LAST_LINE
         return lines[-1].rpartition(" # ")[2]
     return "its log cannot be read"
 
@@ -220,4 +226,4 @@ if __name__ == "__main__":
     lock, listening, binary, allocator, directory = sys.argv[1:]
     os.set_inheritable(int(lock), True)
     os.set_inheritable(int(listening), False)  # a server with it would look like a keeper
-    Keeper(socket.socket(fileno=int(listening)), binary, allocator, directory).run()
+    ServerKeeper(socket.socket(fileno=int(listening)), binary, allocator, directory).run()

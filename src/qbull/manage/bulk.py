@@ -15,24 +15,24 @@ from functools import partial
 from typing import NamedTuple
 
 from qbull.core.ids import new_token
-from qbull.core.job_filter import Wanted
-from qbull.core.record import Ending, Garbage, State, seal
+from qbull.core.job_filter import JobFilter
+from qbull.core.record import Ending, State, UnreadableRecord, append_ending
 from qbull.produce.client import Client
-from qbull.store.read.finished import Span, oldest_first
-from qbull.store.read.inspect import Found, server_time
-from qbull.store.read.unfinished import roam
-from qbull.store.verbs.partition import Again, Partition
+from qbull.store.read.finished import TimeSpan, oldest_first
+from qbull.store.read.inspect import StoredJob, server_time
+from qbull.store.read.unfinished import scan_unfinished
+from qbull.store.verbs.partition import JobToRetry, Partition
 
-BATCH = 100
-AT_ONCE = 250
+BULK_BATCH_SIZE = 100
+SWEEP_BATCH_SIZE = 250
 """Jobs that one call removes without looking at them."""
-FINISHED: tuple[State, ...] = ("completed", "failed", "cancelled")
+FINISHED_STATES: tuple[State, ...] = ("completed", "failed", "cancelled")
 
-Act = Callable[[Client, Partition, Sequence[Found]], Awaitable[int]]
+BulkAction = Callable[[Client, Partition, Sequence[StoredJob]], Awaitable[int]]
 """Does it, and answers with how many it was done to."""
 
 
-class Step(NamedTuple):
+class BulkStep(NamedTuple):
     """How far it has come: jobs that it was done to, and all that were looked at."""
 
     done: int
@@ -40,12 +40,12 @@ class Step(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Work:
+class BulkOperation:
     """What is to be done with which jobs. `age` are seconds that must have passed since their end; `rate` jobs a second at most."""
 
-    act: Act
+    act: BulkAction
     state: State
-    wanted: Wanted = field(default_factory=Wanted)
+    wanted: JobFilter = field(default_factory=JobFilter)
     age: float = 0.0
     limit: int | None = None
     rate: float | None = None
@@ -53,24 +53,24 @@ class Work:
     @property
     def is_all(self) -> bool:
         """All finished jobs of an age: which they are need not be looked at."""
-        return self.state in FINISHED and self.wanted == Wanted() and self.rate is None
+        return self.state in FINISHED_STATES and self.wanted == JobFilter() and self.rate is None
 
 
-async def work(
+async def run_bulk(
     client: Client,
     partitions: Sequence[Partition],
-    wanted: Work,
-    on_step: Callable[[Step], object] | None = None,
+    wanted: BulkOperation,
+    on_step: Callable[[BulkStep], object] | None = None,
 ) -> int:
     """Do it; answers with how many it was done to."""
     done = looked = 0
-    batch = BATCH if wanted.rate is None else max(1, min(BATCH, int(wanted.rate / 10)))
-    pace = _Pace(wanted.rate)
+    batch = BULK_BATCH_SIZE if wanted.rate is None else max(1, min(BULK_BATCH_SIZE, int(wanted.rate / 10)))
+    pace = _BulkThrottle(wanted.rate)
     for partition in partitions:
         if wanted.act is remove and wanted.is_all:
             done = await _sweep(client, partition, wanted, done, on_step)
             continue
-        async with aclosing(_met(client, partition, wanted)) as met:
+        async with aclosing(_matching_jobs(client, partition, wanted)) as met:
             async for jobs, seen in met:
                 looked += seen
                 while jobs and (wanted.limit is None or done < wanted.limit):
@@ -79,59 +79,59 @@ async def work(
                     await pace.wait(done + len(some))
                     done += await wanted.act(client, partition, some)
                     if on_step is not None:
-                        on_step(Step(done, looked - len(jobs)))
+                        on_step(BulkStep(done, looked - len(jobs)))
                 if wanted.limit is not None and done >= wanted.limit:
                     return done
                 if on_step is not None:
-                    on_step(Step(done, looked))
+                    on_step(BulkStep(done, looked))
     return done
 
 
 async def _sweep(
     client: Client,
     partition: Partition,
-    wanted: Work,
+    wanted: BulkOperation,
     done: int,
-    on_step: Callable[[Step], object] | None,
+    on_step: Callable[[BulkStep], object] | None,
 ) -> int:
     """Remove without looking; how many that makes, with what was done before."""
     more = True
     while more and (wanted.limit is None or done < wanted.limit):
-        most = AT_ONCE if wanted.limit is None else min(AT_ONCE, wanted.limit - done)
+        most = SWEEP_BATCH_SIZE if wanted.limit is None else min(SWEEP_BATCH_SIZE, wanted.limit - done)
         clean = partial(partition.clean, new_token(), wanted.state, wanted.age, most)
         removed, more = await client.store.patiently(clean)
         done += removed
         if on_step is not None:
-            on_step(Step(done, done))
+            on_step(BulkStep(done, done))
     return done
 
 
-async def _met(
-    client: Client, partition: Partition, work: Work
-) -> AsyncGenerator[tuple[list[Found], int], None]:
+async def _matching_jobs(
+    client: Client, partition: Partition, work: BulkOperation
+) -> AsyncGenerator[tuple[list[StoredJob], int], None]:
     """The wanted jobs of a partition in lists of a bounded length, each with how many were looked at for it."""
     wanted = work.wanted
-    if work.state in FINISHED:
-        span = Span(wanted.after_ms, wanted.before_ms)
+    if work.state in FINISHED_STATES:
+        span = TimeSpan(wanted.after_ms, wanted.before_ms)
         if work.age > 0:
             now = await client.store.patiently(partial(server_time, partition.server))
             oldest = int((now - work.age) * 1000)
-            span = Span(span.after_ms, oldest if span.before_ms is None else min(oldest, span.before_ms))
+            span = TimeSpan(span.after_ms, oldest if span.before_ms is None else min(oldest, span.before_ms))
         async with aclosing(oldest_first(partition, work.state, span)) as lists:
             async for letters in lists:
                 yield [job for job in letters if wanted.accepts(job.body(), error_of(job))], len(letters)
         return
-    async with aclosing(roam(partition, work.state)) as steps:
+    async with aclosing(scan_unfinished(partition, work.state)) as steps:
         async for met in steps:
-            yield [job for job in met.jobs if is_wanted(job, wanted)], met.looked
+            yield [job for job in met.jobs if matches_unfinished(job, wanted)], met.looked
 
 
-def is_wanted(job: Found, wanted: Wanted) -> bool:
+def matches_unfinished(job: StoredJob, wanted: JobFilter) -> bool:
     """Of an unfinished job."""
     return wanted.within(job.created_ms()) and wanted.accepts(job.body(), error_of(job))
 
 
-def error_of(job: Found) -> str:
+def error_of(job: StoredJob) -> str:
     """Why it failed, for good or the last time."""
     if job.ending is not None:
         return job.ending.error or ""
@@ -142,31 +142,33 @@ def error_of(job: Found) -> str:
 # What can be done.
 
 
-async def retry(client: Client, partition: Partition, jobs: Sequence[Found]) -> int:
+async def retry(client: Client, partition: Partition, jobs: Sequence[StoredJob]) -> int:
     """Send finished ones round again."""
-    some = [Again(job.id, job.place, record) for job in jobs if (record := _again(job)) is not None]
+    some = [
+        JobToRetry(job.id, job.place, record) for job in jobs if (record := _retry_record(job)) is not None
+    ]
     if not some:
         return 0
     words = await client.store.patiently(partial(partition.retry, new_token(), some))
     return words.count("retried")
 
 
-async def remove(client: Client, partition: Partition, jobs: Sequence[Found]) -> int:
+async def remove(client: Client, partition: Partition, jobs: Sequence[StoredJob]) -> int:
     """Forget them. One that is no longer where it was seen stays, and one that a worker has."""
     some = [(job.id, job.place) for job in jobs]
     words = await client.store.patiently(partial(partition.remove, new_token(), some))
     return words.count("removed")
 
 
-async def cancel(client: Client, partition: Partition, jobs: Sequence[Found]) -> int:
+async def cancel(client: Client, partition: Partition, jobs: Sequence[StoredJob]) -> int:
     """Cancel them; those that workers have are told to stop."""
-    sealed = seal(Ending(0, 0.0, "", error="cancelled"))
+    sealed = append_ending(Ending(0, 0.0, "", error="cancelled"))
     ids = [job.id for job in jobs]
     words = await client.store.patiently(partial(partition.cancel, sealed, ids))
     return words.count("cancelled") + words.count("cancelling")
 
 
-async def promote(client: Client, partition: Partition, jobs: Sequence[Found]) -> int:
+async def promote(client: Client, partition: Partition, jobs: Sequence[StoredJob]) -> int:
     """Let delayed ones run now."""
     done = 0
     for job in jobs:
@@ -175,19 +177,19 @@ async def promote(client: Client, partition: Partition, jobs: Sequence[Found]) -
     return done
 
 
-async def count(client: Client, partition: Partition, jobs: Sequence[Found]) -> int:
+async def count(client: Client, partition: Partition, jobs: Sequence[StoredJob]) -> int:
     """Nothing: only count them."""
     return len(jobs)
 
 
-def _again(job: Found) -> bytes | None:
+def _retry_record(job: StoredJob) -> bytes | None:
     try:
         return job.again()
-    except Garbage:  # what another program wrote into the queue cannot be run
+    except UnreadableRecord:  # what another program wrote into the queue cannot be run
         return None
 
 
-class _Pace:
+class _BulkThrottle:
     """No more than `rate` in a second, counted from the first."""
 
     def __init__(self, rate: float | None) -> None:

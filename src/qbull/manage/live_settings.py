@@ -14,8 +14,14 @@ from qbull.core.retry import Retry
 from qbull.errors import ConfigError
 from qbull.produce.client import Client
 from qbull.store.verbs import live_settings
-from qbull.store.verbs.live_settings import PAUSED, RESET, SETTINGS, Change, Live
-from qbull.worker.process.crash_board import slots_of
+from qbull.store.verbs.live_settings import (
+    LIVE_SETTING_TYPES,
+    PAUSED_SETTING,
+    RESET_SETTING,
+    LiveSettingChange,
+    LiveSettings,
+)
+from qbull.worker.process.crash_board import board_slots_for
 
 
 class _Unset:
@@ -23,36 +29,36 @@ class _Unset:
         return "as it is"
 
 
-AS_IT_IS: Any = _Unset()
+UNCHANGED: Any = _Unset()
 
 
-class Home(Protocol):
+class ControlsApp(Protocol):
     """What these need of an app."""
 
     def client(self) -> Client: ...
 
 
-class Controls:
+class QueueControls:
     """A queue's part that operators use."""
 
-    app: Home
+    app: ControlsApp
     settings: QueueSettings
 
     async def pause(self, *, by: str | None = None) -> None:
         """Let nothing more begin, until `resume`. Running jobs end normally; what waits, waits."""
-        await self._change({PAUSED: True}, by)
+        await self._change({PAUSED_SETTING: True}, by)
 
     async def resume(self, *, by: str | None = None) -> None:
         """Go on after `pause`, and where a task has asked for a rest of the whole queue."""
-        await self._change({PAUSED: RESET}, by)
+        await self._change({PAUSED_SETTING: RESET_SETTING}, by)
 
     async def configure(
         self,
         *,
-        concurrency: int = AS_IT_IS,
-        max_active: int | None = AS_IT_IS,
-        rate: Rate | None = AS_IT_IS,
-        retry: Retry = AS_IT_IS,
+        concurrency: int = UNCHANGED,
+        max_active: int | None = UNCHANGED,
+        rate: Rate | None = UNCHANGED,
+        retry: Retry = UNCHANGED,
         by: str | None = None,
     ) -> None:
         """Change settings for all workers, now and until `reset`. They win over the code; None is no limit."""
@@ -62,13 +68,13 @@ class Controls:
             "rate": rate,
             "retry": retry,
         }
-        values = {name: value for name, value in given.items() if value is not AS_IT_IS}
+        values = {name: value for name, value in given.items() if value is not UNCHANGED}
         if not values:
-            raise ConfigError(f'queue "{self.settings.name}": give what is to be changed: {_names()}')
+            raise ConfigError(f'queue "{self.settings.name}": give what is to be changed: {_setting_names()}')
         wanted = replace(self.settings, **values)
-        if wanted.concurrency > slots_of(self.settings.concurrency):
+        if wanted.concurrency > board_slots_for(self.settings.concurrency):
             raise ConfigError(
-                f'queue "{self.settings.name}": concurrency={concurrency}: a running worker takes up to {slots_of(0):,}; '
+                f'queue "{self.settings.name}": concurrency={concurrency}: a running worker takes up to {board_slots_for(0):,}; '
                 "start more processes"
             )
         await self._change(values, by)
@@ -76,22 +82,22 @@ class Controls:
     async def reset(self, *settings: str, by: str | None = None) -> None:
         """Back to what the code says: these settings, or all of them. A pause stays."""
         for name in settings:
-            if name not in SETTINGS:
-                raise ConfigError(f'"{name}" is no live setting; there are: {_names()}')
-        await self._change(dict.fromkeys(settings or SETTINGS, RESET), by)
+            if name not in LIVE_SETTING_TYPES:
+                raise ConfigError(f'"{name}" is no live setting; there are: {_setting_names()}')
+        await self._change(dict.fromkeys(settings or LIVE_SETTING_TYPES, RESET_SETTING), by)
 
-    async def live(self) -> Live:
+    async def live(self) -> LiveSettings:
         """What is in force now, and who has changed what of it."""
         store = self.app.client().store
         return await store.patiently(lambda: live_settings.read(store, self.settings))
 
-    async def changes(self) -> list[Change]:
+    async def changes(self) -> list[LiveSettingChange]:
         """The last 100 changes, the newest first."""
         store = self.app.client().store
         return await store.patiently(lambda: live_settings.history(store, self.settings.name))
 
     async def _change(self, values: Mapping[str, Any], by: str | None) -> None:
-        who = _checked(by) if by is not None else _somebody()
+        who = _checked_author(by) if by is not None else _default_author()
         client = self.app.client()
         await client.register(self.settings, ())
         await client.store.patiently(
@@ -99,17 +105,17 @@ class Controls:
         )
 
 
-def _names() -> str:
-    return ", ".join(SETTINGS)
+def _setting_names() -> str:
+    return ", ".join(LIVE_SETTING_TYPES)
 
 
-def _checked(by: str) -> str:
+def _checked_author(by: str) -> str:
     if not isinstance(by, str) or not by.isprintable() or not 1 <= len(by) <= 200:
         raise ConfigError(f"by={by!r}: give a name of 1 to 200 printable characters")
     return by
 
 
-def _somebody() -> str:
+def _default_author() -> str:
     try:
         user = getpass.getuser()
     except (OSError, KeyError, ImportError):  # a container may have no name for its user

@@ -6,15 +6,15 @@ from abc import ABC, abstractmethod
 from functools import partial
 
 from qbull.config import QueueSettings
-from qbull.core.layout import MOST
+from qbull.core.layout import MAX_PARTITIONS
 from qbull.errors import ConfigError
 from qbull.produce.client import Client
-from qbull.store.read.drain_status import Repartitioning, what_is_left
-from qbull.store.verbs.alerts import QUEUE as ALERTS
+from qbull.store.read.drain_status import Repartitioning, repartitioning_status
+from qbull.store.verbs.alerts import ALERT_QUEUE as ALERTS
 from qbull.store.verbs.layout import repartition
 
 
-class Repartitions(ABC):
+class Repartitionable(ABC):
     """What a queue can do about the number of its partitions."""
 
     settings: QueueSettings
@@ -24,9 +24,13 @@ class Repartitions(ABC):
 
         Nothing is lost, the jobs of a key keep their order. Called again, and with other numbers, at any time.
         """
-        if not isinstance(partitions, int) or isinstance(partitions, bool) or not 1 <= partitions <= MOST:
+        if (
+            not isinstance(partitions, int)
+            or isinstance(partitions, bool)
+            or not 1 <= partitions <= MAX_PARTITIONS
+        ):
             raise ConfigError(
-                f'queue "{self.settings.name}": partitions={partitions!r}: give a whole number from 1 to {MOST:,}'
+                f'queue "{self.settings.name}": partitions={partitions!r}: give a whole number from 1 to {MAX_PARTITIONS:,}'
             )
         if self.settings.name == ALERTS.name:
             raise ConfigError(f'queue "{ALERTS.name}": it is qbull\'s own and has one partition')
@@ -38,7 +42,7 @@ class Repartitions(ABC):
     async def repartitioning(self) -> Repartitioning | None:
         """How far a change of the number of partitions is; None where none is under way."""
         client = self._client()
-        return await client.store.patiently(partial(what_is_left, client.store, self.settings))
+        return await client.store.patiently(partial(repartitioning_status, client.store, self.settings))
 
     @abstractmethod
     def _client(self) -> Client: ...

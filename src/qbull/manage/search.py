@@ -15,22 +15,22 @@ from datetime import datetime
 from typing import Unpack
 
 from qbull.core.failures import fingerprint, normal_form
-from qbull.core.job_filter import Filters, Wanted
-from qbull.core.record import STATES, JobInfo, State, moment
-from qbull.errors import LARGEST, LONGEST, ArgumentsError
+from qbull.core.job_filter import JobFilter, JobFilterArguments
+from qbull.core.record import STATES, JobInfo, State, to_datetime
+from qbull.errors import MAX_COUNT, MAX_DELAY_SECONDS, ArgumentsError
 from qbull.manage import bulk
-from qbull.manage.bulk import FINISHED, Work, error_of, work
+from qbull.manage.bulk import FINISHED_STATES, BulkOperation, error_of, run_bulk
 from qbull.produce.client import Client
 from qbull.store.read import unfinished
-from qbull.store.read.finished import Place, Span, merged
-from qbull.store.read.inspect import Found, counts
+from qbull.store.read.finished import FinishedPosition, TimeSpan, merged
+from qbull.store.read.inspect import StoredJob, counts
 from qbull.store.read.pages import with_progress
 from qbull.store.verbs.partition import Partition
 
-LOOK = 5_000
+MAX_SEARCHED_JOBS = 5_000
 """Jobs that one search looks at: a page may come back with fewer than asked for, and a cursor to go on with."""
 
-_ROAMING = re.compile(r"\d{1,5}:\d{1,20}:\d{1,6}")
+_SCAN_CURSOR = re.compile(r"\d{1,5}:\d{1,20}:\d{1,6}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Redriven:
     looked_at: int
 
 
-class Letters(ABC):
+class DeadLetters(ABC):
     """What a queue can do with its finished jobs."""
 
     async def search(
@@ -72,7 +72,7 @@ class Letters(ABC):
         *,
         limit: int = 50,
         cursor: str | None = None,
-        **filters: Unpack[Filters],
+        **filters: Unpack[JobFilterArguments],
     ) -> Page:
         """Jobs by `task`, `key`, `error_contains`, `fingerprint`, `payload`, `after` and `before`, in pages.
 
@@ -82,14 +82,16 @@ class Letters(ABC):
             raise ArgumentsError(f"state {state!r}: use one of {', '.join(STATES)}")
         _check_count("limit", limit, most=1000)
         partitions = await self._partitions()
-        search = _search if state in FINISHED else _search_unfinished
-        found, after = await search(partitions, state, Wanted(**filters), limit, cursor)
+        search = _search if state in FINISHED_STATES else _search_unfinished
+        found, after = await search(partitions, state, JobFilter(**filters), limit, cursor)
         return Page([self._info(job) for job in await with_progress(partitions, found)], after)
 
-    async def failures(self, *, scan: int = 10_000, **filters: Unpack[Filters]) -> list[FailureGroup]:
+    async def failures(
+        self, *, scan: int = 10_000, **filters: Unpack[JobFilterArguments]
+    ) -> list[FailureGroup]:
         """The newest `scan` dead letters, grouped by what failed."""
         _check_count("scan", scan)
-        return await _groups(await self._partitions(), Wanted(**filters), scan)
+        return await _groups(await self._partitions(), JobFilter(**filters), scan)
 
     async def redrive(
         self,
@@ -97,7 +99,7 @@ class Letters(ABC):
         limit: int | None = None,
         rate: float | None = None,
         on_step: Callable[[Redriven], object] | None = None,
-        **filters: Unpack[Filters],
+        **filters: Unpack[JobFilterArguments],
     ) -> int:
         """Send dead letters round again, the oldest first, at most `rate` in a second; answers with how many.
 
@@ -107,9 +109,9 @@ class Letters(ABC):
             _check_count("limit", limit)
         if rate is not None and not 0 < rate < float("inf"):
             raise ArgumentsError(f"rate={rate!r}: give a number of jobs in a second, more than 0")
-        wanted = Work(bulk.retry, "failed", Wanted(**filters), limit=limit, rate=rate)
+        wanted = BulkOperation(bulk.retry, "failed", JobFilter(**filters), limit=limit, rate=rate)
         step = None if on_step is None else lambda step: on_step(Redriven(*step))
-        return await work(self._client(), await self._partitions(), wanted, step)
+        return await run_bulk(self._client(), await self._partitions(), wanted, step)
 
     async def clean(
         self,
@@ -117,79 +119,79 @@ class Letters(ABC):
         *,
         older_than: float = 0.0,
         limit: int | None = None,
-        **filters: Unpack[Filters],
+        **filters: Unpack[JobFilterArguments],
     ) -> int:
         """Forget finished jobs that ended more than so many seconds ago; answers with how many."""
         _check_finished(state)
         if limit is not None:
             _check_count("limit", limit)
-        if not 0 <= older_than <= LONGEST:
+        if not 0 <= older_than <= MAX_DELAY_SECONDS:
             raise ArgumentsError(f"older_than={older_than!r}: give a number of seconds from 0")
-        wanted = Work(bulk.remove, state, Wanted(**filters), older_than, limit)
-        return await work(self._client(), await self._partitions(), wanted)
+        wanted = BulkOperation(bulk.remove, state, JobFilter(**filters), older_than, limit)
+        return await run_bulk(self._client(), await self._partitions(), wanted)
 
     @abstractmethod
     def _client(self) -> Client: ...
     @abstractmethod
     async def _partitions(self) -> list[Partition]: ...
     @abstractmethod
-    def _info(self, job: Found) -> JobInfo: ...
+    def _info(self, job: StoredJob) -> JobInfo: ...
 
 
 async def _search(
-    partitions: Sequence[Partition], state: State, wanted: Wanted, limit: int, cursor: str | None
-) -> tuple[list[Found], str | None]:
+    partitions: Sequence[Partition], state: State, wanted: JobFilter, limit: int, cursor: str | None
+) -> tuple[list[StoredJob], str | None]:
     """The newest first, over all partitions."""
-    found: list[Found] = []
+    found: list[StoredJob] = []
     looked = 0
-    async with aclosing(merged(partitions, state, _span(wanted), _place(cursor))) as jobs:
+    async with aclosing(merged(partitions, state, _span(wanted), _position_of(cursor))) as jobs:
         async for place, job in jobs:
             looked += 1
             if wanted.accepts(job.body(), error_of(job)):
                 found.append(job)
-            if len(found) >= limit or looked >= LOOK:
+            if len(found) >= limit or looked >= MAX_SEARCHED_JOBS:
                 return found, str(place)
     return found, None
 
 
 async def _search_unfinished(
-    partitions: Sequence[Partition], state: State, wanted: Wanted, limit: int, cursor: str | None
-) -> tuple[list[Found], str | None]:
+    partitions: Sequence[Partition], state: State, wanted: JobFilter, limit: int, cursor: str | None
+) -> tuple[list[StoredJob], str | None]:
     """One partition after the other. A cursor is the partition, where to go on in it, and how many of that were given out."""
-    if cursor is not None and not _ROAMING.fullmatch(cursor):
+    if cursor is not None and not _SCAN_CURSOR.fullmatch(cursor):
         raise _wrong_cursor(cursor)
     at, inner, skip = (cursor or "0:0:0").split(":")
     if int(inner) >= 1 << 64:
         raise _wrong_cursor(cursor or "")
-    found: list[Found] = []
+    found: list[StoredJob] = []
     looked, given = 0, int(skip)
     there = await counts(partitions[int(at) :])
     for n in range(int(at), len(partitions)):
         if not getattr(there[n - int(at)], state):
             continue
-        begin = inner if n == int(at) else unfinished.BEGIN
-        async with aclosing(unfinished.roam(partitions[n], state, begin)) as steps:
+        begin = inner if n == int(at) else unfinished.SCAN_START
+        async with aclosing(unfinished.scan_unfinished(partitions[n], state, begin)) as steps:
             async for met in steps:
                 looked += met.looked
-                some = [job for job in met.jobs if bulk.is_wanted(job, wanted)]
+                some = [job for job in met.jobs if bulk.matches_unfinished(job, wanted)]
                 old, room = min(given, len(some)), limit - len(found)
                 given -= old
                 found += some[old : old + room]
                 if len(some) - old > room:
                     return found, f"{n}:{begin}:{old + room}"
                 begin = met.cursor
-                if len(found) >= limit or looked >= LOOK:
+                if len(found) >= limit or looked >= MAX_SEARCHED_JOBS:
                     return found, _following(n, begin, len(partitions))
     return found, None
 
 
 def _following(n: int, inner: str, partitions: int) -> str | None:
-    if inner != unfinished.END:
+    if inner != unfinished.SCAN_END:
         return f"{n}:{inner}:0"
-    return f"{n + 1}:{unfinished.BEGIN}:0" if n + 1 < partitions else None
+    return f"{n + 1}:{unfinished.SCAN_START}:0" if n + 1 < partitions else None
 
 
-async def _groups(partitions: Sequence[Partition], wanted: Wanted, most: int) -> list[FailureGroup]:
+async def _groups(partitions: Sequence[Partition], wanted: JobFilter, most: int) -> list[FailureGroup]:
     """The newest dead letters by what failed, the most frequent first."""
     by: dict[str, FailureGroup] = {}
     looked = 0
@@ -198,15 +200,15 @@ async def _groups(partitions: Sequence[Partition], wanted: Wanted, most: int) ->
             looked += 1
             if wanted.accepts(job.body(), error_of(job)):
                 name = fingerprint(error_of(job))
-                by[name] = _joined(by.get(name), name, job)
+                by[name] = _with_failure(by.get(name), name, job)
             if looked >= most:
                 break
     return sorted(by.values(), key=lambda group: (-group.count, group.first_at))
 
 
-def _place(cursor: str | None) -> Place | None:
+def _position_of(cursor: str | None) -> FinishedPosition | None:
     try:
-        return None if cursor is None else Place.parse(cursor)
+        return None if cursor is None else FinishedPosition.parse(cursor)
     except ValueError:
         raise _wrong_cursor(cursor or "") from None
 
@@ -215,9 +217,9 @@ def _wrong_cursor(cursor: str) -> ArgumentsError:
     return ArgumentsError(f"cursor={cursor[:80]!r}: give what the page before has as its next")
 
 
-def _joined(group: FailureGroup | None, name: str, job: Found) -> FailureGroup:
+def _with_failure(group: FailureGroup | None, name: str, job: StoredJob) -> FailureGroup:
     """The group with one more job, which is older than all that are in it."""
-    at, task = moment(job.finished_ms or 0), job.body().task
+    at, task = to_datetime(job.finished_ms or 0), job.body().task
     if group is None:
         error = error_of(job)
         return FailureGroup(name, normal_form(error), 1, (task,), at, at, job.id, error)
@@ -230,10 +232,10 @@ def _check_finished(state: State) -> None:
         raise ArgumentsError(f"state {state!r}: use completed, failed or cancelled")
 
 
-def _check_count(name: str, value: int, most: int = LARGEST) -> None:
+def _check_count(name: str, value: int, most: int = MAX_COUNT) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
         raise ArgumentsError(f"{name}={value!r}: give a whole number from 1 to {most:,}")
 
 
-def _span(wanted: Wanted) -> Span:
-    return Span(wanted.after_ms, wanted.before_ms)
+def _span(wanted: JobFilter) -> TimeSpan:
+    return TimeSpan(wanted.after_ms, wanted.before_ms)

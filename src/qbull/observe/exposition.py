@@ -8,7 +8,7 @@ from typing import Literal
 
 from qbull.core.histograms import Histogram
 
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+METRICS_CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Metric:
 
 
 @dataclass
-class Samples:
+class MetricSamples:
     """What is to be said now, metric by metric."""
 
     _lines: dict[Metric, list[str]] = field(default_factory=dict)

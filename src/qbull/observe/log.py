@@ -9,18 +9,18 @@ import sys
 import time
 from typing import Literal
 
-_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f]")
+_CONTROL_CHARACTERS = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f]")
 
 
-def set_up(format: Literal["text", "json"], level: str) -> None:
+def set_up_logging(format: Literal["text", "json"], level: str) -> None:
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonLines() if format == "json" else TextLines())
+    handler.setFormatter(JsonFormatter() if format == "json" else TextFormatter())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)
 
 
-class TextLines(logging.Formatter):
+class TextFormatter(logging.Formatter):
     """One event is one line, whatever a job has put into it."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -31,7 +31,7 @@ class TextLines(logging.Formatter):
         return one_line(line)
 
 
-class JsonLines(logging.Formatter):
+class JsonFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         event = {
             "at": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
@@ -47,4 +47,4 @@ class JsonLines(logging.Formatter):
 
 def one_line(text: str) -> str:
     """Without the characters that would end the line or steer a terminal."""
-    return _CONTROL.sub(lambda c: "\\n" if c.group() == "\n" else f"\\x{ord(c.group()):02x}", text)
+    return _CONTROL_CHARACTERS.sub(lambda c: "\\n" if c.group() == "\n" else f"\\x{ord(c.group()):02x}", text)

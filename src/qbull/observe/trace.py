@@ -16,7 +16,7 @@ from qbull.errors import ConfigError
 if TYPE_CHECKING:
     from opentelemetry.trace import Link
 
-SYSTEM = "qbull"
+MESSAGING_SYSTEM = "qbull"
 
 
 class Tracing:
@@ -55,7 +55,7 @@ class Tracing:
 
     def _attributes(self, operation: str, queue: str, task: str) -> dict[str, str | int]:
         return {
-            "messaging.system": SYSTEM,
+            "messaging.system": MESSAGING_SYSTEM,
             "messaging.destination.name": queue,
             "messaging.operation.type": operation,
             "messaging.operation.name": operation,

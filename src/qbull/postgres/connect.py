@@ -22,16 +22,16 @@ except ImportError as missing:  # pragma: no cover - the tests have it
 
 from psycopg import AsyncConnection, Connection, IsolationLevel
 
-CONNECT_TIMEOUT = 5
-SETTINGS: dict[str, Any] = {
-    "connect_timeout": CONNECT_TIMEOUT,
+DATABASE_CONNECT_TIMEOUT_SECONDS = 5
+CONNECTION_SETTINGS: dict[str, Any] = {
+    "connect_timeout": DATABASE_CONNECT_TIMEOUT_SECONDS,
     "keepalives_idle": 30,
     "keepalives_interval": 10,
     "keepalives_count": 3,
     "tcp_user_timeout": 30_000,
 }
 
-_AWAY = ("08", "53", "57P", "40", "55P03", "25P03")
+_UNAVAILABLE_SQLSTATES = ("08", "53", "57P", "40", "55P03", "25P03")
 """Cut off, out of connections, shutting down or starting, a deadlock, a lock not granted, idle for too long."""
 
 
@@ -40,16 +40,16 @@ async def connected(url: str, name: str, *, autocommit: bool = False) -> AsyncIt
     """A connection for as long as the block lasts. `name` is what the database shows of it."""
     connection = await open_connection(url, name, autocommit=autocommit)
     try:
-        with errors_of(url):
+        with translated_errors(url):
             yield connection
     finally:
         await connection.close()
 
 
 async def open_connection(url: str, name: str, *, autocommit: bool = False) -> AsyncConnection:
-    with errors_of(url):
+    with translated_errors(url):
         connection = await AsyncConnection.connect(
-            url, autocommit=autocommit, application_name=name, **SETTINGS
+            url, autocommit=autocommit, application_name=name, **CONNECTION_SETTINGS
         )
         await connection.set_isolation_level(IsolationLevel.READ_COMMITTED)
         return connection
@@ -57,17 +57,20 @@ async def open_connection(url: str, name: str, *, autocommit: bool = False) -> A
 
 @contextmanager
 def connected_sync(url: str, name: str) -> Iterator[Connection]:
-    with errors_of(url), psycopg.connect(url, application_name=name, **SETTINGS) as connection:
+    with (
+        translated_errors(url),
+        psycopg.connect(url, application_name=name, **CONNECTION_SETTINGS) as connection,
+    ):
         yield connection
 
 
 @contextmanager
-def errors_of(url: str) -> Iterator[None]:
+def translated_errors(url: str) -> Iterator[None]:
     """psycopg's errors as ours, with the place they are about."""
     try:
         yield
     except psycopg.Error as error:
-        raise _ours(error, url) from error
+        raise _translated(error, url) from error
 
 
 @contextmanager
@@ -88,23 +91,23 @@ def _cut_off(connection: AsyncConnection) -> None:
         ours.shutdown(socket.SHUT_RDWR)
 
 
-def shown(url: str) -> str:
+def displayed_url(url: str) -> str:
     """Where a database is, without its password."""
     parts = urlsplit(url)
     return f"{parts.hostname or 'localhost'}:{parts.port or 5432}{parts.path}"
 
 
-def _ours(error: psycopg.Error, url: str) -> ServerError:
+def _translated(error: psycopg.Error, url: str) -> ServerError:
     state = error.sqlstate
     fact = " ".join(str(error).split()) or type(error).__name__
     if state == "42P01":
         return DatabaseRefused(
-            f'PostgreSQL at {shown(url)}: {fact}; create qbull\'s tables with "qbull migrate"'
+            f'PostgreSQL at {displayed_url(url)}: {fact}; create qbull\'s tables with "qbull migrate"'
         )
     if state is None and isinstance(error, psycopg.OperationalError):
         if any(word in fact for word in ("authentication", "does not exist", "no password")):
-            return DatabaseRefused(f"PostgreSQL at {shown(url)} does not let us in: {fact}")
-        return DatabaseAway(f"PostgreSQL at {shown(url)} cannot be reached: {fact}")
-    if state is not None and state.startswith(_AWAY):
-        return DatabaseAway(f"PostgreSQL at {shown(url)} cannot do it now: {fact}")
-    return DatabaseRefused(f"PostgreSQL at {shown(url)}: {fact}")
+            return DatabaseRefused(f"PostgreSQL at {displayed_url(url)} does not let us in: {fact}")
+        return DatabaseAway(f"PostgreSQL at {displayed_url(url)} cannot be reached: {fact}")
+    if state is not None and state.startswith(_UNAVAILABLE_SQLSTATES):
+        return DatabaseAway(f"PostgreSQL at {displayed_url(url)} cannot do it now: {fact}")
+    return DatabaseRefused(f"PostgreSQL at {displayed_url(url)}: {fact}")

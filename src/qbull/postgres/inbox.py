@@ -22,35 +22,35 @@ from qbull.core.outcome import AlreadyDone
 from qbull.core.record import crashes_of, created_ms_of
 from qbull.errors import ConfigError, NotFound, ServerError, TakenOver
 from qbull.postgres import transaction as callers
-from qbull.store.names import RETURNED
-from qbull.worker.current import Running, entry_ms, fence_of, running
+from qbull.store.names import RETURNED_LEVEL
+from qbull.worker.current import RunningJob, entry_ms, fence_of, running
 
-_GIVEN = f"""\
+_PARAMETERS_CTE = f"""\
 WITH given AS (
-    SELECT * FROM json_to_record({callers.HERE_JSON})
+    SELECT * FROM json_to_record({callers.JSON_PARAMETER})
     AS given(app text, queue text, job_id text, origin bigint, step text, fence bigint, result text)
 )"""
-_SAME = """\
+_SAME_MARK = """\
 (i.app, i.queue, i.job_id, i.origin, i.step) = (given.app, given.queue, given.job_id, given.origin, given.step)"""
-MARK = f"""{_GIVEN}
+INSERT_MARK_SQL = f"""{_PARAMETERS_CTE}
 INSERT INTO qbull_inbox AS i (app, queue, job_id, origin, step, fence, done)
 SELECT app, queue, job_id, origin, step, fence, true FROM given
 ON CONFLICT (job_id, queue, app, origin, step) DO UPDATE SET fence = excluded.fence, done = true, marked_at = clock_timestamp()
 WHERE NOT i.done AND i.fence <= excluded.fence
 RETURNING 'marked'"""
-LOOK = f"""{_GIVEN}
+SELECT_MARK_SQL = f"""{_PARAMETERS_CTE}
 SELECT json_build_object('done', i.done, 'fence', i.fence, 'result', i.result::text)::text
-FROM qbull_inbox i, given WHERE {_SAME}"""
-KEEP = f"""{_GIVEN}
-UPDATE qbull_inbox i SET result = CAST(given.result AS json) FROM given WHERE {_SAME} RETURNING 'kept'"""
-FENCE = f"""{_GIVEN}
+FROM qbull_inbox i, given WHERE {_SAME_MARK}"""
+STORE_RESULT_SQL = f"""{_PARAMETERS_CTE}
+UPDATE qbull_inbox i SET result = CAST(given.result AS json) FROM given WHERE {_SAME_MARK} RETURNING 'kept'"""
+RAISE_FENCE_SQL = f"""{_PARAMETERS_CTE}
 INSERT INTO qbull_inbox AS i (app, queue, job_id, origin, step, fence, done)
 SELECT app, queue, job_id, origin, step, fence, false FROM given
 ON CONFLICT (job_id, queue, app, origin, step) DO UPDATE SET fence = greatest(i.fence, excluded.fence), marked_at = clock_timestamp()
 WHERE NOT i.done RETURNING 'fenced'"""
 
 
-class There(msgspec.Struct):
+class ExistingMark(msgspec.Struct):
     """A row that another run has left."""
 
     done: bool
@@ -58,7 +58,7 @@ class There(msgspec.Struct):
     result: str | None = None
 
 
-class Name(NamedTuple):
+class MarkKey(NamedTuple):
     """What a mark is kept under, and the delivery that sets it."""
 
     app: str
@@ -71,9 +71,9 @@ class Name(NamedTuple):
     """Whether the job may have been handed over before."""
 
     @classmethod
-    def of(cls, job: Running, step: str) -> Name:
+    def of(cls, job: RunningJob, step: str) -> MarkKey:
         app = job.partition.app if job.partition is not None else job.app
-        again = job.place[:1] == RETURNED.encode() or job.body.attempt > 1 or crashes_of(job.record) > 0
+        again = job.place[:1] == RETURNED_LEVEL.encode() or job.body.attempt > 1 or crashes_of(job.record) > 0
         return cls(app, job.queue, job.id.decode(), _origin(job), step, fence_of(job.place), again)
 
     def packed(self, result: bytes | None = None) -> str:
@@ -82,17 +82,17 @@ class Name(NamedTuple):
 
     def refuse(self, found: str | None) -> None:
         """Why the mark could not be set. Ends the run, one way or the other."""
-        there = msgspec.json.decode(found or '{"done": false, "fence": 0}', type=There)
+        there = msgspec.json.decode(found or '{"done": false, "fence": 0}', type=ExistingMark)
         if there.done and there.fence == self.fence:
-            raise _twice(self)
+            raise _used_twice(self)
         if there.done:
-            raise Found(there.result)
+            raise AlreadyMarked(there.result)
         raise TakenOver(
             f'queue "{self.queue}": job {self.job_id} was handed over again meanwhile; this run may have no effect'
         )
 
 
-class Found(AlreadyDone):
+class AlreadyMarked(AlreadyDone):
     """The mark of an earlier run, and what was kept of its result."""
 
     def __init__(self, result: str | None) -> None:
@@ -152,10 +152,12 @@ class Once:
                 async with self._open() as connection:
                     result = await function(connection, *args, **kwargs)
                     if result is not None:
-                        await callers.run(connection, KEEP, self._name().packed(encode_result(result)))
+                        await callers.run(
+                            connection, STORE_RESULT_SQL, self._name().packed(encode_result(result))
+                        )
                     return result
-            except Found as found:
-                return _kept(function, found.result)
+            except AlreadyMarked as found:
+                return _stored_result(function, found.result)
 
         @wraps(function)
         def run_sync(*args: Any, **kwargs: Any) -> Any:
@@ -163,10 +165,12 @@ class Once:
                 with self._open_sync() as connection:
                     result = function(connection, *args, **kwargs)
                     if result is not None:
-                        callers.run_sync(connection, KEEP, self._name().packed(encode_result(result)))
+                        callers.run_sync(
+                            connection, STORE_RESULT_SQL, self._name().packed(encode_result(result))
+                        )
                     return result
-            except Found as found:
-                return _kept(function, found.result)
+            except AlreadyMarked as found:
+                return _stored_result(function, found.result)
 
         wrapped: Any = run if inspect.iscoroutinefunction(function) else run_sync
         wrapped.__signature__ = shown.replace(parameters=list(shown.parameters.values())[1:])
@@ -177,15 +181,15 @@ class Once:
 
     @asynccontextmanager
     async def _open(self) -> AsyncIterator[Any]:
-        job, name = _running(), self._name()
-        with _in_use(name):
+        job, name = _running_job(), self._name()
+        with _entered_scope(name):
             await _refuse_stale(job, name)
             if name.again:
                 await self._fence(name)
             try:
-                async with callers.opened(self._pool) as connection:
-                    if await callers.run(connection, MARK, name.packed()) is None:
-                        name.refuse(await callers.run(connection, LOOK, name.packed()))
+                async with callers.open_transaction(self._pool) as connection:
+                    if await callers.run(connection, INSERT_MARK_SQL, name.packed()) is None:
+                        name.refuse(await callers.run(connection, SELECT_MARK_SQL, name.packed()))
                     yield connection
             except TakenOver:
                 raise
@@ -197,13 +201,13 @@ class Once:
     @contextmanager
     def _open_sync(self) -> Iterator[Any]:
         name = self._name()
-        with _in_use(name):
+        with _entered_scope(name):
             if name.again:
                 self._fence_sync(name)
             try:
-                with callers.opened_sync(self._pool) as connection:
-                    if callers.run_sync(connection, MARK, name.packed()) is None:
-                        name.refuse(callers.run_sync(connection, LOOK, name.packed()))
+                with callers.open_transaction_sync(self._pool) as connection:
+                    if callers.run_sync(connection, INSERT_MARK_SQL, name.packed()) is None:
+                        name.refuse(callers.run_sync(connection, SELECT_MARK_SQL, name.packed()))
                     yield connection
             except TakenOver:
                 raise
@@ -212,17 +216,17 @@ class Once:
                     self._fence_sync(name)
                 raise
 
-    async def _fence(self, name: Name) -> None:
+    async def _fence(self, name: MarkKey) -> None:
         """From now on no earlier delivery of the job can set the mark. Waits for one that is about to."""
-        async with callers.opened(self._pool) as connection:
-            await callers.run(connection, FENCE, name.packed())
+        async with callers.open_transaction(self._pool) as connection:
+            await callers.run(connection, RAISE_FENCE_SQL, name.packed())
 
-    def _fence_sync(self, name: Name) -> None:
-        with callers.opened_sync(self._pool) as connection:
-            callers.run_sync(connection, FENCE, name.packed())
+    def _fence_sync(self, name: MarkKey) -> None:
+        with callers.open_transaction_sync(self._pool) as connection:
+            callers.run_sync(connection, RAISE_FENCE_SQL, name.packed())
 
-    def _name(self) -> Name:
-        return Name.of(_running(), self._step)
+    def _name(self) -> MarkKey:
+        return MarkKey.of(_running_job(), self._step)
 
     def _refuse_block(self) -> None:
         if self._step:  # a later run would end at the first of them, and the others would never be done
@@ -235,14 +239,14 @@ class Once:
             )
 
 
-_entered: ContextVar[frozenset[Name]] = ContextVar("qbull_once", default=frozenset())
+_entered: ContextVar[frozenset[MarkKey]] = ContextVar("qbull_once", default=frozenset())
 
 
 @contextmanager
-def _in_use(name: Name) -> Iterator[None]:
+def _entered_scope(name: MarkKey) -> Iterator[None]:
     """One inside the other would wait for itself for ever."""
     if name in _entered.get():
-        raise _twice(name)
+        raise _used_twice(name)
     token = _entered.set(_entered.get() | {name})
     try:
         yield
@@ -250,14 +254,14 @@ def _in_use(name: Name) -> Iterator[None]:
         _entered.reset(token)
 
 
-def _twice(name: Name) -> ConfigError:
+def _used_twice(name: MarkKey) -> ConfigError:
     return ConfigError(
         f"job {name.job_id}: once() was used twice in one run; have one transaction, or decorated functions with a "
         'step each: @once(pool, step="…")'
     )
 
 
-def _kept(function: Callable[..., Any], result: str | None) -> Any:
+def _stored_result(function: Callable[..., Any], result: str | None) -> Any:
     """What the function returned in an earlier run, as it is annotated."""
     if result is None:
         return None
@@ -268,7 +272,7 @@ def _kept(function: Callable[..., Any], result: str | None) -> Any:
     return decode_result(result.encode(), kind)
 
 
-def _origin(job: Running) -> int:
+def _origin(job: RunningJob) -> int:
     """Which job it is. An id that was made for it says it all; one that its user gave may have been given before.
 
     A row of the outbox stays the same, however often it is shipped.
@@ -278,14 +282,14 @@ def _origin(job: Running) -> int:
     return -job.body.row or created_ms_of(job.record) or entry_ms(job.place)
 
 
-def _running() -> Running:
+def _running_job() -> RunningJob:
     job = running.get()
     if job is None:
         raise NotFound("no job is running here; once() is for code inside a task")
     return job
 
 
-async def _refuse_stale(job: Running, name: Name) -> None:
+async def _refuse_stale(job: RunningJob, name: MarkKey) -> None:
     """The queue knows first that a job was handed over again. Where it cannot be asked, the database decides alone."""
     if job.partition is None:
         return

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 from qbull.core.route import digest
 from qbull.errors import DatabaseAway, DatabaseRefused, ServerError
 from qbull.postgres.connect import connected, cut_off_after
-from qbull.postgres.prune import prune
+from qbull.postgres.prune import prune_marks
 from qbull.postgres.reconcile import Reconciler
-from qbull.postgres.reports import Reports
+from qbull.postgres.reports import ReportWriter
 from qbull.store.store import Store
 from qbull.store.verbs.partition import Partition
 from qbull.worker.outage import Outage
@@ -30,21 +30,21 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("qbull.keeper")
 
-AGAIN = 10.0
+ELECTION_RETRY_SECONDS = 10.0
 """Seconds until it tries again to be the one, and to reach a database that was away."""
-TELL = 0.2
+REPORT_POLL_SECONDS = 0.2
 """Seconds between two looks for reports, where there were none."""
-LOOK = 5.0
+MAINTENANCE_POLL_SECONDS = 5.0
 """Seconds between two looks at which queues report, and at whether something was lost."""
-ALL = 60.0
+FULL_SCAN_INTERVAL_SECONDS = 60.0
 """Seconds between two looks at queues that do not seem to report."""
-HOUR = 3600.0
-STEP_TIMEOUT = 60.0
+PRUNE_INTERVAL_SECONDS = 3600.0
+MAINTENANCE_STEP_TIMEOUT_SECONDS = 60.0
 
-OPEN = "SELECT DISTINCT queue FROM qbull_outbox WHERE app = %s AND durable"
+SELECT_DURABLE_QUEUES_SQL = "SELECT DISTINCT queue FROM qbull_outbox WHERE app = %s AND durable"
 
 
-class Keeper:
+class DatabaseMaintainer:
     """`app` is its prefix; `make_store` opens its queues. `away` is shared by all who use the database."""
 
     def __init__(
@@ -55,7 +55,7 @@ class Keeper:
         self._make_store = make_store
         self._away = away or Outage("PostgreSQL")
         self._outage = Outage()
-        self._reports = Reports(app)
+        self._reports = ReportWriter(app)
         self._reconciler = Reconciler(app, self._reports)
         self._due = dict.fromkeys(("look", "look at all", "reconcile", "prune"), 0.0)
         self._open: set[str] = set()
@@ -72,7 +72,7 @@ class Keeper:
                             await self._keep(connection, store)
                 except (DatabaseAway, DatabaseRefused) as error:
                     self._away.met(error, self)
-                await asyncio.sleep(AGAIN)
+                await asyncio.sleep(ELECTION_RETRY_SECONDS)
         finally:
             await store.close()
 
@@ -88,25 +88,25 @@ class Keeper:
     async def _keep(self, connection: AsyncConnection, store: Store) -> None:
         partitions: list[Partition] = []
         while True:
-            pause = TELL
+            pause = REPORT_POLL_SECONDS
             try:
-                with cut_off_after(STEP_TIMEOUT, connection):
+                with cut_off_after(MAINTENANCE_STEP_TIMEOUT_SECONDS, connection):
                     await store.open()
-                    if self._is_due("look", LOOK):
+                    if self._is_due("look", MAINTENANCE_POLL_SECONDS):
                         partitions = await self._look(connection, store)
                     if await self._reports.tell(connection, partitions):
                         pause = 0.0
-                    if self._open and self._is_due("reconcile", LOOK):
+                    if self._open and self._is_due("reconcile", MAINTENANCE_POLL_SECONDS):
                         more = await self._reconciler.step(connection, store)
                         self._due["reconcile"] *= not more
-                    if self._is_due("prune", HOUR):
+                    if self._is_due("prune", PRUNE_INTERVAL_SECONDS):
                         await self._prune(connection, store)
                 self._outage.over(self)
             except (DatabaseAway, DatabaseRefused):
                 raise
             except ServerError as error:
                 self._outage.met(error, self)
-                pause = LOOK
+                pause = MAINTENANCE_POLL_SECONDS
             await asyncio.sleep(pause)
 
     def _is_due(self, what: str, every: float) -> bool:
@@ -118,9 +118,9 @@ class Keeper:
 
     async def _look(self, connection: AsyncConnection, store: Store) -> list[Partition]:
         """The partitions to read reports of: of queues that are tracked, or have durable jobs; now and then of all."""
-        cursor = await connection.execute(OPEN, (self._app,))
+        cursor = await connection.execute(SELECT_DURABLE_QUEUES_SQL, (self._app,))
         self._open = {row[0] for row in await cursor.fetchall()}
-        all_of_them = self._is_due("look at all", ALL)
+        all_of_them = self._is_due("look at all", FULL_SCAN_INTERVAL_SECONDS)
         found: list[Partition] = []
         for queue in await store.queues():
             settings = await store.settings(queue)
@@ -129,6 +129,6 @@ class Keeper:
         return found
 
     async def _prune(self, connection: AsyncConnection, store: Store) -> None:
-        gone = await prune(connection, store, self._app)
+        gone = await prune_marks(connection, store, self._app)
         if gone:
             log.info("%d old marks of jobs that are no longer kept were removed from qbull_inbox", gone)

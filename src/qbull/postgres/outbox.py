@@ -21,13 +21,13 @@ from qbull.store.batch import Batcher
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
 
-CHANNEL = "qbull_outbox"
-BATCH = 500
-PATIENCE = 10.0
+OUTBOX_CHANNEL = "qbull_outbox"
+OUTBOX_BATCH_SIZE = 500
+OUTBOX_RETRY_SECONDS = 10.0
 """Seconds for which a row is sent again while the database is away."""
 
 
-class NewRow(msgspec.Struct, frozen=True):
+class NewOutboxRow(msgspec.Struct, frozen=True):
     """A job on its way into the outbox. Payload and options are JSON in a text: the database takes them as they are."""
 
     app: str
@@ -47,28 +47,28 @@ class NewRow(msgspec.Struct, frozen=True):
                 )
 
 
-COLUMNS = "app, queue, job_id, task, key, payload, options, durable"
+OUTBOX_COLUMNS = "app, queue, job_id, task, key, payload, options, durable"
 
 # One parameter, whatever the number of rows: every library can pass a text, and not every one an array.
 # One notification for each app and transaction: PostgreSQL drops the repeated ones.
-WRITE = f"""\
+INSERT_OUTBOX_SQL = f"""\
 WITH written AS (
-    INSERT INTO qbull_outbox ({COLUMNS})
-    SELECT {COLUMNS.replace("payload, options", "CAST(payload AS json), CAST(options AS json)")}
-    FROM json_to_recordset({callers.HERE_JSON}) AS rows(
+    INSERT INTO qbull_outbox ({OUTBOX_COLUMNS})
+    SELECT {OUTBOX_COLUMNS.replace("payload, options", "CAST(payload AS json), CAST(options AS json)")}
+    FROM json_to_recordset({callers.JSON_PARAMETER}) AS rows(
         app text, queue text, job_id text, task text, key text, payload text, options text, durable boolean)
     RETURNING app
 )
-SELECT pg_notify('{CHANNEL}', app) FROM written GROUP BY app"""
+SELECT pg_notify('{OUTBOX_CHANNEL}', app) FROM written GROUP BY app"""
 
 
-async def write(transaction: Any, rows: Sequence[NewRow]) -> None:
+async def write(transaction: Any, rows: Sequence[NewOutboxRow]) -> None:
     """Add rows in the caller's transaction."""
-    await callers.run(transaction, WRITE, msgspec.json.encode(rows).decode())
+    await callers.run(transaction, INSERT_OUTBOX_SQL, msgspec.json.encode(rows).decode())
 
 
-def write_sync(transaction: Any, rows: Sequence[NewRow]) -> None:
-    callers.run_sync(transaction, WRITE, msgspec.json.encode(rows).decode())
+def write_sync(transaction: Any, rows: Sequence[NewOutboxRow]) -> None:
+    callers.run_sync(transaction, INSERT_OUTBOX_SQL, msgspec.json.encode(rows).decode())
 
 
 class Outbox:
@@ -80,24 +80,24 @@ class Outbox:
 
     def __init__(self, database: str) -> None:
         self._database = database
-        self._batcher: Batcher[NewRow, None] = Batcher(self._send, BATCH, in_order=True)
+        self._batcher: Batcher[NewOutboxRow, None] = Batcher(self._send, OUTBOX_BATCH_SIZE, in_order=True)
         self._connection: AsyncConnection | None = None
         self._turn = asyncio.Lock()
 
-    async def add(self, rows: Sequence[NewRow]) -> None:
+    async def add(self, rows: Sequence[NewOutboxRow]) -> None:
         """Answers when they are committed."""
         if len(rows) == 1:
             await self._batcher.add(rows[0])
             return
-        for start in range(0, len(rows), BATCH):
-            await self._send(rows[start : start + BATCH])
+        for start in range(0, len(rows), OUTBOX_BATCH_SIZE):
+            await self._send(rows[start : start + OUTBOX_BATCH_SIZE])
 
     async def close(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
             await connection.close()
 
-    async def _send(self, rows: Sequence[NewRow]) -> list[None]:
+    async def _send(self, rows: Sequence[NewOutboxRow]) -> list[None]:
         clock = asyncio.get_running_loop().time
         began, pause = clock(), 0.05
         while True:
@@ -106,7 +106,7 @@ class Outbox:
                     await self._write(rows)
                 return [None] * len(rows)
             except DatabaseAway:
-                if clock() + pause - began > PATIENCE:
+                if clock() + pause - began > OUTBOX_RETRY_SECONDS:
                     raise
             await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311
             pause = min(pause * 2, 1.0)
@@ -115,23 +115,25 @@ class Outbox:
     async def _one_at_a_time(self) -> AsyncIterator[None]:
         """A connection has one transaction: what two wrote at once would be committed, or lost, with either of them."""
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(OUTBOX_RETRY_SECONDS):
                 await self._turn.acquire()
         except TimeoutError:
-            raise DatabaseAway(f"the outbox could not be written to within {PATIENCE:g} s") from None
+            raise DatabaseAway(
+                f"the outbox could not be written to within {OUTBOX_RETRY_SECONDS:g} s"
+            ) from None
         try:
             yield
         finally:
             self._turn.release()
 
-    async def _write(self, rows: Sequence[NewRow]) -> None:
-        from qbull.postgres.connect import cut_off_after, errors_of, open_connection
+    async def _write(self, rows: Sequence[NewOutboxRow]) -> None:
+        from qbull.postgres.connect import cut_off_after, open_connection, translated_errors
 
         connection = self._connection
         if connection is None or connection.closed:
             connection = self._connection = await open_connection(
                 self._database, "qbull outbox", autocommit=True
             )
-        with errors_of(self._database), cut_off_after(PATIENCE, connection):
+        with translated_errors(self._database), cut_off_after(OUTBOX_RETRY_SECONDS, connection):
             async with connection.transaction():
                 await write(connection, rows)

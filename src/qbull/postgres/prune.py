@@ -15,28 +15,30 @@ from qbull.store.store import Store
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
 
-MARKS_FOR = "40 days"
-BATCH = 1000
+MARK_RETENTION_INTERVAL = "40 days"
+PRUNE_BATCH_SIZE = 1000
 
-OLD = """\
+SELECT_OLD_MARKS_SQL = """\
 SELECT queue, job_id, step, marked_at FROM qbull_inbox i
 WHERE app = %(app)s AND marked_at < clock_timestamp() - %(age)s::interval
   AND (marked_at, job_id, queue, step) > (%(after)s::timestamptz, %(job_id)s, %(queue)s, %(step)s)
   AND NOT EXISTS (SELECT FROM qbull_outbox o WHERE o.app = i.app AND o.queue = i.queue AND o.job_id = i.job_id)
 ORDER BY marked_at, job_id, queue, step LIMIT %(most)s"""
-DROP = """\
+DELETE_MARKS_SQL = """\
 DELETE FROM qbull_inbox i USING unnest(%(queues)s::text[], %(ids)s::text[], %(ages)s::timestamptz[]) AS old(queue, job_id, at)
 WHERE i.app = %(app)s AND i.queue = old.queue AND i.job_id = old.job_id AND i.marked_at = old.at"""
 
 
-async def prune(connection: AsyncConnection, store: Store, app: str, age: str = MARKS_FOR) -> int:
+async def prune_marks(
+    connection: AsyncConnection, store: Store, app: str, age: str = MARK_RETENTION_INTERVAL
+) -> int:
     """Remove what is old and not needed any more, a thousand rows at a time; gives how many."""
     removed = 0
     last: tuple[str, str, str, object] = ("", "", "", "-infinity")
     while True:
         queue, job_id, step, after = last
         cursor = await connection.execute(
-            OLD,
+            SELECT_OLD_MARKS_SQL,
             {
                 "app": app,
                 "age": age,
@@ -44,23 +46,23 @@ async def prune(connection: AsyncConnection, store: Store, app: str, age: str = 
                 "job_id": job_id,
                 "queue": queue,
                 "step": step,
-                "most": BATCH,
+                "most": PRUNE_BATCH_SIZE,
             },
         )
         rows = await cursor.fetchall()
         if not rows:
             return removed
         last = rows[-1]
-        known = {name: await _known(store, name, [row[1] for row in rows if row[0] == name]) for name in {row[0] for row in rows}}  # fmt: skip
+        known = {name: await _known_ids(store, name, [row[1] for row in rows if row[0] == name]) for name in {row[0] for row in rows}}  # fmt: skip
         gone = [row for row in rows if row[1] not in known[row[0]]]
         dropped = await connection.execute(
-            DROP,
+            DELETE_MARKS_SQL,
             {"app": app, "queues": [r[0] for r in gone], "ids": [r[1] for r in gone], "ages": [r[3] for r in gone]},
         )  # fmt: skip
         removed += dropped.rowcount
 
 
-async def _known(store: Store, queue: str, ids: Sequence[str]) -> set[str]:
+async def _known_ids(store: Store, queue: str, ids: Sequence[str]) -> set[str]:
     """Those of these jobs that are anywhere in the queue."""
     try:
         settings = await store.settings(queue)

@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from qbull.errors import DatabaseAway, DatabaseRefused, QbullError, ServerError
-from qbull.postgres.connect import connected, cut_off_after, shown
-from qbull.postgres.outbox import CHANNEL
+from qbull.postgres.connect import connected, cut_off_after, displayed_url
+from qbull.postgres.outbox import OUTBOX_CHANNEL
 from qbull.worker.outage import Outage
 
 if TYPE_CHECKING:
@@ -26,21 +26,21 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("qbull.relay")
 
-BATCH = 500
-POLL = 1.0
+RELAY_BATCH_SIZE = 500
+RELAY_POLL_SECONDS = 1.0
 """Seconds after which it looks although nobody has told it to: a notification may be lost with its connection."""
-AGAIN = 0.02
+CLAIMED_ROWS_RETRY_SECONDS = 0.02
 """Seconds until it looks again for rows that another relay had in its hands."""
-REST = 1.0
+QUEUE_BACKOFF_SECONDS = 1.0
 """Seconds for which it leaves a queue alone that could not take its rows."""
-STEP_TIMEOUT = 30.0
-UNMIGRATED = 60.0
+RELAY_STEP_TIMEOUT_SECONDS = 30.0
+UNMIGRATED_POLL_SECONDS = 60.0
 """Seconds until it looks again whether there is an outbox by now."""
-IDLE_LIMIT = "60s"
+IDLE_TRANSACTION_TIMEOUT = "60s"
 """After this a relay that holds rows and does nothing (a frozen process) is cut off by the database."""
 
 
-class Row(NamedTuple):
+class OutboxRow(NamedTuple):
     """A row of the outbox. `age` is how many seconds ago it was written, on the database's clock."""
 
     seq: int
@@ -53,7 +53,7 @@ class Row(NamedTuple):
     age: float
 
 
-class Shipped(NamedTuple):
+class ShipResult(NamedTuple):
     """What became of a batch: rows that are in the queue now, rows that never can be, queues that cannot take any now."""
 
     sent: list[int]
@@ -61,18 +61,20 @@ class Shipped(NamedTuple):
     resting: dict[str, QbullError]
 
 
-class Ship(Protocol):
-    async def __call__(self, rows: Sequence[Row], /) -> Shipped: ...
+class ShipRows(Protocol):
+    async def __call__(self, rows: Sequence[OutboxRow], /) -> ShipResult: ...
 
 
-_UNSENT = "app = %(app)s AND sent_at IS NULL AND error_message IS NULL AND queue <> ALL (%(resting)s)"
+_UNSENT_CONDITION = (
+    "app = %(app)s AND sent_at IS NULL AND error_message IS NULL AND queue <> ALL (%(resting)s)"
+)
 # `busy` are the keys of which another relay holds an earlier row, or held it when this statement began.
-CLAIM = f"""\
+CLAIM_ROWS_SQL = f"""\
 WITH claimed AS MATERIALIZED (
-    SELECT * FROM qbull_outbox WHERE {_UNSENT} ORDER BY seq LIMIT %(most)s FOR UPDATE SKIP LOCKED
+    SELECT * FROM qbull_outbox WHERE {_UNSENT_CONDITION} ORDER BY seq LIMIT %(most)s FOR UPDATE SKIP LOCKED
 ), busy AS (
     SELECT queue, key, min(seq) AS seq FROM qbull_outbox
-    WHERE {_UNSENT} AND key IS NOT NULL
+    WHERE {_UNSENT_CONDITION} AND key IS NOT NULL
       AND seq < (SELECT max(seq) FROM claimed) AND seq NOT IN (SELECT seq FROM claimed)
     GROUP BY queue, key
 )
@@ -81,16 +83,16 @@ SELECT c.seq, c.queue, c.job_id, c.task, c.key, c.payload::text, c.options::text
        b.seq IS NOT NULL AND b.seq < c.seq
 FROM claimed c LEFT JOIN busy b ON b.queue = c.queue AND b.key = c.key
 ORDER BY c.seq"""
-MARK = """\
+MARK_SENT_SQL = """\
 WITH gone AS (DELETE FROM qbull_outbox WHERE seq = ANY (%(seqs)s) AND NOT durable)
 UPDATE qbull_outbox SET sent_at = clock_timestamp() WHERE seq = ANY (%(seqs)s) AND durable"""
-REFUSE = "UPDATE qbull_outbox SET error_message = %s WHERE seq = %s"
+REFUSE_ROW_SQL = "UPDATE qbull_outbox SET error_message = %s WHERE seq = %s"
 
 
 class Relay:
     """`ship` puts rows into the queues of one app; `app` is its prefix. `away` is shared by all who use the database."""
 
-    def __init__(self, database: str, app: str, ship: Ship, away: Outage | None = None) -> None:
+    def __init__(self, database: str, app: str, ship: ShipRows, away: Outage | None = None) -> None:
         self._database = database
         self._app = app
         self._ship = ship
@@ -109,7 +111,7 @@ class Relay:
                         await self._serve(connection)
             except (DatabaseAway, DatabaseRefused) as error:
                 self._away.met(error, self)
-            await asyncio.sleep(REST if self._migrated else UNMIGRATED)
+            await asyncio.sleep(QUEUE_BACKOFF_SECONDS if self._migrated else UNMIGRATED_POLL_SECONDS)
 
     async def _is_migrated(self, connection: AsyncConnection) -> bool:
         """A worker may have a database that nobody uses an outbox in: that is said once, and is no error."""
@@ -118,37 +120,38 @@ class Relay:
         there = row is not None and bool(row[0])
         if not there and self._migrated:
             log.info(
-                'no relay: %s has no table qbull_outbox; "qbull migrate" creates it', shown(self._database)
+                'no relay: %s has no table qbull_outbox; "qbull migrate" creates it',
+                displayed_url(self._database),
             )
         self._migrated = there
         return there
 
     async def _serve(self, connection: AsyncConnection) -> None:
-        await connection.execute(f"SET idle_in_transaction_session_timeout = '{IDLE_LIMIT}'")
-        await connection.execute(f"LISTEN {CHANNEL}")
+        await connection.execute(f"SET idle_in_transaction_session_timeout = '{IDLE_TRANSACTION_TIMEOUT}'")
+        await connection.execute(f"LISTEN {OUTBOX_CHANNEL}")
         while True:
-            with cut_off_after(STEP_TIMEOUT, connection):
+            with cut_off_after(RELAY_STEP_TIMEOUT_SECONDS, connection):
                 claimed, sent = await self.step(connection)
             if not sent:
-                await self._until_told(connection, AGAIN if claimed else self._pause())
+                await self._until_told(connection, CLAIMED_ROWS_RETRY_SECONDS if claimed else self._pause())
 
     async def step(self, connection: AsyncConnection) -> tuple[int, int]:
         """Claim a batch and ship it; gives how many rows were claimed, and how many are done with."""
         async with connection.transaction():
             resting = self._still_resting()
             cursor = await connection.execute(
-                CLAIM, {"app": self._app, "most": BATCH, "resting": resting}, prepare=True
+                CLAIM_ROWS_SQL, {"app": self._app, "most": RELAY_BATCH_SIZE, "resting": resting}, prepare=True
             )
             claimed = await cursor.fetchall()
-            rows = [Row(*values) for *values, waits in claimed if not waits]
+            rows = [OutboxRow(*values) for *values, waits in claimed if not waits]
             if not rows:
                 return len(claimed), 0
             shipped = await self._ship(rows)
             if shipped.sent:
-                await connection.execute(MARK, {"seqs": shipped.sent}, prepare=True)
+                await connection.execute(MARK_SENT_SQL, {"seqs": shipped.sent}, prepare=True)
             for seq, reason in shipped.refused.items():
                 log.error("outbox row %d cannot be shipped and is left in qbull_outbox: %s", seq, reason)
-                await connection.execute(REFUSE, (reason, seq))
+                await connection.execute(REFUSE_ROW_SQL, (reason, seq))
         self._note({row.queue for row in rows}, shipped.resting)
         return len(claimed), len(shipped.sent) + len(shipped.refused)
 
@@ -161,7 +164,7 @@ class Relay:
         for queue in queues - resting.keys():
             self._outage.over(queue)
         for queue, why in resting.items():
-            self._resting[queue] = time.monotonic() + REST
+            self._resting[queue] = time.monotonic() + QUEUE_BACKOFF_SECONDS
             self._outage.met(why if isinstance(why, ServerError) else ServerError(str(why)), queue)
 
     def _still_resting(self) -> list[str]:
@@ -170,5 +173,5 @@ class Relay:
         return list(self._resting)
 
     def _pause(self) -> float:
-        soonest = min(self._resting.values(), default=time.monotonic() + POLL)
-        return min(max(soonest - time.monotonic(), 0.01), POLL)
+        soonest = min(self._resting.values(), default=time.monotonic() + RELAY_POLL_SECONDS)
+        return min(max(soonest - time.monotonic(), 0.01), RELAY_POLL_SECONDS)

@@ -12,31 +12,33 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from qbull.core.ids import partition_in
-from qbull.core.record import REPORT_END, unseal
+from qbull.core.record import REPORT_END_FLAG, split_ending
 from qbull.postgres import tracking
-from qbull.postgres.tracking import ENDED, Line, done_line, line_of
+from qbull.postgres.tracking import ENDED_LETTERS, TrackedJob, tracked_ending, tracked_job
 from qbull.store.verbs.partition import Partition
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
 
-ENTRIES = 40
+REPORT_BATCH_SIZE = 40
 """Entries of one partition in one transaction; each has up to 50 reports."""
-BACKLOG = 5_000
+MAX_UNHURRIED_ENTRIES = 5_000
 """Entries that may wait. Up to there telling takes a tenth of the time, so that jobs do not wait for their own record."""
 
-LONGEST_PAUSE = 1.0
+MAX_REPORT_PAUSE_SECONDS = 1.0
 
-_ENDED = "app = %(app)s AND queue = %(queue)s AND job_id = ANY (%(ids)s) AND durable"
+_ENDED_CONDITION = "app = %(app)s AND queue = %(queue)s AND job_id = ANY (%(ids)s) AND durable"
 # A job may end before the relay that has shipped it commits. Its row is in that one's hands: only a statement that
 # begins afterwards sees what became of it.
-AWAIT = f"SELECT FROM qbull_outbox WHERE {_ENDED} ORDER BY seq FOR UPDATE"
-ENDS = f"DELETE FROM qbull_outbox WHERE {_ENDED} AND (sent_at IS NOT NULL OR job_id = ANY (%(ours)s))"
+LOCK_ENDED_ROWS_SQL = f"SELECT FROM qbull_outbox WHERE {_ENDED_CONDITION} ORDER BY seq FOR UPDATE"
+DELETE_ENDED_ROWS_SQL = (
+    f"DELETE FROM qbull_outbox WHERE {_ENDED_CONDITION} AND (sent_at IS NOT NULL OR job_id = ANY (%(ours)s))"
+)
 
-Entry = tuple[bytes, list[bytes]]
+ReportEntry = tuple[bytes, list[bytes]]
 
 
-class Reports:
+class ReportWriter:
     """Tells one app's reports. What is committed is dropped with the next look."""
 
     def __init__(self, app: str) -> None:
@@ -50,25 +52,25 @@ class Reports:
             began = time.monotonic()
             length = await self.tell_some(connection, partition)
             any_told = any_told or length > 0
-            if 0 < length <= BACKLOG:
-                await asyncio.sleep(min((time.monotonic() - began) * 9, LONGEST_PAUSE))
+            if 0 < length <= MAX_UNHURRIED_ENTRIES:
+                await asyncio.sleep(min((time.monotonic() - began) * 9, MAX_REPORT_PAUSE_SECONDS))
         return any_told
 
     async def tell_all(self, connection: AsyncConnection, partition: Partition) -> None:
         """Everything that was reported before now, and has not been dropped yet."""
-        while await self.tell_some(connection, partition) > ENTRIES:
+        while await self.tell_some(connection, partition) > REPORT_BATCH_SIZE:
             pass
 
     async def tell_some(self, connection: AsyncConnection, partition: Partition) -> int:
         """The next entries of a partition; how many it had."""
-        entries, length = await partition.reports(self._told.pop(partition.base, ()), ENTRIES)
+        entries, length = await partition.reports(self._told.pop(partition.base, ()), REPORT_BATCH_SIZE)
         if entries:
             await self._write(connection, partition.settings.name, entries)
             self._told[partition.base] = [entry for entry, _ in entries]
         return length
 
-    async def _write(self, connection: AsyncConnection, queue: str, entries: Sequence[Entry]) -> None:
-        lines: list[Line] = []
+    async def _write(self, connection: AsyncConnection, queue: str, entries: Sequence[ReportEntry]) -> None:
+        lines: list[TrackedJob] = []
         ended: list[str] = []
         for entry, fields in entries:
             at_ms = int(entry.partition(b"-")[0])
@@ -76,13 +78,13 @@ class Reports:
                 word = name.decode("utf-8", "replace")
                 letter, rest = word[0], word[1:]
                 if letter == "C":
-                    lines += _done(value, int(rest), at_ms)
+                    lines += _done_rows(value, int(rest), at_ms)
                 elif letter == "E":
                     ended += value.decode("utf-8", "replace").split("\n")
                 else:
-                    if letter in ENDED and (not value or value[2] & REPORT_END):
+                    if letter in ENDED_LETTERS and (not value or value[2] & REPORT_END_FLAG):
                         ended.append(rest)
-                    line = line_of(letter, rest, value, at_ms) if value else None
+                    line = tracked_job(letter, rest, value, at_ms) if value else None
                     lines += [line] if line is not None else []
         async with connection.transaction():
             await tracking.write(connection, self._app, queue, lines)
@@ -90,15 +92,15 @@ class Reports:
                 # A row that is not sent and has an id of its user's may be of another job, which is yet to come.
                 ours = [id for id in ended if partition_in(id) is not None]
                 asked = {"app": self._app, "queue": queue, "ids": ended, "ours": ours}
-                await connection.execute(AWAIT, asked, prepare=True)
-                await connection.execute(ENDS, asked, prepare=True)
+                await connection.execute(LOCK_ENDED_ROWS_SQL, asked, prepare=True)
+                await connection.execute(DELETE_ENDED_ROWS_SQL, asked, prepare=True)
 
 
-def _done(value: bytes, many: int, at_ms: int) -> list[Line]:
+def _done_rows(value: bytes, many: int, at_ms: int) -> list[TrackedJob]:
     """So many ids, a line each, and behind them as many sealed endings: the last is read first."""
     *ids, rest = value.split(b"\n", many)
     lines = []
     for id in reversed(ids):
-        rest, ending = unseal(rest)
-        lines.append(done_line("c", id.decode("utf-8", "replace"), ending, at_ms))
+        rest, ending = split_ending(rest)
+        lines.append(tracked_ending("c", id.decode("utf-8", "replace"), ending, at_ms))
     return lines

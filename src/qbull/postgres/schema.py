@@ -17,11 +17,11 @@ from qbull.errors import DatabaseRefused
 if TYPE_CHECKING:
     from psycopg import Connection
 
-LOCK = 0x7162756C6C  # "qbull": whoever holds it migrates
-PATIENCE = "10s"
+MIGRATION_LOCK_ID = 0x7162756C6C  # "qbull": whoever holds it migrates
+MIGRATION_LOCK_TIMEOUT = "10s"
 """How long a migration waits for a table that others use, before it gives up and lets them go on."""
 
-LEDGER = """\
+CREATE_MIGRATIONS_TABLE_SQL = """\
 CREATE TABLE IF NOT EXISTS qbull_migrations (
     number     integer     PRIMARY KEY,
     name       text        NOT NULL,
@@ -40,7 +40,7 @@ class Migration:
     def script(self) -> str:
         """The same for a person with psql."""
         note = f"INSERT INTO qbull_migrations (number, name) VALUES ({self.number}, '{self.name}');\n"
-        return f"-- {self.number}: {self.name}\nBEGIN;\n{LEDGER if self.number == 1 else ''}{self.sql}{note}COMMIT;\n"
+        return f"-- {self.number}: {self.name}\nBEGIN;\n{CREATE_MIGRATIONS_TABLE_SQL if self.number == 1 else ''}{self.sql}{note}COMMIT;\n"
 
 
 @cache
@@ -72,11 +72,11 @@ def pending(database: str) -> list[Migration]:
 
 def _apply(connection: Connection, migration: Migration) -> bool:
     with connection.transaction():
-        connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
+        connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATION_LOCK_ID,))
         if _version(connection) >= migration.number:
             return False
-        connection.execute(f"SET LOCAL lock_timeout = '{PATIENCE}'")
-        connection.execute(LEDGER)
+        connection.execute(f"SET LOCAL lock_timeout = '{MIGRATION_LOCK_TIMEOUT}'")
+        connection.execute(CREATE_MIGRATIONS_TABLE_SQL)
         connection.execute(migration.sql.encode())
         connection.execute(
             "INSERT INTO qbull_migrations (number, name) VALUES (%s, %s)", (migration.number, migration.name)

@@ -12,12 +12,20 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from qbull.core.record import Begun, Ending, Garbage, body_of, created_ms_of, decode_begun, unseal
+from qbull.core.record import (
+    Ending,
+    StartReport,
+    UnreadableRecord,
+    body_of,
+    created_ms_of,
+    decode_start_report,
+    split_ending,
+)
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
 
-STATUS = {
+STATUS_BY_LETTER = {
     "w": "waiting",
     "d": "delayed",
     "a": "active",
@@ -26,12 +34,12 @@ STATUS = {
     "x": "cancelled",
     "-": "removed",
 }
-ENDED = "fx-"
-_RANK = {"w": 0, "a": 1, "d": 2}
+ENDED_LETTERS = "fx-"
+_LETTER_RANK = {"w": 0, "a": 1, "d": 2}
 """What comes later in one millisecond; an end comes last."""
 
 
-class Line(msgspec.Struct, frozen=True):
+class TrackedJob(msgspec.Struct, frozen=True):
     """A row of qbull_jobs. None is what a report does not say; of `task`, `key` and `created_at` another one has said it."""
 
     job_id: str
@@ -47,7 +55,7 @@ class Line(msgspec.Struct, frozen=True):
     updated_at: datetime
     version: int
 
-    def after(self, before: Line) -> Line:
+    def after(self, before: TrackedJob) -> TrackedJob:
         """This one, with what only an earlier one of the same job has said."""
         ended = before.finished_at
         if ended is not None and self.created_at is not None and self.created_at > ended:
@@ -62,32 +70,32 @@ class Line(msgspec.Struct, frozen=True):
         )
 
 
-def line_of(letter: str, job_id: str, value: bytes, at_ms: int) -> Line | None:
+def tracked_job(letter: str, job_id: str, value: bytes, at_ms: int) -> TrackedJob | None:
     """The row that a report of this moment makes; None for one that cannot be read."""
     try:
         if letter == "a":
-            return _begun(job_id, decode_begun(value), at_ms)
+            return _tracked_start(job_id, decode_start_report(value), at_ms)
         if letter in "fx":
-            record, ending = unseal(value)
+            record, ending = split_ending(value)
             body = body_of(record)
-            line = done_line(letter, job_id, ending, at_ms)
+            line = tracked_ending(letter, job_id, ending, at_ms)
             created = created_ms_of(record) or ending.created_ms or at_ms
             attempts = line.attempts or body.attempt - 1
             return msgspec.structs.replace(
                 line, task=body.task, key=body.key, created_at=_moment(created), attempts=attempts
             )
-        return _waiting(letter, job_id, value, at_ms)
-    except (Garbage, msgspec.DecodeError):
+        return _tracked_waiting(letter, job_id, value, at_ms)
+    except (UnreadableRecord, msgspec.DecodeError):
         return None
 
 
-def done_line(letter: str, job_id: str, ending: Ending, at_ms: int) -> Line:
+def tracked_ending(letter: str, job_id: str, ending: Ending, at_ms: int) -> TrackedJob:
     """The row of a job that has ended, as its ending tells."""
-    return Line(
+    return TrackedJob(
         job_id=job_id,
         task=None,
         key=None,
-        status=STATUS[letter],
+        status=STATUS_BY_LETTER[letter],
         attempts=ending.attempt,
         error_message=_text(ending.error),
         worker=ending.worker or None,
@@ -99,10 +107,10 @@ def done_line(letter: str, job_id: str, ending: Ending, at_ms: int) -> Line:
     )
 
 
-def _begun(job_id: str, begun: Begun, at_ms: int) -> Line:
+def _tracked_start(job_id: str, begun: StartReport, at_ms: int) -> TrackedJob:
     """The delivery names the version, whenever this is written."""
     body = body_of(begun.record)
-    return Line(
+    return TrackedJob(
         job_id=job_id,
         task=body.task,
         key=body.key,
@@ -114,17 +122,17 @@ def _begun(job_id: str, begun: Begun, at_ms: int) -> Line:
         started_at=_moment(at_ms - begun.running_ms),
         finished_at=None,
         updated_at=_moment(at_ms),
-        version=begun.delivered_ms * 4 + _RANK["a"],
+        version=begun.delivered_ms * 4 + _LETTER_RANK["a"],
     )
 
 
-def _waiting(letter: str, job_id: str, record: bytes, at_ms: int) -> Line:
+def _tracked_waiting(letter: str, job_id: str, record: bytes, at_ms: int) -> TrackedJob:
     body = body_of(record)
-    return Line(
+    return TrackedJob(
         job_id=job_id,
         task=body.task,
         key=body.key,
-        status=STATUS[letter],
+        status=STATUS_BY_LETTER[letter],
         attempts=body.attempt - 1,
         error_message=_text(body.history[-1].error) if body.history else None,
         worker=None,
@@ -132,7 +140,7 @@ def _waiting(letter: str, job_id: str, record: bytes, at_ms: int) -> Line:
         started_at=None,
         finished_at=_moment(at_ms) if letter == "-" else None,
         updated_at=_moment(at_ms),
-        version=at_ms * 4 + _RANK.get(letter, 3),
+        version=at_ms * 4 + _LETTER_RANK.get(letter, 3),
     )
 
 
@@ -145,16 +153,16 @@ def _moment(milliseconds: float) -> datetime:
     return datetime.fromtimestamp(milliseconds / 1000, UTC)
 
 
-_COLUMNS = "job_id, task, key, status, attempts, error_message, worker, created_at, started_at, finished_at, updated_at, version"
-_KINDS = """\
+_JOB_COLUMNS = "job_id, task, key, status, attempts, error_message, worker, created_at, started_at, finished_at, updated_at, version"
+_JOB_COLUMN_TYPES = """\
 job_id text, task text, key text, status text, attempts integer, error_message text, worker text, created_at timestamptz,
 started_at timestamptz, finished_at timestamptz, updated_at timestamptz, version bigint"""
 # A job whose beginning was never told, because nobody has read for too long, has a "?" for its task. One that was enqueued after
 # the end that is written down is another job with the same id: nothing of the earlier one is kept.
-WRITE = f"""\
-INSERT INTO qbull_jobs AS j (app, queue, {_COLUMNS})
-SELECT %(app)s, %(queue)s, {_COLUMNS.replace("task,", "coalesce(task, '?'),").replace("created_at,", "coalesce(created_at, updated_at),")}
-FROM json_to_recordset(%(lines)s::json) AS lines({_KINDS})
+UPSERT_JOBS_SQL = f"""\
+INSERT INTO qbull_jobs AS j (app, queue, {_JOB_COLUMNS})
+SELECT %(app)s, %(queue)s, {_JOB_COLUMNS.replace("task,", "coalesce(task, '?'),").replace("created_at,", "coalesce(created_at, updated_at),")}
+FROM json_to_recordset(%(lines)s::json) AS lines({_JOB_COLUMN_TYPES})
 ON CONFLICT (job_id, queue, app) DO UPDATE SET
     task = CASE excluded.task WHEN '?' THEN j.task ELSE excluded.task END, key = coalesce(excluded.key, j.key),
     status = excluded.status, attempts = excluded.attempts, error_message = excluded.error_message,
@@ -166,9 +174,9 @@ ON CONFLICT (job_id, queue, app) DO UPDATE SET
 WHERE j.version < excluded.version"""
 
 
-async def write(connection: AsyncConnection, app: str, queue: str, lines: Iterable[Line]) -> None:
+async def write(connection: AsyncConnection, app: str, queue: str, lines: Iterable[TrackedJob]) -> None:
     """Write down a batch; of several lines for one job the last in its life, with what the others have said."""
-    latest: dict[str, Line] = {}
+    latest: dict[str, TrackedJob] = {}
     for line in lines:
         known = latest.get(line.job_id)
         if known is None:
@@ -179,4 +187,4 @@ async def write(connection: AsyncConnection, app: str, queue: str, lines: Iterab
             latest[line.job_id] = known.after(line)
     if latest:
         packed = msgspec.json.encode(list(latest.values())).decode()
-        await connection.execute(WRITE, {"app": app, "queue": queue, "lines": packed}, prepare=True)
+        await connection.execute(UPSERT_JOBS_SQL, {"app": app, "queue": queue, "lines": packed}, prepare=True)

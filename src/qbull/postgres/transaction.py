@@ -19,9 +19,9 @@ from typing import Any
 
 from qbull.errors import ArgumentsError, ConfigError, DatabaseRefused
 
-HERE = "?"
+PARAMETER = "?"
 """Where the one parameter of a statement goes; each library has its own sign for it."""
-HERE_JSON = f"CAST(CAST({HERE} AS text) AS json)"
+JSON_PARAMETER = f"CAST(CAST({PARAMETER} AS text) AS json)"
 """The same, read as JSON. It is sent as a text: a connection of asyncpg may have been told to make JSON of every value."""
 
 
@@ -32,18 +32,18 @@ async def run(transaction: Any, statement: str, parameter: str) -> Any:
         raise ArgumentsError(
             f"transaction={_named(transaction)} is synchronous; call enqueue_sync(…) with it"
         )
-    with _explained():
+    with _explain_missing_table():
         if kind == "asyncpg":
             if not transaction.is_in_transaction():
                 raise _not_open(transaction)
-            return await transaction.fetchval(statement.replace(HERE, "$1"), parameter)
+            return await transaction.fetchval(statement.replace(PARAMETER, "$1"), parameter)
         if kind == "psycopg":
             _refuse_autocommit(transaction)
             from psycopg import AsyncCursor
             from psycopg.rows import tuple_row
 
             async with AsyncCursor(transaction, row_factory=tuple_row) as cursor:
-                await cursor.execute(statement.replace(HERE, "%s").encode(), (parameter,))
+                await cursor.execute(statement.replace(PARAMETER, "%s").encode(), (parameter,))
                 return _first(await cursor.fetchone())
         await _refuse_committing(transaction)
         return (await transaction.execute(_sqlalchemy(statement), {"rows": parameter})).scalar()
@@ -54,12 +54,12 @@ def run_sync(transaction: Any, statement: str, parameter: str) -> Any:
     kind = kind_of(transaction)
     if is_async(transaction):
         raise ArgumentsError(f"transaction={_named(transaction)} is asynchronous; await enqueue(…) with it")
-    with _explained():
+    with _explain_missing_table():
         if kind == "django":
             if not transaction.in_atomic_block:
                 raise _not_open(transaction, "with transaction.atomic():")
             with transaction.cursor() as cursor:
-                cursor.execute(statement.replace(HERE, "%s"), [parameter])
+                cursor.execute(statement.replace(PARAMETER, "%s"), [parameter])
                 return _first(cursor.fetchone())
         if kind == "psycopg":
             _refuse_autocommit(transaction)
@@ -67,7 +67,7 @@ def run_sync(transaction: Any, statement: str, parameter: str) -> Any:
             from psycopg.rows import tuple_row
 
             with Cursor(transaction, row_factory=tuple_row) as cursor:
-                cursor.execute(statement.replace(HERE, "%s").encode(), (parameter,))
+                cursor.execute(statement.replace(PARAMETER, "%s").encode(), (parameter,))
                 return _first(cursor.fetchone())
         _refuse_committing_sync(transaction)
         return transaction.execute(_sqlalchemy(statement), {"rows": parameter}).scalar()
@@ -134,11 +134,11 @@ def _not_open(connection: Any, how: str = "with connection.transaction():") -> A
 def _sqlalchemy(statement: str) -> Any:
     from sqlalchemy import text
 
-    return text(statement.replace(HERE, ":rows"))
+    return text(statement.replace(PARAMETER, ":rows"))
 
 
 @contextmanager
-def _explained() -> Iterator[None]:
+def _explain_missing_table() -> Iterator[None]:
     """A missing table is the one error that we can say better than the database."""
     try:
         yield
@@ -168,51 +168,51 @@ def _named(thing: Any) -> str:
 # What users open transactions with.
 
 
-def opened(pool: Any) -> AbstractAsyncContextManager[Any]:
+def open_transaction(pool: Any) -> AbstractAsyncContextManager[Any]:
     """A transaction of an asynchronous library, for as long as the block lasts."""
     kind = root_of(pool)
     if kind == "psycopg_pool" and inspect.iscoroutinefunction(type(pool).open):
-        return _of_psycopg(pool)
+        return _open_psycopg(pool)
     if kind == "asyncpg" and hasattr(pool, "acquire"):
-        return _of_asyncpg(pool)
+        return _open_asyncpg(pool)
     if kind == "sqlalchemy" and "async" in type(pool).__name__.lower():
         begun: AbstractAsyncContextManager[Any] = pool.begin()
         return begun
     raise _not_a_pool(pool)
 
 
-def opened_sync(pool: Any) -> AbstractContextManager[Any]:
+def open_transaction_sync(pool: Any) -> AbstractContextManager[Any]:
     kind = root_of(pool)
     if kind == "psycopg_pool" and not inspect.iscoroutinefunction(type(pool).open):
-        return _of_psycopg_sync(pool)
+        return _open_psycopg_sync(pool)
     if kind == "sqlalchemy" and "async" not in type(pool).__name__.lower():
         begun: AbstractContextManager[Any] = pool.begin()
         return begun
     if kind == "django":
-        return _of_django(pool)
+        return _open_django(pool)
     raise _not_a_pool(pool)
 
 
 @asynccontextmanager
-async def _of_psycopg(pool: Any) -> AsyncIterator[Any]:
+async def _open_psycopg(pool: Any) -> AsyncIterator[Any]:
     async with pool.connection() as connection, connection.transaction():
         yield connection
 
 
 @contextmanager
-def _of_psycopg_sync(pool: Any) -> Iterator[Any]:
+def _open_psycopg_sync(pool: Any) -> Iterator[Any]:
     with pool.connection() as connection, connection.transaction():
         yield connection
 
 
 @asynccontextmanager
-async def _of_asyncpg(pool: Any) -> AsyncIterator[Any]:
+async def _open_asyncpg(pool: Any) -> AsyncIterator[Any]:
     async with pool.acquire() as connection, connection.transaction():
         yield connection
 
 
 @contextmanager
-def _of_django(connection: Any) -> Iterator[Any]:
+def _open_django(connection: Any) -> Iterator[Any]:
     from django.db import transaction
 
     with transaction.atomic(using=connection.alias):

@@ -9,7 +9,7 @@ from typing import Any
 from qbull.core.codec import encode_payload
 from qbull.errors import ArgumentsError, ConfigError, NotFound
 from qbull.job import Job
-from qbull.options import Arguments, Options
+from qbull.options import EncodedArguments, Options
 from qbull.produce import outbox_rows
 from qbull.queue import Queue
 from qbull.task import Call
@@ -22,27 +22,29 @@ async def enqueue(queue: Queue, task: str, values: Mapping[str, Any], options: O
     tracing = queue.app.tracing
     if not queue.tasks and tracing is not None:
         with tracing.send(queue.name, task) as carried:
-            return await _unchecked(queue, task, values, replace(options, trace=carried))
+            return await _enqueue_unchecked(queue, task, values, replace(options, trace=carried))
     if not queue.tasks:
-        return await _unchecked(queue, task, values, options)
+        return await _enqueue_unchecked(queue, task, values, options)
     if task not in queue.tasks:
-        raise NotFound(_unknown(queue.name, task, sorted(queue.tasks), "in this app"))
+        raise NotFound(_unknown_task(queue.name, task, sorted(queue.tasks), "in this app"))
     call: Call[..., Any] = Call(queue, queue.tasks[task], options)
     return await call.enqueue(**values)
 
 
-async def _unchecked(queue: Queue, task: str, values: Mapping[str, Any], options: Options) -> Job[Any]:
+async def _enqueue_unchecked(
+    queue: Queue, task: str, values: Mapping[str, Any], options: Options
+) -> Job[Any]:
     """For a task that the server has heard of and whose code is elsewhere."""
     client = queue.app.client()
     known = await client.store.patiently(lambda: client.store.tasks(queue.name))
     if task not in known:
-        raise NotFound(_unknown(queue.name, task, known, "known to the server"))
+        raise NotFound(_unknown_task(queue.name, task, known, "known to the server"))
     if queue.settings.order == "key" and options.key is None:
         raise ConfigError(
             f'queue "{queue.name}" is ordered by key; give its key (--key KEY), or use the code (--app) so that the task can make it'
         )
     payload = queue.seal(task, encode_payload(task, values, queue.app.payload_limit))
-    arguments = Arguments(payload, options.key, options.id)
+    arguments = EncodedArguments(payload, options.key, options.id)
     if options.in_outbox:
         [id] = await outbox_rows.write(queue, task, [arguments], options)
         return queue.handle(id, True, expected=True)
@@ -52,5 +54,5 @@ async def _unchecked(queue: Queue, task: str, values: Mapping[str, Any], options
     return queue.handle(placed.job.id, created)
 
 
-def _unknown(queue: str, task: str, known: list[str], where: str) -> str:
+def _unknown_task(queue: str, task: str, known: list[str], where: str) -> str:
     return f'queue "{queue}": no task "{task}" is {where}; there is: {", ".join(known) or "none"}'

@@ -25,28 +25,35 @@ from qbull.core.durability import Durability
 from qbull.core.layout import Generation, Layout
 from qbull.errors import ConfigError, NotConfirmed, QbullError, ServerAway
 from qbull.store.batch import Batcher
-from qbull.store.completions import Results
-from qbull.store.confirm import Confirmed
-from qbull.store.connection.fan_out import holding
+from qbull.store.completions import ResultListener
+from qbull.store.confirm import ConfirmedServer
+from qbull.store.connection.fan_out import partitions_holding
 from qbull.store.read import inspect
-from qbull.store.read.inspect import Found
+from qbull.store.read.inspect import StoredJob
 from qbull.store.store import Store
-from qbull.store.verbs.flows import Flows
-from qbull.store.verbs.layout import follow
-from qbull.store.verbs.partition import BATCH, Closed, Counting, NewJob, Partition, UniqueJob
+from qbull.store.verbs.flows import FlowStore
+from qbull.store.verbs.layout import follow_successor
+from qbull.store.verbs.partition import (
+    MAX_JOBS_PER_CALL,
+    NewJob,
+    Partition,
+    PartitionClosed,
+    UniqueAnswer,
+    UniqueJob,
+)
 
 if TYPE_CHECKING:
     from qbull.postgres.outbox import Outbox
 
 A = TypeVar("A")
 
-PATIENCE = 5.0
+MOVING_JOB_TIMEOUT_SECONDS = 5.0
 """Seconds for which a job that is on its way to another partition is waited for."""
-REREAD = 60.0
+LAYOUT_REREAD_SECONDS = 60.0
 """Seconds after which it is asked again whether a queue still has older partitions."""
 
 
-class Placed(msgspec.Struct, frozen=True, gc=False):
+class PlacedJob(msgspec.Struct, frozen=True, gc=False):
     """A job, and the partition that it goes to.
 
     `together` is what it must stay together with: its key, where the queue has lanes. `given` is an id that the
@@ -63,7 +70,7 @@ class Placed(msgspec.Struct, frozen=True, gc=False):
         """The partition that it belongs to in a generation, where it is not any."""
         return generation.home_of(self.together, self.job.id)
 
-    def moved(self, layout: Layout) -> Placed:
+    def moved(self, layout: Layout) -> PlacedJob:
         """The same job, to where it belongs now."""
         return msgspec.structs.replace(self, number=self.home(layout.current))
 
@@ -72,9 +79,9 @@ class Client:
     def __init__(self, url: str, prefix: str, stored: ResultStore | None = None) -> None:
         self.store = Store(url, prefix)
         self.stored = stored
-        self.results = Results(self.store)
-        self.flows = Flows(self.store)
-        self._batchers: dict[tuple[str, int, Durability | None], Batcher[Placed, bool | None]] = {}
+        self.results = ResultListener(self.store)
+        self.flows = FlowStore(self.store)
+        self._batchers: dict[tuple[str, int, Durability | None], Batcher[PlacedJob, bool | None]] = {}
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._registered: dict[tuple[str, Durability | None], int] = {}
         self._registering = asyncio.Lock()
@@ -133,7 +140,7 @@ class Client:
             return layout
 
     async def enqueue(
-        self, settings: QueueSettings, placed: Placed, durability: Durability | None = None
+        self, settings: QueueSettings, placed: PlacedJob, durability: Durability | None = None
     ) -> bool:
         """Add one job, together with others on their way that are to be as safe; answers whether it was new."""
         while True:
@@ -146,7 +153,7 @@ class Client:
             placed = placed.moved(self._layouts[settings.name])
 
     async def enqueue_many(
-        self, settings: QueueSettings, jobs: Sequence[Placed], durability: Durability | None = None
+        self, settings: QueueSettings, jobs: Sequence[PlacedJob], durability: Durability | None = None
     ) -> list[bool]:
         """Add many jobs in few calls; those of one partition in the order given."""
         created: dict[int, bool] = {}
@@ -165,20 +172,20 @@ class Client:
     async def enqueue_unique(
         self,
         settings: QueueSettings,
-        jobs: Sequence[tuple[Placed, UniqueJob]],
+        jobs: Sequence[tuple[PlacedJob, UniqueJob]],
         durability: Durability | None = None,
     ) -> list[tuple[str, bool]]:
         """Add those that count; for each the id of the job that counts, and whether it is new."""
         answers: dict[int, tuple[str, bool]] = {}
         asked = [job for _, job in jobs]
-        until = asyncio.get_running_loop().time() + PATIENCE
+        until = asyncio.get_running_loop().time() + MOVING_JOB_TIMEOUT_SECONDS
         while len(answers) < len(jobs):
             layout, moving = self._layouts.get(settings.name) or await self.layout(settings), False
             for (
                 generation
             ) in layout.generations:  # what counts in an older partition counts until its window ends
                 left = [at for at in range(len(jobs)) if at not in answers]
-                homes = ((at, _home_of_unique(generation, *jobs[at])) for at in left)
+                homes = ((at, _partition_of_unique(generation, *jobs[at])) for at in left)
                 for number, some in _batches(homes):
                     partition = self.partition(settings, number)
                     found = await self._unique(partition, [asked[at] for at in some], durability)
@@ -200,7 +207,7 @@ class Client:
                 await asyncio.sleep(0.02)
         return [answers[at] for at in range(len(jobs))]
 
-    async def find(self, settings: QueueSettings, id: str) -> tuple[Partition, Found] | None:
+    async def find(self, settings: QueueSettings, id: str) -> tuple[Partition, StoredJob] | None:
         async for partition in self._likely(settings, id):
             found = await self.store.patiently(partial(inspect.find, partition, id))
             if found is not None:
@@ -215,7 +222,7 @@ class Client:
         One that is on its way to another partition arrives there in a moment, and is not left alone meanwhile.
         """
         clock = asyncio.get_running_loop().time
-        until, word = clock() + PATIENCE, "moving"
+        until, word = clock() + MOVING_JOB_TIMEOUT_SECONDS, "moving"
         while word == "moving" and clock() < until:
             async for partition in self._likely(settings, id):
                 word = await self.store.patiently(partial(verb, partition))
@@ -256,7 +263,7 @@ class Client:
             others = [self.partition(settings, number) for number in generation.numbers]
             if not layout.older and first in others:  # with older ones, it may have come there meanwhile
                 others.remove(first)
-            for partition in await self.store.patiently(partial(holding, others, id)):
+            for partition in await self.store.patiently(partial(partitions_holding, others, id)):
                 yield partition
 
     def _keep(self, settings: QueueSettings, layout: Layout) -> Layout:
@@ -266,19 +273,23 @@ class Client:
 
     async def _follow(self, settings: QueueSettings, successor: Generation) -> None:
         """A partition has said that its jobs go to a later generation now."""
-        layout = await self.store.patiently(partial(follow, self.store, settings, successor))
+        layout = await self.store.patiently(partial(follow_successor, self.store, settings, successor))
         self._keep(settings, layout)
 
-    def _batcher(self, partition: Partition, durability: Durability | None) -> Batcher[Placed, bool | None]:
+    def _batcher(
+        self, partition: Partition, durability: Durability | None
+    ) -> Batcher[PlacedJob, bool | None]:
         settings = partition.settings
-        batcher: Batcher[Placed, bool | None] = Batcher(
-            lambda jobs: self._send(partition, jobs, durability), BATCH, in_order=settings.lane_limit > 0
+        batcher: Batcher[PlacedJob, bool | None] = Batcher(
+            lambda jobs: self._send(partition, jobs, durability),
+            MAX_JOBS_PER_CALL,
+            in_order=settings.lane_limit > 0,
         )
         self._batchers[settings.name, partition.number, durability] = batcher
         return batcher
 
     async def _send(
-        self, partition: Partition, jobs: Sequence[Placed], durability: Durability | None
+        self, partition: Partition, jobs: Sequence[PlacedJob], durability: Durability | None
     ) -> list[bool | None]:
         """For each whether it was new; None where the partition takes nothing in any more, and it is to go elsewhere."""
         settings = partition.settings
@@ -293,7 +304,7 @@ class Client:
             known = await self.store.patiently(call) if sent else set()
         except NotConfirmed as error:
             raise error.of(settings.name, *(placed.job.id for placed in jobs)) from None
-        except Closed as closed:
+        except PartitionClosed as closed:
             known, new = closed.known, None
             await self._follow(settings, closed.successor)
         answers = [new] * len(sent)
@@ -305,7 +316,7 @@ class Client:
         return [False if placed.job.id in older else next(rest) for placed in jobs]
 
     async def _in_older(
-        self, settings: QueueSettings, jobs: Sequence[Placed], confirmed: Confirmed | None
+        self, settings: QueueSettings, jobs: Sequence[PlacedJob], confirmed: ConfirmedServer | None
     ) -> set[str]:
         """Which of the ids that producers chose are in older partitions.
 
@@ -315,7 +326,7 @@ class Client:
         given = [placed for placed in jobs if placed.given]
         if not given:
             return set()
-        if asyncio.get_running_loop().time() - self._read[settings.name] > REREAD:
+        if asyncio.get_running_loop().time() - self._read[settings.name] > LAYOUT_REREAD_SECONDS:
             await self.layout(settings)
         found: set[str] = set()
         for generation in self._layouts[settings.name].generations[:-1]:
@@ -329,21 +340,21 @@ class Client:
 
     async def _unique(
         self, partition: Partition, jobs: Sequence[UniqueJob], durability: Durability | None
-    ) -> Sequence[Counting]:
+    ) -> Sequence[UniqueAnswer]:
         settings = partition.settings
         confirmed = self.store.confirmed(durability) if durability is not None else None
         try:
             found = await self.store.patiently(partial(partition.unique, jobs, confirmed))
         except NotConfirmed as error:
             raise error.of(settings.name, *(job.id for job in jobs)) from None
-        except Closed as closed:
+        except PartitionClosed as closed:
             if closed.successor.number > self._layouts[settings.name].generation:
                 await self._follow(settings, closed.successor)
             return closed.counting
-        return [Counting(id, new, 0, False) for id, new in found]
+        return [UniqueAnswer(id, new, 0, False) for id, new in found]
 
 
-def _home_of_unique(generation: Generation, placed: Placed, job: UniqueJob) -> int:
+def _partition_of_unique(generation: Generation, placed: PlacedJob, job: UniqueJob) -> int:
     return generation.home(placed.together or bytes.fromhex(job.name)[:8])
 
 
@@ -353,8 +364,8 @@ def _batches(places: Iterable[tuple[int, int]]) -> Iterator[tuple[int, list[int]
     for at, number in places:
         partitions.setdefault(number, []).append(at)
     for number, all_of_it in sorted(partitions.items()):
-        for start in range(0, len(all_of_it), BATCH):
-            yield number, all_of_it[start : start + BATCH]
+        for start in range(0, len(all_of_it), MAX_JOBS_PER_CALL):
+            yield number, all_of_it[start : start + MAX_JOBS_PER_CALL]
 
 
 class Portal:

@@ -9,32 +9,34 @@ import base64
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 
-from qbull.core.envelope import is_sealed
-from qbull.options import Arguments, Options
+from qbull.core.envelope import is_wrapped
+from qbull.options import EncodedArguments, Options
 from qbull.produce.client import Client
 
 if TYPE_CHECKING:
-    from qbull.postgres.outbox import NewRow
+    from qbull.postgres.outbox import NewOutboxRow
 
 
-class App(Protocol):
+class RowsApp(Protocol):
     prefix: str
     database: str | None
 
     def client(self) -> Client: ...
 
 
-class Queue(Protocol):
+class RowsQueue(Protocol):
     """Where the jobs will go."""
 
     @property
-    def app(self) -> App: ...
+    def app(self) -> RowsApp: ...
     @property
     def name(self) -> str: ...
     def new_id(self) -> str: ...
 
 
-async def write(queue: Queue, task: str, calls: Iterable[Arguments], options: Options) -> list[str]:
+async def write(
+    queue: RowsQueue, task: str, calls: Iterable[EncodedArguments], options: Options
+) -> list[str]:
     """Answers with the ids of the jobs that they will be, when the statement is done."""
     from qbull.postgres import outbox
 
@@ -46,7 +48,7 @@ async def write(queue: Queue, task: str, calls: Iterable[Arguments], options: Op
     return [row.job_id for row in rows]
 
 
-def write_sync(queue: Queue, task: str, calls: Iterable[Arguments], options: Options) -> list[str]:
+def write_sync(queue: RowsQueue, task: str, calls: Iterable[EncodedArguments], options: Options) -> list[str]:
     """The same in a transaction of synchronous code."""
     from qbull.postgres import outbox
 
@@ -55,12 +57,16 @@ def write_sync(queue: Queue, task: str, calls: Iterable[Arguments], options: Opt
     return [row.job_id for row in rows]
 
 
-def _rows(queue: Queue, task: str, calls: Iterable[Arguments], options: Options) -> list[NewRow]:
-    from qbull.postgres.outbox import NewRow
+def _rows(
+    queue: RowsQueue, task: str, calls: Iterable[EncodedArguments], options: Options
+) -> list[NewOutboxRow]:
+    from qbull.postgres.outbox import NewOutboxRow
 
     app, said, durable = queue.app.prefix, options.wire(), options.durability == "outbox"
     return [
-        NewRow(app, queue.name, call.id or queue.new_id(), task, call.key, _json(call.payload), said, durable)
+        NewOutboxRow(
+            app, queue.name, call.id or queue.new_id(), task, call.key, _json(call.payload), said, durable
+        )
         for call in calls
     ]
 
@@ -72,4 +78,4 @@ def payload_of(text: str) -> bytes:
 
 def _json(payload: bytes) -> str:
     """Arguments are an object; what is sealed is a text, so that a relay without keys can ship it."""
-    return f'"{base64.b64encode(payload).decode()}"' if is_sealed(payload) else payload.decode()
+    return f'"{base64.b64encode(payload).decode()}"' if is_wrapped(payload) else payload.decode()

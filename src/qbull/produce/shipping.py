@@ -19,44 +19,44 @@ from qbull.core.durability import Durability
 from qbull.core.ids import partition_in
 from qbull.core.layout import Layout
 from qbull.errors import NotFound, QbullError, ServerError
-from qbull.options import Arguments, Options
-from qbull.postgres.relay import Row, Shipped
-from qbull.produce.client import Placed
+from qbull.options import EncodedArguments, Options
+from qbull.postgres.relay import OutboxRow, ShipResult
+from qbull.produce.client import PlacedJob
 from qbull.produce.outbox_rows import payload_of
-from qbull.queue import Home, Queue
+from qbull.queue import Queue, QueueApp
 
-KNOWN_FOR = 30.0
+SHIPPING_SETTINGS_TTL_SECONDS = 30.0
 """Seconds after which a queue's settings are looked at again."""
 
 _options = msgspec.json.Decoder(Options).decode
 
 
-class Shop(Home, Protocol):
+class ShippingApp(QueueApp, Protocol):
     """What shipping needs of an app."""
 
     queues: dict[str, Queue]
 
 
-class Shipping:
+class OutboxShipping:
     """Queues that the app's code does not declare are known from the server's registry."""
 
-    def __init__(self, app: Shop) -> None:
+    def __init__(self, app: ShippingApp) -> None:
         self._app = app
         self._queues: dict[str, tuple[Queue, Layout, float]] = {}
 
-    async def __call__(self, rows: Sequence[Row]) -> Shipped:
-        shipped = Shipped([], {}, {})
-        groups: dict[str, list[Row]] = {}
+    async def __call__(self, rows: Sequence[OutboxRow]) -> ShipResult:
+        shipped = ShipResult([], {}, {})
+        groups: dict[str, list[OutboxRow]] = {}
         for row in rows:
             groups.setdefault(row.queue, []).append(row)
         await asyncio.gather(*(self._ship(name, group, shipped) for name, group in groups.items()))
         return shipped
 
-    async def _ship(self, name: str, rows: list[Row], shipped: Shipped) -> None:
+    async def _ship(self, name: str, rows: list[OutboxRow], shipped: ShipResult) -> None:
         """The rows of one queue."""
         try:
             queue, layout = await self._queue(name)
-            jobs: list[tuple[int, Durability | None, Placed]] = []
+            jobs: list[tuple[int, Durability | None, PlacedJob]] = []
             for row in rows:
                 try:
                     options = _options(row.options).after(row.age)
@@ -83,7 +83,7 @@ class Shipping:
                 return queue, layout
         queue = self._app.queues.get(name) or await self._registered(name)
         layout = await store.register(queue.settings, sorted(queue.tasks))
-        self._queues[name] = queue, layout, time.monotonic() + KNOWN_FOR
+        self._queues[name] = queue, layout, time.monotonic() + SHIPPING_SETTINGS_TTL_SECONDS
         return queue, layout
 
     async def _registered(self, name: str) -> Queue:
@@ -98,7 +98,7 @@ class Shipping:
             ) from None
 
 
-def _arguments(row: Row) -> Arguments:
+def _arguments(row: OutboxRow) -> EncodedArguments:
     """An id that was made for it names one job for ever; one that its user gave may be given again."""
     origin = row.seq if partition_in(row.job_id) is None else 0
-    return Arguments(payload_of(row.payload), row.key, row.job_id, row=origin)
+    return EncodedArguments(payload_of(row.payload), row.key, row.job_id, row=origin)

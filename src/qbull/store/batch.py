@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 A = TypeVar("A")
 
-FEW = 16
+MIN_CALLS_TO_SPLIT = 16
 """Calls outstanding at a time below which a second flight would only make the batches smaller."""
 
 
@@ -76,7 +76,7 @@ class Batcher(Generic[T, A]):
         self._flying += items
         outstanding = self._flying + len(self._waiting)
         self._usual = max(outstanding, self._usual * 0.9 + outstanding * 0.1)
-        self._half = self._usual / 2 if self._usual >= FEW and not self._in_order else math.inf
+        self._half = self._usual / 2 if self._usual >= MIN_CALLS_TO_SPLIT and not self._in_order else math.inf
 
     def _land(self, items: int) -> None:
         self._flights -= 1

@@ -13,37 +13,37 @@ from qbull.store.connection import scripts
 if TYPE_CHECKING:
     from qbull.store.store import Store
 
-SHIFT = "qbull:moved"
+CLOCK_SHIFT_KEY = "qbull:moved"
 shift_ms = 0
 """How far the clock of this process's test server is ahead, in whole seconds as milliseconds."""
 
 
-def make_movable() -> None:
+def enable_clock_shift() -> None:
     """From now on, until `forget()`."""
     global shift_ms
     shift_ms = 0
-    scripts.begin_with("moved")
+    scripts.set_prelude("moved")
 
 
-def forget() -> None:
+def reset_clock() -> None:
     """The clock is the server's own again."""
     global shift_ms
     shift_ms = 0
-    scripts.begin_with("")
+    scripts.set_prelude("")
 
 
-async def move(store: Store, by_ms: int) -> None:
+async def advance_clock(store: Store, by_ms: int) -> None:
     """Let so many milliseconds pass: whole seconds."""
     global shift_ms
     shift_ms += by_ms
-    await store.server.call("SET", SHIFT, shift_ms)
-    await _let_expire(store, by_ms)
+    await store.server.call("SET", CLOCK_SHIFT_KEY, shift_ms)
+    await _expire_keys(store, by_ms)
     living = await store.server.call("ZRANGE", store.names.workers, 0, -1)
     await store.beat(60, [worker.decode() for worker in living])
     await store.server.call("PUBLISH", store.names.bell, "\n")
 
 
-async def _let_expire(store: Store, by_ms: int) -> None:
+async def _expire_keys(store: Store, by_ms: int) -> None:
     """Windows of uniqueness, and holds of queues. A test's server has few names, so all are looked at."""
     cursor = b"0"
     while True:

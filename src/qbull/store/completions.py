@@ -14,15 +14,15 @@ from contextlib import contextmanager
 from functools import partial
 
 from qbull.errors import ServerError
-from qbull.store.read.inspect import Found
+from qbull.store.read.inspect import StoredJob
 from qbull.store.store import Store
 from qbull.store.verbs.partition import Partition
 
-MARK = 60
+WAITER_MARK_SECONDS = 60
 """Seconds for which a mark holds. Whoever still waits after half of it sets it again, and looks."""
 
 
-class Ends:
+class EndListener:
     """Somebody who wants to know that something has ended in any of some partitions."""
 
     def __init__(self, expect: Callable[[Partition], Awaitable[None]]) -> None:
@@ -33,7 +33,7 @@ class Ends:
     async def expect(self, partition: Partition) -> None:
         """From now on, and as long as this is said again."""
         now = time.monotonic()
-        if now - self.bases.get(partition.base, -MARK) >= MARK / 2:
+        if now - self.bases.get(partition.base, -WAITER_MARK_SECONDS) >= WAITER_MARK_SECONDS / 2:
             await self._expect(partition)
             self.bases[partition.base] = now
 
@@ -48,17 +48,17 @@ class Ends:
         await self._told.wait()
 
 
-class Results:
+class ResultListener:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._waiting: dict[tuple[str, str], set[asyncio.Event]] = defaultdict(set)
         self._listening: asyncio.Task[None] | None = None
         self._up = asyncio.Event()
-        self._ends: set[Ends] = set()
+        self._ends: set[EndListener] = set()
 
     async def until(
-        self, id: str, look: Callable[[], Awaitable[tuple[Partition, Found]]], timeout: float | None
-    ) -> Found:
+        self, id: str, look: Callable[[], Awaitable[tuple[Partition, StoredJob]]], timeout: float | None
+    ) -> StoredJob:
         """The job as `look` finds it when it has finished, or after `timeout` seconds. Each look says where it is."""
         partition, found = await look()
         event = asyncio.Event()
@@ -88,13 +88,13 @@ class Results:
                 del self._waiting[name]
 
     @contextmanager
-    def ends(self) -> Iterator[Ends]:
+    def ends(self) -> Iterator[EndListener]:
         """Be told that something has ended, until the block ends."""
 
         async def expect(partition: Partition) -> None:
             await self._store.patiently(partial(self._expect, partition))
 
-        ends = Ends(expect)
+        ends = EndListener(expect)
         self._ends.add(ends)
         try:
             yield ends
@@ -111,12 +111,12 @@ class Results:
         if self._listening is None:
             self._listening = asyncio.create_task(self._listen())
         await self._up.wait()
-        await self._store.server.script("mark", partition.base + "waiters", MARK)
+        await self._store.server.script("mark", partition.base + "waiters", WAITER_MARK_SECONDS)
 
     async def _told(self, event: asyncio.Event) -> None:
         waiting = asyncio.create_task(event.wait())
         try:
-            await asyncio.wait([waiting], timeout=MARK / 2)
+            await asyncio.wait([waiting], timeout=WAITER_MARK_SECONDS / 2)
         finally:
             waiting.cancel()
 

@@ -19,33 +19,33 @@ from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from qbull.core.durability import Durability, Lack, lack
+from qbull.core.durability import Durability, UnmetRequirement, unmet_requirement
 from qbull.errors import NotConfirmed, ServerAway, ServerError, ServerRefused
-from qbull.store.connection.facts import Links, facts_of, links_in
+from qbull.store.connection.facts import ReplicaLinks, facts_of, links_in
 from qbull.store.connection.scripts import script
-from qbull.store.connection.server import Argument, NoScript, Server, Talk
-from qbull.store.names import MARK, MARK_FOR
+from qbull.store.connection.server import CommandArgument, Conversation, NoScript, Server
+from qbull.store.names import CONFIRM_MARK, CONFIRM_MARK_SECONDS
 
-CONFIRM_TIMEOUT = 10.0
+CONFIRM_TIMEOUT_SECONDS = 10.0
 """Seconds for the replicas to confirm what is written."""
-FRESH = 60.0
+PROFILE_CHECK_TTL_SECONDS = 60.0
 """Seconds for which a look at the servers is good."""
-SLICE = 0.5
+WAIT_SLICE_SECONDS = 0.5
 """Seconds after which a wait looks up: is this still the primary, and who is connected?"""
-REST = 0.1
+PROFILE_RECHECK_SECONDS = 0.1
 """Seconds between two looks at servers that do not hold the profile now."""
-FIRST_POKE, LAST_POKE = 0.002, 0.064
+MIN_WAITAOF_PAUSE_SECONDS, MAX_WAITAOF_PAUSE_SECONDS = 0.002, 0.064
 """Seconds between two WAITAOFs, at first and at last."""
 
 
 @dataclass(frozen=True)
-class Look:
+class ProfileCheck:
     place: tuple[int, str, int]
     at: float
-    links: Links
+    links: ReplicaLinks
 
 
-class Confirmed:
+class ConfirmedServer:
     """A server, seen through one durability profile."""
 
     def __init__(self, server: Server, durability: Durability) -> None:
@@ -53,10 +53,10 @@ class Confirmed:
         self.waits = durability in ("replicated", "strict")
         self._server = server
         self._has_held = False
-        self._looks: WeakKeyDictionary[Server, Look] = WeakKeyDictionary()
+        self._looks: WeakKeyDictionary[Server, ProfileCheck] = WeakKeyDictionary()
         self._looking: WeakKeyDictionary[Server, asyncio.Lock] = WeakKeyDictionary()
 
-    async def script(self, name: str, key: str, *args: Argument) -> Any:
+    async def script(self, name: str, key: str, *args: CommandArgument) -> Any:
         """Run a verb and answer when its writes are confirmed. NotConfirmed is raised where it has run and they are not."""
         verb = script(name)
         try:
@@ -74,24 +74,24 @@ class Confirmed:
             except NotConfirmed as error:
                 raise ServerAway(error.fact) from None
 
-    async def _run(self, key: str, *command: Argument) -> Any:
+    async def _run(self, key: str, *command: CommandArgument) -> Any:
         return await self._server.talk(key, partial(self._converse, key, command))
 
-    async def _converse(self, key: str, command: tuple[Argument, ...], talk: Talk) -> Any:
+    async def _converse(self, key: str, command: tuple[CommandArgument, ...], talk: Conversation) -> Any:
         links = await self._look(talk)
-        if isinstance(links, Lack):
+        if isinstance(links, UnmetRequirement):
             raise self._refusal(talk.server, links)
         if not self.waits:
             return await talk.call(*command)
-        await talk.send(command, ("EVAL", script("mark").source, 1, key + MARK, MARK_FOR))
+        await talk.send(command, ("EVAL", script("mark").source, 1, key + CONFIRM_MARK, CONFIRM_MARK_SECONDS))
         reply = await talk.hear()
         await talk.hear()
         await self._wait(talk, links)
         return reply
 
-    async def _wait(self, talk: Talk, links: Links) -> None:
+    async def _wait(self, talk: Conversation, links: ReplicaLinks) -> None:
         clock = asyncio.get_running_loop().time
-        deadline = clock() + CONFIRM_TIMEOUT
+        deadline = clock() + CONFIRM_TIMEOUT_SECONDS
         while True:
             is_last = clock() > deadline
             count, connected = await self._ask(talk, len(links))
@@ -100,27 +100,27 @@ class Confirmed:
             fact = f"{count} of {len(links)} replicas have it"
             if connected != links:
                 found = await self._look(talk, anew=True)
-                if isinstance(found, Lack):
+                if isinstance(found, UnmetRequirement):
                     fact = found.fact
-                    await asyncio.sleep(REST)
+                    await asyncio.sleep(PROFILE_RECHECK_SECONDS)
                 else:
                     links = found
             if talk.is_over:
                 raise ServerAway(f"{talk.server.address.shown}: another server has become the primary")
             if is_last:
-                raise NotConfirmed(f"{talk.server.address.shown}: {fact} after {CONFIRM_TIMEOUT:g} s")
+                raise NotConfirmed(f"{talk.server.address.shown}: {fact} after {CONFIRM_TIMEOUT_SECONDS:g} s")
 
-    async def _ask(self, talk: Talk, need: int) -> tuple[int, Links]:
+    async def _ask(self, talk: Conversation, need: int) -> tuple[int, ReplicaLinks]:
         """How many replicas have it, at once or after a short wait; and who is connected then."""
         if self.durability == "replicated":
-            await talk.send(("WAIT", need, int(SLICE * 1000)), ("ROLE",))
+            await talk.send(("WAIT", need, int(WAIT_SLICE_SECONDS * 1000)), ("ROLE",))
             return await talk.hear(), links_in(await talk.hear())
         return await self._ask_for_disks(talk, need)
 
-    async def _ask_for_disks(self, talk: Talk, need: int) -> tuple[int, Links]:
+    async def _ask_for_disks(self, talk: Conversation, need: int) -> tuple[int, ReplicaLinks]:
         """A server looks at its clock when something arrives: each new question also ends the wait of the one before."""
         clock = asyncio.get_running_loop().time
-        end, pause, open_questions = clock() + SLICE, FIRST_POKE, 0
+        end, pause, open_questions = clock() + WAIT_SLICE_SECONDS, MIN_WAITAOF_PAUSE_SECONDS, 0
         while True:
             await talk.send(("WAITAOF", 1, need, 1), ("ROLE",))
             open_questions += 1
@@ -133,12 +133,12 @@ class Confirmed:
                         await talk.hear()
                     return (answer[1] if answer[0] else 0), links
                 answer = await talk.hear(within=pause) if open_questions else None
-            pause = min(2 * pause, LAST_POKE)
+            pause = min(2 * pause, MAX_WAITAOF_PAUSE_SECONDS)
 
-    async def _look(self, talk: Talk, *, anew: bool = False) -> Links | Lack:
+    async def _look(self, talk: Conversation, *, anew: bool = False) -> ReplicaLinks | UnmetRequirement:
         """Who must confirm; or what keeps this server from holding the profile."""
         now = asyncio.get_running_loop().time()
-        oldest = now if anew else now - FRESH
+        oldest = now if anew else now - PROFILE_CHECK_TTL_SECONDS
         look = self._looks.get(talk.server)
         if look is not None and look.place == talk.place and look.at >= oldest:
             return look.links
@@ -148,15 +148,15 @@ class Confirmed:
                 return look.links  # another one has looked while we waited
             now = asyncio.get_running_loop().time()
             facts = await facts_of(talk, replicas=self.waits)
-            found = lack(self.durability, facts)
+            found = unmet_requirement(self.durability, facts)
             if found is not None:
                 self._looks.pop(talk.server, None)
                 return found
             self._has_held = True
-            self._looks[talk.server] = Look(talk.place, now, facts.links)
+            self._looks[talk.server] = ProfileCheck(talk.place, now, facts.links)
             return facts.links
 
-    def _refusal(self, server: Server, found: Lack) -> ServerError:
+    def _refusal(self, server: Server, found: UnmetRequirement) -> ServerError:
         """What has held before may hold again in a moment, and is waited for; what never did is refused at once."""
         kind = ServerAway if found.passing and self._has_held else ServerRefused
         return kind(

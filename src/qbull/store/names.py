@@ -84,12 +84,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-BANDS = "0123456789a"
-RETURNED = "0"
-DEFAULT_BAND = "5"
-GROUP = "workers"
-MARK = "mark"
-MARK_FOR = 60
+PRIORITY_LEVELS = "0123456789a"
+RETURNED_LEVEL = "0"
+DEFAULT_LEVEL = "5"
+CONSUMER_GROUP = "workers"
+CONFIRM_MARK = "mark"
+CONFIRM_MARK_SECONDS = 60
 
 
 @dataclass(frozen=True)
@@ -170,11 +170,11 @@ class Names:
         return f"{self.prefix}:done"
 
 
-def ready(base: str, band: str) -> str:
+def ready_stream(base: str, band: str) -> str:
     return f"{base}ready:{band}"
 
 
-KINDS = {
+KEY_TYPES = {
     "hash": ("index", "lanes", "trains", "kept", "cancelling", "stats", "lease", "arrivals"),
     "zset": ("delayed", "schedules", "expiring", "leaving"),
     "set": ("bands", "extras", "ahead", "held"),
@@ -184,7 +184,7 @@ KINDS = {
         "cancelled",
         "reports",
         "outgoing",
-        *(f"ready:{band}" for band in BANDS),
+        *(f"ready:{band}" for band in PRIORITY_LEVELS),
     ),
 }
 """The names that every partition may have, by their type on the server."""

@@ -14,14 +14,14 @@ from qbull.core.durability import Durability
 from qbull.errors import ConfigError
 from qbull.store.connection.address import Topology
 from qbull.store.connection.scripts import script
-from qbull.store.names import MARK, Names
+from qbull.store.names import CONFIRM_MARK, Names
 
-PASSWORD = "PASSWORD"  # noqa: S105
+PASSWORD_PLACEHOLDER = "PASSWORD"  # noqa: S105
 """Stands in the line for the one to choose."""
 
 
 @dataclass(frozen=True)
-class Role:
+class AclRole:
     """`verbs` are scripts, `commands` what is sent besides; `names` are those of the app as a whole, by their last part.
 
     A script that works on the app as a whole is called with the start of its names: a name without a last part. Whoever
@@ -33,8 +33,8 @@ class Role:
     names: tuple[str, ...]
     channels: tuple[str, ...] = ()
 
-    def __or__(self, other: Role) -> Role:
-        return Role(
+    def __or__(self, other: AclRole) -> AclRole:
+        return AclRole(
             (*self.verbs, *other.verbs),
             (*self.commands, *other.commands),
             (*self.names, *other.names),
@@ -42,18 +42,29 @@ class Role:
         )
 
 
-_SWITCHING = ("close", "relayout")
+_SWITCH_VERBS = ("close", "relayout")
 """What whoever comes to a closed partition may have to end."""
-_MOVING = (*_SWITCHING, *("depart", "land", "departed", "learn", "unhold", "clear", "tally", "raze"))
-_REGISTERING = ("register", "enlist")
-_GREETING = ("client|setname", "client|setinfo", "info", "eval", "evalsha")
-_PRODUCER = Role(
-    verbs=("put", "enqueue", "unique", "plant", "grow", "find", "news", "mark", *_REGISTERING, *_SWITCHING),
+_MOVE_VERBS = (*_SWITCH_VERBS, *("depart", "land", "departed", "learn", "unhold", "clear", "tally", "raze"))
+_REGISTER_VERBS = ("register", "enlist")
+_HANDSHAKE_COMMANDS = ("client|setname", "client|setinfo", "info", "eval", "evalsha")
+_PRODUCER_ROLE = AclRole(
+    verbs=(
+        "put",
+        "enqueue",
+        "unique",
+        "plant",
+        "grow",
+        "find",
+        "news",
+        "mark",
+        *_REGISTER_VERBS,
+        *_SWITCH_VERBS,
+    ),
     commands=("hexists", "hmget", "subscribe", "ping", "xdel"),
     names=("queues",),
     channels=("bell", "done"),
 )
-_WORKER = Role(
+_WORKER_ROLE = AclRole(
     verbs=(
         *(
             "group",
@@ -69,8 +80,8 @@ _WORKER = Role(
             "unlease",
         ),
         *("enroll", "beat", "bury", "roster", "live", "figures", "count"),
-        *(*_REGISTERING, "declare", "plan", "plans", "tick", "begin", "grant", "hold", "vacate"),
-        *("plant", "grow", "join", "outgoing", "find", *_MOVING),
+        *(*_REGISTER_VERBS, "declare", "plan", "plans", "tick", "begin", "grant", "hold", "vacate"),
+        *("plant", "grow", "join", "outgoing", "find", *_MOVE_VERBS),
         *("failing", "watch", "raise", "minutes", "newest"),
     ),
     commands=(
@@ -81,13 +92,13 @@ _WORKER = Role(
     names=("", "queues", "workers", "roster", "losses", "truce", "schedules"),
     channels=("bell", "done"),
 )
-_RELAY = Role(
-    verbs=("enqueue", "states", "reports", *_REGISTERING, *_SWITCHING),
+_RELAY_ROLE = AclRole(
+    verbs=("enqueue", "states", "reports", *_REGISTER_VERBS, *_SWITCH_VERBS),
     commands=("hmget", "smembers"),
     names=("queues",),
     channels=("bell",),
 )
-_READER = Role(
+_READER_ROLE = AclRole(
     verbs=("count", "find", "limits", "live", "newest", "plans", "progress", "roster", "survey", "tally"),
     commands=(
         *("hexists", "hget", "hkeys", "hmget", "hscan", "lrange", "smembers", "zrange"),
@@ -95,20 +106,20 @@ _READER = Role(
     ),
     names=("", "queues", "workers", "roster", "schedules"),
 )
-_ADMIN = (
-    _PRODUCER
-    | _READER
-    | Role(
+_ADMIN_ROLE = (
+    _PRODUCER_ROLE
+    | _READER_ROLE
+    | AclRole(
         verbs=(
             *("cancel", "retry", "promote_one", "remove", "clean", "configure"),
-            *("audit", "audit_counts", "beat", "fire", "plan", "promote", *_MOVING),
+            *("audit", "audit_counts", "beat", "fire", "plan", "promote", *_MOVE_VERBS),
         ),
         commands=("config|get", "hdel", "hlen", "role", "sscan", "time", "type", "zscan"),
         names=("truce",),
         channels=("bell",),
     )
 )
-_API = _ADMIN | Role(
+_API_ROLE = _ADMIN_ROLE | AclRole(
     verbs=(
         *("roam", "lane", "ahead", "flows", "minutes", "news", "operation", "trail"),
         *("token", "token_used", "session_begin", "session_seen", "attempt", "forgive"),
@@ -116,31 +127,31 @@ _API = _ADMIN | Role(
     commands=("get", "hgetall", "hlen", "hvals", "mget", "unlink", "zrem"),
     names=("*",),
 )
-ROLES = {
-    "producer": _PRODUCER,
-    "worker": _WORKER,
-    "relay": _RELAY,
-    "reader": _READER,
-    "admin": _ADMIN,
-    "api": _API,
+ACL_ROLES = {
+    "producer": _PRODUCER_ROLE,
+    "worker": _WORKER_ROLE,
+    "relay": _RELAY_ROLE,
+    "reader": _READER_ROLE,
+    "admin": _ADMIN_ROLE,
+    "api": _API_ROLE,
 }
 
-_CLUSTER = ("cluster|slots", "asking")
-_SENTINEL = ("role",)
-_DURABILITY: dict[Durability, tuple[str, ...]] = {
+_CLUSTER_COMMANDS = ("cluster|slots", "asking")
+_SENTINEL_COMMANDS = ("role",)
+_DURABILITY_COMMANDS: dict[Durability, tuple[str, ...]] = {
     "fast": ("config|get",),
     "durable": ("config|get",),
     "replicated": ("config|get", "role", "set", "wait"),
     "strict": ("config|get", "role", "set", "waitaof"),
 }
-_AT_SENTINELS = (
+_AT_SENTINELS_COMMANDS = (
     *("client|setname", "client|setinfo", "ping", "subscribe"),
     *("sentinel|master", "sentinel|get-master-addr-by-name", "sentinel|replicas"),
 )
 
 
 @dataclass(frozen=True)
-class Place:
+class AclScope:
     """Where a user is to work: the app's prefix, some of its queues or all, the kind of server, how safe jobs must be."""
 
     prefix: str
@@ -150,13 +161,13 @@ class Place:
     durability: Durability | None = None
 
 
-def acl(roles: Iterable[str], place: Place, user: str) -> str:
+def acl(roles: Iterable[str], place: AclScope, user: str) -> str:
     """The command that gives a user these roles and nothing else, whatever it had before."""
-    role = _together(list(roles))
+    role = _merged_roles(list(roles))
     return " ".join(
         [
-            f"ACL SETUSER {user} reset on >{PASSWORD}",
-            *(f"~{name}" for name in _names(role, place)),
+            f"ACL SETUSER {user} reset on >{PASSWORD_PLACEHOLDER}",
+            *(f"~{name}" for name in _key_patterns(role, place)),
             *(f"&{place.prefix}:{channel}" for channel in sorted(set(role.channels))),
             *(f"+{command}" for command in sorted(_commands(role, place))),
         ]
@@ -165,8 +176,8 @@ def acl(roles: Iterable[str], place: Place, user: str) -> str:
 
 def acl_at_sentinels(user: str) -> str:
     """The same for whoever asks sentinels where the master is."""
-    rights = " ".join(f"+{command}" for command in sorted(_AT_SENTINELS))
-    return f"ACL SETUSER {user} reset on >{PASSWORD} &+switch-master {rights}"
+    rights = " ".join(f"+{command}" for command in sorted(_AT_SENTINELS_COMMANDS))
+    return f"ACL SETUSER {user} reset on >{PASSWORD_PLACEHOLDER} &+switch-master {rights}"
 
 
 def missing_right(user: str, refusal: str, command: Sequence[object]) -> str:
@@ -189,20 +200,20 @@ def missing_right(user: str, refusal: str, command: Sequence[object]) -> str:
     )
 
 
-def _together(roles: list[str]) -> Role:
+def _merged_roles(roles: list[str]) -> AclRole:
     for name in roles:
-        if name not in ROLES:
-            raise ConfigError(f'role "{name}": use one of {", ".join(ROLES)}')
-    found = ROLES[roles[0]]
+        if name not in ACL_ROLES:
+            raise ConfigError(f'role "{name}": use one of {", ".join(ACL_ROLES)}')
+    found = ACL_ROLES[roles[0]]
     for name in roles[1:]:
-        found |= ROLES[name]
+        found |= ACL_ROLES[name]
     return found
 
 
-def _names(role: Role, place: Place) -> list[str]:
+def _key_patterns(role: AclRole, place: AclScope) -> list[str]:
     names = Names(place.prefix)
     waits = place.durability in ("replicated", "strict")
-    wanted = {"*"} if "*" in role.names else {*role.names, *([MARK] if waits else [])}
+    wanted = {"*"} if "*" in role.names else {*role.names, *([CONFIRM_MARK] if waits else [])}
     found = [names.app + name for name in sorted(wanted)]
     if not place.queues:
         return [*found, f"{{{place.prefix}:*"]
@@ -211,36 +222,36 @@ def _names(role: Role, place: Place) -> list[str]:
     return found
 
 
-def _commands(role: Role, place: Place) -> set[str]:
-    needed = {*_GREETING, *role.commands}
+def _commands(role: AclRole, place: AclScope) -> set[str]:
+    needed = {*_HANDSHAKE_COMMANDS, *role.commands}
     for verb in role.verbs:
         needed |= commands_of(verb)
     if place.topology == "cluster":
-        needed |= {*_CLUSTER}
+        needed |= {*_CLUSTER_COMMANDS}
     if place.topology == "sentinel":
-        needed |= {*_SENTINEL}
+        needed |= {*_SENTINEL_COMMANDS}
     if place.database:
         needed.add("select")
     if place.durability is not None:
-        needed |= {*_DURABILITY[place.durability]}
+        needed |= {*_DURABILITY_COMMANDS[place.durability]}
         if place.topology == "cluster" and place.durability in ("replicated", "strict"):
             needed.add("cluster|nodes")
     return needed
 
 
-_FUNCTION = re.compile(r"local function (\w+)\(")
-_CALL = re.compile(r"(?:redis\.p?call|in_chunks)\('([A-Z_]+)'(?:, '([A-Z]+)')?")
-_CONTAINERS = ("XGROUP", "XINFO")
+_LUA_FUNCTION_PATTERN = re.compile(r"local function (\w+)\(")
+_LUA_CALL_PATTERN = re.compile(r"(?:redis\.p?call|in_chunks)\('([A-Z_]+)'(?:, '([A-Z]+)')?")
+_CONTAINER_COMMANDS = ("XGROUP", "XINFO")
 
 
 def commands_of(verb: str) -> set[str]:
     """What a script can come to call: what is outside of functions, and what is in those that it can come to."""
-    functions, main = _parts(re.sub(r"--.*", "", script(verb).source))
+    functions, main = _split_functions(re.sub(r"--.*", "", script(verb).source))
     calls, reached, waiting = set[str](), set[str](), [main]
     while waiting:
         text = waiting.pop()
-        for command, sub in _CALL.findall(text):
-            calls.add(f"{command}|{sub}".lower() if command in _CONTAINERS else command.lower())
+        for command, sub in _LUA_CALL_PATTERN.findall(text):
+            calls.add(f"{command}|{sub}".lower() if command in _CONTAINER_COMMANDS else command.lower())
         for name in functions.keys() - reached:
             if re.search(rf"\b{name}\b", text):
                 reached.add(name)
@@ -248,12 +259,12 @@ def commands_of(verb: str) -> set[str]:
     return calls
 
 
-def _parts(source: str) -> tuple[dict[str, str], str]:
+def _split_functions(source: str) -> tuple[dict[str, str], str]:
     """Its functions by name, and the rest. They begin and end at the left margin, or are one line."""
     functions: dict[str, str] = {}
     main, inside = "", None
     for line in source.splitlines():
-        head = _FUNCTION.match(line)
+        head = _LUA_FUNCTION_PATTERN.match(line)
         if head:
             functions[head.group(1)] = line
             inside = None if line.rstrip().endswith(" end") else head.group(1)

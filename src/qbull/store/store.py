@@ -20,25 +20,25 @@ from qbull.config import QueueSettings
 from qbull.core.durability import Durability
 from qbull.core.layout import Layout
 from qbull.errors import ConfigError, EmbeddedError, NotFound, ServerAway, ServerError
-from qbull.store.confirm import Confirmed
+from qbull.store.confirm import ConfirmedServer
 from qbull.store.connection import server
-from qbull.store.connection.requirements import read_info, refuse_unfit
+from qbull.store.connection.requirements import read_info, refuse_unfit_server
 from qbull.store.connection.server import ErrorReply, open_server
-from qbull.store.names import GROUP, Names, ready
-from qbull.store.verbs.outcomes import Position
+from qbull.store.names import CONSUMER_GROUP, Names, ready_stream
+from qbull.store.verbs.outcomes import JobPosition
 from qbull.store.verbs.partition import Partition
-from qbull.store.verbs.workers import Member, member_of, pack_member
+from qbull.store.verbs.workers import RegisteredWorker, pack_worker, unpack_worker
 
 A = TypeVar("A")
 log = logging.getLogger("qbull")
 
-PATIENCE = 10.0
+SERVER_RETRY_SECONDS = 10.0
 """Seconds for which a producer sends a call again while the server is away."""
-FIRST_PATIENCE = 1.0
+FIRST_CONNECT_RETRY_SECONDS = 1.0
 """The same before the server was ever reached: then the address is probably wrong."""
 
 
-_said: set[str] = set()
+_warned_queues: set[str] = set()
 """Warnings that one line in a process is enough for."""
 
 
@@ -58,14 +58,14 @@ class Delivery(NamedTuple):
     before: int = 0
     """How many jobs of the train were settled before it came here."""
 
-    def at(self, at: int) -> Position:
+    def at(self, at: int) -> JobPosition:
         """The job whose id is at this place of the fields. More of them without a lane are of another program."""
         last = not self.lane or at == len(self.fields) - 2
-        return Position(self.place, self.lane, self.before + at // 2 if self.lane else 0, last)
+        return JobPosition(self.place, self.lane, self.before + at // 2 if self.lane else 0, last)
 
 
 @dataclass(frozen=True)
-class Stream:
+class ReadyStream:
     name: str
     partition: Partition
     band: str
@@ -78,7 +78,7 @@ class Store:
         self.names = Names(prefix)
         self._checked = False
         self._checking = asyncio.Lock()
-        self._confirmed: dict[Durability, Confirmed] = {}
+        self._confirmed: dict[Durability, ConfirmedServer] = {}
 
     async def open(self) -> None:
         """Reach the server for the first time, and refuse one that would not keep jobs."""
@@ -88,7 +88,7 @@ class Store:
             if not self._checked:
                 for primary in await self.server.primaries():
                     try:
-                        refuse_unfit(primary.address.shown, await read_info(primary))
+                        refuse_unfit_server(primary.address.shown, await read_info(primary))
                     except ServerAway:
                         self.server.doubt(primary)
                         raise
@@ -108,15 +108,17 @@ class Store:
                 await self.open()
                 return await call()
             except (ServerAway, EmbeddedError):
-                if clock() + pause - began > (PATIENCE if self._checked else FIRST_PATIENCE):
+                if clock() + pause - began > (
+                    SERVER_RETRY_SECONDS if self._checked else FIRST_CONNECT_RETRY_SECONDS
+                ):
                     raise
             await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311
             pause = min(pause * 2, 1.0)
 
-    def confirmed(self, durability: Durability) -> Confirmed:
+    def confirmed(self, durability: Durability) -> ConfirmedServer:
         """The server, seen through a profile: it answers once a write is as safe as that asks."""
         if durability not in self._confirmed:
-            self._confirmed[durability] = Confirmed(self.server, durability)
+            self._confirmed[durability] = ConfirmedServer(self.server, durability)
         return self._confirmed[durability]
 
     def partition(self, settings: QueueSettings, number: int) -> Partition:
@@ -163,8 +165,8 @@ class Store:
             raise ConfigError(
                 f'{fact}; run "qbull repartition {settings.name} {settings.partitions}" or set partitions={layout.partitions}'
             )
-        if fact not in _said:
-            _said.add(fact)
+        if fact not in _warned_queues:
+            _warned_queues.add(fact)
             log.warning("%s by now; following it; set partitions=%d", fact, layout.partitions)
 
     @staticmethod
@@ -216,10 +218,10 @@ class Store:
 
     # What a worker does with more than one partition at a time.
 
-    async def streams(self, partitions: Sequence[Partition]) -> dict[bytes, Stream]:
+    async def streams(self, partitions: Sequence[Partition]) -> dict[bytes, ReadyStream]:
         """The ready streams of these partitions by name, the most urgent band first."""
         found = [
-            Stream(ready(partition.base, band), partition, band, band.encode())
+            ReadyStream(ready_stream(partition.base, band), partition, band, band.encode())
             for partition in partitions
             for band in await partition.bands()
         ]
@@ -228,7 +230,7 @@ class Store:
 
     async def fetch(
         self,
-        streams: dict[bytes, Stream],
+        streams: dict[bytes, ReadyStream],
         worker: str,
         count: int,
         block: float | None,
@@ -242,8 +244,8 @@ class Store:
         wait = () if block is None else ("BLOCK", max(int(block * 1000), 1))
         asked = time.monotonic()
         reply = await self.server.call(
-            "XREADGROUP", "GROUP", GROUP, worker, "COUNT", count, *wait, "STREAMS", *streams, *("0" if again else ">" for _ in streams),
-            timeout=server.CALL_TIMEOUT + (block or 0.0),
+            "XREADGROUP", "GROUP", CONSUMER_GROUP, worker, "COUNT", count, *wait, "STREAMS", *streams, *("0" if again else ">" for _ in streams),
+            timeout=server.CALL_TIMEOUT_SECONDS + (block or 0.0),
         )  # fmt: skip
         if not reply:
             return []
@@ -254,9 +256,9 @@ class Store:
             for entry, fields in entries
             if fields is not None
         ]
-        return await _with_trains(deliveries)
+        return await _load_trains(deliveries)
 
-    async def fetch_some(self, streams: dict[bytes, Stream], worker: str, count: int) -> list[Delivery]:
+    async def fetch_some(self, streams: dict[bytes, ReadyStream], worker: str, count: int) -> list[Delivery]:
         """Hand over up to `count` entries in all, those of the first streams first. Does not wait."""
         asked = time.monotonic()
         base = next(iter(streams.values())).partition.base
@@ -266,9 +268,9 @@ class Store:
             for name, entry, fields in reply
             for stream in (streams[name],)
         ]
-        return await _with_trains(deliveries)
+        return await _load_trains(deliveries)
 
-    async def ensure_groups(self, streams: dict[bytes, Stream]) -> None:
+    async def ensure_groups(self, streams: dict[bytes, ReadyStream]) -> None:
         for stream in streams.values():
             await stream.partition.ensure_groups([stream.band])
 
@@ -279,9 +281,9 @@ class Store:
         dead = await self.server.script("beat", self.names.app, int(ttl * 1000), *workers)
         return [worker.decode() for worker in dead]
 
-    async def enroll(self, worker: str, member: Member, ttl: float) -> None:
+    async def enroll(self, worker: str, member: RegisteredWorker, ttl: float) -> None:
         """A worker says what it is and what it reads."""
-        await self.server.script("enroll", self.names.app, worker, int(ttl * 1000), pack_member(member))
+        await self.server.script("enroll", self.names.app, worker, int(ttl * 1000), pack_worker(member))
 
     async def bury(self, worker: str, *, certain: bool = False, lost: bool = False) -> bool:
         """Forget a worker whose deliveries were taken back; unless it has come back to life, or is certainly gone.
@@ -290,24 +292,24 @@ class Store:
         """
         return bool(await self.server.script("bury", self.names.app, worker, int(certain), int(lost)))
 
-    async def workers(self) -> dict[str, Member]:
+    async def workers(self) -> dict[str, RegisteredWorker]:
         """The live workers, and what they have said of themselves."""
         flat = await self.server.script("roster", self.names.app)
-        return {id.decode(): member_of(what) for id, what in zip(flat[::2], flat[1::2], strict=True)}
+        return {id.decode(): unpack_worker(what) for id, what in zip(flat[::2], flat[1::2], strict=True)}
 
-    async def member(self, worker: str) -> Member:
+    async def member(self, worker: str) -> RegisteredWorker:
         """What a worker has said of itself, also where it has fallen silent."""
         said = await self.server.call("HGET", self.names.roster, worker)
-        return member_of(said or b"")
+        return unpack_worker(said or b"")
 
     async def remembered(self) -> set[str]:
         """The workers of which it is known whether they live."""
         return {name.decode() for name in await self.server.call("ZRANGE", self.names.workers, 0, -1)}
 
-    async def consumers(self, stream: Stream) -> dict[str, int]:
+    async def consumers(self, stream: ReadyStream) -> dict[str, int]:
         """Who has deliveries of this stream, and for how many milliseconds it has not been heard of."""
         try:
-            reply = await self.server.call("XINFO", "CONSUMERS", stream.name, GROUP)
+            reply = await self.server.call("XINFO", "CONSUMERS", stream.name, CONSUMER_GROUP)
         except ErrorReply:
             return {}
         rows = [dict(zip(row[::2], row[1::2], strict=True)) for row in reply]
@@ -316,15 +318,15 @@ class Store:
 
 TRAIN_MARK = b""
 """The name of the one field of a train's entry."""
-LANE = 8
+LANE_DIGEST_BYTES = 8
 """Bytes of a lane's digest."""
-AT_ONCE = 600
+TRAIN_RECORDS_BATCH_SIZE = 600
 """Records in one reply, where few calls are enough: a longer one does not fit into a socket and waits for what is called next."""
-CALLS = 8
+MAX_TRAIN_CALLS = 8
 """Calls at a time, so that none waits for a settle that came between two of them."""
 
 
-async def _with_trains(deliveries: list[Delivery]) -> list[Delivery]:
+async def _load_trains(deliveries: list[Delivery]) -> list[Delivery]:
     """An entry of a train names its jobs; fetch their records too."""
     trains: dict[int, list[int]] = {}
     for at, delivery in enumerate(deliveries):
@@ -332,22 +334,22 @@ async def _with_trains(deliveries: list[Delivery]) -> list[Delivery]:
             trains.setdefault(delivery.partition.number, []).append(at)
     for places in trains.values():
         partition = deliveries[places[0]].partition
-        ids = [deliveries[at].fields[1][LANE:].split(b"\n") for at in places]
+        ids = [deliveries[at].fields[1][LANE_DIGEST_BYTES:].split(b"\n") for at in places]
         flat = [id for some in ids for id in some]
-        step = max(AT_ONCE, math.ceil(len(flat) / CALLS))
+        step = max(TRAIN_RECORDS_BATCH_SIZE, math.ceil(len(flat) / MAX_TRAIN_CALLS))
         parts = [flat[start : start + step] for start in range(0, len(flat), step)]
         records = [record for some in await asyncio.gather(*map(partition.records, parts)) for record in some]
         first = 0
         for at, some in zip(places, ids, strict=True):
-            deliveries[at] = _train(deliveries[at], some, records[first : first + len(some)])
+            deliveries[at] = _expand_train(deliveries[at], some, records[first : first + len(some)])
             first += len(some)
     return deliveries
 
 
-def _train(delivery: Delivery, ids: list[bytes], records: list[bytes]) -> Delivery:
+def _expand_train(delivery: Delivery, ids: list[bytes], records: list[bytes]) -> Delivery:
     """Those without a record were settled before. An entry of which no job is known was written by another program."""
     before = next((n for n, record in enumerate(records) if record), None)
     if before is None:
         return delivery
     fields = [part for pair in zip(ids[before:], records[before:], strict=True) for part in pair]
-    return delivery._replace(fields=fields, lane=delivery.fields[1][:LANE], before=before)
+    return delivery._replace(fields=fields, lane=delivery.fields[1][:LANE_DIGEST_BYTES], before=before)

@@ -21,33 +21,33 @@ from typing import NamedTuple
 from qbull.app import App
 from qbull.config import QueueSettings
 from qbull.core.durability import Durability
-from qbull.core.flow import Plan
-from qbull.embedded.server import Embedded as Valkey
+from qbull.core.flow import FlowPlan
+from qbull.embedded.server import EmbeddedServer as Valkey
 from qbull.errors import QbullError
-from qbull.produce.client import Client, Placed
+from qbull.produce.client import Client, PlacedJob
 from qbull.store import clock
-from qbull.store.confirm import Confirmed
+from qbull.store.confirm import ConfirmedServer
 from qbull.store.read import inspect
 from qbull.store.store import Store
 from qbull.store.verbs import live_settings
-from qbull.store.verbs.flows import Flows
+from qbull.store.verbs.flows import FlowStore
 from qbull.store.verbs.partition import NewJob, Partition, UniqueJob
-from qbull.testing.enqueued import Record
+from qbull.testing.enqueued import EnqueueRecorder
 from qbull.testing.stand_in import StandIn, close, close_elsewhere
 from qbull.worker.outage import Outage
-from qbull.worker.tick import Ticker
+from qbull.worker.tick import ScheduleRunner
 
-_open: list[Embedded] = []
+_open: list[EmbeddedTestServer] = []
 
 
-class Embedded(Record):
+class EmbeddedTestServer(EnqueueRecorder):
     """`async with qbull.testing.embedded(app) as server:`, or `with` in synchronous tests."""
 
     def __init__(self, app: App) -> None:
         super().__init__(app)
         self.prefix = f"test-{secrets.token_hex(4)}"
 
-    async def __aenter__(self) -> Embedded:
+    async def __aenter__(self) -> EmbeddedTestServer:
         return await asyncio.to_thread(self.__enter__)
 
     async def __aexit__(self, *_: object) -> None:
@@ -56,7 +56,7 @@ class Embedded(Record):
         finally:
             self._leave()
 
-    def __enter__(self) -> Embedded:
+    def __enter__(self) -> EmbeddedTestServer:
         self._stand_in = StandIn(
             self.app,
             url=_server(),
@@ -65,7 +65,7 @@ class Embedded(Record):
             make_client=lambda: _RecordingClient(self),
         )
         if not _open:
-            clock.make_movable()
+            clock.enable_clock_shift()
         _open.append(self)
         return self
 
@@ -97,7 +97,7 @@ class Embedded(Record):
                 wait = await self._run_due()
                 left = ceil(seconds) - passed
                 step = left if wait is None else min(max(ceil(wait), 1), left)
-                await clock.move(self._store, step * 1000)
+                await clock.advance_clock(self._store, step * 1000)
                 passed += step
             await self._run_due()
 
@@ -125,7 +125,7 @@ class Embedded(Record):
 
     async def _run_due(self) -> float | None:
         """Until nothing more is due; gives the seconds until something is."""
-        before: list[_Seen] = []
+        before: list[_Activity] = []
         while True:
             seen = [
                 await self._look(each)
@@ -143,10 +143,10 @@ class Embedded(Record):
     async def _all(self, settings: QueueSettings) -> list[Partition]:
         return await self._store.partitions(settings)
 
-    async def _look(self, partition: Partition) -> _Seen:
+    async def _look(self, partition: Partition) -> _Activity:
         settings = partition.settings
         queue = self.app.queues[settings.name]
-        ticker = Ticker(self._store, partition, queue.tasks, Outage(), self.app.seals)
+        ticker = ScheduleRunner(self._store, partition, queue.tasks, Outage(), self.app.seals)
         tick = await ticker.tick()
         await self.app.client().flows.ship(partition)
         promoted = await partition.promote()
@@ -154,17 +154,17 @@ class Embedded(Record):
         still = await live_settings.is_paused(self._store, settings.name)
         busy = count.active if still else count.entries
         waits = [wait for wait in (promoted.wait, tick) if wait is not None]
-        return _Seen(bool(promoted.moved or busy), count.totals, min(waits, default=None))
+        return _Activity(bool(promoted.moved or busy), count.totals, min(waits, default=None))
 
     def _leave(self) -> None:
         self._stand_in.undo()
         _open.remove(self)
         if not _open:
-            clock.forget()
+            clock.reset_clock()
             _wipe()
 
 
-class _Seen(NamedTuple):
+class _Activity(NamedTuple):
     busy: bool
     totals: dict[str, int]
     wait: float | None
@@ -173,7 +173,7 @@ class _Seen(NamedTuple):
 class _RecordingClient(Client):
     """Writes down what goes by."""
 
-    def __init__(self, record: Embedded) -> None:
+    def __init__(self, record: EmbeddedTestServer) -> None:
         super().__init__(record.app.url, record.prefix, record.app.results)
         self._record = record
         self.flows = _RecordingFlows(self.store, record)
@@ -189,14 +189,14 @@ class _RecordingClient(Client):
             await self.close()
 
     async def enqueue(
-        self, settings: QueueSettings, placed: Placed, durability: Durability | None = None
+        self, settings: QueueSettings, placed: PlacedJob, durability: Durability | None = None
     ) -> bool:
         created = await super().enqueue(settings, placed, durability)
         self._record.note(settings.name, placed, placed.job.id, created)
         return created
 
     async def enqueue_many(
-        self, settings: QueueSettings, jobs: Sequence[Placed], durability: Durability | None = None
+        self, settings: QueueSettings, jobs: Sequence[PlacedJob], durability: Durability | None = None
     ) -> list[bool]:
         created = await super().enqueue_many(settings, jobs, durability)
         for placed, new in zip(jobs, created, strict=True):
@@ -206,7 +206,7 @@ class _RecordingClient(Client):
     async def enqueue_unique(
         self,
         settings: QueueSettings,
-        jobs: Sequence[tuple[Placed, UniqueJob]],
+        jobs: Sequence[tuple[PlacedJob, UniqueJob]],
         durability: Durability | None = None,
     ) -> list[tuple[str, bool]]:
         answers = await super().enqueue_unique(settings, jobs, durability)
@@ -215,16 +215,16 @@ class _RecordingClient(Client):
         return answers
 
 
-class _RecordingFlows(Flows):
-    def __init__(self, store: Store, record: Embedded) -> None:
+class _RecordingFlows(FlowStore):
+    def __init__(self, store: Store, record: EmbeddedTestServer) -> None:
         super().__init__(store)
         self._record = record
 
-    async def begin(self, plan: Plan, confirmed: Confirmed | None) -> bool:
+    async def begin(self, plan: FlowPlan, confirmed: ConfirmedServer | None) -> bool:
         created = await super().begin(plan, confirmed)
         for seed in plan.seeds:
             self._record.note(
-                seed.queue, Placed(0, NewJob(seed.id, seed.when, seed.record)), seed.id, created
+                seed.queue, PlacedJob(0, NewJob(seed.id, seed.when, seed.record)), seed.id, created
             )
         return created
 

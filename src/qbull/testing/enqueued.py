@@ -8,12 +8,12 @@ from datetime import datetime
 from typing import Any
 
 from qbull.app import App
-from qbull.core.codec import encode_payload, plain
-from qbull.core.record import body_of, moment, priority_of
-from qbull.produce.client import Placed
+from qbull.core.codec import decode_untyped, encode_payload
+from qbull.core.record import body_of, priority_of, to_datetime
+from qbull.produce.client import PlacedJob
 from qbull.task import Task
 
-SHOWN = 10
+MAX_SHOWN_CALLS = 10
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Enqueued:
         return f"{self.queue}: {self.task}({said})"
 
 
-class Record:
+class EnqueueRecorder:
     """What `inline` and `embedded` have in common."""
 
     def __init__(self, app: App) -> None:
@@ -61,9 +61,9 @@ class Record:
         __tracebackhide__ = True
         found = self.enqueued(task, **arguments)
         if found:
-            raise AssertionError("enqueued: " + "; ".join(str(call) for call in found[:SHOWN]))
+            raise AssertionError("enqueued: " + "; ".join(str(call) for call in found[:MAX_SHOWN_CALLS]))
 
-    def note(self, queue: str, placed: Placed, id: str, created: bool) -> None:
+    def note(self, queue: str, placed: PlacedJob, id: str, created: bool) -> None:
         """Write one down."""
         _, when, record = placed.job
         body = body_of(record)
@@ -73,12 +73,12 @@ class Record:
             Enqueued(
                 queue=queue,
                 task=body.task,
-                arguments=plain(payload),
+                arguments=decode_untyped(payload),
                 id=id,
                 key=body.key,
                 priority=priority_of(record),
                 delay=None if due.startswith("@") or due == "0" else int(due) / 1000,
-                at=moment(int(due[1:])) if due.startswith("@") else None,
+                at=to_datetime(int(due[1:])) if due.startswith("@") else None,
                 headers=body.headers or {},
                 created=created,
             )
@@ -86,14 +86,16 @@ class Record:
 
     def _plain(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """As they look when they have travelled: a model is a dictionary, a moment a text."""
-        made: dict[str, Any] = plain(encode_payload("", arguments, limit=1 << 30))
+        made: dict[str, Any] = decode_untyped(encode_payload("", arguments, limit=1 << 30))
         return made
 
     def _shown(self) -> str:
         if not self._calls:
             return "nothing was"
-        rest = f"; and {len(self._calls) - SHOWN} more" if len(self._calls) > SHOWN else ""
-        return "what was: " + "; ".join(str(call) for call in self._calls[-SHOWN:]) + rest
+        rest = (
+            f"; and {len(self._calls) - MAX_SHOWN_CALLS} more" if len(self._calls) > MAX_SHOWN_CALLS else ""
+        )
+        return "what was: " + "; ".join(str(call) for call in self._calls[-MAX_SHOWN_CALLS:]) + rest
 
 
 def _has(call: Enqueued, wanted: dict[str, Any]) -> bool:

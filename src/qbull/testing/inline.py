@@ -23,22 +23,22 @@ from qbull.core.record import body_of
 from qbull.core.schedule import Schedule
 from qbull.core.task import TaskSpec
 from qbull.errors import PayloadError, QbullError, RetryAfter
-from qbull.produce.client import Placed
+from qbull.produce.client import PlacedJob
 from qbull.store.verbs.partition import NewJob
-from qbull.store.verbs.tick import record_of
-from qbull.testing.enqueued import Record
+from qbull.store.verbs.tick import tick_record
+from qbull.testing.enqueued import EnqueueRecorder
 from qbull.testing.inline_client import InlineClient
-from qbull.testing.memory_job import Kept, Notes
+from qbull.testing.memory_job import InlineJob, InlineProgress
 from qbull.testing.stand_in import StandIn, close_elsewhere
-from qbull.worker.chunk import Chunk
-from qbull.worker.current import CurrentJob, Running, current_job, running
+from qbull.worker.chunk import ChunkCaller
+from qbull.worker.current import CurrentJob, RunningJob, current_job, running
 
 A = TypeVar("A")
 
-_later: ContextVar[list[Kept] | None] = ContextVar("qbull_inline_later", default=None)
+_later: ContextVar[list[InlineJob] | None] = ContextVar("qbull_inline_later", default=None)
 
 
-class Inline(Record, AbstractContextManager["Inline"]):
+class Inline(EnqueueRecorder, AbstractContextManager["Inline"]):
     """`with qbull.testing.inline(app) as jobs:` every task that is enqueued in the block runs at once.
 
     What a task raises is raised by `enqueue`; with `propagate=False` the job fails or is retried instead, as it would
@@ -47,7 +47,7 @@ class Inline(Record, AbstractContextManager["Inline"]):
 
     def __init__(self, app: App, *, run: bool = True, propagate: bool = True) -> None:
         super().__init__(app)
-        self.kept: dict[tuple[str, str], Kept] = {}
+        self.kept: dict[tuple[str, str], InlineJob] = {}
         self.now_ms = int(time.time() * 1000)
         self._windows: dict[tuple[str, str], tuple[str, int]] = {}
         self._at_once = run
@@ -92,7 +92,7 @@ class Inline(Record, AbstractContextManager["Inline"]):
 
     # What the client asks for.
 
-    async def take(self, queue: str, placed: Placed) -> bool:
+    async def take(self, queue: str, placed: PlacedJob) -> bool:
         """A job arrives. Answers whether it is new."""
         id = placed.job.id
         created = (queue, id) not in self.kept
@@ -101,12 +101,12 @@ class Inline(Record, AbstractContextManager["Inline"]):
             await self.launch(self.keep(queue, placed.job))
         return created
 
-    def keep(self, queue: str, job: NewJob) -> Kept:
-        self.kept[queue, job.id] = kept = Kept(queue, job.id, job.record, self.now_ms)
+    def keep(self, queue: str, job: NewJob) -> InlineJob:
+        self.kept[queue, job.id] = kept = InlineJob(queue, job.id, job.record, self.now_ms)
         kept.wait(job.when, self.now_ms)
         return kept
 
-    async def launch(self, kept: Kept) -> None:
+    async def launch(self, kept: InlineJob) -> None:
         """Run it now where it waits and nobody else will; synchronous code does that when its call is over."""
         if kept.state != "waiting" or not self._at_once:
             return
@@ -116,7 +116,7 @@ class Inline(Record, AbstractContextManager["Inline"]):
         else:
             await self.run(kept)
 
-    def window(self, queue: str, name: str) -> Kept | None:
+    def window(self, queue: str, name: str) -> InlineJob | None:
         """The job that counts now, of those that ask for the same."""
         id, until = self._windows.get((queue, name), ("", 0))
         return self.kept.get((queue, id)) if self.now_ms < until else None
@@ -126,7 +126,7 @@ class Inline(Record, AbstractContextManager["Inline"]):
 
     # Running.
 
-    async def run(self, kept: Kept) -> None:
+    async def run(self, kept: InlineJob) -> None:
         """One attempt, in this event loop; a plain function in a thread."""
         result, error = b"null", None
         try:
@@ -143,7 +143,7 @@ class Inline(Record, AbstractContextManager["Inline"]):
             error = raised
         self._settle(kept, result, error)
 
-    def run_sync(self, kept: Kept) -> None:
+    def run_sync(self, kept: InlineJob) -> None:
         """One attempt in this thread, where no event loop runs; so a plain function is in the transaction of its caller."""
         task = self._task(kept)
         if task is not None and task.kind == "async":
@@ -161,10 +161,10 @@ class Inline(Record, AbstractContextManager["Inline"]):
             error = raised
         self._settle(kept, result, error)
 
-    def _task(self, kept: Kept) -> TaskSpec | None:
+    def _task(self, kept: InlineJob) -> TaskSpec | None:
         return self.app.queues[kept.queue].tasks.get(body_of(kept.record).task)
 
-    def _ready(self, kept: Kept) -> tuple[TaskSpec, Callable[[], Any]]:
+    def _ready(self, kept: InlineJob) -> tuple[TaskSpec, Callable[[], Any]]:
         """Its task, and the call of its function."""
         kept.state = "active"
         body, task = body_of(kept.record), self._task(kept)
@@ -176,15 +176,15 @@ class Inline(Record, AbstractContextManager["Inline"]):
         except PayloadError as error:
             raise Undeliverable(str(error)) from None
         function = task.function
-        if isinstance(function, Chunk):  # nothing else comes that could be waited for
-            function = Chunk(function.name, function.function, 1, 0.0)
+        if isinstance(function, ChunkCaller):  # nothing else comes that could be waited for
+            function = ChunkCaller(function.name, function.function, 1, 0.0)
         return task, partial(function, *args, **kwargs)
 
     @contextmanager
-    def _current(self, kept: Kept) -> Iterator[CurrentJob]:
+    def _current(self, kept: InlineJob) -> Iterator[CurrentJob]:
         """While it is the job that `current_job()` gives."""
-        place, notes = f"5{self.now_ms}-0".encode(), Notes(kept, self.now_ms)
-        job = Running(
+        place, notes = f"5{self.now_ms}-0".encode(), InlineProgress(kept, self.now_ms)
+        job = RunningJob(
             kept.queue, None, place, kept.id.encode(), kept.record, body_of(kept.record), notes=notes
         )
         token = running.set(job)
@@ -199,7 +199,7 @@ class Inline(Record, AbstractContextManager["Inline"]):
         except PayloadError as error:
             raise Undeliverable(str(error)) from None
 
-    def _settle(self, kept: Kept, result: bytes, error: Exception | None) -> None:
+    def _settle(self, kept: InlineJob, result: bytes, error: Exception | None) -> None:
         """What becomes of it. Raises what the task raised, where that is asked for."""
         task = self._task(kept)
         retry = task.retry if task is not None else self.app.queues[kept.queue].settings.retry
@@ -207,11 +207,11 @@ class Inline(Record, AbstractContextManager["Inline"]):
         if error is not None and self._propagate and not isinstance(error, RetryAfter):
             raise error
 
-    def _waiting(self) -> Iterator[Kept]:
+    def _waiting(self) -> Iterator[InlineJob]:
         while waiting := [kept for kept in self.kept.values() if kept.state == "waiting"]:
             yield waiting[0]
 
-    def _passing(self, seconds: float) -> Iterator[Kept]:
+    def _passing(self, seconds: float) -> Iterator[InlineJob]:
         """The jobs to run until so many seconds have passed, each when the clock is at its time."""
         if seconds < 0:
             raise QbullError(f"advance({seconds}): time goes forward only")
@@ -237,15 +237,15 @@ class Inline(Record, AbstractContextManager["Inline"]):
                 yield from self._waiting()
         self.now_ms = until
 
-    def _promote(self, kept: Kept) -> None:
+    def _promote(self, kept: InlineJob) -> None:
         kept.promote(self.now_ms)
 
     def _tick(self, schedule: Schedule, planned: int) -> None:
         queue = self.app.queues[schedule.queue]
         id = schedule.tick_id(planned)
         if (queue.name, id) not in self.kept:
-            job = NewJob(id, 0, record_of(queue.settings, schedule, queue.seal))
-            self.note(queue.name, Placed(0, job), id, True)
+            job = NewJob(id, 0, tick_record(queue.settings, schedule, queue.seal))
+            self.note(queue.name, PlacedJob(0, job), id, True)
             self.keep(queue.name, job)
 
     def _run_sync_of_app(self, coroutine: Coroutine[Any, Any, A]) -> A:
@@ -255,7 +255,7 @@ class Inline(Record, AbstractContextManager["Inline"]):
             raise QbullError(
                 "a synchronous call would block the running event loop; await the asynchronous one instead"
             )
-        later: list[Kept] = []
+        later: list[InlineJob] = []
         token = _later.set(later)
         try:
             answer = _in_a_loop(coroutine)

@@ -10,13 +10,13 @@ from msgspec.structs import replace
 from qbull.config import QueueSettings
 from qbull.core.durability import Durability
 from qbull.core.layout import Layout
-from qbull.core.record import unseal
+from qbull.core.record import split_ending
 from qbull.errors import QbullError, ResultTimeout
-from qbull.produce.client import Client, Placed
-from qbull.store.read.inspect import Found
-from qbull.store.verbs.partition import Again, Partition, UniqueJob
+from qbull.produce.client import Client, PlacedJob
+from qbull.store.read.inspect import StoredJob
+from qbull.store.verbs.partition import JobToRetry, Partition, UniqueJob
 from qbull.store.verbs.progress import LogLine
-from qbull.testing.memory_job import Kept
+from qbull.testing.memory_job import InlineJob
 
 if TYPE_CHECKING:
     from qbull.testing.inline import Inline
@@ -33,7 +33,7 @@ class InlineClient(Client):
         self.stored = inline.app.results
         self.store: Any = _NoServer("this")
         self.flows: Any = _NoServer("a flow")
-        self.results: Any = _Results("listening to events")
+        self.results: Any = _InlineResults("listening to events")
 
     def known(
         self, settings: QueueSettings, tasks: Collection[str], durability: Durability | None = None
@@ -52,24 +52,24 @@ class InlineClient(Client):
         raise _needs_a_server(f'looking at queue "{settings.name}"')
 
     async def enqueue(
-        self, settings: QueueSettings, placed: Placed, durability: Durability | None = None
+        self, settings: QueueSettings, placed: PlacedJob, durability: Durability | None = None
     ) -> bool:
         return await self._inline.take(settings.name, placed)
 
     async def enqueue_many(
-        self, settings: QueueSettings, jobs: Sequence[Placed], durability: Durability | None = None
+        self, settings: QueueSettings, jobs: Sequence[PlacedJob], durability: Durability | None = None
     ) -> list[bool]:
         return [await self._inline.take(settings.name, placed) for placed in jobs]
 
     async def enqueue_unique(
         self,
         settings: QueueSettings,
-        jobs: Sequence[tuple[Placed, UniqueJob]],
+        jobs: Sequence[tuple[PlacedJob, UniqueJob]],
         durability: Durability | None = None,
     ) -> list[tuple[str, bool]]:
         return [await self._count_once(settings.name, placed, job) for placed, job in jobs]
 
-    async def _count_once(self, queue: str, placed: Placed, job: UniqueJob) -> tuple[str, bool]:
+    async def _count_once(self, queue: str, placed: PlacedJob, job: UniqueJob) -> tuple[str, bool]:
         inline = self._inline
         counts = inline.window(queue, job.name)
         waits = counts is not None and counts.state in ("waiting", "delayed")
@@ -86,16 +86,16 @@ class InlineClient(Client):
             placed = replace(placed, job=placed.job._replace(when=job.window_ms))
         return job.id, await inline.take(queue, placed)
 
-    async def find(self, settings: QueueSettings, id: str) -> tuple[Partition, Found] | None:
+    async def find(self, settings: QueueSettings, id: str) -> tuple[Partition, StoredJob] | None:
         kept = self._inline.kept.get((settings.name, id))
-        return (_Shelf(self._inline, settings.name), kept.found()) if kept is not None else None  # type: ignore[return-value]
+        return (_InlineJobs(self._inline, settings.name), kept.found()) if kept is not None else None  # type: ignore[return-value]
 
     async def at_job(
         self, settings: QueueSettings, id: str, verb: Callable[[Partition], Awaitable[str]]
     ) -> str:
         if (settings.name, id) not in self._inline.kept:
             return "unknown"
-        return await verb(_Shelf(self._inline, settings.name))  # type: ignore[arg-type]
+        return await verb(_InlineJobs(self._inline, settings.name))  # type: ignore[arg-type]
 
     async def close(self) -> None:
         """Nothing is open but, perhaps, the way into an outbox."""
@@ -103,7 +103,7 @@ class InlineClient(Client):
             await self._outbox.close()
 
 
-class _Shelf:
+class _InlineJobs:
     """What handles do with the jobs of a queue."""
 
     def __init__(self, inline: Inline, queue: str) -> None:
@@ -114,7 +114,7 @@ class _Shelf:
         words: list[str] = []
         for kept in map(self._kept, ids):
             if kept.state in ("waiting", "delayed"):
-                kept.finish("cancelled", unseal(sealed)[1], self._inline.now_ms)
+                kept.finish("cancelled", split_ending(sealed)[1], self._inline.now_ms)
             words.append(kept.state)
         return words
 
@@ -126,7 +126,7 @@ class _Shelf:
         await self._inline.launch(kept)
         return "promoted"
 
-    async def retry(self, token: str, jobs: Sequence[Again]) -> list[str]:
+    async def retry(self, token: str, jobs: Sequence[JobToRetry]) -> list[str]:
         for job in jobs:
             kept = self._kept(job.id)
             kept.record, kept.ending, kept.state = job.record, None, "waiting"
@@ -141,7 +141,7 @@ class _Shelf:
     async def logs(self, id: str, last: int) -> list[LogLine]:
         return self._kept(id).lines[-last:]
 
-    def _kept(self, id: str) -> Kept:
+    def _kept(self, id: str) -> InlineJob:
         return self._inline.kept[self._queue, id]
 
 
@@ -160,12 +160,12 @@ class _NoServer:
         raise _needs_a_server(self._what)
 
 
-class _Results(_NoServer):
+class _InlineResults(_NoServer):
     """Whoever waits is answered at once."""
 
     async def until(
-        self, id: str, look: Callable[[], Awaitable[tuple[Any, Found]]], timeout: float | None
-    ) -> Found:
+        self, id: str, look: Callable[[], Awaitable[tuple[Any, StoredJob]]], timeout: float | None
+    ) -> StoredJob:
         _, found = await look()
         if found.ending is None:
             raise ResultTimeout(

@@ -6,17 +6,27 @@ import traceback
 from concurrent.futures import Future
 
 from qbull.core.outcome import Delay, decide
-from qbull.core.record import HISTORY_LIMIT, Attempt, Body, Ending, State, body_of, expires_ms, moment, repack
+from qbull.core.record import (
+    MAX_HISTORY_ATTEMPTS,
+    Attempt,
+    Body,
+    Ending,
+    State,
+    body_of,
+    expires_ms,
+    repack,
+    to_datetime,
+)
 from qbull.core.retry import Retry
 from qbull.middleware import Settled
-from qbull.store.read.inspect import Found
+from qbull.store.read.inspect import StoredJob
 from qbull.store.verbs.progress import LogLine
-from qbull.worker.current import Running
+from qbull.worker.current import RunningJob
 
-WORKER = "inline"
+INLINE_WORKER_ID = "inline"
 
 
-class Kept:
+class InlineJob:
     def __init__(self, queue: str, id: str, record: bytes, now_ms: int) -> None:
         self.queue = queue
         self.id = id
@@ -47,37 +57,40 @@ class Kept:
         """What becomes of an attempt, by the worker's own rules."""
         body = body_of(self.record)
         if error is None:
-            self.finish("completed", Ending(body.attempt, 0.0, WORKER, result), now_ms)
+            self.finish("completed", Ending(body.attempt, 0.0, INLINE_WORKER_ID, result), now_ms)
             return self._told(body)
         outcome = decide(error, body.attempt, body.attempts or retry.attempts, retry)
         if isinstance(outcome, Delay):
             told = Settled(
                 self.id, self.queue, body.task, body.key, body.attempt, "delayed", 0.0, outcome.error, outcome.seconds
             )  # fmt: skip
-            body.history = [*body.history, Attempt(body.attempt, now_ms, 0.0, outcome.error, WORKER)]
-            body.history = body.history[-HISTORY_LIMIT:]
+            body.history = [
+                *body.history,
+                Attempt(body.attempt, now_ms, 0.0, outcome.error, INLINE_WORKER_ID),
+            ]
+            body.history = body.history[-MAX_HISTORY_ATTEMPTS:]
             body.attempt += 1
             self.record = repack(self.record, body)
             self.wait(int(outcome.seconds * 1000), now_ms)
             return told
         trace = "".join(traceback.format_exception(error))
-        self.finish("failed", Ending(body.attempt, 0.0, WORKER, None, outcome.error, trace), now_ms)
+        self.finish("failed", Ending(body.attempt, 0.0, INLINE_WORKER_ID, None, outcome.error, trace), now_ms)
         return self._told(body, outcome.error)
 
     def finish(self, state: State, ending: Ending, now_ms: int) -> None:
         self.state, self.ending, self.finished_ms = state, ending, now_ms
 
-    def found(self) -> Found:
+    def found(self) -> StoredJob:
         """As a server would show it."""
         finished = self.ending is not None
-        return Found(
+        return StoredJob(
             self.id,
             self.state,
             self.record,
             self.ending,
             due_ms=self.due_ms if self.state == "delayed" else None,
             finished_ms=self.finished_ms if finished else None,
-            worker=WORKER if self.state == "active" else None,
+            worker=INLINE_WORKER_ID if self.state == "active" else None,
             entry_ms=self.created_ms,
             progress=self.progress,
         )
@@ -87,18 +100,18 @@ class Kept:
         return Settled(self.id, self.queue, body.task, body.key, body.attempt, state, 0.0, error)  # type: ignore[arg-type]
 
 
-class Notes:
+class InlineProgress:
     """Takes down what a job says of itself."""
 
-    def __init__(self, kept: Kept, now_ms: int) -> None:
+    def __init__(self, kept: InlineJob, now_ms: int) -> None:
         self._kept = kept
         self._now_ms = now_ms
 
-    def progress(self, job: Running, value: float) -> None:
+    def progress(self, job: RunningJob, value: float) -> None:
         self._kept.progress = value
 
-    def log(self, job: Running, text: str) -> Future[None]:
-        self._kept.lines.append(LogLine(moment(self._now_ms), job.body.attempt, text))
+    def log(self, job: RunningJob, text: str) -> Future[None]:
+        self._kept.lines.append(LogLine(to_datetime(self._now_ms), job.body.attempt, text))
         written: Future[None] = Future()
         written.set_result(None)
         return written

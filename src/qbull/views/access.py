@@ -6,24 +6,24 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from qbull.views.shape import LONGEST, Moment, Said, Shape
+from qbull.views.shape import MAX_API_DURATION_SECONDS, AnswerShape, Shape, Timestamp
 
 
-class Login(Shape, kw_only=True):
+class LoginBody(Shape, kw_only=True):
     """One of them: the password of the page, or a token."""
 
     password: Annotated[str, Meta(max_length=500)] | None = None
     token: Annotated[str, Meta(max_length=500)] | None = None
 
 
-ONE_PROOF = {
+ONE_CREDENTIAL = {
     "oneOf": [
         {"required": [name], "properties": {name: {"type": "string"}}} for name in ("password", "token")
     ]
 }
 
 
-class Me(Said, kw_only=True):
+class MeView(AnswerShape, kw_only=True):
     """Who is calling, and what that may be shown and done."""
 
     name: str
@@ -34,45 +34,45 @@ class Me(Said, kw_only=True):
     version: str
 
 
-class Done(Shape, kw_only=True):
+class DoneView(Shape, kw_only=True):
     """It was done; `message` says what."""
 
     success: bool = True
     message: str
-    timestamp: Moment
+    timestamp: Timestamp
 
 
-class NewToken(Shape, kw_only=True):
+class NewTokenBody(Shape, kw_only=True):
     """`expiresIn` is seconds; without it the token is good until it is revoked."""
 
     name: Annotated[str, Meta(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f\x7f-\x9f]+$")]
     role: Literal["viewer", "admin"]
-    expires_in: Annotated[float, Meta(gt=0, le=LONGEST)] | None = None
+    expires_in: Annotated[float, Meta(gt=0, le=MAX_API_DURATION_SECONDS)] | None = None
 
 
-class Token(Shape, kw_only=True):
+class TokenView(Shape, kw_only=True):
     """What is known of a token. Nobody knows the token itself any more."""
 
     id: str
     name: str
     role: Literal["viewer", "admin"]
-    created_at: Moment
+    created_at: Timestamp
     created_by: str
-    expires_at: Moment | None
-    last_used_at: Moment | None
+    expires_at: Timestamp | None
+    last_used_at: Timestamp | None
 
 
-class Tokens(Said, kw_only=True):
+class TokensView(AnswerShape, kw_only=True):
     """The newest first."""
 
-    tokens: list[Token]
+    tokens: list[TokenView]
 
 
-class CreatedToken(Said, kw_only=True):
+class CreatedTokenView(AnswerShape, kw_only=True):
     """`token` is shown here and never again."""
 
     token: str
-    details: Token
+    details: TokenView
 
 
 class AuditQuery(Shape, kw_only=True):
@@ -82,11 +82,11 @@ class AuditQuery(Shape, kw_only=True):
     before: Annotated[str, Meta(pattern=r"^[0-9]{1,15}-[0-9]{1,15}$")] | None = None
 
 
-class AuditEntry(Shape, kw_only=True):
+class AuditEntryView(Shape, kw_only=True):
     """Who did what, when, from where, and what it was answered with. `count` is more than 1 where several were counted together."""
 
     id: str
-    at: Moment
+    at: Timestamp
     who: str
     role: str
     how: str
@@ -98,8 +98,8 @@ class AuditEntry(Shape, kw_only=True):
     count: int
 
 
-class AuditPage(Said, kw_only=True):
+class AuditPageView(AnswerShape, kw_only=True):
     """`next` is what to ask for as `before`; null where there is no more."""
 
-    entries: list[AuditEntry]
+    entries: list[AuditEntryView]
     next: str | None

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import Literal
 
-from qbull.core.problems import Kind
-from qbull.views.shape import Moment, Said, Shape
+from qbull.core.problems import ProblemKind
+from qbull.views.shape import AnswerShape, Shape, Timestamp
 
 
-class AlertPlace(Shape, kw_only=True):
+class AlertPlaceView(Shape, kw_only=True):
     """Where alerts go to. The address itself is a secret."""
 
     kind: Literal["slack", "webhook", "other"]
     host: str
 
 
-class AlertProblem(Shape, kw_only=True):
+class AlertProblemView(Shape, kw_only=True):
     """Something that is wrong, in words and one by one. `job` is the newest of them; `said` is how often people were told, `over` that it is right again."""
 
-    kind: Kind
+    kind: ProblemKind
     text: str
     queue: str | None
     task: str | None
@@ -26,41 +26,41 @@ class AlertProblem(Shape, kw_only=True):
     job: str | None
     reason: str | None
     count: int
-    since: Moment
+    since: Timestamp
     said: int
-    said_at: Moment | None
+    said_at: Timestamp | None
     over: bool
 
 
-class AlertMessage(Shape, kw_only=True):
+class AlertMessageView(Shape, kw_only=True):
     """A message, and whether it arrived; `id` is its job's, in the queue qbull.alerts."""
 
     id: str
-    at: Moment
-    to: AlertPlace
+    at: Timestamp
+    to: AlertPlaceView
     text: str
     state: Literal["waiting", "active", "delayed", "completed", "failed", "cancelled"]
     error: str | None
 
 
-class Alerts(Said, kw_only=True):
+class AlertsView(AnswerShape, kw_only=True):
     """What is wrong now, where that is said, and the last messages. `asking` are the queues that raise alerts; `silenced`: nothing is sent for now."""
 
-    to: list[AlertPlace]
+    to: list[AlertPlaceView]
     asking: list[str]
     silenced: bool
-    problems: list[AlertProblem]
-    messages: list[AlertMessage]
+    problems: list[AlertProblemView]
+    messages: list[AlertMessageView]
 
 
-class Tried(Shape, kw_only=True):
+class TriedView(Shape, kw_only=True):
     """What came of a test message at one place; `error` is null where it arrived."""
 
-    to: AlertPlace
+    to: AlertPlaceView
     error: str | None
 
 
-class TriedAlerts(Said, kw_only=True):
+class TriedAlertsView(AnswerShape, kw_only=True):
     """One for each place."""
 
-    tried: list[Tried]
+    tried: list[TriedView]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Literal
 
-from qbull.views.shape import Moment, Said, Shape
+from qbull.views.shape import AnswerShape, Shape, Timestamp
 
 FlowState = Literal["running", "completed", "rescued", "failed", "cancelled"]
 
 
-class FlowStep(Shape, kw_only=True):
+class FlowStepView(Shape, kw_only=True):
     """One job of a flow. `waitsFor` are the places of those before it in the list of steps, `level` how many of them are behind each other.
 
     `kept` is false where no more is known of it than how it ended; `blocked` is true while it waits for others, `fallback` is run only where
@@ -26,20 +26,20 @@ class FlowStep(Shape, kw_only=True):
     blocked: bool
     fallback: bool
     error: str | None
-    started_at: Moment | None
-    finished_at: Moment | None
+    started_at: Timestamp | None
+    finished_at: Timestamp | None
     duration_ms: float | None
 
 
-class Flow(Said, kw_only=True):
+class FlowView(AnswerShape, kw_only=True):
     """The jobs of a flow, those before which nothing comes first; none where the job is in no flow. `more`: there are more than are shown."""
 
     flow: str | None
-    steps: list[FlowStep]
+    steps: list[FlowStepView]
     more: bool
 
 
-class ShownFlow(Shape, kw_only=True):
+class ShownFlowView(Shape, kw_only=True):
     """A flow: the job that it ends with, and how its jobs are. It is rescued where a fallback stood in for that. `createdAt` is when the oldest of these
     was enqueued.
     """
@@ -49,12 +49,12 @@ class ShownFlow(Shape, kw_only=True):
     id: str
     task: str
     state: FlowState
-    steps: list[FlowStep]
+    steps: list[FlowStepView]
     more: bool
-    created_at: Moment | None
+    created_at: Timestamp | None
 
 
-class Flows(Said, kw_only=True):
+class FlowsView(AnswerShape, kw_only=True):
     """Flows that are under way, and those that ended lately; the newest first."""
 
-    flows: list[ShownFlow]
+    flows: list[ShownFlowView]

@@ -6,41 +6,50 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from qbull.views.jobs import Filter
-from qbull.views.shape import Count, Moment, Name, Said, Seconds, Shape, State, Text
+from qbull.views.jobs import FilterShape
+from qbull.views.shape import (
+    AnswerShape,
+    DurationSeconds,
+    JobStateName,
+    PositiveCount,
+    ResourceName,
+    Shape,
+    ShortText,
+    Timestamp,
+)
 
-Action = Literal["retry", "redrive", "cancel", "promote", "remove", "clean"]
-PerSecond = Annotated[float, Meta(gt=0, le=1_000_000)]
+OperationAction = Literal["retry", "redrive", "cancel", "promote", "remove", "clean"]
+RatePerSecond = Annotated[float, Meta(gt=0, le=1_000_000)]
 
 
-class NewOperation(Filter, kw_only=True):
+class NewOperationBody(FilterShape, kw_only=True):
     """What is to be done with all jobs of a state that fit. `rate` is how many a second at most, `olderThan` how many seconds ago they ended."""
 
-    action: Action
-    state: State | None = None
-    older_than: Seconds = 0.0
-    limit: Count | None = None
-    rate: PerSecond | None = None
+    action: OperationAction
+    state: JobStateName | None = None
+    older_than: DurationSeconds = 0.0
+    limit: PositiveCount | None = None
+    rate: RatePerSecond | None = None
 
 
-class Redrive(Shape, kw_only=True):
+class RedriveBody(Shape, kw_only=True):
     """Which dead letters go round again; all where nothing is said."""
 
-    limit: Count | None = None
-    task: Name | None = None
-    error_contains: Text | None = None
+    limit: PositiveCount | None = None
+    task: ResourceName | None = None
+    error_contains: ShortText | None = None
     fingerprint: Annotated[str, Meta(pattern="^[0-9a-f]{12}$")] | None = None
-    rate: PerSecond | None = None
+    rate: RatePerSecond | None = None
 
 
-class Clean(Shape, kw_only=True):
+class CleanBody(Shape, kw_only=True):
     """`gracePeriod` is milliseconds: jobs that ended later stay."""
 
     grace_period: Annotated[int, Meta(ge=0, le=316_224_000_000)] = 0
-    limit: Count | None = None
+    limit: PositiveCount | None = None
 
 
-class Operation(Shape, kw_only=True):
+class OperationView(Shape, kw_only=True):
     """`done` is to how many it was done, `lookedAt` how many were looked at; `total`, how many there were to look at when it began."""
 
     id: str
@@ -52,22 +61,22 @@ class Operation(Shape, kw_only=True):
     done: int
     looked_at: int
     total: int | None
-    started_at: Moment
-    updated_at: Moment
+    started_at: Timestamp
+    updated_at: Timestamp
     error: str | None
 
 
-class OneOperation(Said, kw_only=True):
-    operation: Operation
+class OneOperationView(AnswerShape, kw_only=True):
+    operation: OperationView
 
 
-class Operations(Said, kw_only=True):
+class OperationsView(AnswerShape, kw_only=True):
     """The newest first."""
 
-    operations: list[Operation]
+    operations: list[OperationView]
 
 
-class Started(Said, kw_only=True):
+class StartedView(AnswerShape, kw_only=True):
     """Ask at /api/operations/{operationId} how far it is. `count` is to how many it was done, where it has ended already."""
 
     operation_id: str
@@ -76,15 +85,15 @@ class Started(Said, kw_only=True):
     count: int
 
 
-class MatchingQuery(Filter, kw_only=True):
-    state: State = "failed"
+class MatchingQuery(FilterShape, kw_only=True):
+    state: JobStateName = "failed"
 
 
-class Matching(Said, kw_only=True):
+class MatchingView(AnswerShape, kw_only=True):
     """How many jobs fit. Where `exact` is false there may be more: only the first `lookedAt` were looked at."""
 
     queue: str
-    state: State
+    state: JobStateName
     count: int
     exact: bool
     looked_at: int

@@ -6,13 +6,13 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, UnsetType
 
-from qbull.core.health import Code
-from qbull.core.layout import MOST
-from qbull.views.jobs import Job
-from qbull.views.shape import Moment, Said, Seconds, Shape
+from qbull.core.health import HealthCode
+from qbull.core.layout import MAX_PARTITIONS
+from qbull.views.jobs import JobView
+from qbull.views.shape import AnswerShape, DurationSeconds, Shape, Timestamp
 
 
-class Stats(Shape, kw_only=True):
+class StatsView(Shape, kw_only=True):
     """`paused` is how many of the waiting ones are held back because the queue is paused."""
 
     name: str
@@ -25,34 +25,34 @@ class Stats(Shape, kw_only=True):
     total: int
     cancelled: int
     is_paused: bool
-    oldest_waiting_at: Moment | None
+    oldest_waiting_at: Timestamp | None
 
 
-class QueueStats(Stats, kw_only=True):
+class QueueStatsView(StatsView, kw_only=True):
     """The counts of one queue."""
 
     success: bool = True
-    timestamp: Moment
+    timestamp: Timestamp
 
 
-class AllStats(Said, kw_only=True):
+class AllStatsView(AnswerShape, kw_only=True):
     """The counts of all queues by name."""
 
-    queues: dict[str, Stats]
+    queues: dict[str, StatsView]
 
 
-class Task(Shape, kw_only=True):
+class TaskView(Shape, kw_only=True):
     """`arguments` is a JSON Schema of them, where the code of the task is here."""
 
     name: str
     arguments: dict[str, Any] | None
 
 
-class Queue(Said, kw_only=True):
+class QueueView(AnswerShape, kw_only=True):
     """What a queue is: how it was declared, who serves it, what can be asked of it."""
 
     name: str
-    stats: Stats
+    stats: StatsView
     partitions: int
     order: Literal["key", "partition"] | None
     on_failed: Literal["continue", "halt"]
@@ -61,31 +61,31 @@ class Queue(Said, kw_only=True):
     keep: dict[str, Any]
     workers: int
     slots: int
-    tasks: list[Task]
+    tasks: list[TaskView]
     declared_here: bool
 
 
-class Ill(Shape, kw_only=True):
+class IllView(Shape, kw_only=True):
     """Something that is wrong: in words (`text`), and as a `code` with its `values`. What is not serious waits for a person, and hinders nothing else."""
 
-    code: Code
+    code: HealthCode
     serious: bool
     queue: str | None
     text: str
     values: dict[str, int]
 
 
-class Health(Shape, kw_only=True):
+class HealthView(Shape, kw_only=True):
     """`message` says in words what is wrong, and where; `problems` has it one by one. It is unhealthy where one of them is serious."""
 
     status: Literal["healthy", "unhealthy"]
     message: str
-    problems: list[Ill]
-    details: dict[str, Stats]
-    timestamp: Moment
+    problems: list[IllView]
+    details: dict[str, StatsView]
+    timestamp: Timestamp
 
 
-class Alive(Shape, kw_only=True):
+class AliveView(Shape, kw_only=True):
     """For load balancers."""
 
     status: Literal["ok", "away"]
@@ -98,10 +98,10 @@ class MinutesQuery(Shape, kw_only=True):
     minutes: Annotated[int, Meta(ge=1, le=1440)] = 60
 
 
-class Minute(Shape, kw_only=True):
+class MinuteView(Shape, kw_only=True):
     """What was counted in it; `at` is its begin."""
 
-    at: Moment
+    at: Timestamp
     enqueued: int
     completed: int
     failed: int
@@ -109,38 +109,38 @@ class Minute(Shape, kw_only=True):
     cancelled: int
 
 
-class Minutes(Said, kw_only=True):
+class MinutesView(AnswerShape, kw_only=True):
     """The oldest first; the last one is not over yet."""
 
     queue: str
-    minutes: list[Minute]
+    minutes: list[MinuteView]
 
 
-class Rate(Shape, kw_only=True):
+class RateBody(Shape, kw_only=True):
     """At most `count` starts in any `per` seconds."""
 
     count: Annotated[int, Meta(ge=1, le=1_000_000_000)]
     per: Annotated[float, Meta(ge=0.1, le=2_678_400)] = 1.0
 
 
-class Retry(Shape, kw_only=True):
+class RetryBody(Shape, kw_only=True):
     """The waits between attempts (`delays`), or `attempts` with a `backoff` from `delay` up to `maxDelay`. Seconds."""
 
-    delays: list[Seconds] | None = None
+    delays: list[DurationSeconds] | None = None
     attempts: Annotated[int, Meta(ge=1, le=1000)] | None = None
     backoff: Literal["exponential", "fixed"] | None = None
-    delay: Seconds | None = None
-    max_delay: Seconds | None = None
+    delay: DurationSeconds | None = None
+    max_delay: DurationSeconds | None = None
     jitter: Annotated[float, Meta(ge=0, le=1)] | None = None
 
 
-class NewSettings(Shape, kw_only=True):
+class NewSettingsBody(Shape, kw_only=True):
     """What is to be changed for all workers; what is left away stays. null is no limit."""
 
     concurrency: Annotated[int, Meta(ge=1, le=1000)] | UnsetType = UNSET
     max_active: Annotated[int, Meta(ge=1, le=1000000000)] | UnsetType | None = UNSET
-    rate: Rate | UnsetType | None = UNSET
-    retry: Retry | UnsetType = UNSET
+    rate: RateBody | UnsetType | None = UNSET
+    retry: RetryBody | UnsetType = UNSET
 
 
 class ResetQuery(Shape, kw_only=True):
@@ -149,80 +149,80 @@ class ResetQuery(Shape, kw_only=True):
     setting: Literal["concurrency", "max_active", "rate", "retry"] | None = None
 
 
-class ChangedSetting(Shape, kw_only=True):
+class ChangedSettingView(Shape, kw_only=True):
     value: Any
     by: str
-    at: Moment
+    at: Timestamp
 
 
-class SettingChange(Shape, kw_only=True):
+class SettingChangeView(Shape, kw_only=True):
     """null is what the code says."""
 
-    at: Moment
+    at: Timestamp
     by: str
     setting: str
     before: Any
     after: Any
 
 
-class Settings(Said, kw_only=True):
+class SettingsView(AnswerShape, kw_only=True):
     """What is in force for a queue, what of it was changed at run time, and the last changes, the newest first."""
 
     queue: str
     paused: bool
     settings: dict[str, Any]
-    changed: dict[str, ChangedSetting]
-    history: list[SettingChange]
+    changed: dict[str, ChangedSettingView]
+    history: list[SettingChangeView]
 
 
-class Reader(Shape, kw_only=True):
+class ReaderView(Shape, kw_only=True):
     worker: str
     host: str
     sharing: str
-    since: Moment | None
+    since: Timestamp | None
 
 
-class Lease(Shape, kw_only=True):
+class LeaseView(Shape, kw_only=True):
     owner: str
     epoch: int
-    since: Moment | None
+    since: Timestamp | None
 
 
-class Partition(Shape, kw_only=True):
+class PartitionView(Shape, kw_only=True):
     """`draining` is said of one that the queue had before the number of its partitions was changed."""
 
     partition: int
     draining: bool
-    readers: list[Reader]
-    lease: Lease | None
+    readers: list[ReaderView]
+    lease: LeaseView | None
     waiting: int
     in_lanes: int
     active: int
     delayed: int
     failed: int
-    oldest_waiting_at: Moment | None
+    oldest_waiting_at: Timestamp | None
 
 
-class LongLane(Shape, kw_only=True):
+class LongLaneView(Shape, kw_only=True):
     """A key with jobs behind each other; null is the one lane of a whole partition."""
 
     partition: int
     key: str | None
     waiting: int
-    oldest_waiting_at: Moment | None
+    oldest_waiting_at: Timestamp | None
 
 
-class HaltedLane(Shape, kw_only=True):
+class HaltedLaneView(Shape, kw_only=True):
     """A key whose jobs wait until somebody has dealt with the one that failed."""
 
     partition: int
     key: str | None
     waiting: int
     job_id: str
-    since: Moment | None
+    since: Timestamp | None
 
 
-class Misfit(Shape, kw_only=True):
+class MisfitView(Shape, kw_only=True):
     """Settings of workers that do not fit together, and what to do."""
 
     kind: str
@@ -233,13 +233,13 @@ class Misfit(Shape, kw_only=True):
     workers: list[str]
 
 
-class NewPartitions(Shape, kw_only=True):
+class NewPartitionsBody(Shape, kw_only=True):
     """How many partitions the queue shall have. Nothing is lost, the jobs of a key keep their order."""
 
-    partitions: Annotated[int, Meta(ge=1, le=MOST)]
+    partitions: Annotated[int, Meta(ge=1, le=MAX_PARTITIONS)]
 
 
-class Repartitioning(Shape, kw_only=True):
+class RepartitioningView(Shape, kw_only=True):
     """What a change of the number of partitions has left to do: `jobs` in old partitions, `keys` whose later jobs wait for those, `halted` ones
     of them that wait for a person. `before` are the numbers that the queue had.
     """
@@ -251,15 +251,15 @@ class Repartitioning(Shape, kw_only=True):
     halted: int
 
 
-class Partitions(Said, kw_only=True):
+class PartitionsView(AnswerShape, kw_only=True):
     """Who reads which partition, what waits there, and which keys it waits for. `repartitioning` is null where no change is under way."""
 
     queue: str
-    repartitioning: Repartitioning | None
-    partitions: list[Partition]
-    long_lanes: list[LongLane]
-    halted_lanes: list[HaltedLane]
-    misfits: list[Misfit]
+    repartitioning: RepartitioningView | None
+    partitions: list[PartitionView]
+    long_lanes: list[LongLaneView]
+    halted_lanes: list[HaltedLaneView]
+    misfits: list[MisfitView]
 
 
 class KeyQuery(Shape, kw_only=True):
@@ -268,7 +268,7 @@ class KeyQuery(Shape, kw_only=True):
     limit: Annotated[int, Meta(ge=1, le=200)] = 50
 
 
-class Key(Said, kw_only=True):
+class KeyView(AnswerShape, kw_only=True):
     """The line behind one key. `holder` is the job that the others wait for; `halted` is said where that has failed for good: retry it, or
     remove it to let the line go on.
     """
@@ -276,7 +276,7 @@ class Key(Said, kw_only=True):
     queue: str
     key: str
     partition: int
-    holder: Job | None
+    holder: JobView | None
     halted: bool
     waiting: int
-    jobs: list[Job]
+    jobs: list[JobView]

@@ -10,16 +10,16 @@ from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from qbull.core.record import JobInfo
-from qbull.core.record import moment as moment_of
+from qbull.core.record import to_datetime as moment_of
 from qbull.core.why import Why
 from qbull.manage.search import FailureGroup
 from qbull.schedules import ScheduleInfo
-from qbull.store.read.partition_report import Survey, Surveyed
-from qbull.store.verbs.live_settings import SETTINGS, Change, Live
+from qbull.store.read.partition_report import PartitionReport, PartitionStatus
+from qbull.store.verbs.live_settings import LIVE_SETTING_TYPES, LiveSettingChange, LiveSettings
 from qbull.store.verbs.progress import LogLine
 
 
-class Counted(Protocol):
+class SupportsCounts(Protocol):
     """How many jobs are in which state."""
 
     @property
@@ -68,7 +68,7 @@ def job(info: JobInfo) -> dict[str, Any]:
     }
 
 
-def stats(name: str, counts: Counted) -> dict[str, Any]:
+def stats(name: str, counts: SupportsCounts) -> dict[str, Any]:
     """`paused` is how many of the waiting ones are held back because the queue is paused."""
     return {
         "name": name,
@@ -85,11 +85,11 @@ def stats(name: str, counts: Counted) -> dict[str, Any]:
     }
 
 
-def live(now: Live, changes: Sequence[Change]) -> dict[str, Any]:
+def live(now: LiveSettings, changes: Sequence[LiveSettingChange]) -> dict[str, Any]:
     """What is in force for a queue, and who has changed what; the newest change first."""
     return {
         "paused": now.paused,
-        "settings": {name: getattr(now.settings, name) for name in SETTINGS},
+        "settings": {name: getattr(now.settings, name) for name in LIVE_SETTING_TYPES},
         "changed": {
             name: {"value": one.value, "by": one.by, "at": moment(one.at)}
             for name, one in now.changed.items()
@@ -183,7 +183,7 @@ def worker(id: str, host: str, pid: int, queues: dict[str, int]) -> dict[str, An
     return {"id": id, "host": host, "pid": pid, "queues": queues}
 
 
-def survey(found: Survey) -> dict[str, Any]:
+def partition_report_view(found: PartitionReport) -> dict[str, Any]:
     return {
         "queue": found.queue,
         "partitions": [_partition(partition) for partition in found.partitions],
@@ -220,7 +220,7 @@ def survey(found: Survey) -> dict[str, Any]:
     }
 
 
-def _partition(partition: Surveyed) -> dict[str, Any]:
+def _partition(partition: PartitionStatus) -> dict[str, Any]:
     lease = partition.lease
     return {
         "partition": partition.number,

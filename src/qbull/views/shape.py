@@ -9,28 +9,28 @@ from msgspec import Meta
 
 S = TypeVar("S")
 
-LONGEST = 316_224_000
+MAX_API_DURATION_SECONDS = 316_224_000
 """Seconds: ten years."""
 
-Moment = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
-Name = Annotated[str, Meta(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9._-]+$")]
-Text = Annotated[str, Meta(min_length=1, max_length=500)]
-Seconds = Annotated[float, Meta(ge=0, le=LONGEST)]
-Count = Annotated[int, Meta(ge=1, le=1_000_000_000)]
-State = Literal["waiting", "active", "delayed", "completed", "failed", "cancelled"]
+Timestamp = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
+ResourceName = Annotated[str, Meta(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9._-]+$")]
+ShortText = Annotated[str, Meta(min_length=1, max_length=500)]
+DurationSeconds = Annotated[float, Meta(ge=0, le=MAX_API_DURATION_SECONDS)]
+PositiveCount = Annotated[int, Meta(ge=1, le=1_000_000_000)]
+JobStateName = Literal["waiting", "active", "delayed", "completed", "failed", "cancelled"]
 
 
 class Shape(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     pass
 
 
-class Said(Shape, kw_only=True):
+class AnswerShape(Shape, kw_only=True):
     """What most answers begin with."""
 
     success: bool = True
-    timestamp: Moment
+    timestamp: Timestamp
 
 
-def shaped(made: Any, shape: type[S]) -> S:
+def to_shape(made: Any, shape: type[S]) -> S:
     """What was made elsewhere, in its shape."""
     return msgspec.convert(made, shape)

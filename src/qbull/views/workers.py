@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from qbull.views.shape import Said, Shape
+from qbull.views.shape import AnswerShape, Shape
 
 
-class Serving(Shape, kw_only=True):
+class ServingView(Shape, kw_only=True):
     """What a worker does for one queue: how many jobs at a time, which partitions it reads."""
 
     concurrency: int
@@ -14,21 +14,21 @@ class Serving(Shape, kw_only=True):
     leaving: bool
 
 
-class Worker(Shape, kw_only=True):
+class WorkerView(Shape, kw_only=True):
     """A live worker process. `pod` is the parent that it shares with others, or itself."""
 
     id: str
     host: str
     pid: int
     pod: str
-    queues: dict[str, Serving]
+    queues: dict[str, ServingView]
 
 
-class Workers(Said, kw_only=True):
-    workers: list[Worker]
+class WorkersView(AnswerShape, kw_only=True):
+    workers: list[WorkerView]
 
 
-class RunningJob(Shape, kw_only=True):
+class RunningJobView(Shape, kw_only=True):
     """What a worker has at the moment."""
 
     queue: str
@@ -39,14 +39,14 @@ class RunningJob(Shape, kw_only=True):
     worker: str
 
 
-class Running(Said, kw_only=True):
+class RunningView(AnswerShape, kw_only=True):
     """What the workers have, up to a bound; `more` says that there are others."""
 
-    jobs: list[RunningJob]
+    jobs: list[RunningJobView]
     more: bool
 
 
-class Server(Shape, kw_only=True):
+class ServerView(Shape, kw_only=True):
     """One primary: what it is, what it uses, and how it keeps what it has."""
 
     address: str
@@ -64,7 +64,7 @@ class Server(Shape, kw_only=True):
     last_save_ok: bool
 
 
-class System(Said, kw_only=True):
+class SystemView(AnswerShape, kw_only=True):
     """`durability` is how safe a job is when an enqueue was answered; null is as safe as the server's settings make it."""
 
     app: str
@@ -72,5 +72,5 @@ class System(Said, kw_only=True):
     python: str
     topology: str
     durability: str | None
-    servers: list[Server]
+    servers: list[ServerView]
     clock_skew_ms: float

@@ -8,14 +8,14 @@ from collections.abc import Awaitable, Callable, Sequence
 
 log = logging.getLogger("qbull.worker")
 
-AGAIN = 1.0
+ACTOR_RESTART_SECONDS = 1.0
 
 
-def start(duty: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
-    return asyncio.create_task(_forever(duty))
+def start_actor(duty: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
+    return asyncio.create_task(_run_forever(duty))
 
 
-async def end(actors: Sequence[asyncio.Task[None]]) -> None:
+async def stop_actors(actors: Sequence[asyncio.Task[None]]) -> None:
     """Stop them, and wait until they have stopped."""
     for actor in actors:
         actor.cancel()
@@ -23,7 +23,7 @@ async def end(actors: Sequence[asyncio.Task[None]]) -> None:
         await asyncio.wait(actors)
 
 
-async def _forever(duty: Callable[[], Awaitable[None]]) -> None:
+async def _run_forever(duty: Callable[[], Awaitable[None]]) -> None:
     while True:
         try:
             await duty()
@@ -31,4 +31,4 @@ async def _forever(duty: Callable[[], Awaitable[None]]) -> None:
             log.exception(
                 "%s met what it did not expect; it begins anew", getattr(duty, "__qualname__", duty)
             )
-        await asyncio.sleep(AGAIN)
+        await asyncio.sleep(ACTOR_RESTART_SECONDS)

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from qbull.codecs.offload import ResultStore
-from qbull.codecs.payload import Seals
+from qbull.codecs.payload import CodecChain
 from qbull.config import QueueSettings
 from qbull.core.durability import Durability
 from qbull.core.schedule import Schedule
 from qbull.core.task import TaskSpec
-from qbull.middleware import Chain
+from qbull.middleware import MiddlewareChain
 from qbull.observe.trace import Tracing
 
 
@@ -24,7 +24,7 @@ class Assignment:
     results: ResultStore | None = None
     """Where results go that are too large for the server."""
     tracing: Tracing | None = None
-    middleware: Chain = field(default_factory=Chain)
-    seals: Seals = field(default_factory=Seals)
+    middleware: MiddlewareChain = field(default_factory=MiddlewareChain)
+    seals: CodecChain = field(default_factory=CodecChain)
     durability: Durability | None = None
     """How safe what is written to other partitions must be."""

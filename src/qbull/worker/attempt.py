@@ -14,56 +14,56 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from qbull.codecs.offload import Stored
-from qbull.core.codec import PAYLOAD_LIMIT
-from qbull.core.envelope import is_sealed
-from qbull.core.flow import WAITS
-from qbull.core.histograms import Figures
+from qbull.codecs.offload import StoredResult
+from qbull.core.codec import PAYLOAD_LIMIT_BYTES
+from qbull.core.envelope import is_wrapped
+from qbull.core.flow import HAS_DEPENDENCIES_FLAG
+from qbull.core.histograms import Histograms
 from qbull.core.outcome import Undeliverable
-from qbull.core.record import SUSPECT, Garbage, RareBody, body_of, crashes_of
+from qbull.core.record import SUSPECT_CRASHES, ExtendedBody, UnreadableRecord, body_of, crashes_of
 from qbull.core.task import TaskSpec
 from qbull.errors import PayloadError, ServerAway, ServerError
 from qbull.store.store import Delivery
-from qbull.store.verbs.live_settings import Live
-from qbull.store.verbs.partition import EXPIRY
-from qbull.worker.actor import AGAIN
+from qbull.store.verbs.live_settings import LiveSettings
+from qbull.store.verbs.partition import EXPIRED_ERROR
+from qbull.worker.actor import ACTOR_RESTART_SECONDS
 from qbull.worker.assignment import Assignment
-from qbull.worker.call import Caller
-from qbull.worker.cancel import Marks
-from qbull.worker.current import Running, running
-from qbull.worker.dependencies import Awaited
+from qbull.worker.call import TaskCaller
+from qbull.worker.cancel import CancelMarks
+from qbull.worker.current import RunningJob, running
+from qbull.worker.dependencies import DependencyLoader
 from qbull.worker.isolation import Isolation
-from qbull.worker.limiter import Gate
+from qbull.worker.limiter import Limiter
 from qbull.worker.outage import Outage
-from qbull.worker.outcome import Conclude
-from qbull.worker.process.crash_board import Board
-from qbull.worker.progress import Notes
+from qbull.worker.outcome import OutcomeRecorder
+from qbull.worker.process.crash_board import CrashBoard
+from qbull.worker.progress import ProgressWriter
 from qbull.worker.settle import Settler
-from qbull.worker.slot import Cancelled, Deadlines, Interrupted, Late, Slot
-from qbull.worker.start_check import Begin
+from qbull.worker.slot import Cancelled, Deadlines, Interrupted, Slot, StartTooLate
+from qbull.worker.start_check import StartCheck
 
-Arguments = tuple[list[Any], dict[str, Any]]
-TRAIN_TURN = 0.25
+CallArguments = tuple[list[Any], dict[str, Any]]
+MAX_TRAIN_SECONDS = 0.25
 """Seconds after which a train gives way: its rest joins the end of the line, so that a slot is not one key's for long."""
 
 
-class Attempts:
+class AttemptRunner:
     """For one queue. `settlers` are those of its partitions, by number; `slots` are kept by the runner."""
 
     def __init__(
         self,
         assignment: Assignment,
         settlers: Mapping[int, Settler],
-        gate: Gate,
-        begin: Begin,
-        notes: Notes,
-        awaited: Awaited,
+        gate: Limiter,
+        begin: StartCheck,
+        notes: ProgressWriter,
+        awaited: DependencyLoader,
         outage: Outage,
         *,
         worker: str,
         isolation: Isolation,
-        board: Board | None = None,
-        payload_limit: int = PAYLOAD_LIMIT,
+        board: CrashBoard | None = None,
+        payload_limit: int = PAYLOAD_LIMIT_BYTES,
     ) -> None:
         settings = assignment.settings
         self._queue = settings.name
@@ -77,22 +77,22 @@ class Attempts:
         self._isolation = isolation
         self._board = board
         self._asks = False
-        self._marks: Marks = {}
+        self._marks: CancelMarks = {}
         self._tracing = assignment.tracing
         self._seals = assignment.seals
         self._sealing = assignment.seals.used
         middleware = assignment.middleware
-        self._caller = Caller(
+        self._caller = TaskCaller(
             settings.name, settings.concurrency, payload_limit, assignment.results, middleware, self._seals
         )
         self._call = self._caller.within_hooks if middleware.around_run else self._caller.__call__
         self._tell = middleware.tell if middleware.settled else None
-        self._conclude = Conclude(settings, worker, self._tell)
+        self._conclude = OutcomeRecorder(settings, worker, self._tell)
         self._unfinished: Callable[[Delivery], None] = lambda delivery: None
         self.slots: list[Slot] = []
         self._deadlines = Deadlines(self.slots)
 
-    def count_in(self, figures: Figures) -> None:
+    def count_in(self, figures: Histograms) -> None:
         """Where to count how long jobs wait and run."""
         self._conclude.figures = figures
 
@@ -105,7 +105,7 @@ class Attempts:
         """Somebody wants to know of each attempt that fails."""
         self._conclude.failing = failing
 
-    def follow(self, live: Live) -> None:
+    def follow(self, live: LiveSettings) -> None:
         """What is in force: how often a job is tried, what is to be asked before."""
         self._conclude.retry = live.settings.retry if "retry" in live.changed else None
         self._asks = self._begin.rate is not None or self._gate.metered
@@ -118,11 +118,11 @@ class Attempts:
         self._deadlines.close()
         await self._caller.close()
 
-    def running(self) -> list[Running]:
+    def running(self) -> list[RunningJob]:
         """The jobs whose tasks run now."""
         return [slot.job for slot in self.slots if slot.job is not None]
 
-    def cancel(self, marks: Marks) -> None:
+    def cancel(self, marks: CancelMarks) -> None:
         """These are to stop. A plain function cannot be interrupted: it is told, and waited for."""
         self._marks = marks
         for slot in self.slots if marks else ():
@@ -139,15 +139,15 @@ class Attempts:
         """One job, from its bytes to what became of it. Answers whether its delivery ends with it."""
         id, record = delivery.fields[at], delivery.fields[at + 1]
         settler = self._settlers[delivery.partition.number]
-        body: RareBody | None = None
+        body: ExtendedBody | None = None
         task: TaskSpec | None = None
-        job: Running | None = None
+        job: RunningJob | None = None
         began = time.perf_counter()
         try:
             body = _read(record)
             task = self._task(body.task)
             args, kwargs = self._decode(task, body)
-            job = Running(
+            job = RunningJob(
                 self._queue,
                 delivery.partition,
                 delivery.place,
@@ -157,9 +157,9 @@ class Attempts:
                 delivery.lane,
                 self._notes,
             )
-            if record[2] & WAITS:
+            if record[2] & HAS_DEPENDENCIES_FLAG:
                 job.awaited = await self._awaited(job)
-            if crashes_of(record) < SUSPECT:
+            if crashes_of(record) < SUSPECT_CRASHES:
                 if self._isolation.closed:
                     await self._isolation.opened()
                 if self._asks or body.expires:
@@ -187,9 +187,11 @@ class Attempts:
             self._tell(self._conclude.settled(id, body, "completed", time.perf_counter() - began))
         if not delivery.lane:
             return settler.done(delivery, at, sealed)
-        return settler.done(delivery, at, sealed, give_way=time.perf_counter() - slot.since > TRAIN_TURN)
+        return settler.done(
+            delivery, at, sealed, give_way=time.perf_counter() - slot.since > MAX_TRAIN_SECONDS
+        )
 
-    async def _hear_out(self, slot: Slot, job: Running) -> None:
+    async def _hear_out(self, slot: Slot, job: RunningJob) -> None:
         """Its last words are written down before its end is; unless the worker cannot wait for that."""
         try:
             await self._notes.flush(job)
@@ -198,8 +200,8 @@ class Attempts:
                 raise
 
     async def _attempt_alone(
-        self, slot: Slot, delivery: Delivery, at: int, job: Running, task: TaskSpec, call: Arguments
-    ) -> bytes | Stored | None:
+        self, slot: Slot, delivery: Delivery, at: int, job: RunningJob, task: TaskSpec, call: CallArguments
+    ) -> bytes | StoredResult | None:
         """A suspect: nothing else runs meanwhile, and it is marked before. A server that does not take the mark is waited for
         outside, because all others would wait too. None: it was not begun."""
         id, partition = delivery.fields[at], delivery.partition
@@ -220,18 +222,18 @@ class Attempts:
             if not is_ours:
                 self._unfinished(delivery)
                 return None
-            await asyncio.sleep(AGAIN)
+            await asyncio.sleep(ACTOR_RESTART_SECONDS)
 
     async def _attempt_in_time(
-        self, slot: Slot, delivery: Delivery, at: int, job: Running, task: TaskSpec, call: Arguments
-    ) -> bytes | Stored | None:
+        self, slot: Slot, delivery: Delivery, at: int, job: RunningJob, task: TaskSpec, call: CallArguments
+    ) -> bytes | StoredResult | None:
         """For a job with limits: may it begin? Asked again where its task was reached too late. None: it was not begun."""
         noted = 0
         while True:
             answer = await self._begin(delivery, job, noted)
             if answer.wait is None:
-                job.cancelled = EXPIRY
-                raise Cancelled(EXPIRY)
+                job.cancelled = EXPIRED_ERROR
+                raise Cancelled(EXPIRED_ERROR)
             if answer.wait > 0:
                 self._settlers[delivery.partition.number].later(delivery, at, math.ceil(answer.wait * 1000))
                 return None
@@ -243,12 +245,18 @@ class Attempts:
             job.begin_by, noted = min(answer.by, start.latest), answer.noted
             try:
                 return await self._attempt(slot, delivery.partition.number, job, task, *call)
-            except Late:
+            except StartTooLate:
                 self._gate.not_made(start)
 
     async def _attempt(
-        self, slot: Slot, number: int, job: Running, task: TaskSpec, args: list[Any], kwargs: dict[str, Any]
-    ) -> bytes | Stored:
+        self,
+        slot: Slot,
+        number: int,
+        job: RunningJob,
+        task: TaskSpec,
+        args: list[Any],
+        kwargs: dict[str, Any],
+    ) -> bytes | StoredResult:
         """The user's code, with its time limited and itself known while it runs."""
         if self._marks:
             self._refuse_cancelled(number, job)
@@ -290,7 +298,7 @@ class Attempts:
             await _late_interrupt(slot)
         return result
 
-    def _refuse_cancelled(self, number: int, job: Running) -> None:
+    def _refuse_cancelled(self, number: int, job: RunningJob) -> None:
         """It was cancelled between being handed over and this moment: it is not begun."""
         job.cancelled = self._marks.get((number, job.place, job.id))
         if job.cancelled is not None:
@@ -303,13 +311,13 @@ class Attempts:
             raise Undeliverable(f'no task "{name}" is registered in this worker; it knows: {known}')
         return task
 
-    def _decode(self, task: TaskSpec, body: RareBody) -> Arguments:
+    def _decode(self, task: TaskSpec, body: ExtendedBody) -> CallArguments:
         """An app without seals looks for them only where the payload is no JSON."""
         try:
             if not self._sealing:
                 return task.signature.decode(body.payload)
         except PayloadError as error:
-            if not is_sealed(body.payload):
+            if not is_wrapped(body.payload):
                 raise Undeliverable(str(error)) from None
         try:
             opened = self._seals.open("payload", self._queue, body.task, body.payload)
@@ -318,10 +326,10 @@ class Attempts:
             raise Undeliverable(str(error)) from None
 
 
-def _read(record: bytes) -> RareBody:
+def _read(record: bytes) -> ExtendedBody:
     try:
         return body_of(record)
-    except Garbage as error:
+    except UnreadableRecord as error:
         raise Undeliverable(str(error)) from None
 
 

@@ -11,28 +11,28 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
-from qbull.codecs.offload import ResultStore, Stored
-from qbull.codecs.payload import Seals
+from qbull.codecs.offload import ResultStore, StoredResult
+from qbull.codecs.payload import CodecChain
 from qbull.core.codec import encode_result
-from qbull.core.envelope import is_sealed
+from qbull.core.envelope import is_wrapped
 from qbull.core.outcome import AlreadyDone, Undeliverable
 from qbull.core.task import TaskSpec
 from qbull.errors import PayloadError
-from qbull.middleware import Chain
-from qbull.worker.cpu_pool import Pool
-from qbull.worker.current import Running, current_job
-from qbull.worker.slot import Late
+from qbull.middleware import MiddlewareChain
+from qbull.worker.cpu_pool import ProcessPool
+from qbull.worker.current import RunningJob, current_job
+from qbull.worker.slot import StartTooLate
 
 
-class Caller:
+class TaskCaller:
     def __init__(
         self,
         queue: str,
         threads: int,
         payload_limit: int,
         results: ResultStore | None,
-        middleware: Chain,
-        seals: Seals,
+        middleware: MiddlewareChain,
+        seals: CodecChain,
     ) -> None:
         self._results = results
         self._middleware = middleware
@@ -42,27 +42,29 @@ class Caller:
         self._limit = payload_limit if results is None else sys.maxsize
         self._name = f"qbull-{queue}"
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix=self._name)
-        self._pool = Pool()
+        self._pool = ProcessPool()
 
     async def __call__(
-        self, task: TaskSpec, args: list[Any], kwargs: dict[str, Any], job: Running
-    ) -> bytes | Stored:
+        self, task: TaskSpec, args: list[Any], kwargs: dict[str, Any], job: RunningJob
+    ) -> bytes | StoredResult:
         result = await self._result(task, args, kwargs, job)
         if self._sealing:
             result = self._seals.seal("result", job.queue, task.name, result)
         if self._results is None or len(result) <= self._results.over:
             return result
-        return Stored(str(await self._results.put(job.queue, job.id.decode(), result)))
+        return StoredResult(str(await self._results.put(job.queue, job.id.decode(), result)))
 
     async def within_hooks(
-        self, task: TaskSpec, args: list[Any], kwargs: dict[str, Any], job: Running
-    ) -> bytes | Stored:
+        self, task: TaskSpec, args: list[Any], kwargs: dict[str, Any], job: RunningJob
+    ) -> bytes | StoredResult:
         """The same, with the user's middleware around it."""
         return await self._middleware.run(
             current_job(), partial(self, task, args, kwargs, job), swallowed=b"null"
         )
 
-    async def _result(self, task: TaskSpec, args: list[Any], kwargs: dict[str, Any], job: Running) -> bytes:
+    async def _result(
+        self, task: TaskSpec, args: list[Any], kwargs: dict[str, Any], job: RunningJob
+    ) -> bytes:
         try:
             if task.kind == "async":
                 function = task.function if not self._hooked else self._within_call_hooks(task)
@@ -88,10 +90,10 @@ class Caller:
         call = self._middleware.acall if task.kind == "async" else self._middleware.call
         return partial(call, current_job(), task.function)
 
-    def _opened(self, job: Running) -> bytes | None:
+    def _opened(self, job: RunningJob) -> bytes | None:
         """The arguments for a process, which has no keys."""
         payload = job.body.payload
-        if not is_sealed(payload):
+        if not is_wrapped(payload):
             return None
         return self._seals.open("payload", job.queue, job.body.task, payload)
 
@@ -103,7 +105,7 @@ class Caller:
 
         def call() -> Any:
             if time.monotonic() > begin_by:
-                raise Late
+                raise StartTooLate
             try:
                 return context.run(function, *args, **kwargs)
             except StopIteration as error:  # no future can carry it

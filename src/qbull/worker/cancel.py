@@ -11,19 +11,19 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from qbull.worker.outage import Outage
-from qbull.worker.prefetch import Hand
+from qbull.worker.prefetch import PrefetchBuffer
 
-LOOK = 0.75
+CANCEL_POLL_SECONDS = 0.75
 """Seconds between two looks: a running job is cancelled within one, whatever was lost."""
 
-Marks = dict[tuple[int, bytes, bytes], str]
+CancelMarks = dict[tuple[int, bytes, bytes], str]
 """Partition, place of the delivery and id of each job that is to stop; why."""
 
 
 class Canceller:
     """For one queue. `stop` is told all marks of what is in the hand."""
 
-    def __init__(self, hand: Hand, stop: Callable[[Marks], None], outage: Outage) -> None:
+    def __init__(self, hand: PrefetchBuffer, stop: Callable[[CancelMarks], None], outage: Outage) -> None:
         self._hand = hand
         self._stop = stop
         self._outage = outage
@@ -35,10 +35,10 @@ class Canceller:
     async def run(self) -> None:
         while True:
             with suppress(TimeoutError):
-                async with asyncio.timeout(LOOK):
+                async with asyncio.timeout(CANCEL_POLL_SECONDS):
                     await self._bell.wait()
             self._bell.clear()
-            marks: Marks = {}
+            marks: CancelMarks = {}
             for number, partition in self._hand.partitions().items():
                 for id, place, reason in await self._outage.survive(partition.marks):
                     marks[number, place, id] = reason

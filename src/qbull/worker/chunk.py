@@ -15,23 +15,23 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from qbull.core.outcome import AlreadyDone
-from qbull.worker.current import CurrentJob, Running, current_job, running
+from qbull.worker.current import CurrentJob, RunningJob, current_job, running
 
-_together: ContextVar[list[Running]] = ContextVar("qbull_running_together")
+_together: ContextVar[list[RunningJob]] = ContextVar("qbull_running_together")
 
 
-class Gathering:
+class ChunkBatch:
     """Jobs that are to be done together. `left` are those that somebody still waits for."""
 
     def __init__(self) -> None:
         self.items: list[Any] = []
-        self.jobs: list[Running | None] = []
+        self.jobs: list[RunningJob | None] = []
         self.outcomes: list[Future[Any]] = []
         self.full = asyncio.Event()
         self.task: Task[None] | None = None
 
 
-class Chunk:
+class ChunkCaller:
     """Takes one item and gives its result, which comes from a call of `function` with up to `most` of them."""
 
     def __init__(self, name: str, function: Callable[..., Any], most: int, wait: float) -> None:
@@ -39,7 +39,7 @@ class Chunk:
         self.function = function
         self.most = most
         self.wait = wait
-        self._open: WeakKeyDictionary[AbstractEventLoop, Gathering] = WeakKeyDictionary()
+        self._open: WeakKeyDictionary[AbstractEventLoop, ChunkBatch] = WeakKeyDictionary()
 
     async def __call__(self, item: Any) -> Any:
         gathering, outcome = self._join(item)
@@ -49,11 +49,11 @@ class Chunk:
             self._leave(gathering, outcome)
             raise
 
-    def _join(self, item: Any) -> tuple[Gathering, Future[Any]]:
+    def _join(self, item: Any) -> tuple[ChunkBatch, Future[Any]]:
         loop = asyncio.get_running_loop()
         gathering = self._open.get(loop)
         if gathering is None:
-            gathering = self._open[loop] = Gathering()
+            gathering = self._open[loop] = ChunkBatch()
             gathering.task = loop.create_task(self._run(loop, gathering))
         outcome: Future[Any] = loop.create_future()
         gathering.items.append(item)
@@ -64,7 +64,7 @@ class Chunk:
             gathering.full.set()
         return gathering, outcome
 
-    def _leave(self, gathering: Gathering, outcome: Future[Any]) -> None:
+    def _leave(self, gathering: ChunkBatch, outcome: Future[Any]) -> None:
         """It was cancelled: it is not begun, or nobody wants its result. Where nobody wants any, the call is cancelled too."""
         outcome.cancel()
         if gathering.task is not None and all(each.cancelled() for each in gathering.outcomes):
@@ -73,7 +73,7 @@ class Chunk:
             if self._open.get(loop) is gathering:
                 del self._open[loop]
 
-    async def _run(self, loop: AbstractEventLoop, gathering: Gathering) -> None:
+    async def _run(self, loop: AbstractEventLoop, gathering: ChunkBatch) -> None:
         try:
             async with asyncio.timeout(self.wait):
                 await gathering.full.wait()

@@ -9,25 +9,25 @@ from typing import Any
 
 from qbull.config import QueueSettings
 from qbull.errors import DeclarationError
-from qbull.worker.chunk import Chunk
+from qbull.worker.chunk import ChunkCaller
 
-WAIT = 0.5
-LONGEST_WAIT = 60.0
-MOST = 1000
+DEFAULT_CHUNK_WAIT_SECONDS = 0.5
+MAX_CHUNK_WAIT_SECONDS = 60.0
+MAX_CHUNK_JOBS = 1000
 
 
 def make_chunk(
     settings: QueueSettings, name: str, function: Callable[..., Any], most: int, wait: float
-) -> tuple[Chunk, Callable[..., Any]]:
+) -> tuple[ChunkCaller, Callable[..., Any]]:
     """What runs for each of its jobs, and a function with the signature of one. Says what does not fit."""
 
     def refuse(fact: str) -> DeclarationError:
         return DeclarationError(f'task "{name}": {fact}')
 
-    if not isinstance(most, int) or isinstance(most, bool) or not 2 <= most <= MOST:
-        raise refuse(f"chunk={most!r}: give a whole number from 2 to {MOST:,}")
-    if isinstance(wait, bool) or not isinstance(wait, int | float) or not 0 <= wait <= LONGEST_WAIT:
-        raise refuse(f"wait={wait!r}: give seconds from 0 to {LONGEST_WAIT:g}")
+    if not isinstance(most, int) or isinstance(most, bool) or not 2 <= most <= MAX_CHUNK_JOBS:
+        raise refuse(f"chunk={most!r}: give a whole number from 2 to {MAX_CHUNK_JOBS:,}")
+    if isinstance(wait, bool) or not isinstance(wait, int | float) or not 0 <= wait <= MAX_CHUNK_WAIT_SECONDS:
+        raise refuse(f"wait={wait!r}: give seconds from 0 to {MAX_CHUNK_WAIT_SECONDS:g}")
     if settings.order == "partition":
         raise refuse('chunk and order="partition": there is one job at a time; use order="key", or no order')
     if settings.concurrency < most:
@@ -40,7 +40,7 @@ def make_chunk(
     def one(item: Any) -> Any: ...
 
     one.__annotations__ = {"item": item, "return": result}
-    return Chunk(name, function, most, wait), one
+    return ChunkCaller(name, function, most, wait), one
 
 
 def _types(

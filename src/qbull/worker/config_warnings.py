@@ -12,38 +12,42 @@ import time
 from collections.abc import Mapping
 
 from qbull.config import QueueSettings
-from qbull.core.config_warnings import misfits
+from qbull.core.config_warnings import config_warnings
 from qbull.core.layout import Generation
-from qbull.store.verbs.workers import Member, digest, seats
+from qbull.store.verbs.workers import RegisteredWorker, settings_digest, worker_declarations
 
 log = logging.getLogger("qbull.worker")
 
-PATIENCE = 60.0
+CONFIG_WARNING_DELAY_SECONDS = 60.0
 
 
-class Complaints:
+class ConfigWarningLogger:
     """For one queue. `look` is called with each new roster."""
 
     def __init__(self, settings: QueueSettings, worker: str, *, speaks: bool) -> None:
         self._settings = settings
-        self._digest = digest(settings)
+        self._digest = settings_digest(settings)
         self._worker = worker
         self._speaks = speaks
         self._since: dict[str, float] = {}
         self._said: set[str] = set()
         self._starting = True
 
-    def look(self, generation: Generation, members: Mapping[str, Member]) -> None:
-        there = seats(members, self._settings.name, generation)
+    def look(self, generation: Generation, members: Mapping[str, RegisteredWorker]) -> None:
+        there = worker_declarations(members, self._settings.name, generation)
         if not self._speaks or not any(seat.worker == self._worker for seat in there):
             return
         now = time.monotonic()
-        found = {misfit.kind: misfit for misfit in misfits(generation.partitions, self._digest, there)}
+        found = {
+            misfit.kind: misfit for misfit in config_warnings(generation.partitions, self._digest, there)
+        }
         self._since = {kind: self._since.get(kind, now) for kind in found}
         self._said &= found.keys()
         for kind, misfit in found.items():
             at_once = self._starting and kind != "unread"  # the others may be starting too
-            if kind not in self._said and (at_once or now - self._since[kind] >= PATIENCE):
+            if kind not in self._said and (
+                at_once or now - self._since[kind] >= CONFIG_WARNING_DELAY_SECONDS
+            ):
                 self._said.add(kind)
                 log.warning('queue "%s": %s', self._settings.name, misfit.line)
         self._starting = False

@@ -27,25 +27,25 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from qbull.core.codec import PAYLOAD_LIMIT, Signature, encode_result
-from qbull.core.flow import Told
-from qbull.core.outcome import AlreadyDone, Reported, Undeliverable, describe
+from qbull.core.codec import PAYLOAD_LIMIT_BYTES, Signature, encode_result
+from qbull.core.flow import Dependency
+from qbull.core.outcome import AlreadyDone, ReportedError, Undeliverable, describe
 from qbull.core.record import body_of
 from qbull.core.task import TaskSpec
 from qbull.errors import Fail, PayloadError, RetryAfter
-from qbull.store.verbs.progress import LOG_LENGTH
-from qbull.worker.current import Running, running
-from qbull.worker.slot import Late
+from qbull.store.verbs.progress import MAX_LOG_LINE_CHARS
+from qbull.worker.current import RunningJob, running
+from qbull.worker.slot import StartTooLate
 
-_LENGTH = struct.Struct(">I")
-_MAIN = "import sys; from qbull.worker.cpu_pool import serve; serve(int(sys.argv[1]))"
+_LENGTH_PREFIX = struct.Struct(">I")
+_PROCESS_MAIN = "import sys; from qbull.worker.cpu_pool import serve; serve(int(sys.argv[1]))"
 
 
-class ProcessDied(Reported):
+class ProcessDied(ReportedError):
     """The process that ran the job ended without an answer."""
 
 
-class RemoteError(Reported):
+class RemoteError(ReportedError):
     """What a task raised in its process."""
 
     def __init__(self, text: str, stacktrace: str) -> None:
@@ -53,22 +53,22 @@ class RemoteError(Reported):
         self.stacktrace = stacktrace
 
 
-class Request(msgspec.Struct):
+class ProcessRequest(msgspec.Struct):
     module: str
     name: str
     queue: str
     id: bytes
     place: bytes
     record: bytes
-    limit: int = PAYLOAD_LIMIT
+    limit: int = PAYLOAD_LIMIT_BYTES
     app: str = ""
     begin_by: float = inf
     payload: bytes | None = None
     """The arguments, where those in the record are sealed: a process has no keys."""
-    awaited: list[tuple[str, Told]] = []
+    awaited: list[tuple[str, Dependency]] = []
 
 
-class Answer(msgspec.Struct):
+class ProcessReply(msgspec.Struct):
     result: bytes | None = None
     error: str = ""
     stacktrace: str = ""
@@ -77,17 +77,17 @@ class Answer(msgspec.Struct):
     queue: bool = False
 
 
-class Pool:
+class ProcessPool:
     def __init__(self) -> None:
-        self._idle: list[_Process] = []
-        self._all: set[_Process] = set()
+        self._idle: list[_PoolProcess] = []
+        self._all: set[_PoolProcess] = set()
 
-    async def run(self, task: TaskSpec, job: Running, limit: int, payload: bytes | None = None) -> bytes:
+    async def run(self, task: TaskSpec, job: RunningJob, limit: int, payload: bytes | None = None) -> bytes:
         """The encoded result. Cancelling it kills the process."""
         process = await self._free()
         function = task.function
         try:
-            request = Request(
+            request = ProcessRequest(
                 function.__module__,
                 function.__qualname__,
                 job.queue,
@@ -100,13 +100,13 @@ class Pool:
                 payload,
                 job.awaited,
             )
-            answer = await process.ask(request, partial(_take_down, job))
+            answer = await process.ask(request, partial(_pass_progress_on, job))
         except BaseException:
             await self._end(process)
             raise
         self._idle.append(process)
         if answer.word == "late":
-            raise Late
+            raise StartTooLate
         if answer.word == "retry":
             raise RetryAfter(answer.delay, answer.error, queue=answer.queue)
         if answer.word == "fail":
@@ -122,23 +122,23 @@ class Pool:
             await self._end(process)
         self._idle.clear()
 
-    async def _free(self) -> _Process:
+    async def _free(self) -> _PoolProcess:
         """One that lives: an idle one may have been killed since."""
         while self._idle:
             process = self._idle.pop()
             if not process.ended:
                 return process
             await self._end(process)
-        process = await _Process.start()
+        process = await _PoolProcess.start()
         self._all.add(process)
         return process
 
-    async def _end(self, process: _Process) -> None:
+    async def _end(self, process: _PoolProcess) -> None:
         self._all.discard(process)
         await asyncio.shield(process.end())
 
 
-class _Process:
+class _PoolProcess:
     """`line` is another handle of the socket that is read and written: event loops do not let go of their own."""
 
     def __init__(
@@ -159,31 +159,31 @@ class _Process:
         return self._watching.done() or self._reader.at_eof()
 
     @classmethod
-    async def start(cls) -> _Process:
+    async def start(cls) -> _PoolProcess:
         ours, theirs = socket.socketpair()
         with theirs:
             process = await asyncio.create_subprocess_exec(
-                sys.executable, "-c", _MAIN, str(theirs.fileno()), pass_fds=(theirs.fileno(),), start_new_session=True, stdin=asyncio.subprocess.DEVNULL
+                sys.executable, "-c", _PROCESS_MAIN, str(theirs.fileno()), pass_fds=(theirs.fileno(),), start_new_session=True, stdin=asyncio.subprocess.DEVNULL
             )  # fmt: skip
         line = ours.dup()
         reader, writer = await asyncio.open_connection(sock=ours)
         return cls(process, reader, writer, line)
 
-    async def ask(self, request: Request, said: Callable[[Answer], None]) -> Answer:
+    async def ask(self, request: ProcessRequest, said: Callable[[ProcessReply], None]) -> ProcessReply:
         """`said` is told what the job says of itself meanwhile."""
         try:
             body = msgspec.msgpack.encode(request)
-            self._writer.write(_LENGTH.pack(len(body)) + body)
+            self._writer.write(_LENGTH_PREFIX.pack(len(body)) + body)
             await self._writer.drain()
             while True:
-                length = _LENGTH.unpack(await self._reader.readexactly(4))[0]
-                answer = msgspec.msgpack.decode(await self._reader.readexactly(length), type=Answer)
+                length = _LENGTH_PREFIX.unpack(await self._reader.readexactly(4))[0]
+                answer = msgspec.msgpack.decode(await self._reader.readexactly(length), type=ProcessReply)
                 if answer.word not in ("log", "progress"):
                     return answer
                 said(answer)
         except (asyncio.IncompleteReadError, OSError):
             code = await self._process.wait()
-            raise ProcessDied(f"the process that ran it ended with {_ending(code)}") from None
+            raise ProcessDied(f"the process that ran it ended with {_exit_description(code)}") from None
 
     async def end(self) -> None:
         self._writer.close()
@@ -204,7 +204,7 @@ class _Process:
             os.killpg(self._process.pid, signal.SIGKILL)
 
 
-def _take_down(job: Running, answer: Answer) -> None:
+def _pass_progress_on(job: RunningJob, answer: ProcessReply) -> None:
     """What a job in another process says of itself is said here."""
     if job.notes is None:
         return
@@ -215,41 +215,41 @@ def _take_down(job: Running, answer: Answer) -> None:
         job.notes.progress(job, answer.delay)
 
 
-class Teller:
+class ProcessProgressSink:
     """In a process of the pool: passes what the job says of itself to the worker, from any thread."""
 
     def __init__(self, answers: BinaryIO) -> None:
         self._answers = answers
         self._turn = threading.Lock()
 
-    def progress(self, job: Running, value: float) -> None:
-        self.tell(Answer(word="progress", delay=value))
+    def progress(self, job: RunningJob, value: float) -> None:
+        self.tell(ProcessReply(word="progress", delay=value))
 
-    def log(self, job: Running, text: str) -> Future[None]:
-        self.tell(Answer(word="log", error=text[:LOG_LENGTH]))
+    def log(self, job: RunningJob, text: str) -> Future[None]:
+        self.tell(ProcessReply(word="log", error=text[:MAX_LOG_LINE_CHARS]))
         written: Future[None] = Future()
         written.set_result(None)
         return written
 
-    def tell(self, answer: Answer) -> None:
+    def tell(self, answer: ProcessReply) -> None:
         body = msgspec.msgpack.encode(answer)
         with self._turn:
-            self._answers.write(_LENGTH.pack(len(body)) + body)
+            self._answers.write(_LENGTH_PREFIX.pack(len(body)) + body)
             self._answers.flush()
 
 
-def _ending(code: int) -> str:
+def _exit_description(code: int) -> str:
     return f"signal {-code}" if code < 0 else f"code {code}"
 
 
-def _answer(request: Request, teller: Teller) -> Answer:
+def _run_request(request: ProcessRequest, teller: ProcessProgressSink) -> ProcessReply:
     try:
-        function = _find(request)
+        function = _find_function(request)
         body = body_of(request.record)
         args, kwargs = Signature(body.task, function).decode(
             body.payload if request.payload is None else request.payload
         )
-        job = Running(
+        job = RunningJob(
             request.queue,
             None,
             request.place,
@@ -262,23 +262,23 @@ def _answer(request: Request, teller: Teller) -> Answer:
         job.awaited = request.awaited
         running.set(job)
         if time.monotonic() > request.begin_by:  # the steady clock is one for all processes of a machine
-            return Answer(word="late")
+            return ProcessReply(word="late")
         value = function(*args, **kwargs)
     except RetryAfter as error:
-        return Answer(error=str(error), word="retry", delay=error.delay, queue=error.queue)
+        return ProcessReply(error=str(error), word="retry", delay=error.delay, queue=error.queue)
     except Fail as error:
-        return Answer(error=str(error), word="fail")
+        return ProcessReply(error=str(error), word="fail")
     except AlreadyDone:
-        return Answer(b"null")
+        return ProcessReply(b"null")
     except BaseException as error:
-        return Answer(error=describe(error), stacktrace=traceback.format_exc())
+        return ProcessReply(error=describe(error), stacktrace=traceback.format_exc())
     try:
-        return Answer(encode_result(value, request.limit))
+        return ProcessReply(encode_result(value, request.limit))
     except PayloadError as error:
-        return Answer(error=str(error), word="undeliverable")
+        return ProcessReply(error=str(error), word="undeliverable")
 
 
-def _find(request: Request) -> Any:
+def _find_function(request: ProcessRequest) -> Any:
     found: Any = importlib.import_module(request.module)
     for part in request.name.split("."):
         found = getattr(found, part)
@@ -289,7 +289,7 @@ def serve(fd: int) -> None:
     """What a process of the pool does until its worker is gone."""
     sys.path.insert(0, os.getcwd())
     with os.fdopen(os.dup(fd), "rb") as source, os.fdopen(fd, "wb") as answers:
-        teller = Teller(answers)
+        teller = ProcessProgressSink(answers)
         while len(head := source.read(4)) == 4:
-            request = msgspec.msgpack.decode(source.read(_LENGTH.unpack(head)[0]), type=Request)
-            teller.tell(_answer(request, teller))
+            request = msgspec.msgpack.decode(source.read(_LENGTH_PREFIX.unpack(head)[0]), type=ProcessRequest)
+            teller.tell(_run_request(request, teller))

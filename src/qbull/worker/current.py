@@ -11,22 +11,22 @@ from datetime import datetime
 from math import inf
 from typing import Any, Protocol
 
-from qbull.core.codec import plain
-from qbull.core.flow import Told
-from qbull.core.ids import planned_in
-from qbull.core.record import RareBody, created_ms_of, moment
+from qbull.core.codec import decode_untyped
+from qbull.core.flow import Dependency
+from qbull.core.ids import planned_ms_in
+from qbull.core.record import ExtendedBody, created_ms_of, to_datetime
 from qbull.errors import ArgumentsError, JobCancelled, JobFailed, NotFound, QbullError, ResultTimeout
 from qbull.store.verbs.partition import Partition
 
 
-class Scribe(Protocol):
+class ProgressSink(Protocol):
     """Who takes down what a job says of itself, from any thread."""
 
-    def progress(self, job: Running, value: float) -> None: ...
-    def log(self, job: Running, text: str) -> Future[None]: ...
+    def progress(self, job: RunningJob, value: float) -> None: ...
+    def log(self, job: RunningJob, text: str) -> Future[None]: ...
 
 
-class Running:
+class RunningJob:
     """Kept by the runner for each job; turned into a CurrentJob only when a task asks.
 
     `lane` is that of the train that it is in; `app` is said where it has no partition, in a process of its own.
@@ -59,9 +59,9 @@ class Running:
         place: bytes,
         id: bytes,
         record: bytes,
-        body: RareBody,
+        body: ExtendedBody,
         lane: bytes = b"",
-        notes: Scribe | None = None,
+        notes: ProgressSink | None = None,
         app: str = "",
     ) -> None:
         self.queue = queue
@@ -77,10 +77,10 @@ class Running:
         self.stopped = False
         self.talks = False
         self.begin_by = inf
-        self.awaited: list[tuple[str, Told]] = []
+        self.awaited: list[tuple[str, Dependency]] = []
 
 
-running: ContextVar[Running | None] = ContextVar("qbull_running", default=None)
+running: ContextVar[RunningJob | None] = ContextVar("qbull_running", default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class CurrentJob:
     schedule: str | None
     planned_at: datetime | None
     headers: Mapping[str, str]
-    _running: Running = field(repr=False, compare=False)
+    _running: RunningJob = field(repr=False, compare=False)
 
     @property
     def cancelled(self) -> bool:
@@ -151,9 +151,9 @@ class CurrentJob:
         return job.notes.log(job, str(text))
 
 
-def _result(letter: str, told: Told) -> Any:
+def _result(letter: str, told: Dependency) -> Any:
     if letter == "c":
-        return plain(told.result or b"null")
+        return decode_untyped(told.result or b"null")
     what = f'queue "{told.queue}": job {told.id}'
     if letter in "x-":
         return JobCancelled(f"{what} was cancelled: {told.error}")
@@ -185,9 +185,9 @@ def current_job() -> CurrentJob:
         key=now.body.key,
         attempt=now.body.attempt,
         fence=fence_of(now.place),
-        enqueued_at=moment(created_ms_of(now.record) or entry_ms(now.place)),
+        enqueued_at=to_datetime(created_ms_of(now.record) or entry_ms(now.place)),
         schedule=now.body.schedule,
-        planned_at=planned_in(now.id.decode()) if now.body.schedule is not None else None,
+        planned_at=planned_ms_in(now.id.decode()) if now.body.schedule is not None else None,
         headers=now.body.headers or {},
         _running=now,
     )

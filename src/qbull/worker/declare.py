@@ -15,31 +15,31 @@ from contextlib import suppress
 
 from qbull.core.schedule import Schedule, version_of
 from qbull.store.store import Store
-from qbull.store.verbs.declare import Declared
-from qbull.store.verbs.schedules import Schedules
-from qbull.store.verbs.workers import Member
+from qbull.store.verbs.declare import ScheduleDeclarations
+from qbull.store.verbs.schedules import ScheduleStore
+from qbull.store.verbs.workers import RegisteredWorker
 from qbull.worker.assignment import Assignment
 from qbull.worker.outage import Outage
 
 log = logging.getLogger("qbull.worker")
 
-SAFETY = 600.0
+DECLARE_POLL_SECONDS = 600.0
 """Seconds between two looks where nobody comes or goes."""
-SOON = 10.0
+DECLARE_RETRY_SECONDS = 10.0
 """Seconds until the next look, where something was in the way."""
-CALM = 1.0
+DECLARE_JITTER_SECONDS = 1.0
 """Seconds within which all that come and go together are one reason to look."""
 
 
-class Declarer:
+class ScheduleDeclarer:
     """For one queue."""
 
     def __init__(self, store: Store, assignment: Assignment, outage: Outage) -> None:
         self._store = store
         self._settings = assignment.settings
         self._mine = {schedule.name: schedule for schedule in assignment.schedules}
-        self._schedules = Schedules(store)
-        self._declared = Declared(store)
+        self._schedules = ScheduleStore(store)
+        self._declared = ScheduleDeclarations(store)
         self._outage = outage
         self._bell = asyncio.Event()
         self._deciding: bool | None = None
@@ -51,14 +51,14 @@ class Declarer:
         self._bell.set()
 
     async def run(self) -> None:
-        wait = SAFETY
+        wait = DECLARE_POLL_SECONDS
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait * random.uniform(0.9, 1.1)):  # noqa: S311
                     await self._bell.wait()
-                await asyncio.sleep(CALM * random.random())  # noqa: S311
+                await asyncio.sleep(DECLARE_JITTER_SECONDS * random.random())  # noqa: S311
             self._bell.clear()
-            wait = SAFETY if await self._outage.survive(self.tick) else SOON
+            wait = DECLARE_POLL_SECONDS if await self._outage.survive(self.tick) else DECLARE_RETRY_SECONDS
 
     async def tick(self) -> bool:
         """Look who decides, and if it is this version, see that the server has it. Answers whether all is done."""
@@ -72,14 +72,14 @@ class Declarer:
         self._deciding = deciding
         return not deciding or await self._bring(members)
 
-    def _versions(self, members: Iterable[Member]) -> list[str]:
+    def _versions(self, members: Iterable[RegisteredWorker]) -> list[str]:
         """Those that live workers run; this one first, whether or not the roster has it already."""
         serving = [
             member.queues[self._settings.name] for member in members if self._settings.name in member.queues
         ]
         return list(dict.fromkeys([self.version, *(one.schedules for one in serving if one.schedules)]))
 
-    async def _bring(self, members: dict[str, Member]) -> bool:
+    async def _bring(self, members: dict[str, RegisteredWorker]) -> bool:
         name, mine = self._settings.name, self._mine.keys()
         before = await self._declared.names(name)
         if not before | mine:

@@ -8,28 +8,28 @@ from functools import partial
 import msgspec
 
 from qbull.codecs.offload import ResultStore
-from qbull.codecs.payload import Seals
-from qbull.core.envelope import is_sealed
-from qbull.core.flow import Told
+from qbull.codecs.payload import CodecChain
+from qbull.core.envelope import is_wrapped
+from qbull.core.flow import Dependency
 from qbull.core.outcome import Undeliverable
 from qbull.errors import PayloadError
-from qbull.store.verbs.flows import awaited
-from qbull.worker.current import Running
+from qbull.store.verbs.flows import dependencies_of
+from qbull.worker.current import RunningJob
 from qbull.worker.outage import Outage
 
 
-class Awaited:
-    def __init__(self, results: ResultStore | None, seals: Seals, outage: Outage) -> None:
+class DependencyLoader:
+    def __init__(self, results: ResultStore | None, seals: CodecChain, outage: Outage) -> None:
         self._results = results
         self._seals = seals
         self._outage = outage
 
-    async def __call__(self, job: Running) -> list[tuple[str, Told]]:
+    async def __call__(self, job: RunningJob) -> list[tuple[str, Dependency]]:
         assert job.partition is not None
-        found = await self._outage.survive(partial(awaited, job.partition, job.id))
+        found = await self._outage.survive(partial(dependencies_of, job.partition, job.id))
         return [(letter, await self._whole(told)) for letter, told in found]
 
-    async def _whole(self, told: Told) -> Told:
+    async def _whole(self, told: Dependency) -> Dependency:
         result = told.result
         if told.stored:
             if self._results is None:
@@ -38,7 +38,7 @@ class Awaited:
                     "give this app the same results=… that its worker has"
                 )
             result = await self._results.get(told.stored)
-        if result is not None and is_sealed(result):
+        if result is not None and is_wrapped(result):
             try:
                 result = self._seals.open("result", told.queue, told.task, result)
             except PayloadError as error:

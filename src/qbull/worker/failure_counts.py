@@ -11,28 +11,28 @@ from functools import partial
 
 from qbull.errors import ServerError
 from qbull.store.store import Store
-from qbull.store.verbs.alerts import Failures, note_failures
+from qbull.store.verbs.alerts import TaskFailures, add_failures
 from qbull.worker.outage import Outage
 
-EVERY = 1.0
-MOST = 200
+FAILURE_COUNT_FLUSH_SECONDS = 1.0
+MAX_COUNTED_TASKS = 200
 """Tasks between two writes; what is beyond them is not counted."""
 
 
-class Failing:
+class FailureCounter:
     """For one queue."""
 
     def __init__(self, store: Store, queue: str, outage: Outage) -> None:
         self._store = store
         self._queue = queue
         self._outage = outage
-        self._counted: dict[str, Failures] = {}
+        self._counted: dict[str, TaskFailures] = {}
         self._some = asyncio.Event()
 
     def failed(self, task: str, job: str, reason: str) -> None:
         before = self._counted.get(task)
-        if before is not None or len(self._counted) < MOST:
-            self._counted[task] = Failures((before.many if before else 0) + 1, job, reason)
+        if before is not None or len(self._counted) < MAX_COUNTED_TASKS:
+            self._counted[task] = TaskFailures((before.many if before else 0) + 1, job, reason)
             self._some.set()
 
     async def run(self) -> None:
@@ -40,11 +40,11 @@ class Failing:
             await self._some.wait()
             counted, self._counted = self._counted, {}
             self._some.clear()
-            await self._outage.survive(partial(note_failures, self._store, self._queue, counted))
-            await asyncio.sleep(EVERY)
+            await self._outage.survive(partial(add_failures, self._store, self._queue, counted))
+            await asyncio.sleep(FAILURE_COUNT_FLUSH_SECONDS)
 
     async def close(self) -> None:
         """Write down what is left."""
         if self._counted:
             with suppress(ServerError):
-                await note_failures(self._store, self._queue, self._counted)
+                await add_failures(self._store, self._queue, self._counted)

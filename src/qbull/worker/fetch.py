@@ -20,20 +20,20 @@ from math import inf
 
 from qbull.errors import ServerError
 from qbull.store.connection.server import ErrorReply
-from qbull.store.store import Delivery, Store, Stream
+from qbull.store.store import Delivery, ReadyStream, Store
 from qbull.store.verbs.partition import Partition
-from qbull.worker.actor import start
-from qbull.worker.limiter import Gate
+from qbull.worker.actor import start_actor
+from qbull.worker.limiter import Limiter
 from qbull.worker.outage import Outage
-from qbull.worker.prefetch import Hand, name_of
+from qbull.worker.prefetch import PrefetchBuffer, delivery_key
 
-BLOCK = 5.0
-AHEAD = 0.05
+FETCH_BLOCK_SECONDS = 5.0
+PREFETCH_SECONDS = 0.05
 """Seconds of work that a worker may hold beyond what it is running."""
-MOST = 500
-LATE = 1.0
+MAX_FETCHED_DELIVERIES = 500
+CLOSED_READ_GRACE_SECONDS = 1.0
 """Seconds by which a server that is being used has seen that a read was closed. Until then it may hand over to it."""
-PLAIN = 2
+PLAIN_STREAM_COUNT = 2
 """Streams of a partition where nobody uses priorities: the default band, and the one of what came back."""
 
 
@@ -44,10 +44,10 @@ class Fetcher:
         self,
         store: Store,
         worker: str,
-        hand: Hand,
+        hand: PrefetchBuffer,
         free_slots: Callable[[], int],
         arrived: Callable[[], None],
-        gate: Gate,
+        gate: Limiter,
         outage: Outage,
     ) -> None:
         self._store = store
@@ -58,15 +58,15 @@ class Fetcher:
         self._gate = gate
         self._outage = outage
         self._room = asyncio.Event()
-        self._pace = Pace()
+        self._pace = ThroughputMeter()
         self._readers: dict[tuple[int, ...], asyncio.Task[None]] = {}
         self._ended: set[asyncio.Task[None]] = set()
         self._turn = 0
-        self._streams: dict[int, dict[bytes, Stream]] = {}
+        self._streams: dict[int, dict[bytes, ReadyStream]] = {}
 
     async def serve(self, partitions: Sequence[Partition]) -> None:
         """Read these partitions from now on, and no others. Called again when a new band is in use."""
-        wanted: dict[int, dict[bytes, Stream]] = {}
+        wanted: dict[int, dict[bytes, ReadyStream]] = {}
         for partition in partitions:
             streams = await self._store.streams([partition])
             if streams != self._streams.get(partition.number):
@@ -87,7 +87,7 @@ class Fetcher:
                 self._cut(group, reader)
         for group in groups:
             if group not in self._readers:
-                self._readers[group] = start(partial(self._read, group, cut=bool(changed or gone)))
+                self._readers[group] = start_actor(partial(self._read, group, cut=bool(changed or gone)))
 
     async def stop(self) -> None:
         for group, reader in list(self._readers.items()):
@@ -125,7 +125,7 @@ class Fetcher:
 
     async def _read(self, group: tuple[int, ...], *, cut: bool) -> None:
         lost = cut  # a reply may have been lost, with deliveries in it
-        look_again = time.monotonic() + LATE if cut else inf
+        look_again = time.monotonic() + CLOSED_READ_GRACE_SECONDS if cut else inf
         more: deque[int] = deque()  # partitions that have more than was wanted
         hungry = True  # there may be more than was permitted
         who = object()
@@ -141,7 +141,7 @@ class Fetcher:
                 if lost:
                     with self._hand.recall() as left:
                         mine = await self.in_my_name([self._partition(number) for number in group])
-                        deliveries = [delivery for delivery in mine if name_of(delivery) not in left]
+                        deliveries = [delivery for delivery in mine if delivery_key(delivery) not in left]
                     lost = False
                     if self._gate.limited:  # what is not in the hand has no permit
                         await self._give_back([mine for mine in deliveries if mine not in self._hand])
@@ -161,7 +161,7 @@ class Fetcher:
                     continue
                 self._outage.met(error, who)
                 await asyncio.sleep(0.05)
-                lost, look_again = True, time.monotonic() + LATE
+                lost, look_again = True, time.monotonic() + CLOSED_READ_GRACE_SECONDS
                 continue
             self._outage.over(who)
             if deliveries:
@@ -171,8 +171,8 @@ class Fetcher:
 
     async def _read_one(self, more: deque[int], want: int) -> list[Delivery]:
         number = more.popleft()
-        count = min(want, MOST)
-        if len(self._streams[number]) > PLAIN:
+        count = min(want, MAX_FETCHED_DELIVERIES)
+        if len(self._streams[number]) > PLAIN_STREAM_COUNT:
             deliveries = await self._store.fetch_some(self._streams[number], self._worker, count)
         else:
             deliveries = await self._store.fetch(self._streams[number], self._worker, count, None)
@@ -195,7 +195,7 @@ class Fetcher:
 
     async def _await_some(self, group: tuple[int, ...]) -> tuple[bool, list[Delivery]]:
         """Wait until there is something to read, and give it back where it may not begin at once."""
-        block = BLOCK * max(len(self._readers) / 8, 1)
+        block = FETCH_BLOCK_SECONDS * max(len(self._readers) / 8, 1)
         found = await self._store.fetch(self._in_turn(group), self._worker, 1, block)
         permitted = await self._gate.permits(len(found), patient=False) if found else 0
         self._hand.put(found[:permitted])
@@ -203,7 +203,7 @@ class Fetcher:
         await self._give_back(found[permitted:])
         return bool(found), found[:permitted]
 
-    def _in_turn(self, group: tuple[int, ...]) -> dict[bytes, Stream]:
+    def _in_turn(self, group: tuple[int, ...]) -> dict[bytes, ReadyStream]:
         """The streams of these partitions, the most urgent band first, and of one band another partition first each time."""
         self._turn += 1
         first = self._turn % len(group)
@@ -221,17 +221,17 @@ class Fetcher:
         if len(group) > 1:
             streams = dict(sorted(streams.items(), key=lambda item: item[1].band))
         readers = max(len(self._readers), 1)
-        count = min(max(want // (len(group) * readers), 1), MOST)
+        count = min(max(want // (len(group) * readers), 1), MAX_FETCHED_DELIVERIES)
         for number in group:
-            if len(self._streams[number]) > PLAIN:
+            if len(self._streams[number]) > PLAIN_STREAM_COUNT:
                 # A read of several bands takes from each of them; only one band after the other is fair to the urgent.
                 deliveries = await self._store.fetch_some(
-                    self._streams[number], self._worker, min(want, MOST)
+                    self._streams[number], self._worker, min(want, MAX_FETCHED_DELIVERIES)
                 )
                 if deliveries:
                     return deliveries
                 count = 1
-        block = BLOCK * max(readers / 8, 1)
+        block = FETCH_BLOCK_SECONDS * max(readers / 8, 1)
         deliveries = await self._store.fetch(streams, self._worker, count, block)
         if len(group) > 1 or count < want:
             seen = [delivery.partition.number for delivery in deliveries]
@@ -243,11 +243,13 @@ class Fetcher:
             await self._outage.survive(partial(self._store.ensure_groups, self._streams[number]))
 
     def _want(self) -> int:
-        ahead = 0.0 if self._gate.counted else AHEAD  # what is fetched ahead has a place, and does not run
+        ahead = (
+            0.0 if self._gate.counted else PREFETCH_SECONDS
+        )  # what is fetched ahead has a place, and does not run
         return self._free_slots() + int(self._pace(self._hand.finished) * ahead) - self._hand.waiting
 
 
-class Pace:
+class ThroughputMeter:
     """Deliveries finished in a second, over the last moments."""
 
     def __init__(self) -> None:

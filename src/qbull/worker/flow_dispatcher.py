@@ -14,25 +14,25 @@ from contextlib import suppress
 from qbull.core.durability import Durability
 from qbull.errors import ServerError
 from qbull.store.store import Store
-from qbull.store.verbs.flows import Flows
+from qbull.store.verbs.flows import FlowStore
 from qbull.store.verbs.partition import Partition
 from qbull.worker.outage import Outage
 
-SAFETY = 30.0
-PUT_OFF = 1.0
+FLOW_POLL_SECONDS = 30.0
+FLOW_RETRY_SECONDS = 1.0
 """Seconds after which a partition that has failed is tried again."""
 
 
-class Courier:
+class FlowDispatcher:
     """For one queue."""
 
     def __init__(self, store: Store, worker: str, durability: Durability | None, outage: Outage) -> None:
         self._worker = worker
-        self._flows = Flows(store, durability)
+        self._flows = FlowStore(store, durability)
         self._outage = outage
         self._partitions: dict[str, Partition] = {}
         self._due: dict[str, float] = {}
-        self._look_at = time.monotonic() + SAFETY
+        self._look_at = time.monotonic() + FLOW_POLL_SECONDS
         self._after: dict[str, int] = {}
         self._bell = asyncio.Event()
 
@@ -73,7 +73,7 @@ class Courier:
             again = await self._flows.ship(partition, self._worker)
         except ServerError as error:
             self._outage.met(error, partition.base)
-            again = PUT_OFF
+            again = FLOW_RETRY_SECONDS
         else:
             self._outage.over(partition.base)
         if again is not None:
@@ -81,7 +81,7 @@ class Courier:
 
     async def _look(self) -> None:
         """Look at all partitions, less often where there are many of them; and ask for what may have been lost."""
-        self._look_at = time.monotonic() + SAFETY * max(len(self._partitions) / 4, 1)
+        self._look_at = time.monotonic() + FLOW_POLL_SECONDS * max(len(self._partitions) / 4, 1)
         self._hurry(set(self._partitions))
         for base, partition in list(self._partitions.items()):
             try:

@@ -7,30 +7,30 @@ import time
 from contextlib import suppress
 from functools import partial
 
-from qbull.core.histograms import ERRORS, Figures
+from qbull.core.histograms import SCRIPT_ERRORS_FIELD, Histograms
 from qbull.core.ids import new_token
 from qbull.errors import ServerError
 from qbull.store.read import histograms
 from qbull.store.store import Store
 from qbull.worker.outage import Outage
 
-EVERY = 15.0
+HISTOGRAM_FLUSH_SECONDS = 15.0
 """Seconds."""
 
 
-class Measure:
+class HistogramWriter:
     """For one queue."""
 
     def __init__(self, store: Store, queue: str, outage: Outage) -> None:
         self._store = store
         self._queue = queue
         self._outage = outage
-        self.figures = Figures()
+        self.figures = Histograms()
 
     async def run(self) -> None:
         await self._outage.survive(partial(self._write, new_token(), {}))
         while True:
-            await asyncio.sleep(EVERY)
+            await asyncio.sleep(HISTOGRAM_FLUSH_SECONDS)
             if counted := self._counted():
                 await self._outage.survive(partial(self._write, new_token(), counted))
 
@@ -43,7 +43,7 @@ class Measure:
     def _counted(self) -> dict[str, int]:
         counted = self.figures.take()
         errors = histograms.take_errors(self._store, self._queue)
-        return counted | {ERRORS: errors} if errors else counted
+        return counted | {SCRIPT_ERRORS_FIELD: errors} if errors else counted
 
     async def _write(self, token: str, counted: dict[str, int]) -> None:
         """The answer also says where the server's clock is, seen from ours: in the middle of a call, as well as one can know."""

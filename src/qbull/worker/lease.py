@@ -18,20 +18,20 @@ from contextlib import suppress
 
 from qbull.config import QueueSettings, Sharing
 from qbull.core.layout import Generation, Layout
-from qbull.core.sharing import Reader, share_out, static_share
+from qbull.core.sharing import ShareMember, assign_partitions, static_partitions
 from qbull.store.read.inspect import server_time
 from qbull.store.store import Store
-from qbull.store.verbs.workers import Member
-from qbull.worker.config_warnings import Complaints
+from qbull.store.verbs.workers import RegisteredWorker
+from qbull.worker.config_warnings import ConfigWarningLogger
 from qbull.worker.outage import Outage
 
 log = logging.getLogger("qbull.worker")
 
-SAFETY = 20.0
+LEASE_POLL_SECONDS = 20.0
 """Seconds between two looks where no bell rings."""
 
 
-class Leases:
+class PartitionLeases:
     """For one queue. `serve` is told the partitions to read whenever they change, `follow` the layout at every look."""
 
     def __init__(
@@ -52,7 +52,7 @@ class Leases:
         self._follow = follow
         self._outage = outage
         self._bell = asyncio.Event()
-        self._complaints = Complaints(settings, worker, speaks=sharing.process == 0)
+        self._complaints = ConfigWarningLogger(settings, worker, speaks=sharing.process == 0)
         self.held: list[int] = []
         self.since: dict[int, int] = {}
         self.leaving = False
@@ -64,7 +64,7 @@ class Leases:
     async def run(self) -> None:
         while True:
             with suppress(TimeoutError):
-                async with asyncio.timeout(SAFETY):
+                async with asyncio.timeout(LEASE_POLL_SECONDS):
                     await self._bell.wait()
             self._bell.clear()
             await self._outage.survive(self.tick)
@@ -100,7 +100,7 @@ class Leases:
             for number in numbers:
                 await self._store.partition(self._settings, number).unlease(self._worker)
 
-    async def _share(self, generation: Generation, members: dict[str, Member]) -> list[int]:
+    async def _share(self, generation: Generation, members: dict[str, RegisteredWorker]) -> list[int]:
         """Each generation is shared out by itself: the new one must not wait until the old one is worked off."""
         match self._sharing.mode:
             case "static":
@@ -112,11 +112,11 @@ class Leases:
 
     def _static(self, generation: Generation) -> list[int]:
         s = self._sharing
-        share = static_share(generation.partitions, s.instance, s.instances, s.process, s.processes)
+        share = static_partitions(generation.partitions, s.instance, s.instances, s.process, s.processes)
         return [generation.numbers[place] for place in share]
 
-    def _even(self, generation: Generation, members: dict[str, Member]) -> list[int]:
-        readers = {self._worker: Reader(generation.places(self.held), self._sharing.most)}
+    def _even(self, generation: Generation, members: dict[str, RegisteredWorker]) -> list[int]:
+        readers = {self._worker: ShareMember(generation.places(self.held), self._sharing.most)}
         for name, member in members.items():
             serving = member.queues.get(self._settings.name)
             if (
@@ -125,11 +125,11 @@ class Leases:
                 and serving.sharing == "auto"
                 and not serving.leaving
             ):
-                readers[name] = Reader(generation.places(serving.partitions), serving.most)
-        share = share_out(generation.partitions, readers)[self._worker]
+                readers[name] = ShareMember(generation.places(serving.partitions), serving.most)
+        share = assign_partitions(generation.partitions, readers)[self._worker]
         return [generation.numbers[place] for place in share]
 
-    async def _take(self, generation: Generation, members: dict[str, Member]) -> list[int]:
+    async def _take(self, generation: Generation, members: dict[str, RegisteredWorker]) -> list[int]:
         """What we have, and as much of what nobody has as we may."""
         taken = {
             number

@@ -17,34 +17,34 @@ from qbull.config import QueueSettings
 from qbull.errors import ServerError
 from qbull.store.store import Store
 from qbull.store.verbs import limits
-from qbull.store.verbs.limits import Grant, Start
-from qbull.worker.actor import end
+from qbull.store.verbs.limits import StartToken, TokenGrant
+from qbull.worker.actor import stop_actors
 from qbull.worker.outage import Outage
-from qbull.worker.prefetch import Hand
+from qbull.worker.prefetch import PrefetchBuffer
 
-PATIENCE = 0.1
+START_WAIT_SECONDS = 0.1
 """Seconds for which a slot waits for a start. After that it gives its jobs back."""
-MOST = 500
-REPORT = 0.005
+MAX_REQUESTED_TOKENS = 500
+FREE_SLOT_REPORT_SECONDS = 0.005
 """Seconds after which a place that is free is reported, where no question has done so."""
 
 
-ANY_TIME = Start(0.0, inf, inf, 0)
+UNLIMITED_START = StartToken(0.0, inf, inf, 0)
 
 
-class Gate:
+class Limiter:
     """For one queue."""
 
     def __init__(
-        self, store: Store, settings: QueueSettings, worker: str, hand: Hand, outage: Outage
+        self, store: Store, settings: QueueSettings, worker: str, hand: PrefetchBuffer, outage: Outage
     ) -> None:
         self._store = store
         self._settings = settings
         self._worker = worker
         self._hand = hand
         self._outage = outage
-        self._starts: deque[Start] = deque()
-        self._unused: list[Start] = []
+        self._starts: deque[StartToken] = deque()
+        self._unused: list[StartToken] = []
         self._reserved = 0  # deliveries that are permitted, if only later
         self._coming = 0  # those that are being fetched
         self._said = 0  # places that the server believes to be in use here
@@ -76,7 +76,7 @@ class Gate:
 
     async def permits(self, want: int, *, patient: bool = True) -> int:
         """How many deliveries may be fetched now; say `fetched` afterwards. Waits until it is at least one, if patient."""
-        want = min(want, MOST)
+        want = min(want, MAX_REQUESTED_TOKENS)
         async with self._turn:
             try:
                 while self.limited:
@@ -106,9 +106,9 @@ class Gate:
         if self._reserved:
             self._tidy_up()
 
-    async def begin(self) -> Start | None:
+    async def begin(self) -> StartToken | None:
         """Take a start for a job that begins now. None where there is none to be had soon."""
-        until = time.monotonic() + PATIENCE
+        until = time.monotonic() + START_WAIT_SECONDS
         while self.metered:
             wait = self._next_start()
             if wait is not None and wait <= 0:
@@ -120,9 +120,9 @@ class Gate:
             if time.monotonic() + wait > until:
                 return None
             await asyncio.sleep(wait)
-        return ANY_TIME
+        return UNLIMITED_START
 
-    def not_made(self, start: Start) -> None:
+    def not_made(self, start: StartToken) -> None:
         """The job did not begin in time: the start is given back."""
         self._unused.append(start)
 
@@ -143,9 +143,9 @@ class Gate:
     async def leave(self) -> None:
         """The worker ends, or the queue has no limits any more."""
         if self._report is not None:
-            await end([self._report])
+            await stop_actors([self._report])
         if self._asked:
-            await limits.vacate(self._store, self._settings.name, [self._worker])
+            await limits.free_slots(self._store, self._settings.name, [self._worker])
             self._said, self._asked = 0, False
 
     def _places(self) -> int:
@@ -154,7 +154,7 @@ class Gate:
     async def _report_soon(self) -> None:
         try:
             while True:
-                await asyncio.sleep(REPORT)
+                await asyncio.sleep(FREE_SLOT_REPORT_SECONDS)
                 async with self._turn:
                     pass  # who asks meanwhile says it too
                 if not self.limited or not (self._doubt or self._said > self._places()):
@@ -175,7 +175,7 @@ class Gate:
             if self._starts:
                 return 0.0  # another slot has asked meanwhile
             try:
-                grant = await self._send(1 + self._hand.waiting, places=None, within=PATIENCE / 2)
+                grant = await self._send(1 + self._hand.waiting, places=None, within=START_WAIT_SECONDS / 2)
             except ServerError as error:
                 self._outage.met(error, self)
                 return None
@@ -207,7 +207,7 @@ class Gate:
             self._unused.append(self._starts.popleft())
         return self._starts[0].after - now if self._starts else None
 
-    async def _ask(self, want: int) -> Grant:
+    async def _ask(self, want: int) -> TokenGrant:
         """Permits for deliveries. One question after the other: an older count that came later would be believed."""
         async with self._speaking:
             places = self._places()
@@ -217,10 +217,10 @@ class Gate:
             self._doubt = False
             return grant
 
-    async def _send(self, want: int, *, places: int | None, within: float | None = None) -> Grant:
+    async def _send(self, want: int, *, places: int | None, within: float | None = None) -> TokenGrant:
         unused, self._unused = self._unused, []  # never sent twice: taken back twice it would be one too many
         self._asked = True
-        grant = await limits.ask(
+        grant = await limits.acquire(
             self._store, self._settings, self._worker, want, places=places, within=within, unused=unused
         )
         self._starts.extend(grant.starts)

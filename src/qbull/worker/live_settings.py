@@ -13,21 +13,21 @@ from contextlib import suppress
 from qbull.config import QueueSettings
 from qbull.store.store import Store
 from qbull.store.verbs import live_settings
-from qbull.store.verbs.live_settings import Live
+from qbull.store.verbs.live_settings import LiveSettings
 from qbull.worker.outage import Outage
 
-SAFETY = 20.0
+LIVE_SETTINGS_POLL_SECONDS = 20.0
 """Seconds between two looks where no bell rings."""
 
 
-class Steering:
+class LiveSettingsFollower:
     """For one queue. `follow` is told what is in force at every look."""
 
     def __init__(
         self,
         store: Store,
         declared: QueueSettings,
-        follow: Callable[[Live], Awaitable[None]],
+        follow: Callable[[LiveSettings], Awaitable[None]],
         outage: Outage,
     ) -> None:
         self._store = store
@@ -35,7 +35,7 @@ class Steering:
         self._follow = follow
         self._outage = outage
         self._bell = asyncio.Event()
-        self.live = Live(declared)
+        self.live = LiveSettings(declared)
 
     def ring(self) -> None:
         """Something was changed."""
@@ -48,7 +48,11 @@ class Steering:
 
     async def run(self) -> None:
         while True:
-            wait = min(SAFETY, self.live.held) if self.live.held > 0 else SAFETY
+            wait = (
+                min(LIVE_SETTINGS_POLL_SECONDS, self.live.held)
+                if self.live.held > 0
+                else LIVE_SETTINGS_POLL_SECONDS
+            )
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait):
                     await self._bell.wait()

@@ -14,8 +14,8 @@ from qbull.errors import EmbeddedError, ServerAway, ServerError
 log = logging.getLogger("qbull.worker")
 A = TypeVar("A")
 
-LONGEST_PAUSE = 2.0
-SILENCE = 60.0
+MAX_RECONNECT_PAUSE_SECONDS = 2.0
+REFUSAL_LOG_SECONDS = 60.0
 """Seconds for which a refusal that was said is not said again."""
 
 
@@ -32,7 +32,11 @@ class Outage:
         self._said: dict[str, float] = {}
 
     async def survive(
-        self, call: Callable[[], Awaitable[A]], *, refusals: bool = True, longest: float = LONGEST_PAUSE
+        self,
+        call: Callable[[], Awaitable[A]],
+        *,
+        refusals: bool = True,
+        longest: float = MAX_RECONNECT_PAUSE_SECONDS,
     ) -> A:
         """Make the call until the server takes it, with pauses of `longest` seconds at most. Only for calls that may be sent twice.
 
@@ -60,7 +64,7 @@ class Outage:
     def met(self, error: ServerError, who: object) -> None:
         now = time.monotonic()
         if not isinstance(error, ServerAway | EmbeddedError):
-            self._said = {text: at for text, at in self._said.items() if now - at < SILENCE}
+            self._said = {text: at for text, at in self._said.items() if now - at < REFUSAL_LOG_SECONDS}
             if str(error) not in self._said:
                 self._said[str(error)] = now
                 log.error("%s; it will be tried again", error)

@@ -9,15 +9,15 @@ import traceback
 from collections.abc import Callable
 from types import TracebackType
 
-from qbull.codecs.offload import Stored
+from qbull.codecs.offload import StoredResult
 from qbull.config import QueueSettings
-from qbull.core.histograms import Figures
+from qbull.core.histograms import Histograms
 from qbull.core.outcome import Delay, Undeliverable, decide
-from qbull.core.record import HISTORY_LIMIT, Attempt, Body, Ending, repack, seal
+from qbull.core.record import MAX_HISTORY_ATTEMPTS, Attempt, Body, Ending, append_ending, repack
 from qbull.core.retry import Retry
 from qbull.core.task import TaskSpec
 from qbull.errors import RetryAfter
-from qbull.middleware import End, Settled
+from qbull.middleware import RunEnd, Settled
 from qbull.store.store import Delivery
 from qbull.worker.cpu_pool import ProcessDied, RemoteError
 from qbull.worker.current import entry_ms
@@ -26,11 +26,11 @@ from qbull.worker.slot import TimedOut
 
 log = logging.getLogger("qbull.worker")
 
-TRACE_LIMIT = 20_000
-_HERE = os.path.dirname(__file__)
+MAX_STACKTRACE_CHARS = 20_000
+_WORKER_DIRECTORY = os.path.dirname(__file__)
 
 
-class Conclude:
+class OutcomeRecorder:
     """`tell` is called with what became of each run that did not succeed, where somebody wants to know."""
 
     def __init__(
@@ -43,12 +43,12 @@ class Conclude:
         """Where it is set, for all jobs of the queue, whatever their tasks say."""
         self.hold: Callable[[float, str], None] = lambda seconds, why: None
         """Called where a task asks for a rest of its whole queue."""
-        self.figures = Figures()
+        self.figures = Histograms()
         self.failing: Callable[[str, str, str], None] | None = None
         """Told of each attempt that failed: its task, its job and why; where somebody counts them."""
 
     def done(
-        self, delivery: Delivery, record: bytes, body: Body, result: bytes | Stored, began: float
+        self, delivery: Delivery, record: bytes, body: Body, result: bytes | StoredResult, began: float
     ) -> bytes:
         """What to seal behind the record."""
         ended = time.perf_counter()
@@ -56,11 +56,11 @@ class Conclude:
         entered = entry_ms(delivery.place)
         self.figures.ended(body.task, began, ended, entered)
         created = 0 if record[4] else entered
-        if isinstance(result, Stored):
-            return seal(
+        if isinstance(result, StoredResult):
+            return append_ending(
                 Ending(body.attempt, duration, self._worker, None, None, None, created, result.reference)
             )
-        return seal(Ending(body.attempt, duration, self._worker, result, None, None, created))
+        return append_ending(Ending(body.attempt, duration, self._worker, result, None, None, created))
 
     def failed(
         self,
@@ -80,7 +80,7 @@ class Conclude:
             self.figures.ended(task.name, began, ended, entry_ms(delivery.place))
         body = body or Body(task="?", payload=b"")
         retry = self.retry or (task.retry if task is not None else self._settings.retry)
-        outcome = decide(error, body.attempt, body.attempts or retry.attempts, retry, _trace(error))
+        outcome = decide(error, body.attempt, body.attempts or retry.attempts, retry, _stacktrace_of(error))
         who = (self._settings.name, id.decode("utf-8", "replace"), body.task)
         if isinstance(error, RetryAfter) and error.queue and error.delay > 0:
             self.hold(error.delay, f"job {who[1]} ({body.task}): {outcome.error}")
@@ -101,7 +101,7 @@ class Conclude:
         if self._tell is not None:
             self._tell(self.settled(id, body, "failed", duration, outcome.error))
         ending = Ending(body.attempt, duration * 1000, self._worker, None, outcome.error, outcome.stacktrace)
-        return settler.dead(delivery, at, seal(ending))
+        return settler.dead(delivery, at, append_ending(ending))
 
     def cancelled(
         self, settler: Settler, delivery: Delivery, at: int, body: Body, reason: str, began: float
@@ -113,14 +113,14 @@ class Conclude:
             self._tell(self.settled(delivery.fields[at], body, "cancelled", duration / 1000, reason))
         log.info('queue "%s": job %s (%s) was cancelled: %s', self._settings.name, id, body.task, reason)
         return settler.cancelled(
-            delivery, at, seal(Ending(body.attempt, duration, self._worker, error=reason))
+            delivery, at, append_ending(Ending(body.attempt, duration, self._worker, error=reason))
         )
 
     def settled(
         self,
         id: bytes,
         body: Body,
-        state: End,
+        state: RunEnd,
         duration: float,
         error: str | None = None,
         delay: float | None = None,
@@ -135,11 +135,11 @@ class Conclude:
         at_ms = int((time.time() - duration) * 1000)
         attempt = Attempt(body.attempt, at_ms, duration * 1000, error, self._worker)
         body.attempt += 1
-        body.history = [*body.history, attempt][-HISTORY_LIMIT:]
+        body.history = [*body.history, attempt][-MAX_HISTORY_ATTEMPTS:]
         return body
 
 
-def _trace(error: Exception) -> str | None:
+def _stacktrace_of(error: Exception) -> str | None:
     match error:
         case RemoteError():
             return error.stacktrace
@@ -147,15 +147,15 @@ def _trace(error: Exception) -> str | None:
             return None
         case _:
             try:
-                text = "".join(traceback.format_exception(error.with_traceback(_of_the_task(error))))
+                text = "".join(traceback.format_exception(error.with_traceback(_skip_own_frames(error))))
             except Exception:  # an exception can be such that it cannot be shown
                 return None
-            return text.encode("utf-8", "replace").decode()[-TRACE_LIMIT:]
+            return text.encode("utf-8", "replace").decode()[-MAX_STACKTRACE_CHARS:]
 
 
-def _of_the_task(error: Exception) -> TracebackType | None:
+def _skip_own_frames(error: Exception) -> TracebackType | None:
     """The traceback from where the user's code begins. An error of qbull's own keeps all of it."""
     trace = error.__traceback__
-    while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_HERE):
+    while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_WORKER_DIRECTORY):
         trace = trace.tb_next
     return trace or error.__traceback__

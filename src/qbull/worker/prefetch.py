@@ -11,16 +11,16 @@ from collections import deque
 from collections.abc import Container, Iterable, Iterator
 from contextlib import contextmanager
 
-from qbull.store.names import BANDS
+from qbull.store.names import PRIORITY_LEVELS
 from qbull.store.store import Delivery
 from qbull.store.verbs.partition import Partition
 
 
-class Hand:
+class PrefetchBuffer:
     def __init__(self) -> None:
         self._held: dict[tuple[int, bytes], Delivery] = {}
         self._recalls: list[set[tuple[int, bytes]]] = []
-        self._bands: tuple[deque[Delivery], ...] = tuple(deque() for _ in BANDS)
+        self._bands: tuple[deque[Delivery], ...] = tuple(deque() for _ in PRIORITY_LEVELS)
         self.waiting = 0
         self.finished = 0
         self.taken = time.monotonic()
@@ -39,7 +39,7 @@ class Hand:
 
     def put(self, deliveries: Iterable[Delivery]) -> None:
         for delivery in deliveries:
-            name = name_of(delivery)
+            name = delivery_key(delivery)
             if name not in self._held:
                 self._held[name] = delivery
                 self._bands[int(delivery.band, 16)].append(delivery)
@@ -48,7 +48,7 @@ class Hand:
     def hold(self, deliveries: Iterable[Delivery]) -> list[Delivery]:
         """Those of them that are not here yet, held from now on but not to be run: they are to be given back."""
         new = [delivery for delivery in deliveries if delivery not in self]
-        self._held.update((name_of(delivery), delivery) for delivery in new)
+        self._held.update((delivery_key(delivery), delivery) for delivery in new)
         return new
 
     def take(self) -> Delivery | None:
@@ -61,7 +61,7 @@ class Hand:
         return None
 
     def drop(self, delivery: Delivery) -> None:
-        name = name_of(delivery)
+        name = delivery_key(delivery)
         if self._held.pop(name, None) is not None:
             self.finished += 1
             for left in self._recalls:
@@ -86,7 +86,7 @@ class Hand:
                 self.waiting += 1
 
     def __contains__(self, delivery: Delivery) -> bool:
-        return name_of(delivery) in self._held
+        return delivery_key(delivery) in self._held
 
     def partitions(self) -> dict[int, Partition]:
         """Those of which something is here."""
@@ -99,5 +99,5 @@ class Hand:
         return len(self._held)
 
 
-def name_of(delivery: Delivery) -> tuple[int, bytes]:
+def delivery_key(delivery: Delivery) -> tuple[int, bytes]:
     return delivery.partition.number, delivery.place

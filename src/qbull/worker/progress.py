@@ -15,16 +15,16 @@ from contextlib import suppress
 from functools import partial
 
 from qbull.store.verbs.partition import Partition
-from qbull.store.verbs.progress import LOG_LENGTH, LOG_LINES, Note
-from qbull.worker.current import Running
+from qbull.store.verbs.progress import MAX_LOG_LINE_CHARS, MAX_LOG_LINES, JobUpdate
+from qbull.worker.current import RunningJob
 from qbull.worker.outage import Outage
 
-PAUSE = 0.25
-BATCH = 100
+PROGRESS_FLUSH_SECONDS = 0.25
+PROGRESS_BATCH_SIZE = 100
 """Jobs in one call at most."""
 
 
-class Said:
+class UnsentProgress:
     """What a job has said and the server does not know yet, and how many lines of it the server was told.
 
     `arrived` is not set while something is on its way.
@@ -43,14 +43,14 @@ class Said:
         return self.progress is not None or bool(self.lines)
 
 
-class Notes:
+class ProgressWriter:
     """For one queue."""
 
     def __init__(self, outage: Outage) -> None:
         self._outage = outage
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._said: dict[Running, Said] = {}
-        self._sent = -PAUSE
+        self._said: dict[RunningJob, UnsentProgress] = {}
+        self._sent = -PROGRESS_FLUSH_SECONDS
         self._hurry = asyncio.Event()
         self._sending: asyncio.Task[None] | None = None
 
@@ -58,7 +58,7 @@ class Notes:
         """From now on there is an event loop to send from."""
         self._loop = asyncio.get_running_loop()
 
-    def progress(self, job: Running, value: float) -> None:
+    def progress(self, job: RunningJob, value: float) -> None:
         def say() -> None:
             if not job.stopped:
                 self._of(job).progress = value
@@ -66,17 +66,17 @@ class Notes:
 
         self._on_loop(say)
 
-    def log(self, job: Running, text: str) -> Future[None]:
+    def log(self, job: RunningJob, text: str) -> Future[None]:
         """Done when the server has it, or wants it no more."""
         written: Future[None] = Future()
 
         def say() -> None:
             if job.stopped:
-                _done([written])
+                _resolve_all([written])
                 return
             said = self._of(job)
-            said.lines.append(text[:LOG_LENGTH])
-            if len(said.lines) > LOG_LINES:
+            said.lines.append(text[:MAX_LOG_LINE_CHARS])
+            if len(said.lines) > MAX_LOG_LINES:
                 said.told += 1
                 del said.lines[0]
             said.waiting.append(written)
@@ -87,7 +87,7 @@ class Notes:
             written.set_result(None)
         return written
 
-    async def flush(self, job: Running) -> None:
+    async def flush(self, job: RunningJob) -> None:
         """Wait until the server has all that the job has said. It says nothing more after that."""
         try:
             while (said := self._said.get(job)) is not None and (said.new or not said.arrived.is_set()):
@@ -107,7 +107,7 @@ class Notes:
             self._sending.cancel()
             await asyncio.wait([self._sending])
         for said in self._said.values():
-            _done(said.waiting)
+            _resolve_all(said.waiting)
         self._said.clear()
         self._loop = None
 
@@ -124,10 +124,10 @@ class Notes:
             return False
         return True
 
-    def _of(self, job: Running) -> Said:
+    def _of(self, job: RunningJob) -> UnsentProgress:
         said = self._said.get(job)
         if said is None:
-            said = self._said[job] = Said()
+            said = self._said[job] = UnsentProgress()
         return said
 
     def _send_soon(self) -> None:
@@ -139,21 +139,21 @@ class Notes:
             while jobs := [job for job, said in self._said.items() if said.new]:
                 if not self._hurry.is_set():
                     with suppress(TimeoutError):
-                        async with asyncio.timeout(self._sent + PAUSE - time.monotonic()):
+                        async with asyncio.timeout(self._sent + PROGRESS_FLUSH_SECONDS - time.monotonic()):
                             await self._hurry.wait()
                 self._hurry.clear()
                 self._sent = time.monotonic()
-                by: dict[Partition, list[Running]] = {}
+                by: dict[Partition, list[RunningJob]] = {}
                 for job in jobs:
                     assert job.partition is not None
                     by.setdefault(job.partition, []).append(job)
                 for partition, some in by.items():
-                    for start in range(0, len(some), BATCH):
-                        await self._write(partition, some[start : start + BATCH])
+                    for start in range(0, len(some), PROGRESS_BATCH_SIZE):
+                        await self._write(partition, some[start : start + PROGRESS_BATCH_SIZE])
         finally:
             self._sending = None
 
-    async def _write(self, partition: Partition, jobs: list[Running]) -> None:
+    async def _write(self, partition: Partition, jobs: list[RunningJob]) -> None:
         notes, sent = [], []
         for job in jobs:
             said = self._said.get(job)
@@ -162,7 +162,7 @@ class Notes:
             lines, said.lines = said.lines, []
             progress, said.progress = said.progress, None
             waiting, said.waiting = said.waiting, []
-            notes.append(Note(job.id, job.place, job.lane, progress, job.body.attempt, said.told, lines))
+            notes.append(JobUpdate(job.id, job.place, job.lane, progress, job.body.attempt, said.told, lines))
             said.told += len(lines)
             said.arrived.clear()
             sent.append((said, waiting))
@@ -172,10 +172,10 @@ class Notes:
         finally:
             for said, waiting in sent:
                 said.arrived.set()
-                _done(waiting)
+                _resolve_all(waiting)
 
 
-def _done(waiting: list[Future[None]]) -> None:
+def _resolve_all(waiting: list[Future[None]]) -> None:
     for future in waiting:
         with suppress(InvalidStateError):
             future.set_result(None)

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import asyncio
 
-from qbull.store.verbs.partition import BATCH, Partition
-from qbull.worker.actor import end, start
+from qbull.store.verbs.partition import MAX_JOBS_PER_CALL, Partition
+from qbull.worker.actor import start_actor, stop_actors
 from qbull.worker.outage import Outage
-from qbull.worker.tick import Ticker
+from qbull.worker.tick import ScheduleRunner
 
-SAFETY = 10.0
+PROMOTE_POLL_SECONDS = 10.0
 
 
 class Promoter:
     """For one partition. `safety` is the longest time between two looks; `ticker` waits for its schedules meanwhile."""
 
-    def __init__(self, partition: Partition, outage: Outage, safety: float, ticker: Ticker) -> None:
+    def __init__(self, partition: Partition, outage: Outage, safety: float, ticker: ScheduleRunner) -> None:
         self._partition = partition
         self._outage = outage
         self._safety = safety
@@ -30,18 +30,18 @@ class Promoter:
         self._bell.set()
 
     async def run(self) -> None:
-        ticking = start(self._ticker.run)
+        ticking = start_actor(self._ticker.run)
         try:
             await self._promote()
         finally:
-            await end([ticking])
+            await stop_actors([ticking])
 
     async def _promote(self) -> None:
         while True:
             self._bell.clear()
             moved, wait, tick = await self._outage.survive(self._partition.promote)
             self._ticker.expect(tick)
-            if moved >= BATCH:
+            if moved >= MAX_JOBS_PER_CALL:
                 continue
             try:
                 async with asyncio.timeout(self._safety if wait is None else min(wait, self._safety)):

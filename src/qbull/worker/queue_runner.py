@@ -11,48 +11,48 @@ from functools import partial
 from typing import Any
 
 from qbull.config import Sharing
-from qbull.core.codec import PAYLOAD_LIMIT
+from qbull.core.codec import PAYLOAD_LIMIT_BYTES
 from qbull.core.rate import Rate
 from qbull.core.schedule import version_of
 from qbull.errors import ServerError
 from qbull.store.store import Delivery, Store
-from qbull.store.verbs.live_settings import Live, hold
+from qbull.store.verbs.live_settings import LiveSettings, hold_queue
 from qbull.store.verbs.partition import Partition
-from qbull.store.verbs.workers import Serving, digest
-from qbull.worker.actor import end, start
+from qbull.store.verbs.workers import ServedQueue, settings_digest
+from qbull.worker.actor import start_actor, stop_actors
 from qbull.worker.assignment import Assignment
-from qbull.worker.attempt import Attempts
+from qbull.worker.attempt import AttemptRunner
 from qbull.worker.cancel import Canceller
-from qbull.worker.dependencies import Awaited
-from qbull.worker.failure_counts import Failing
-from qbull.worker.fetch import LATE, Fetcher
-from qbull.worker.flow_dispatcher import Courier
-from qbull.worker.histograms import Measure
+from qbull.worker.dependencies import DependencyLoader
+from qbull.worker.failure_counts import FailureCounter
+from qbull.worker.fetch import CLOSED_READ_GRACE_SECONDS, Fetcher
+from qbull.worker.flow_dispatcher import FlowDispatcher
+from qbull.worker.histograms import HistogramWriter
 from qbull.worker.isolation import Isolation
-from qbull.worker.lease import Leases
-from qbull.worker.limiter import Gate
-from qbull.worker.live_settings import Steering
+from qbull.worker.lease import PartitionLeases
+from qbull.worker.limiter import Limiter
+from qbull.worker.live_settings import LiveSettingsFollower
 from qbull.worker.outage import Outage
-from qbull.worker.prefetch import Hand
-from qbull.worker.process.crash_board import Board
-from qbull.worker.progress import Notes
-from qbull.worker.promote import SAFETY, Promoter
-from qbull.worker.repartition import Mover
+from qbull.worker.prefetch import PrefetchBuffer
+from qbull.worker.process.crash_board import CrashBoard
+from qbull.worker.progress import ProgressWriter
+from qbull.worker.promote import PROMOTE_POLL_SECONDS, Promoter
+from qbull.worker.repartition import PartitionMover
 from qbull.worker.settle import Settler
-from qbull.worker.slots import Runner
-from qbull.worker.start_check import Begin
-from qbull.worker.start_reports import Reporter
-from qbull.worker.tick import Ticker
+from qbull.worker.slots import SlotRunner
+from qbull.worker.start_check import StartCheck
+from qbull.worker.start_reports import StartReporter
+from qbull.worker.tick import ScheduleRunner
 
 log = logging.getLogger("qbull.worker")
 
-STUCK = 0.25
+UNSTARTED_RELEASE_SECONDS = 0.25
 """Seconds after which a delivery that no slot has begun is given back."""
-BANDS = 30.0
+PRIORITY_POLL_SECONDS = 30.0
 """Seconds between two looks for priorities that are new in a partition, where no bell rings."""
 
 
-class Line:
+class QueueRunner:
     """`changed` is called when it reads other partitions than before."""
 
     def __init__(
@@ -66,9 +66,9 @@ class Line:
         changed: Callable[[], Coroutine[Any, Any, None]],
         *,
         min_idle: float,
-        board: Board | None = None,
+        board: CrashBoard | None = None,
         first_slot: int = 0,
-        payload_limit: int = PAYLOAD_LIMIT,
+        payload_limit: int = PAYLOAD_LIMIT_BYTES,
     ) -> None:
         self.settings = settings = assignment.settings
         self._store = store
@@ -76,27 +76,27 @@ class Line:
         self._sharing = sharing
         self._outage = outage
         self._changed = changed
-        self._hand = Hand()
+        self._hand = PrefetchBuffer()
         self._partitions: dict[int, Partition] = {}
         self._settlers: dict[int, Settler] = {}
-        self._gate = Gate(store, settings, worker, self._hand, outage)
-        self._notes = Notes(outage)
-        self._attempts = Attempts(
+        self._gate = Limiter(store, settings, worker, self._hand, outage)
+        self._notes = ProgressWriter(outage)
+        self._attempts = AttemptRunner(
             assignment,
             self._settlers,
             self._gate,
-            Begin(settings, outage),
+            StartCheck(settings, outage),
             self._notes,
-            Awaited(assignment.results, assignment.seals, outage),
+            DependencyLoader(assignment.results, assignment.seals, outage),
             outage,
             worker=worker,
             isolation=isolation,
             board=board,
             payload_limit=payload_limit,
         )
-        self._measure = Measure(store, settings.name, outage)
+        self._measure = HistogramWriter(store, settings.name, outage)
         self._attempts.count_in(self._measure.figures)
-        self._runner = Runner(
+        self._runner = SlotRunner(
             settings,
             self._hand,
             self._attempts,
@@ -108,13 +108,15 @@ class Line:
         self._fetcher = Fetcher(
             store, worker, self._hand, self._runner.free_slots, self._runner.arrived, self._gate, outage
         )
-        self._failing = Failing(store, settings.name, outage) if settings.alert is not None else None
-        self._mover = Mover(store, settings, outage)
-        self._courier = Courier(store, worker, assignment.durability, outage)
-        self._leases = Leases(store, settings, worker, sharing, self._serve, self._mover.follow, outage)
+        self._failing = FailureCounter(store, settings.name, outage) if settings.alert is not None else None
+        self._mover = PartitionMover(store, settings, outage)
+        self._courier = FlowDispatcher(store, worker, assignment.durability, outage)
+        self._leases = PartitionLeases(
+            store, settings, worker, sharing, self._serve, self._mover.follow, outage
+        )
         self._canceller = Canceller(self._hand, self._attempts.cancel, outage)
         self._cancelling: list[asyncio.Task[None]] = []
-        self._steering = Steering(store, settings, self._follow, outage)
+        self._steering = LiveSettingsFollower(store, settings, self._follow, outage)
         self._store = store
         self._base = store.names.queue(settings.name)
         self._room = f"room {worker}"
@@ -136,7 +138,7 @@ class Line:
         self._runner.start(self._fetcher.made_room, self._unfinished, self._drop, self._hold)
         await self._outage.survive(self._steering.look)
         await self._outage.survive(self._leases.tick)
-        self._cancelling = [start(self._canceller.run)]
+        self._cancelling = [start_actor(self._canceller.run)]
         duties = (
             self._steering.run,
             self._leases.run,
@@ -146,27 +148,29 @@ class Line:
             self._let_others_have_them,
             self._measure.run,
         )
-        self._actors = [start(duty) for duty in duties]
+        self._actors = [start_actor(duty) for duty in duties]
         if self.settings.track:
-            self._actors.append(start(Reporter(self._attempts.running, self._worker, self._outage).run))
+            self._actors.append(
+                start_actor(StartReporter(self._attempts.running, self._worker, self._outage).run)
+            )
         if self._failing is not None:
             self._attempts.count_failures(self._failing.failed)
-            self._actors.append(start(self._failing.run))
+            self._actors.append(start_actor(self._failing.run))
 
     async def stop(self, grace: float) -> None:
-        await end([*self._actors, *self._chores, *(task for _, task in self._promoters.values())])
+        await stop_actors([*self._actors, *self._chores, *(task for _, task in self._promoters.values())])
         self._promoters.clear()
         await self._fetcher.stop()
         await self._give_back(self._hand.take_all())
         leaving = asyncio.create_task(self._leave())
         await self._runner.stop(grace)
-        await end(self._cancelling)
+        await stop_actors(self._cancelling)
         await self._notes.close()
         await self.flush()
         if self._failing is not None:
             await self._failing.close()
         await leaving
-        await end(list(self._chores))
+        await stop_actors(list(self._chores))
         await self._give_back_all()
         await self._measure.close()
         with suppress(ServerError):
@@ -176,10 +180,10 @@ class Line:
         for settler in list(self._settlers.values()):
             await settler.flush()
 
-    def serving(self) -> Serving:
+    def serving(self) -> ServedQueue:
         """What the roster says of this line."""
         s, leases = self._sharing, self._leases
-        return Serving(
+        return ServedQueue(
             self._steering.live.settings.concurrency,
             leases.held,
             s.mode,
@@ -187,7 +191,7 @@ class Line:
             instance=s.instance if s.mode == "static" else None,
             instances=s.instances if s.mode == "static" else None,
             since=leases.since,
-            settings=digest(self.settings),
+            settings=settings_digest(self.settings),
             leaving=leases.leaving,
             schedules=self._version,
             tasks=sorted(self._tasks),
@@ -228,7 +232,7 @@ class Line:
         await self._read()
         await self._changed()
 
-    async def _follow(self, live: Live) -> None:
+    async def _follow(self, live: LiveSettings) -> None:
         """Do as is in force now."""
         before, now = self._steering.live, live.settings
         limits = (now.rate, now.max_active)
@@ -256,14 +260,14 @@ class Line:
             await self._give_back_strays(gone)
             if gone:
                 self._do(self._give_back_late_strays(gone))
-            await end([self._promoters.pop(number)[1] for number in gone])
-            safety = SAFETY * max(len(numbers) / 4, 1)
+            await stop_actors([self._promoters.pop(number)[1] for number in gone])
+            safety = PROMOTE_POLL_SECONDS * max(len(numbers) / 4, 1)
             for number in numbers:
                 if number not in self._promoters:
                     partition = self._partition(number)
-                    ticker = Ticker(self._store, partition, self._tasks, self._outage, self._seals)
+                    ticker = ScheduleRunner(self._store, partition, self._tasks, self._outage, self._seals)
                     promoter = Promoter(partition, self._outage, safety, ticker)
-                    self._promoters[number] = promoter, start(promoter.run)
+                    self._promoters[number] = promoter, start_actor(promoter.run)
 
     async def _leave(self) -> None:
         """Others take over at once what this one read, however long its running jobs take to end."""
@@ -284,7 +288,7 @@ class Line:
         """A partition may have a ready stream more than when it was taken up."""
         while True:
             with suppress(TimeoutError):
-                async with asyncio.timeout(BANDS * max(len(self._share) / 16, 1)):
+                async with asyncio.timeout(PRIORITY_POLL_SECONDS * max(len(self._share) / 16, 1)):
                     await self._new_bands.wait()
             self._new_bands.clear()
             await self._outage.survive(self._read)
@@ -307,7 +311,7 @@ class Line:
     def _hold(self, seconds: float, why: str) -> None:
         """A task has asked for a rest of the whole queue: here at once, in the other workers as soon as they are told."""
         self._runner.hold()
-        tell = partial(hold, self._store, self.settings.name, seconds, why)
+        tell = partial(hold_queue, self._store, self.settings.name, seconds, why)
 
         async def tell_all() -> None:
             await self._outage.survive(tell)
@@ -327,8 +331,8 @@ class Line:
     async def _let_others_have_them(self) -> None:
         """What was fetched ahead of slots that are now busy for longer goes back: another worker may have a free one."""
         while True:
-            await asyncio.sleep(STUCK)
-            if self._hand.waiting and time.monotonic() - self._hand.taken >= STUCK:
+            await asyncio.sleep(UNSTARTED_RELEASE_SECONDS)
+            if self._hand.waiting and time.monotonic() - self._hand.taken >= UNSTARTED_RELEASE_SECONDS:
                 await self._give_back(self._hand.take_all())
 
     async def _give_back(self, deliveries: Iterable[Delivery]) -> None:
@@ -354,7 +358,7 @@ class Line:
 
     async def _give_back_late_strays(self, numbers: Iterable[int]) -> None:
         """The same once more, when the server has certainly seen that the read has ended."""
-        await asyncio.sleep(LATE)
+        await asyncio.sleep(CLOSED_READ_GRACE_SECONDS)
         with suppress(ServerError):
             await self._give_back_strays(set(numbers) - self._promoters.keys())
 

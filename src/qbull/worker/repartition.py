@@ -18,29 +18,29 @@ from qbull.config import QueueSettings
 from qbull.core.layout import Layout
 from qbull.errors import ServerError
 from qbull.store.store import Store
-from qbull.store.verbs.move import Moves
+from qbull.store.verbs.move import PartitionMoves
 from qbull.worker.outage import Outage
 
 A = TypeVar("A")
 
-HELD = 0.05
+HELD_LANES_POLL_SECONDS = 0.05
 """Seconds between two looks while lanes wait for older partitions."""
-DRAINING = 0.5
+DRAINING_POLL_SECONDS = 0.5
 """The same while older partitions have something unfinished."""
-KEPT = 60.0
+RETAINED_POLL_SECONDS = 60.0
 """The same while they only have finished jobs."""
-SHARE = 5
+MOVE_PAUSE_FACTOR = 5
 """A look that took long is followed by a pause that is so many times as long."""
 
 
-class Mover:
+class PartitionMover:
     """For one queue. It is told the layout and what its worker reads."""
 
     def __init__(self, store: Store, settings: QueueSettings, outage: Outage) -> None:
         self._names = store.names
         self._settings = settings
         self._outage = outage
-        self._moves = Moves(store, settings)
+        self._moves = PartitionMoves(store, settings)
         self._layout = Layout()
         self._numbers: list[int] = []
         self._clear: set[int] = set()
@@ -68,7 +68,7 @@ class Mover:
             self._bell.clear()
             began = time.monotonic()
             wait = await self._outage.survive(self.tick)
-            pause = (time.monotonic() - began) * SHARE
+            pause = (time.monotonic() - began) * MOVE_PAUSE_FACTOR
             with suppress(TimeoutError):
                 async with asyncio.timeout(None if wait is None else max(wait, pause)):
                     await self._bell.wait()
@@ -78,10 +78,10 @@ class Mover:
         layout, numbers = self._layout, self._numbers
         if layout.coming is not None:
             await self._moves.end_switch(layout)
-            return DRAINING  # everybody was told, so this one will be too
+            return DRAINING_POLL_SECONDS  # everybody was told, so this one will be too
         if layout.generation == 0:
             return None
-        if self._rung or time.monotonic() - self._looked >= DRAINING:
+        if self._rung or time.monotonic() - self._looked >= DRAINING_POLL_SECONDS:
             self._rung, self._failed, self._looked = False, False, time.monotonic()
             await self._look_at_all(layout, numbers)
         looks = [
@@ -92,10 +92,10 @@ class Mover:
         if not self._failed:
             self._outage.over(self)
         if any(look is not None and look.held for look in looks):
-            return HELD
+            return HELD_LANES_POLL_SECONDS
         if layout.draining or self._failed:
-            return DRAINING
-        return KEPT if layout.older else None
+            return DRAINING_POLL_SECONDS
+        return RETAINED_POLL_SECONDS if layout.older else None
 
     @property
     def _looks_after_all(self) -> bool:

@@ -15,23 +15,23 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from qbull.store.store import Delivery
-from qbull.store.verbs.outcomes import Outcomes
+from qbull.store.verbs.outcomes import PartitionOutcomes
 from qbull.store.verbs.partition import Partition
 from qbull.worker.outage import Outage
 
 log = logging.getLogger("qbull.worker")
 
-MOST = 1000
+MAX_BATCH_OUTCOMES = 1000
 """Outcomes in one call, and no more than the script drops of what is kept too long: each call waits for the disk once."""
-QUICK = 0.002
+QUICK_JOB_SECONDS = 0.002
 """Seconds. The outcome of a job that took longer is written down before the next job of its lane begins."""
-BEHIND = 0.025
+MAX_SETTLE_LAG_SECONDS = 0.025
 """Seconds. Quicker ones run ahead of the call that is on its way, but not further than this."""
 
 
 @dataclass(slots=True)
-class Batch:
-    outcomes: Outcomes = field(default_factory=Outcomes)
+class OutcomeBatch:
+    outcomes: PartitionOutcomes = field(default_factory=PartitionOutcomes)
     ended: list[Delivery] = field(default_factory=list)
     written: asyncio.Future[list[bytes]] | None = None
     """For those who wait: the ids that were refused."""
@@ -45,7 +45,7 @@ class Settler:
         self._outage = outage
         self._settled = settled
         self._halts = partition.settings.on_failed == "halt"
-        self._waiting: deque[Batch] = deque()
+        self._waiting: deque[OutcomeBatch] = deque()
         self._sending: asyncio.Task[None] | None = None
         self._sent = 0.0  # when the present call left
 
@@ -96,7 +96,7 @@ class Settler:
 
     def is_behind(self, began: float, now: float) -> bool:
         """Whether what was handed over last, of a job that began then, is to be written down before the next one begins."""
-        return now - began > QUICK or now - self._sent > BEHIND
+        return now - began > QUICK_JOB_SECONDS or now - self._sent > MAX_SETTLE_LAG_SECONDS
 
     async def written(self) -> list[bytes]:
         """Wait until what was handed over last is written down, or refused: gives the ids of what was refused with it."""
@@ -110,9 +110,9 @@ class Settler:
         while self._sending is not None:
             await asyncio.wait([self._sending])
 
-    def _batch(self) -> Batch:
-        if not self._waiting or self._waiting[-1].outcomes.count >= MOST:
-            self._waiting.append(Batch())
+    def _batch(self) -> OutcomeBatch:
+        if not self._waiting or self._waiting[-1].outcomes.count >= MAX_BATCH_OUTCOMES:
+            self._waiting.append(OutcomeBatch())
         if self._sending is None:
             self._sent = time.perf_counter()
             self._sending = asyncio.get_running_loop().create_task(self._send())
@@ -124,7 +124,7 @@ class Settler:
                 batch = self._waiting.popleft()
                 tries = 0
 
-                async def call(outcomes: Outcomes = batch.outcomes) -> list[bytes]:
+                async def call(outcomes: PartitionOutcomes = batch.outcomes) -> list[bytes]:
                     nonlocal tries
                     tries += 1
                     return await self._partition.settle(outcomes)

@@ -9,19 +9,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from qbull.core.outcome import Reported
-from qbull.worker.current import Running
+from qbull.core.outcome import ReportedError
+from qbull.worker.current import RunningJob
 
 
-class TimedOut(Reported):
+class TimedOut(ReportedError):
     """The job ran longer than it may."""
 
 
-class Cancelled(Reported):
+class Cancelled(ReportedError):
     """Somebody has cancelled the job."""
 
 
-class Late(Exception):
+class StartTooLate(Exception):
     """The moment for which its start was granted had passed when its task was about to begin."""
 
 
@@ -36,7 +36,7 @@ class Slot:
         self.number = number
         self.task: asyncio.Task[None] | None = None
         self.since = 0.0  # when its delivery was begun
-        self.job: Running | None = None
+        self.job: RunningJob | None = None
         self.timeout = 0.0
         self.deadline: float | None = None
         self.why: BaseException | None = None

@@ -18,20 +18,20 @@ from functools import partial
 from qbull.config import QueueSettings
 from qbull.errors import ServerError
 from qbull.store.store import Delivery
-from qbull.store.verbs.live_settings import Live
-from qbull.worker.attempt import Attempts
+from qbull.store.verbs.live_settings import LiveSettings
+from qbull.worker.attempt import AttemptRunner
 from qbull.worker.outage import Outage
-from qbull.worker.prefetch import Hand
+from qbull.worker.prefetch import PrefetchBuffer
 from qbull.worker.settle import Settler
 from qbull.worker.slot import Interrupted, Slot
 
 log = logging.getLogger("qbull.worker")
 
-TURN = 0.0003
+MAX_LOOP_HOLD_SECONDS = 0.0003
 """Seconds after which a slot whose jobs never wait lets the event loop turn."""
 
 
-class Runner:
+class SlotRunner:
     """The slots of one queue. `settlers` are those of its partitions, by number.
 
     A delivery that was asked for more than `doubt` seconds ago is looked up before it is begun.
@@ -40,8 +40,8 @@ class Runner:
     def __init__(
         self,
         settings: QueueSettings,
-        hand: Hand,
-        attempts: Attempts,
+        hand: PrefetchBuffer,
+        attempts: AttemptRunner,
         settlers: Mapping[int, Settler],
         outage: Outage,
         *,
@@ -91,7 +91,7 @@ class Runner:
         self._still = True
         self._brake()
 
-    def follow(self, live: Live) -> None:
+    def follow(self, live: LiveSettings) -> None:
         """What is in force: how often a job is tried, how many slots there are, whether anything may begin."""
         self._attempts.follow(live)
         self._resize(live.settings.concurrency)
@@ -221,7 +221,7 @@ class Runner:
                     self._open(slot, delivery if stopped_at is not None else None, stopped_at or 0)
                 return
             delivery, at = None, 0
-            if time.perf_counter() - self._turned > TURN:
+            if time.perf_counter() - self._turned > MAX_LOOP_HOLD_SECONDS:
                 await self._rest()
 
     async def _rest(self) -> None:
@@ -285,7 +285,7 @@ class Runner:
                 return None
             now = time.perf_counter()
             behind = self._settlers[delivery.partition.number].is_behind(began, now)
-            if (behind or now - self._turned > TURN) and not await self._may_go_on(
+            if (behind or now - self._turned > MAX_LOOP_HOLD_SECONDS) and not await self._may_go_on(
                 slot, delivery, delivery.fields[at - 2] if behind else None
             ):
                 return None

@@ -16,14 +16,14 @@ from qbull.config import QueueSettings
 from qbull.core.record import crashes_of, created_ms_of, expires_ms, lane_of
 from qbull.errors import ServerError
 from qbull.store.store import Delivery
-from qbull.worker.current import Running, entry_ms
+from qbull.worker.current import RunningJob, entry_ms
 from qbull.worker.outage import Outage
 
-EARLY = 0.03
+START_LEAD_SECONDS = 0.03
 """Seconds by which a job that was put off is back before it may begin, so that the way there costs it nothing."""
 
 
-class Answer(NamedTuple):
+class StartDecision(NamedTuple):
     """Seconds for which it is to be put off, 0 where it may begin now, None where it has expired.
 
     Where it may: until when, on this machine's steady clock; and how its start was noted, 0 where it was not.
@@ -34,14 +34,14 @@ class Answer(NamedTuple):
     noted: int = 0
 
 
-class Begin:
+class StartCheck:
     """For one queue."""
 
     def __init__(self, settings: QueueSettings, outage: Outage) -> None:
         self.rate = settings.lane.rate if settings.lane is not None else None
         self._outage = outage
 
-    async def __call__(self, delivery: Delivery, job: Running, unused: int = 0) -> Answer:
+    async def __call__(self, delivery: Delivery, job: RunningJob, unused: int = 0) -> StartDecision:
         """`unused` is how a start was noted that was not made."""
         ends = 0
         if job.body.attempt == 1 and not crashes_of(job.record):  # one that has begun before does not expire
@@ -53,19 +53,19 @@ class Begin:
             ask = partial(delivery.partition.begin, ends, lane, rate, unused)
             wait_ms, unused = await self._outage.survive(ask)
             if wait_ms < 0:
-                return Answer(None)
+                return StartDecision(None)
             if rate is None:
                 break
             if not unused:
-                return Answer(max(wait_ms / 1000 - EARLY, 0.001))
+                return StartDecision(max(wait_ms / 1000 - START_LEAD_SECONDS, 0.001))
             if wait_ms:
                 await asyncio.sleep(wait_ms / 1000)
             start = sent + wait_ms / 1000
             if time.monotonic() <= start + rate.slack / 2:
-                return Answer(0.0, start + rate.slack, unused)
-        return Answer(0.0)
+                return StartDecision(0.0, start + rate.slack, unused)
+        return StartDecision(0.0)
 
-    async def not_made(self, delivery: Delivery, job: Running, noted: int) -> None:
+    async def not_made(self, delivery: Delivery, job: RunningJob, noted: int) -> None:
         """The start of its key is for the next one. Should the server not hear of it, the key has one less."""
         if noted and self.rate is not None:
             with suppress(ServerError):

@@ -10,32 +10,32 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 
-from qbull.core.record import REPORT_ALL, Begun, encode_begun
-from qbull.worker.current import Running, entry_ms
+from qbull.core.record import REPORT_ALL_FLAG, StartReport, encode_start_report
+from qbull.worker.current import RunningJob, entry_ms
 from qbull.worker.outage import Outage
 
-LOOK = 0.1
+START_REPORT_SECONDS = 0.1
 """Seconds between two looks: what is there at both has begun."""
 
 
-class Reporter:
+class StartReporter:
     """For one queue. `running` gives the jobs that run now."""
 
-    def __init__(self, running: Callable[[], Sequence[Running]], worker: str, outage: Outage) -> None:
+    def __init__(self, running: Callable[[], Sequence[RunningJob]], worker: str, outage: Outage) -> None:
         self._running = running
         self._worker = worker
         self._outage = outage
-        self._seen: dict[int, tuple[Running, float]] = {}
-        self._said: dict[int, Running] = {}
+        self._seen: dict[int, tuple[RunningJob, float]] = {}
+        self._said: dict[int, RunningJob] = {}
 
     async def run(self) -> None:
         while True:
-            await asyncio.sleep(LOOK)
+            await asyncio.sleep(START_REPORT_SECONDS)
             await self.look()
 
     async def look(self) -> None:
         now = time.monotonic()
-        jobs = {id(job): job for job in self._running() if job.record[2] & REPORT_ALL}
+        jobs = {id(job): job for job in self._running() if job.record[2] & REPORT_ALL_FLAG}
         begun = [self._seen[name] for name in jobs if name in self._seen and name not in self._said]
         self._seen = {name: self._seen.get(name, (job, now)) for name, job in jobs.items()}
         self._said = {name: job for name, job in jobs.items() if name in self._said}
@@ -44,7 +44,7 @@ class Reporter:
             for job, since in begun:
                 if job.partition is partition:
                     ms = int((now - since) * 1000)
-                    said = Begun(entry_ms(job.place), ms, self._worker, job.record)
-                    reports += (b"a" + job.id, encode_begun(said))
+                    said = StartReport(entry_ms(job.place), ms, self._worker, job.record)
+                    reports += (b"a" + job.id, encode_start_report(said))
             await self._outage.survive(lambda to=partition, what=reports: to.report(what))  # type: ignore[misc]
         self._said |= {id(job): job for job, _ in begun}

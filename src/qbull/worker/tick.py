@@ -15,21 +15,21 @@ from collections.abc import Collection
 from contextlib import suppress
 from functools import partial
 
-from qbull.codecs.payload import Seals
+from qbull.codecs.payload import CodecChain
 from qbull.core.schedule import Schedule
 from qbull.store.store import Store
 from qbull.store.verbs.partition import Partition
-from qbull.store.verbs.schedules import AT_ONCE, Look, Place, Schedules
-from qbull.store.verbs.tick import Ticked, Ticks
+from qbull.store.verbs.schedules import SCHEDULE_BATCH_SIZE, PartitionPlans, ScheduleLocation, ScheduleStore
+from qbull.store.verbs.tick import ScheduleTicks, TickResult
 from qbull.worker.outage import Outage
 
 log = logging.getLogger("qbull.worker")
 
-LATER_MS = 60_000
+UNREADABLE_SCHEDULE_RETRY_MS = 60_000
 """When to look again at a schedule that cannot be read."""
 
 
-class Ticker:
+class ScheduleRunner:
     """For one partition. `tasks` are those that this worker can run; `seals` are put on their arguments."""
 
     def __init__(
@@ -38,13 +38,13 @@ class Ticker:
         partition: Partition,
         tasks: Collection[str],
         outage: Outage,
-        seals: Seals | None = None,
+        seals: CodecChain | None = None,
     ) -> None:
-        self._schedules = Schedules(store)
-        seal = partial((seals or Seals()).seal, "payload", partition.settings.name)
-        self._ticks = Ticks(store, seal)
+        self._schedules = ScheduleStore(store)
+        seal = partial((seals or CodecChain()).seal, "payload", partition.settings.name)
+        self._ticks = ScheduleTicks(store, seal)
         self._partition = partition
-        self._place = Place(partition.settings.name, partition.number)
+        self._place = ScheduleLocation(partition.settings.name, partition.number)
         self._tasks = tasks
         self._outage = outage
         self._bell = asyncio.Event()
@@ -73,14 +73,14 @@ class Ticker:
     async def tick(self) -> float | None:
         """Fire all that is due; answers with the seconds until the next is."""
         while True:
-            look = await self._schedules.read(self._place, (), due=AT_ONCE)
+            look = await self._schedules.read(self._place, (), due=SCHEDULE_BATCH_SIZE)
             if not look.plans and not look.unreadable:
                 return look.wait
             for ticked in await self._ticks.fire_due(self._partition, look):
                 self._say(ticked)
             await self._put_off(look)
 
-    def _say(self, ticked: Ticked) -> None:
+    def _say(self, ticked: TickResult) -> None:
         schedule = ticked.schedule
         if ticked.missed:
             log.warning(
@@ -101,7 +101,7 @@ class Ticker:
                 'deploy the task or run "qbull schedules remove %s"', *what, schedule.name,
             )  # fmt: skip
 
-    async def _put_off(self, look: Look) -> None:
+    async def _put_off(self, look: PartitionPlans) -> None:
         for name, (rev, fault) in look.unreadable.items():
             log.error('schedule "%s": %s; a newer qbull may have written it', name, fault)
-            await self._schedules.postpone(self._place, name, rev, look.now_ms + LATER_MS)
+            await self._schedules.postpone(self._place, name, rev, look.now_ms + UNREADABLE_SCHEDULE_RETRY_MS)

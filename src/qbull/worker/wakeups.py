@@ -14,7 +14,7 @@ from qbull.store.store import Store
 from qbull.worker.outage import Outage
 
 
-class Bell:
+class WakeUpListener:
     def __init__(self, store: Store, outage: Outage, heard: Callable[[str, str], None]) -> None:
         self._store = store
         self._outage = outage

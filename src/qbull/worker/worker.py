@@ -16,21 +16,21 @@ from contextlib import suppress
 from functools import partial
 
 from qbull.config import Sharing
-from qbull.core.codec import PAYLOAD_LIMIT
+from qbull.core.codec import PAYLOAD_LIMIT_BYTES
 from qbull.errors import ServerError
 from qbull.store.read import inspect
 from qbull.store.store import Store
-from qbull.store.verbs.move import Moves
-from qbull.store.verbs.workers import Member
-from qbull.worker.actor import end, start
+from qbull.store.verbs.move import PartitionMoves
+from qbull.store.verbs.workers import RegisteredWorker
+from qbull.worker.actor import start_actor, stop_actors
 from qbull.worker.assignment import Assignment
-from qbull.worker.declare import Declarer
+from qbull.worker.declare import ScheduleDeclarer
 from qbull.worker.isolation import Isolation
 from qbull.worker.outage import Outage
-from qbull.worker.process.crash_board import Board, slots_of
-from qbull.worker.process.heartbeat import Beat, BeatThread
-from qbull.worker.queue_runner import Line
-from qbull.worker.wakeups import Bell
+from qbull.worker.process.crash_board import CrashBoard, board_slots_for
+from qbull.worker.process.heartbeat import Heartbeat, HeartbeatThread
+from qbull.worker.queue_runner import QueueRunner
+from qbull.worker.wakeups import WakeUpListener
 
 
 def new_worker_id() -> str:
@@ -50,9 +50,9 @@ class Worker:
         *,
         sharing: Sharing | None = None,
         min_idle: float = 30.0,
-        payload_limit: int = PAYLOAD_LIMIT,
+        payload_limit: int = PAYLOAD_LIMIT_BYTES,
         id: str | None = None,
-        board: Board | None = None,
+        board: CrashBoard | None = None,
         supervised: bool = False,
         beside: Sequence[Callable[[], Awaitable[None]]] = (),
     ) -> None:
@@ -63,11 +63,13 @@ class Worker:
         self._sharing = sharing or Sharing()
         self._min_idle = min_idle
         self._outage = Outage()
-        self._beat = None if supervised else BeatThread(self._make_beat)
+        self._beat = None if supervised else HeartbeatThread(self._make_beat)
         self._supervised = supervised
-        self._lines: list[Line] = []
-        self._started: list[Line] = []
-        self._declarers = [Declarer(self._store, assignment, self._outage) for assignment in assignments]
+        self._lines: list[QueueRunner] = []
+        self._started: list[QueueRunner] = []
+        self._declarers = [
+            ScheduleDeclarer(self._store, assignment, self._outage) for assignment in assignments
+        ]
         self._listening: list[asyncio.Task[None]] = []
         self._beside = beside
         self._stopped = False
@@ -75,7 +77,7 @@ class Worker:
         slot = 0
         for assignment in assignments:
             self._lines.append(
-                Line(
+                QueueRunner(
                     self._store,
                     assignment,
                     self.id,
@@ -89,7 +91,7 @@ class Worker:
                     payload_limit=payload_limit,
                 )
             )
-            slot += slots_of(assignment.settings.concurrency)
+            slot += board_slots_for(assignment.settings.concurrency)
 
     async def start(self) -> None:
         """Begin to run jobs. Raises where the server cannot be used."""
@@ -97,15 +99,15 @@ class Worker:
             await self._taken(partial(self._store.register, assignment.settings, sorted(assignment.tasks)))
         if self._beat is not None:
             await self._beat.start()
-        self._listening.append(start(Bell(self._store, self._outage, self._heard).run))
+        self._listening.append(start_actor(WakeUpListener(self._store, self._outage, self._heard).run))
         for declarer in self._declarers:
             await self._taken(declarer.tick)
-            self._listening.append(start(declarer.run))
+            self._listening.append(start_actor(declarer.run))
         await self._taken(self._enroll)  # not before: from now on the others leave its share to it
         for line in self._lines:
             self._started.append(line)
             await line.start()
-        self._listening += [start(duty) for duty in self._beside]
+        self._listening += [start_actor(duty) for duty in self._beside]
 
     async def _taken(self, call: Callable[[], Awaitable[object]]) -> None:
         """A process of its own waits for a server that is away; within a program it is said after a while."""
@@ -124,7 +126,7 @@ class Worker:
         if self._stopped:
             return
         self._stopped = True
-        await end(self._listening)
+        await stop_actors(self._listening)
         await asyncio.gather(*(line.stop(grace) for line in self._started))
         if self._beat is not None:
             await self._beat.stop()
@@ -162,23 +164,23 @@ class Worker:
                 quiet = not moved  # what was let go just before this was not counted: look once more
             await asyncio.sleep(0.02)
 
-    async def _counts(self, line: Line) -> list[inspect.Counts]:
+    async def _counts(self, line: QueueRunner) -> list[inspect.Counts]:
         return await inspect.counts(await self._store.partitions(line.settings))
 
     async def _moved(self) -> int | None:
         """How much was moved on between partitions; None where the number of no queue's partitions was changed."""
-        moved = [await Moves(self._store, line.settings).all_steps() for line in self._lines]
+        moved = [await PartitionMoves(self._store, line.settings).all_steps() for line in self._lines]
         return None if moved.count(None) == len(moved) else sum(count or 0 for count in moved)
 
     async def _enroll(self) -> None:
         queues = {line.settings.name: line.serving() for line in self._lines}
-        member = Member(socket.gethostname(), os.getpid(), self._sharing.pod or self.id, queues)
+        member = RegisteredWorker(socket.gethostname(), os.getpid(), self._sharing.pod or self.id, queues)
         await self._store.enroll(self.id, member, self._min_idle)
 
-    def _make_beat(self) -> tuple[Store, Beat]:
+    def _make_beat(self) -> tuple[Store, Heartbeat]:
         store = self._make_store()
         queues = [assignment.settings for assignment in self._assignments]
-        return store, Beat(store, queues, lambda: [self.id], self._min_idle, Outage())
+        return store, Heartbeat(store, queues, lambda: [self.id], self._min_idle, Outage())
 
     def _heard(self, base: str, word: str) -> None:
         for line in self._lines:

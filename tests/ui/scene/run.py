@@ -48,9 +48,9 @@ def main() -> None:
     said.dir.mkdir(parents=True, exist_ok=True)
     shutil.copy(HERE / "tasks.py", said.dir / "tasks.py")
 
-    from qbull.embedded.server import Embedded
+    from qbull.embedded.server import EmbeddedServer
 
-    valkey = Embedded.open(said.dir / "data")
+    valkey = EmbeddedServer.open(said.dir / "data")
     environment = {
         **os.environ,
         "QBULL_URL": f"unix://:{valkey.password}@{valkey.socket}?db=0",

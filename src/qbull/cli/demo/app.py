@@ -11,23 +11,30 @@ import time
 
 import qbull
 
-APP = "qbull.cli.demo.app:app"
-KEEP = qbull.Keep(completed=2_000, failed=500)
+DEMO_APP_PATH = "qbull.cli.demo.app:app"
+DEMO_RETENTION = qbull.Keep(completed=2_000, failed=500)
 
 app = qbull.App(prefix="demo")
 
-email = app.queue("email", partitions=2, concurrency=20, retry=qbull.Retry(delays=(0.2, 0.5)), keep=KEEP)
+email = app.queue(
+    "email", partitions=2, concurrency=20, retry=qbull.Retry(delays=(0.2, 0.5)), keep=DEMO_RETENTION
+)
 payments = app.queue(
-    "payments", partitions=4, order="key", concurrency=10, retry=qbull.Retry(delays=(0.1, 0.3)), keep=KEEP
+    "payments",
+    partitions=4,
+    order="key",
+    concurrency=10,
+    retry=qbull.Retry(delays=(0.1, 0.3)),
+    keep=DEMO_RETENTION,
 )
 reports = app.queue(
     "reports",
     partitions=1,
     concurrency=4,
     retry=qbull.Retry(attempts=3, backoff="fixed", delay=0.2),
-    keep=KEEP,
+    keep=DEMO_RETENTION,
 )
-reminders = app.queue("reminders", partitions=1, concurrency=5, keep=KEEP)
+reminders = app.queue("reminders", partitions=1, concurrency=5, keep=DEMO_RETENTION)
 
 
 @email.task

@@ -19,13 +19,13 @@ from urllib.parse import quote
 import click
 
 from qbull.errors import QbullError
-from qbull.observe.log import set_up
+from qbull.observe.log import set_up_logging
 
 if TYPE_CHECKING:
     from qbull.worker.process.supervisor import Supervisor
 
-GRACE = 3.0
-INTERRUPTED = 130
+DEMO_GRACE_SECONDS = 3.0
+INTERRUPTED_EXIT_CODE = 130
 
 
 @click.command()
@@ -78,7 +78,7 @@ async def _run(directory: Path, once: bool, processes: int) -> int:
     from qbull.cli.demo.once import run_once
     from qbull.cli.demo.serve import served
 
-    set_up("text", app.environment.log_level)
+    set_up_logging("text", app.environment.log_level)
     async with app:
         await app.client().store.open()
         supervisor = _supervisor(processes)
@@ -86,7 +86,7 @@ async def _run(directory: Path, once: bool, processes: int) -> int:
         if once:
             click.echo(f"running the sample workload on an embedded Valkey with {processes} worker processes")
             well = await _beside(supervisor, worker, run_once(directory))
-            return INTERRUPTED if well is None else 0 if well else 1
+            return INTERRUPTED_EXIT_CODE if well is None else 0 if well else 1
         click.echo(
             "an embedded Valkey, four queues and a worker are running; Ctrl-C ends them. From another terminal:"
         )
@@ -100,11 +100,11 @@ async def _run(directory: Path, once: bool, processes: int) -> int:
 
 def _supervisor(processes: int) -> Supervisor:
     """As `qbull worker` has it."""
-    from qbull.cli.demo.app import APP, app
-    from qbull.cli.worker import Orders, make_supervisor
+    from qbull.cli.demo.app import DEMO_APP_PATH, app
+    from qbull.cli.worker import WorkerOptions, make_supervisor
     from qbull.config import Sharing
 
-    return make_supervisor(app, Orders(APP, GRACE, Sharing()), processes)
+    return make_supervisor(app, WorkerOptions(DEMO_APP_PATH, DEMO_GRACE_SECONDS, Sharing()), processes)
 
 
 async def _beside(

@@ -16,10 +16,19 @@ from qbull.core.record import JobInfo
 from qbull.queue import Queue
 from qbull.store.read.inspect import Counts
 
-PAUSE = 0.25
+DEMO_PRODUCE_SECONDS = 0.25
 """Seconds between two handfuls of new jobs."""
-PLAIN_EVERY = 2.0
-COLUMNS = ("queue", ">waiting", ">active", ">delayed", ">completed", ">retried", ">failed", ">per second")
+PLAIN_VIEW_SECONDS = 2.0
+DEMO_COLUMNS = (
+    "queue",
+    ">waiting",
+    ">active",
+    ">delayed",
+    ">completed",
+    ">retried",
+    ">failed",
+    ">per second",
+)
 
 
 async def produce() -> None:
@@ -42,16 +51,16 @@ async def produce() -> None:
             await archive.enqueue(month=dice.randrange(1, 13))
         if dice.random() < 0.3:
             await forecast.enqueue(months=dice.randrange(1, 13))
-        await asyncio.sleep(PAUSE)
+        await asyncio.sleep(DEMO_PRODUCE_SECONDS)
 
 
 async def show() -> None:
-    view = View()
+    view = DemoView()
     if not sys.stdout.isatty():
         while True:
             await view.look()
             click.echo(view.line())
-            await asyncio.sleep(PLAIN_EVERY)
+            await asyncio.sleep(PLAIN_VIEW_SECONDS)
     from rich.live import Live
 
     await view.look()
@@ -62,7 +71,7 @@ async def show() -> None:
             await view.look()
 
 
-class View:
+class DemoView:
     """What can be seen at one moment, and how fast it changes."""
 
     def __init__(self) -> None:
@@ -94,7 +103,7 @@ class View:
 
         failures = [[ago(job.finished_at), job.queue, job.task, job.error] for job in self._failures]
         return Group(
-            table(COLUMNS, [self._row(name, counts) for name, counts in self._counts.items()]),
+            table(DEMO_COLUMNS, [self._row(name, counts) for name, counts in self._counts.items()]),
             Text("\nlast failures", style="bold"),
             table(("", "", "", "*"), failures),
             Text("\nCtrl-C ends", style="dim"),

@@ -18,15 +18,15 @@ from qbull.errors import JobFailed
 from qbull.job import Job
 from qbull.task import Task
 
-ACCOUNTS, STEPS = 12, 15
-PATIENCE = 60.0
+ACCOUNT_COUNT, PAYMENT_COUNT = 12, 15
+DEMO_JOB_TIMEOUT_SECONDS = 60.0
 """Seconds that a job may take, all before it included."""
-EARLY = 0.02
+CLOCK_TOLERANCE_SECONDS = 0.02
 """Seconds by which a start may seem too early: clocks are read in milliseconds."""
 
 
 @dataclass
-class Batch:
+class DemoBatch:
     """Jobs of one task; `ends` says how each of them must end: its state, and after how many attempts."""
 
     task: Task[..., Any]
@@ -42,7 +42,7 @@ class Batch:
     async def follow(self) -> None:
         for job in self.jobs:
             with suppress(JobFailed):  # some must
-                await job.result(PATIENCE)
+                await job.result(DEMO_JOB_TIMEOUT_SECONDS)
             info = await job.info()
             assert info is not None  # the demo keeps more than it runs
             self.infos.append(info)
@@ -51,7 +51,10 @@ class Batch:
         for info, (state, attempts) in zip(self.infos, self.ends, strict=True):
             if (info.state, info.attempt) != (state, attempts):
                 yield f"{info.task} {info.id} is {info.state} after {info.attempt} attempts, not {state} after {attempts}"
-            if info.started_at and (info.started_at - info.created_at).total_seconds() < self.delay - EARLY:
+            if (
+                info.started_at
+                and (info.started_at - info.created_at).total_seconds() < self.delay - CLOCK_TOLERANCE_SECONDS
+            ):
                 yield f"{info.task} {info.id} ran before its delay of {self.delay:g} s was over"
 
 
@@ -72,7 +75,7 @@ async def run_once(directory: Path) -> bool:
 
     print_table(("queue", ">enqueued", ">completed", ">retried", ">failed"), _summary(batches))
     click.echo(
-        f"order: {'NOT ' if out_of_order else ''}kept for each of {ACCOUNTS} accounts, {STEPS} payments each"
+        f"order: {'NOT ' if out_of_order else ''}kept for each of {ACCOUNT_COUNT} accounts, {PAYMENT_COUNT} payments each"
     )
     click.echo(f"time: {ended - began:.2f} s, of which {enqueued - began:.2f} s to enqueue")
     for fault in wrong[:20]:
@@ -80,34 +83,34 @@ async def run_once(directory: Path) -> bool:
     return not wrong
 
 
-def workload(ledger: str) -> list[Batch]:
+def workload(ledger: str) -> list[DemoBatch]:
     users = [f"user-{n}" for n in range(120)]
     refusals = [2 if n % 40 == 5 else 1 if n % 10 == 5 else 0 for n in range(len(users))]
     payments = [
         {"account": f"account-{n}", "step": step, "refusals": int((step + n) % 5 == 0), "ledger": ledger}
-        for step in range(1, STEPS + 1)
-        for n in range(ACCOUNTS)
+        for step in range(1, PAYMENT_COUNT + 1)
+        for n in range(ACCOUNT_COUNT)
     ]
     return [
-        Batch(
+        DemoBatch(
             welcome,
             [{"user": user, "refusals": n} for user, n in zip(users, refusals, strict=True)],
             [("completed", n + 1) for n in refusals],
         ),
-        Batch(
+        DemoBatch(
             newsletter,
             [{"user": u, "address": f"{u}@example.com"} for u in users[:20]],
             [("completed", 1)] * 20,
         ),
-        Batch(newsletter, [{"user": u, "address": "nowhere"} for u in users[:8]], [("failed", 1)] * 8),
-        Batch(charge, payments, [("completed", int(str(p["refusals"])) + 1) for p in payments]),
-        Batch(render, [{"month": n} for n in range(1, 25)], [("completed", 1)] * 24),
-        Batch(forecast, [{"months": n} for n in range(1, 7)], [("completed", 1)] * 6),
-        Batch(archive, [{"month": n} for n in range(1, 5)], [("failed", 3)] * 4),
-        Batch(
+        DemoBatch(newsletter, [{"user": u, "address": "nowhere"} for u in users[:8]], [("failed", 1)] * 8),
+        DemoBatch(charge, payments, [("completed", int(str(p["refusals"])) + 1) for p in payments]),
+        DemoBatch(render, [{"month": n} for n in range(1, 25)], [("completed", 1)] * 24),
+        DemoBatch(forecast, [{"months": n} for n in range(1, 7)], [("completed", 1)] * 6),
+        DemoBatch(archive, [{"month": n} for n in range(1, 5)], [("failed", 3)] * 4),
+        DemoBatch(
             remind, [{"user": u, "about": "the cart"} for u in users[:15]], [("completed", 1)] * 15, delay=1.0
         ),
-        Batch(
+        DemoBatch(
             remind,
             [{"user": u, "about": "the trial"} for u in users[:15]],
             [("completed", 1)] * 15,
@@ -131,9 +134,11 @@ def check_ledger(text: str) -> list[str]:
         )
         if not follows:
             faults.append(f"{account}: {_words(now)} after {_words(before)}")
-    finished = [account for account, (step, _, word) in last.items() if (step, word) == (STEPS, "ends")]
-    if len(finished) != ACCOUNTS:
-        faults.append(f"only {len(finished)} of {ACCOUNTS} accounts came to their last payment")
+    finished = [
+        account for account, (step, _, word) in last.items() if (step, word) == (PAYMENT_COUNT, "ends")
+    ]
+    if len(finished) != ACCOUNT_COUNT:
+        faults.append(f"only {len(finished)} of {ACCOUNT_COUNT} accounts came to their last payment")
     return faults
 
 
@@ -142,7 +147,7 @@ def _words(entry: tuple[int, int, str]) -> str:
     return f"payment {step} {word} its attempt {attempt}"
 
 
-def _summary(batches: list[Batch]) -> list[list[object]]:
+def _summary(batches: list[DemoBatch]) -> list[list[object]]:
     rows: list[list[object]] = []
     for name in [*dict.fromkeys(batch.task.queue.name for batch in batches), "all"]:
         infos = [info for batch in batches for info in batch.infos if name in (info.queue, "all")]

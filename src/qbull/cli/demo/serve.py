@@ -11,7 +11,7 @@ import qbull
 from qbull.app import App
 from qbull.errors import ConfigError
 
-HOST, PORT = "127.0.0.1", 3050
+DASHBOARD_HOST, DASHBOARD_PORT = "127.0.0.1", 3050
 
 
 @asynccontextmanager
@@ -26,12 +26,12 @@ async def served(app: App) -> AsyncIterator[str]:
     from qbull.api.server import beside
 
     async with beside(api, _listening()) as port:
-        yield f"dashboard: http://{HOST}:{port}/ui, user admin, password {password}"
+        yield f"dashboard: http://{DASHBOARD_HOST}:{port}/ui, user admin, password {password}"
 
 
 def _listening() -> socket.socket:
     """On the usual port; on any, where another demo has that."""
     try:
-        return socket.create_server((HOST, PORT))
+        return socket.create_server((DASHBOARD_HOST, DASHBOARD_PORT))
     except OSError:
-        return socket.create_server((HOST, 0))
+        return socket.create_server((DASHBOARD_HOST, 0))

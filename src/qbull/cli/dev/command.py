@@ -22,19 +22,19 @@ from pathlib import Path
 import click
 import msgspec
 
-from qbull.cli.dev.files import Files
-from qbull.cli.dev.process import Go
-from qbull.cli.dev.report import Report
-from qbull.cli.duration import Seconds
+from qbull.cli.dev.files import FileWatcher
+from qbull.cli.dev.process import StartMessage
+from qbull.cli.dev.report import LoadReport
+from qbull.cli.duration import SecondsParam
 from qbull.config import read_environment
 from qbull.errors import ConfigError
 
-HOST, PORT = "127.0.0.1", 3050
-NEXT_PORTS = 20
-LONGEST_REPORT = 64 * 1024
-LONGER = 15.0
+DASHBOARD_HOST, DASHBOARD_PORT = "127.0.0.1", 3050
+MAX_TRIED_PORTS = 20
+MAX_REPORT_BYTES = 64 * 1024
+EXTRA_EXIT_SECONDS = 15.0
 """Seconds beyond the grace of its jobs that a process has to end: its worker has ten."""
-AGAIN = 0.3
+SIGNAL_REPEAT_SECONDS = 0.3
 """Seconds between two signals to those that are to end at once."""
 
 
@@ -43,7 +43,7 @@ AGAIN = 0.3
 @click.option(
     "--port",
     type=click.IntRange(0, 65_535),
-    help=f"Where the dashboard is, on this machine only.  [default: {PORT}, or the next one that is free]",
+    help=f"Where the dashboard is, on this machine only.  [default: {DASHBOARD_PORT}, or the next one that is free]",
 )
 @click.option(
     "--watch",
@@ -54,7 +54,7 @@ AGAIN = 0.3
 )
 @click.option(
     "--grace",
-    type=Seconds(),
+    type=SecondsParam(),
     default=5.0,
     show_default=True,
     help="Seconds that running jobs have to end after a change or Ctrl-C; then they are given back.",
@@ -73,14 +73,18 @@ def dev(app_path: str, port: int | None, watch: tuple[Path, ...], grace: float) 
     """
     password = read_environment().access.password
     with _listening(port) as listening:
-        dev = Dev(
-            app_path, grace, listening, Files([Path.cwd(), *(path.absolute() for path in watch)]), password
+        dev = DevServer(
+            app_path,
+            grace,
+            listening,
+            FileWatcher([Path.cwd(), *(path.absolute() for path in watch)]),
+            password,
         )
         sys.exit(asyncio.run(dev.run()))
 
 
 @dataclass(eq=False)
-class Version:
+class DevProcess:
     """A process with one version of the code. It works while its line is open."""
 
     process: asyncio.subprocess.Process
@@ -88,25 +92,27 @@ class Version:
     line: asyncio.StreamWriter
     pod: str = ""
 
-    async def report(self) -> Report:
+    async def report(self) -> LoadReport:
         said = await self.reader.readline()
         if said:
-            return msgspec.json.decode(said, type=Report)
-        return Report(f"its process ended while it loaded the app, with {_code(await self.process.wait())}")
+            return msgspec.json.decode(said, type=LoadReport)
+        return LoadReport(
+            f"its process ended while it loaded the app, with {_code(await self.process.wait())}"
+        )
 
     def leave(self, grace: float) -> None:
         """End, with the jobs that run; a thread of the app that never ends does not hold it up for ever."""
         self.line.close()
-        asyncio.get_running_loop().call_later(grace + LONGER, self.send, signal.SIGKILL)
+        asyncio.get_running_loop().call_later(grace + EXTRA_EXIT_SECONDS, self.send, signal.SIGKILL)
 
     def send(self, name: signal.Signals) -> None:
         with suppress(ProcessLookupError):
             self.process.send_signal(name)
 
 
-class Dev:
+class DevServer:
     def __init__(
-        self, app_path: str, grace: float, listening: socket.socket, files: Files, password: str | None
+        self, app_path: str, grace: float, listening: socket.socket, files: FileWatcher, password: str | None
     ) -> None:
         self._app_path = app_path
         self._grace = grace
@@ -114,8 +120,8 @@ class Dev:
         self._files = files
         self._password = password or secrets.token_urlsafe(9)
         self._made_password = password is None
-        self._working: Version | None = None
-        self._keeping: dict[Version, asyncio.Task[None]] = {}
+        self._working: DevProcess | None = None
+        self._keeping: dict[DevProcess, asyncio.Task[None]] = {}
         """All processes that have not ended, each with who waits for its end."""
         self._queues: list[str] = []
         self._stop = asyncio.Event()
@@ -140,7 +146,7 @@ class Dev:
     async def _reload_at_each_change(self) -> None:
         changed: list[Path] = []
         while True:
-            _forget_compiled(changed)
+            _remove_bytecode(changed)
             newer = await self._try(changed)
             changed = [*changed, *newer] if newer else await self._files.changed()
 
@@ -163,7 +169,7 @@ class Dev:
             self._welcome(changed, report)
         return []
 
-    async def _hear(self, version: Version) -> Report | list[Path]:
+    async def _hear(self, version: DevProcess) -> LoadReport | list[Path]:
         """What it says next, or what was changed before it said something."""
         reporting = asyncio.create_task(version.report())
         changing = asyncio.create_task(self._files.changed())
@@ -174,10 +180,10 @@ class Dev:
             reporting.cancel()
             changing.cancel()
 
-    async def _start(self) -> Version:
+    async def _start(self) -> DevProcess:
         ours, theirs = socket.socketpair()
         with theirs:
-            reader, line = await asyncio.open_connection(sock=ours, limit=LONGEST_REPORT)
+            reader, line = await asyncio.open_connection(sock=ours, limit=MAX_REPORT_BYTES)
             fds = (theirs.fileno(), self._listening.fileno())
             options = ["--line", str(fds[0]), "--listening", str(fds[1]), "--grace", str(self._grace)]
             process = await asyncio.create_subprocess_exec(
@@ -187,11 +193,11 @@ class Dev:
                 env={**os.environ, "PYTHONUNBUFFERED": "1"},
                 process_group=0,  # Ctrl-C is for this process, which passes on what is meant
             )
-        version = Version(process, reader, line)
+        version = DevProcess(process, reader, line)
         self._keeping[version] = asyncio.create_task(self._keep(version))
         return version
 
-    async def _keep(self, version: Version) -> None:
+    async def _keep(self, version: DevProcess) -> None:
         """See the end of a process."""
         code = await version.process.wait()
         version.line.close()
@@ -203,11 +209,11 @@ class Dev:
                     f"the process that works and serves ended with {_code(code)}; it is started again at the next save"
                 )
 
-    def _take_over(self, version: Version) -> None:
+    def _take_over(self, version: DevProcess) -> None:
         before, self._working = self._working, version
         if before is not None:
             before.leave(self._grace)
-        go = Go(self._password, before.pod if before is not None else "")
+        go = StartMessage(self._password, before.pod if before is not None else "")
         version.line.write(msgspec.json.encode(go) + b"\n")
 
     async def _end_all(self) -> None:
@@ -228,16 +234,16 @@ class Dev:
         """Until all have ended: one that has not heard yet that it is to end takes the first signal for that."""
         for version in self._keeping:
             version.send(signal.SIGINT)
-        asyncio.get_running_loop().call_later(AGAIN, self._end_at_once)
+        asyncio.get_running_loop().call_later(SIGNAL_REPEAT_SECONDS, self._end_at_once)
 
-    def _welcome(self, changed: Sequence[Path], report: Report) -> None:
+    def _welcome(self, changed: Sequence[Path], report: LoadReport) -> None:
         queues = "; ".join(report.queues)
         if changed and self._queues:
             _say(f"{_names(changed)} changed, reloaded")
             if report.queues != self._queues:
                 click.echo(f"  queues      {queues}", err=True)
         else:
-            url = f"http://{HOST}:{self._listening.getsockname()[1]}"
+            url = f"http://{DASHBOARD_HOST}:{self._listening.getsockname()[1]}"
             password = self._password if self._made_password else "as in QUEUES_UI_PASS"
             _say(self._app_path)
             for name, text in (
@@ -250,7 +256,7 @@ class Dev:
                 click.echo(f"  {name:<11} {text}", err=True)
         self._queues = report.queues
 
-    def _complain(self, changed: Sequence[Path], report: Report) -> None:
+    def _complain(self, changed: Sequence[Path], report: LoadReport) -> None:
         """At the first start, what no save can mend ends the command."""
         if not self._queues and not report.mendable:
             raise ConfigError(report.error)
@@ -275,7 +281,7 @@ def _code(code: int) -> str:
     return f"signal {-code}" if code < 0 else f"code {code}"
 
 
-def _forget_compiled(changed: Sequence[Path]) -> None:
+def _remove_bytecode(changed: Sequence[Path]) -> None:
     """Python knows compiled code by the second of its source's last change: two saves within one look the same to it."""
     for file in changed:
         with suppress(OSError, NotImplementedError):
@@ -284,9 +290,13 @@ def _forget_compiled(changed: Sequence[Path]) -> None:
 
 def _listening(port: int | None) -> socket.socket:
     """On the port that was asked for; else on the usual one, or on the next that is free."""
-    for tried in [port] if port is not None else [*range(PORT, PORT + NEXT_PORTS), 0]:
+    for tried in (
+        [port] if port is not None else [*range(DASHBOARD_PORT, DASHBOARD_PORT + MAX_TRIED_PORTS), 0]
+    ):
         try:
-            return socket.create_server((HOST, tried), backlog=2048)
+            return socket.create_server((DASHBOARD_HOST, tried), backlog=2048)
         except OSError as error:
             why = error
-    raise ConfigError(f"cannot listen on {HOST}, port {port}: {why.strerror}; choose another with --port")
+    raise ConfigError(
+        f"cannot listen on {DASHBOARD_HOST}, port {port}: {why.strerror}; choose another with --port"
+    )

@@ -12,21 +12,21 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-PAUSE = 0.25
+FILE_POLL_SECONDS = 0.25
 """Seconds between two looks …"""
-SHARE = 20
+FILE_POLL_FACTOR = 20
 """… or so many times what a look takes, where that is longer: a large tree costs a twentieth of one core at most."""
-QUIET = 0.05
+SAVE_DEBOUNCE_SECONDS = 0.05
 """Seconds without a further change, after which a save is over: editors write in steps, and a checkout writes many files."""
 
-IGNORED = frozenset({"__pycache__", "node_modules", "site-packages"})
+IGNORED_DIRECTORIES = frozenset({"__pycache__", "node_modules", "site-packages"})
 """Directories that are not entered, besides hidden ones and virtual environments."""
 
-Marks = dict[str, tuple[int, int, int]]
+FileMarks = dict[str, tuple[int, int, int]]
 """Of each file what changes when it is saved: its time, its size, and its inode, as many editors put a new file in its place."""
 
 
-class Files:
+class FileWatcher:
     def __init__(self, roots: Sequence[Path]) -> None:
         self._roots = [str(root) for root in roots]
         self._seen, self._pause = self._look()
@@ -37,7 +37,7 @@ class Files:
             await asyncio.sleep(self._pause)
             now, self._pause = await asyncio.to_thread(self._look)
             while now != self._seen:
-                await asyncio.sleep(QUIET)
+                await asyncio.sleep(SAVE_DEBOUNCE_SECONDS)
                 later, _ = await asyncio.to_thread(self._look)
                 if later == now:
                     before, self._seen = self._seen, now
@@ -46,17 +46,17 @@ class Files:
                     )
                 now = later
 
-    def _look(self) -> tuple[Marks, float]:
+    def _look(self) -> tuple[FileMarks, float]:
         """The marks of all files, and how long to wait before the next look."""
         began = time.perf_counter()
-        found: Marks = {}
+        found: FileMarks = {}
         pending = [*self._roots]
         while pending:
-            pending += _look_into(pending.pop(), found)
-        return found, max(PAUSE, SHARE * (time.perf_counter() - began))
+            pending += _scan_directory(pending.pop(), found)
+        return found, max(FILE_POLL_SECONDS, FILE_POLL_FACTOR * (time.perf_counter() - began))
 
 
-def _look_into(directory: str, found: Marks) -> list[str]:
+def _scan_directory(directory: str, found: FileMarks) -> list[str]:
     """Mark the files of one directory; answers with the directories in it. What goes away meanwhile is not there."""
     try:
         with os.scandir(directory) as entries:
@@ -69,7 +69,7 @@ def _look_into(directory: str, found: Marks) -> list[str]:
     for entry in shown:
         try:
             if entry.is_dir(follow_symlinks=False):
-                if entry.name not in IGNORED:
+                if entry.name not in IGNORED_DIRECTORIES:
                     inside.append(entry.path)
             elif entry.name.endswith(".py"):
                 facts = entry.stat()
@@ -85,4 +85,4 @@ def is_own(file: str) -> bool:
         inside = Path(file).relative_to(Path.cwd())
     except ValueError:
         return False
-    return not any(part in IGNORED or part.startswith(".") for part in inside.parts)
+    return not any(part in IGNORED_DIRECTORIES or part.startswith(".") for part in inside.parts)

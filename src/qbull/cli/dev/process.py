@@ -25,22 +25,22 @@ import msgspec
 import qbull
 from qbull.app import App
 from qbull.cli.app_loading import load_app
-from qbull.cli.dev.report import Report, report_of
-from qbull.cli.worker import Orders, make_supervisor, new_pod
+from qbull.cli.dev.report import LoadReport, report_of
+from qbull.cli.worker import WorkerOptions, make_supervisor, new_pod
 from qbull.config import Sharing
 from qbull.errors import QbullError, ServerError
-from qbull.observe.log import one_line, set_up
+from qbull.observe.log import one_line, set_up_logging
 from qbull.store.connection.address import Address
-from qbull.store.verbs.workers import Member
-from qbull.worker.actor import end, start
+from qbull.store.verbs.workers import RegisteredWorker
+from qbull.worker.actor import start_actor, stop_actors
 
 log = logging.getLogger("qbull.dev")
 
-LOOK = 0.02
+TAKEOVER_POLL_SECONDS = 0.02
 """Seconds between two looks at who reads, while a version takes over from another."""
 
 
-class Go(msgspec.Struct):
+class StartMessage(msgspec.Struct):
     """What it is told when it is its turn. `before` is the pod of the version that is told to end."""
 
     password: str
@@ -54,7 +54,7 @@ class Go(msgspec.Struct):
 @click.option("--grace", type=float, required=True)
 def dev_process(app_path: str, line: int, listening: int, grace: float) -> None:
     """One version of the code under `qbull dev`."""
-    parent = Parent(socket.socket(fileno=line))
+    parent = ParentLink(socket.socket(fileno=line))
     sock = socket.socket(fileno=listening)
     try:
         app = load_app(app_path)
@@ -63,23 +63,23 @@ def dev_process(app_path: str, line: int, listening: int, grace: float) -> None:
     except QbullError as error:
         parent.tell(report_of(error))
         sys.exit(1)
-    set_up(app.environment.log_format, app.environment.log_level)
+    set_up_logging(app.environment.log_format, app.environment.log_level)
     for noisy in (
         "uvicorn",
         "qbull.supervisor",
     ):  # they speak of each start and end, of which there are many here
         logging.getLogger(noisy).setLevel(logging.WARNING)
-    version = Version(app, Orders(app_path, grace, Sharing()), sock, parent)
+    version = RunningVersion(app, WorkerOptions(app_path, grace, Sharing()), sock, parent)
     sys.exit(asyncio.run(version.run()))
 
 
-class Parent:
+class ParentLink:
     """The line to `dev`. A thread reads it, so that its end is heard while an import hangs."""
 
     def __init__(self, line: socket.socket) -> None:
         self._line = line
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._go: asyncio.Future[Go] | None = None
+        self._go: asyncio.Future[StartMessage] | None = None
         self.gone = asyncio.Event()
         threading.Thread(target=self._follow, name="qbull-line", daemon=True).start()
 
@@ -88,11 +88,11 @@ class Parent:
         self._loop = asyncio.get_running_loop()
         self._go = self._loop.create_future()
 
-    def tell(self, report: Report) -> None:
+    def tell(self, report: LoadReport) -> None:
         with suppress(OSError):  # it is gone, and that is heard
             self._line.sendall(msgspec.json.encode(report) + b"\n")
 
-    async def go(self, report: Report) -> Go:
+    async def go(self, report: LoadReport) -> StartMessage:
         """Say that all is ready, and wait for the word to take over."""
         assert self._go is not None
         self.tell(report)
@@ -102,15 +102,17 @@ class Parent:
         with self._line.makefile("rb") as said, suppress(OSError):
             word = said.readline()
             if word and self._loop is not None and self._go is not None:
-                self._loop.call_soon_threadsafe(self._go.set_result, msgspec.json.decode(word, type=Go))
+                self._loop.call_soon_threadsafe(
+                    self._go.set_result, msgspec.json.decode(word, type=StartMessage)
+                )
                 said.read()
         if self._loop is None:
             os._exit(1)
         self._loop.call_soon_threadsafe(self.gone.set)
 
 
-class Version:
-    def __init__(self, app: App, orders: Orders, listening: socket.socket, parent: Parent) -> None:
+class RunningVersion:
+    def __init__(self, app: App, orders: WorkerOptions, listening: socket.socket, parent: ParentLink) -> None:
         self._app = app
         self._orders = orders
         self._listening = listening
@@ -124,7 +126,9 @@ class Version:
             try:
                 await _declare(self._app)
             except QbullError as error:
-                self._parent.tell(Report(one_line(str(error)), mendable=not isinstance(error, ServerError)))
+                self._parent.tell(
+                    LoadReport(one_line(str(error)), mendable=not isinstance(error, ServerError))
+                )
                 return 1
             supervisor = make_supervisor(self._app, self._orders, 1, self._pod)
             working = asyncio.create_task(supervisor.run())
@@ -142,18 +146,18 @@ class Version:
     async def _take_over_and_serve(self) -> None:
         await self._until(lambda reading: self._pod in reading)
         server, queues = _server(self._app), [_described(self._app, name) for name in self._app.queues]
-        go = await self._parent.go(Report(pod=self._pod, server=server, queues=queues))
+        go = await self._parent.go(LoadReport(pod=self._pod, server=server, queues=queues))
         from qbull.api.server import beside
 
         api = qbull.asgi(self._app, replace(self._app.environment.access, password=go.password))
-        telling = start(partial(_tell, self._app))
+        telling = start_actor(partial(_tell, self._app))
         try:
             async with beside(api, self._listening):
                 await self._until(lambda reading: go.before not in reading)
-                self._parent.tell(Report())
+                self._parent.tell(LoadReport())
                 await asyncio.Event().wait()  # until it is cancelled
         finally:
-            await end([telling])
+            await stop_actors([telling])
 
     async def _until(self, holds: Callable[[set[str]], bool]) -> None:
         """Wait for something that the roster says of the pods that read."""
@@ -161,10 +165,10 @@ class Version:
         while True:
             if holds(_reading(await store.patiently(store.workers))):
                 return
-            await asyncio.sleep(LOOK)
+            await asyncio.sleep(TAKEOVER_POLL_SECONDS)
 
 
-def _reading(members: dict[str, Member]) -> set[str]:
+def _reading(members: dict[str, RegisteredWorker]) -> set[str]:
     """The pods with a worker that is not leaving."""
     return {
         member.pod

@@ -12,11 +12,11 @@ from qbull.cli.dev.files import is_own
 from qbull.errors import QbullError
 from qbull.observe.log import one_line
 
-LONGEST = 2000
+MAX_REPORT_LINE_CHARS = 2000
 """Characters of one line."""
 
 
-class Report(msgspec.Struct):
+class LoadReport(msgspec.Struct):
     """What a process says once its worker is up, and again when it has taken over; or why that will not be."""
 
     error: str = ""
@@ -28,11 +28,13 @@ class Report(msgspec.Struct):
     queues: list[str] = []
 
 
-def report_of(error: QbullError) -> Report:
+def report_of(error: QbullError) -> LoadReport:
     """Of an app that could not be loaded."""
     cause = error.__cause__ or error
     lines = [*_place(cause), _reason(cause)]
-    return Report("\n".join(one_line(line)[:LONGEST] for line in lines), mendable=len(lines) > 1)
+    return LoadReport(
+        "\n".join(one_line(line)[:MAX_REPORT_LINE_CHARS] for line in lines), mendable=len(lines) > 1
+    )
 
 
 def _reason(error: BaseException) -> str:

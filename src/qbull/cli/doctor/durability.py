@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator
 from functools import partial
 
 from qbull.cli.doctor.finding import Finding, note, ok, problem
-from qbull.core.durability import PROFILES, Durability, Facts, highest, lack
+from qbull.core.durability import PROFILES, Durability, ReplicationFacts, highest_profile, unmet_requirement
 from qbull.errors import ServerError
 from qbull.store.connection.facts import facts_of
 from qbull.store.store import Store
 
-MEANING: dict[Durability, str] = {
+PROFILE_MEANINGS: dict[Durability, str] = {
     "fast": "a power cut can lose the last two seconds of acknowledged jobs",
     "durable": "an acknowledged job is on the server's disk",
     "replicated": "an acknowledged job is on the server's disk and on every replica, where it is asked for",
@@ -34,15 +34,15 @@ async def check_durability(store: Store, wanted: Durability | None) -> AsyncIter
         yield _judge(subject, facts, wanted)
 
 
-def _judge(subject: str, facts: Facts, wanted: Durability | None) -> Finding:
-    held, missed = highest(facts)
-    if wanted is not None and (short := lack(wanted, facts)) is not None:
+def _judge(subject: str, facts: ReplicationFacts, wanted: Durability | None) -> Finding:
+    held, missed = highest_profile(facts)
+    if wanted is not None and (short := unmet_requirement(wanted, facts)) is not None:
         truth = f'only "{held}" holds' if held is not None else "no profile holds"
         return problem(subject, f'{truth}, and "{wanted}" is asked for: {short.fact}', short.step)
     if held is None:
         assert missed is not None
         return problem(subject, missed.fact, missed.step)
-    fact = f'"{held}" holds: {MEANING[held]}'
+    fact = f'"{held}" holds: {PROFILE_MEANINGS[held]}'
     if missed is None:
         return ok(subject, fact)
     fact += f'; "{PROFILES[PROFILES.index(held) + 1]}" does not: {missed.fact}'

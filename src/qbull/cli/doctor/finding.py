@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Level = Literal["ok", "note", "problem"]
+FindingLevel = Literal["ok", "note", "problem"]
 
 
 @dataclass(frozen=True)
 class Finding:
-    level: Level
+    level: FindingLevel
     subject: str
     fact: str
     next_step: str | None = None

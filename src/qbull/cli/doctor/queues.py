@@ -9,22 +9,22 @@ from qbull.cli.doctor.finding import Finding, note, ok, problem
 from qbull.cli.terminal import span
 from qbull.config import QueueSettings
 from qbull.core import health
-from qbull.core.config_warnings import misfits
+from qbull.core.config_warnings import config_warnings
 from qbull.errors import ServerError
 from qbull.store.read import inspect
-from qbull.store.read.drain_status import what_is_left
+from qbull.store.read.drain_status import repartitioning_status
 from qbull.store.read.inspect import Counts
-from qbull.store.read.integrity import audit, wrong_types
-from qbull.store.read.partition_report import standstill
+from qbull.store.read.integrity import check_integrity, wrong_types
+from qbull.store.read.partition_report import halted_summary
 from qbull.store.store import Store
 from qbull.store.verbs.live_settings import is_paused
 from qbull.store.verbs.partition import Partition
-from qbull.store.verbs.workers import digest, seats
+from qbull.store.verbs.workers import settings_digest, worker_declarations
 
-OLD = 300.0
+OLD_JOB_SECONDS = 300.0
 """Seconds of waiting after which a job is worth a note although workers live."""
-LARGE = 20_000
-FAULTS = 20
+MAX_CHECKED_JOBS = 20_000
+MAX_SHOWN_FAULTS = 20
 
 
 async def check_workers(store: Store) -> AsyncIterator[Finding]:
@@ -64,7 +64,7 @@ async def check_queue(store: Store, name: str, say: Callable[[str], None]) -> As
             continue  # nothing else can be read then
         counted = await inspect.count(partition)
         counts += counted
-        if counted.total > LARGE:
+        if counted.total > MAX_CHECKED_JOBS:
             say(f"{subject}: looking at the {counted.total:,} jobs of partition {partition.shown} …")
         async for finding in _audit(partition):
             faults += 1
@@ -85,23 +85,27 @@ async def check_queue(store: Store, name: str, say: Callable[[str], None]) -> As
 
 
 async def _audit(partition: Partition) -> AsyncIterator[Finding]:
-    faults = await audit(partition)
-    for fault in faults[:FAULTS]:
+    faults = await check_integrity(partition)
+    for fault in faults[:MAX_SHOWN_FAULTS]:
         subject, _, fact = fault.partition(": ")
         yield problem(subject, fact, "keep a copy of the server's data and report this")
-    if len(faults) > FAULTS:
+    if len(faults) > MAX_SHOWN_FAULTS:
         yield problem(
-            f'queue "{partition.settings.name}"', f"{len(faults) - FAULTS} more of these", "see above"
+            f'queue "{partition.settings.name}"',
+            f"{len(faults) - MAX_SHOWN_FAULTS} more of these",
+            "see above",
         )
 
 
 async def _sharing(store: Store, settings: QueueSettings) -> AsyncIterator[Finding]:
     """Do the settings of its workers fit together, so that each partition is read?"""
     try:
-        there = seats(await store.workers(), settings.name, (await store.layout(settings)).current)
+        there = worker_declarations(
+            await store.workers(), settings.name, (await store.layout(settings)).current
+        )
     except ServerError:
         return  # said of the workers already
-    for misfit in misfits(settings.partitions, digest(settings), there):
+    for misfit in config_warnings(settings.partitions, settings_digest(settings), there):
         judge = problem if misfit.serious else note
         yield judge(f'queue "{settings.name}"', misfit.fact, misfit.next_step)
 
@@ -114,7 +118,7 @@ async def _repartitioning(store: Store, settings: QueueSettings) -> AsyncIterato
         fact = f"a change from {layout.partitions} to {layout.coming} partitions was begun and not ended"
         yield problem(subject, fact, f'run "{command} {layout.coming}"')
         return
-    left = await what_is_left(store, settings)
+    left = await repartitioning_status(store, settings)
     if left is not None:
         old = " and ".join(str(count) for count in left.before)
         if left.halted and not left.jobs:
@@ -145,7 +149,7 @@ async def _progress(store: Store, name: str, counts: Counts) -> AsyncIterator[Fi
         yield problem(subject, f"{jobs} and no worker", f'run "qbull worker MODULE:APP --queues {name}"')
     elif counts.oldest_waiting_ms is not None and not await is_paused(store, name):
         age = time.time() - counts.oldest_waiting_ms / 1000
-        if age > OLD:
+        if age > OLD_JOB_SECONDS:
             yield note(
                 subject, f"a job has been waiting for {span(age)}", "add worker processes or concurrency"
             )
@@ -158,7 +162,7 @@ async def _progress(store: Store, name: str, counts: Counts) -> AsyncIterator[Fi
 async def _standing(store: Store, settings: QueueSettings, counts: Counts) -> AsyncIterator[Finding]:
     """Does something wait for a person? In the words of the API's health."""
     name = settings.name
-    still = await standstill(store, settings)
+    still = await halted_summary(store, settings)
     if still is not None:
         ill = health.halted(name, still.keys, still.waiting)
         step = f'see "qbull partitions {name}", then retry or remove the dead letter'

@@ -7,14 +7,14 @@ from collections.abc import AsyncIterator
 from qbull.cli.doctor.finding import Finding, note, ok, problem
 from qbull.errors import QbullError
 from qbull.schedules import ScheduleInfo, Schedules
-from qbull.store.read.integrity import audit_schedules
+from qbull.store.read.integrity import check_schedules_integrity
 from qbull.store.store import Store
 
 
 async def check_schedules(schedules: Schedules, store: Store) -> AsyncIterator[Finding]:
     try:
         found = await schedules.list()
-        faults = await audit_schedules(store)
+        faults = await check_schedules_integrity(store)
     except QbullError as error:
         yield problem("schedules", str(error), "see what was said of the queues above")
         return

@@ -11,14 +11,14 @@ from qbull.cli.doctor.durability import check_durability
 from qbull.cli.doctor.finding import Finding, note, ok, problem
 from qbull.cli.terminal import span
 from qbull.core.durability import Durability
-from qbull.embedded.disk import LITTLE, SCARCE
+from qbull.embedded.disk import LOW_FREE_DISK_BYTES, MIN_FREE_DISK_BYTES
 from qbull.errors import ServerError, ServerRefused
-from qbull.store.connection.requirements import read_info, refuse_unfit
+from qbull.store.connection.requirements import read_info, refuse_unfit_server
 from qbull.store.read import inspect
 from qbull.store.store import Store
 
-SKEW = 1.0
-FULL, FILLING = 0.9, 0.75
+MAX_CLOCK_SKEW_SECONDS = 1.0
+MEMORY_FULL_RATIO, MEMORY_FILLING_RATIO = 0.9, 0.75
 
 
 async def check_server(store: Store, wanted: Durability | None) -> AsyncIterator[Finding]:
@@ -31,7 +31,7 @@ async def check_server(store: Store, wanted: Durability | None) -> AsyncIterator
         return
     yield ok("server", f"{_product(info)} at {shown}, up for {span(float(info.get('uptime_in_seconds', 0)))}")
     try:
-        refuse_unfit(shown, info)
+        refuse_unfit_server(shown, info)
         yield ok("policy", "the version is supported, and nothing is evicted when memory is short")
     except ServerRefused as error:
         yield problem("policy", str(error), "jobs are not safe here until then")
@@ -64,11 +64,11 @@ def _memory(info: dict[str, str]) -> Finding:
             "set one, so that writes are refused before the system ends the server",
         )
     fact = f"{_size(used)} used of {_size(limit)}"
-    if used > FULL * limit:
+    if used > MEMORY_FULL_RATIO * limit:
         return problem(
             "memory", fact, "raise maxmemory, or keep fewer finished jobs: new ones are refused soon"
         )
-    if used > FILLING * limit:
+    if used > MEMORY_FILLING_RATIO * limit:
         return note("memory", fact, "raise maxmemory, or keep fewer finished jobs")
     return ok("memory", fact)
 
@@ -79,9 +79,9 @@ def _embedded(store: Store) -> Iterator[Finding]:
     if directory is None:
         return
     free = shutil.disk_usage(directory).free
-    if free < SCARCE:
+    if free < MIN_FREE_DISK_BYTES:
         yield problem("disk", f"{directory} is full", "make room: nothing can be enqueued until then")
-    elif free < LITTLE:
+    elif free < LOW_FREE_DISK_BYTES:
         yield note("disk", f"{directory} has {_size(free)} left", "make room before nothing can be enqueued")
     else:
         yield ok("disk", f"{directory} has {_size(free)} left")
@@ -113,7 +113,7 @@ async def _clock(store: Store) -> Finding:
     asked = time.time()
     theirs = await inspect.server_time(store.server)
     skew = theirs - (asked + time.time()) / 2
-    if abs(skew) < SKEW:
+    if abs(skew) < MAX_CLOCK_SKEW_SECONDS:
         return ok("clock", f"{span(abs(skew))} from the clock here")
     way = "ahead of" if skew > 0 else "behind"
     return note(
@@ -125,7 +125,7 @@ async def _clock(store: Store) -> Finding:
 
 async def _scripts(store: Store) -> Finding:
     try:
-        await inspect.try_script(store)
+        await inspect.probe_script(store)
     except ServerError as error:
         return problem(
             "scripts", str(error), "give the user the rights for EVAL, EVALSHA and the names of this prefix"

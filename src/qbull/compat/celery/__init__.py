@@ -9,7 +9,7 @@ from typing import Any
 
 from qbull.compat.celery.app import Celery, shared_task
 from qbull.compat.celery.crontab import crontab, schedule
-from qbull.compat.celery.instead import MODULE
+from qbull.compat.celery.instead import CELERY_MODULE_HINTS
 from qbull.compat.celery.result import AsyncResult
 from qbull.compat.celery.task import CeleryTask, MaxRetriesExceededError, Retry
 from qbull.compat.refusal import refuse_name
@@ -27,4 +27,4 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    refuse_name(__name__, name, MODULE)
+    refuse_name(__name__, name, CELERY_MODULE_HINTS)

@@ -13,11 +13,11 @@ from importlib.util import find_spec
 from typing import Any
 
 from qbull.app import App
-from qbull.compat.celery.conf import EARLY, Conf, read_object
+from qbull.compat.celery.conf import STARTUP_SETTINGS, Conf, read_object
 from qbull.compat.celery.crontab import rule_of
-from qbull.compat.celery.instead import APP, APP_ATTRIBUTES, GUIDE
+from qbull.compat.celery.instead import CELERY_APP_ATTRIBUTE_HINTS, CELERY_APP_HINTS, CELERY_GUIDE
 from qbull.compat.celery.result import AsyncResult
-from qbull.compat.celery.task import CeleryTask, Traits, guarded
+from qbull.compat.celery.task import CeleryTask, CeleryTaskOptions, guarded
 from qbull.compat.refusal import refuse, refuse_attribute
 from qbull.config import Keep
 from qbull.core.retry import Retry
@@ -27,9 +27,18 @@ from qbull.store.connection.address import Address
 from qbull.task import Task
 from qbull.worker.assignment import Assignment
 
-OWN = ("prefix", "database", "durability", "payload_limit", "results", "trace", "middleware", "alerts")
+APP_OPTIONS = (
+    "prefix",
+    "database",
+    "durability",
+    "payload_limit",
+    "results",
+    "trace",
+    "middleware",
+    "alerts",
+)
 """Keywords of qbull.App that can be given besides."""
-ONCE = Retry(attempts=1)
+NO_RETRIES = Retry(attempts=1)
 
 _current: Celery | None = None
 
@@ -46,9 +55,9 @@ class Celery(App):
         include: Sequence[str] = (),
         **others: Any,
     ) -> None:
-        own = {name: others.pop(name) for name in OWN if name in others}
-        settings = {name: others.pop(name) for name in list(others) if name not in APP}
-        refuse("Celery", others, APP, ConfigError, GUIDE)
+        own = {name: others.pop(name) for name in APP_OPTIONS if name in others}
+        settings = {name: others.pop(name) for name in list(others) if name not in CELERY_APP_HINTS}
+        refuse("Celery", others, CELERY_APP_HINTS, ConfigError, CELERY_GUIDE)
         if backend is not None and backend != broker:
             raise ConfigError(
                 "Celery(backend=…): results are kept with the jobs, on the server of the broker; remove it"
@@ -64,7 +73,7 @@ class Celery(App):
         _current = self
 
     def __getattr__(self, name: str) -> Any:
-        refuse_attribute(self, name, APP_ATTRIBUTES)
+        refuse_attribute(self, name, CELERY_APP_ATTRIBUTE_HINTS)
 
     def task(self, function: Callable[..., Any] | None = None, /, **traits: Any) -> Any:
         """`@app.task`, or `@app.task(bind=True, autoretry_for=(OSError,), …)`."""
@@ -76,7 +85,7 @@ class Celery(App):
 
     def queue(self, name: str, **settings: Any) -> Queue:
         """Declare a queue with settings of qbull. It knows all tasks, those declared later too."""
-        queue = super().queue(name, **({"retry": ONCE} | settings))
+        queue = super().queue(name, **({"retry": NO_RETRIES} | settings))
         for task in self.tasks.values():
             self._register(queue, task.name, task.spec.function, task.traits)
         return queue
@@ -147,7 +156,7 @@ class Celery(App):
 
     def _declare(self, function: Callable[..., Any], given: dict[str, Any]) -> CeleryTask:
         name = given.get("name") or self._name_of(function)
-        traits = Traits.of({"time_limit": self.conf.task_time_limit} | given | {"name": name})
+        traits = CeleryTaskOptions.of({"time_limit": self.conf.task_time_limit} | given | {"name": name})
         run = guarded(function, traits, lambda: self.tasks[name])
         home = self._queue(traits.queue) if traits.queue else self.home_of(name)
         for queue in self.queues.values():
@@ -155,8 +164,8 @@ class Celery(App):
         self.tasks[name] = task = CeleryTask(self, home, home.tasks[name], traits)
         return task
 
-    def _register(self, queue: Queue, name: str, run: Callable[..., Any], traits: Traits) -> None:
-        declare = queue.task(name=name, retry=ONCE, timeout=traits.time_limit, expires=traits.expires)
+    def _register(self, queue: Queue, name: str, run: Callable[..., Any], traits: CeleryTaskOptions) -> None:
+        declare = queue.task(name=name, retry=NO_RETRIES, timeout=traits.time_limit, expires=traits.expires)
         declare(run)
 
     def _name_of(self, function: Callable[..., Any]) -> str:
@@ -180,7 +189,7 @@ class Celery(App):
             {n: v for n, v in entry.items() if n not in known},
             {},
             ConfigError,
-            GUIDE,
+            CELERY_GUIDE,
         )
         options = dict(entry.get("options") or {})
         queue = options.pop("queue", None)
@@ -188,7 +197,7 @@ class Celery(App):
             "expires": 'ticks do not pile up: overlap="skip"; remove it',
             "priority": "say it in a task of its own, which enqueues this one",
         }
-        refuse(f'beat_schedule "{name}": options', options, instead, ConfigError, GUIDE)
+        refuse(f'beat_schedule "{name}": options', options, instead, ConfigError, CELERY_GUIDE)
         if entry.get("relative"):
             raise ConfigError(
                 f'beat_schedule "{name}": relative=True: instants are the same for everybody; remove it'
@@ -208,7 +217,7 @@ class Celery(App):
 
     def _check_setting(self, name: str, value: Any) -> None:
         """Raise where a setting comes too late, or at the wrong place."""
-        if name in EARLY and self.queues:
+        if name in STARTUP_SETTINGS and self.queues:
             raise ConfigError(f"conf.{name}: say it before the first task and queue are declared")
         if name == "broker_url" and value is not None:
             if self._clients or self._portal is not None:

@@ -12,11 +12,11 @@ from datetime import timedelta, tzinfo
 from fnmatch import fnmatchcase
 from typing import Any
 
-from qbull.compat.celery.instead import CONF, GUIDE
+from qbull.compat.celery.instead import CELERY_CONF_HINTS, CELERY_GUIDE
 from qbull.compat.refusal import refuse
 from qbull.errors import ConfigError
 
-DEFAULTS: dict[str, Any] = {
+CELERY_DEFAULTS: dict[str, Any] = {
     "broker_url": None,
     "timezone": "UTC",
     "task_default_queue": "celery",
@@ -32,7 +32,7 @@ DEFAULTS: dict[str, Any] = {
     "imports": (),
     "include": (),
 }
-SAME: dict[str, Any] = {
+FIXED_SETTINGS: dict[str, Any] = {
     "enable_utc": True,
     "task_serializer": "json",
     "result_serializer": "json",
@@ -49,7 +49,7 @@ SAME: dict[str, Any] = {
     "worker_hijack_root_logger": False,
 }
 """What qbull does anyway: said otherwise, it is refused."""
-EARLY = frozenset(
+STARTUP_SETTINGS = frozenset(
     ("task_default_queue", "task_time_limit", "task_ignore_result", "result_expires", "worker_concurrency")
 )
 """Tasks and queues are declared with these: they come first."""
@@ -59,7 +59,7 @@ class Conf:
     """`app.conf.timezone = "Europe/Berlin"`, `app.conf.update(…)`. `changed` is called with the name after each change."""
 
     def __init__(self, changed: Callable[[str, Any], None]) -> None:
-        object.__setattr__(self, "_values", dict(DEFAULTS))
+        object.__setattr__(self, "_values", dict(CELERY_DEFAULTS))
         object.__setattr__(self, "_changed", changed)
 
     def update(self, *mappings: Mapping[str, Any], **settings: Any) -> None:
@@ -68,22 +68,24 @@ class Conf:
                 setattr(self, name, value)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name in SAME:
-            if (list(value) if isinstance(value, tuple | set) else value) != SAME[name]:
-                refuse("conf", {name: value}, CONF, ConfigError, GUIDE)
+        if name in FIXED_SETTINGS:
+            if (list(value) if isinstance(value, tuple | set) else value) != FIXED_SETTINGS[name]:
+                refuse("conf", {name: value}, CELERY_CONF_HINTS, ConfigError, CELERY_GUIDE)
             return
-        if name not in DEFAULTS:
-            refuse("conf", {name: value}, CONF, ConfigError, GUIDE)
+        if name not in CELERY_DEFAULTS:
+            refuse("conf", {name: value}, CELERY_CONF_HINTS, ConfigError, CELERY_GUIDE)
         self._changed(name, value)
         self._values[name] = value
 
     def __getattr__(self, name: str) -> Any:
-        if name in SAME:
-            return SAME[name]
+        if name in FIXED_SETTINGS:
+            return FIXED_SETTINGS[name]
         try:
             return self._values[name]
         except KeyError:
-            raise AttributeError(f"conf.{name}: {CONF.get(name, 'there is no such setting')}") from None
+            raise AttributeError(
+                f"conf.{name}: {CELERY_CONF_HINTS.get(name, 'there is no such setting')}"
+            ) from None
 
     def __setitem__(self, name: str, value: Any) -> None:
         setattr(self, name, value)
@@ -164,7 +166,7 @@ def _routes(given: Any) -> Iterable[tuple[str, str]]:
                 {name: value for name, value in route.items() if name != "queue"},
                 {"priority": "say it of the task: @app.task(priority=…)"},
                 ConfigError,
-                GUIDE,
+                CELERY_GUIDE,
             )
             route = route.get("queue")
         if not isinstance(route, str):

@@ -7,21 +7,21 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 
-from qbull.core.schedule_rule import Rule
+from qbull.core.schedule_rule import ScheduleRule
 from qbull.errors import DeclarationError
 
-Field = int | str | Iterable[int]
+CrontabField = int | str | Iterable[int]
 
 
 @dataclass(frozen=True)
 class crontab:
     """The five fields of Celery. `expression` is the same as crontab writes it."""
 
-    minute: Field = "*"
-    hour: Field = "*"
-    day_of_week: Field = "*"
-    day_of_month: Field = "*"
-    month_of_year: Field = "*"
+    minute: CrontabField = "*"
+    hour: CrontabField = "*"
+    day_of_week: CrontabField = "*"
+    day_of_month: CrontabField = "*"
+    month_of_year: CrontabField = "*"
 
     def __post_init__(self) -> None:
         if _text(self.day_of_week) != "*" and _text(self.day_of_month) != "*":
@@ -44,15 +44,15 @@ class schedule:
     run_every: float | timedelta
 
 
-def rule_of(name: str, when: object, zone: str) -> Rule:
+def rule_of(name: str, when: object, zone: str) -> ScheduleRule:
     """What stands at "schedule" in an entry of beat_schedule."""
     match when:
         case crontab():
-            return Rule(when.expression, tz=zone)
+            return ScheduleRule(when.expression, tz=zone)
         case schedule():
-            return Rule(every=_seconds(when.run_every))
+            return ScheduleRule(every=_seconds(when.run_every))
         case timedelta() | int() | float():
-            return Rule(every=_seconds(when))
+            return ScheduleRule(every=_seconds(when))
     raise DeclarationError(
         f'beat_schedule "{name}": schedule={when!r}: give crontab(…) of qbull.compat.celery, a timedelta or seconds'
     )
@@ -62,7 +62,7 @@ def _seconds(value: float | timedelta) -> float:
     return value.total_seconds() if isinstance(value, timedelta) else value
 
 
-def _text(field: Field) -> str:
+def _text(field: CrontabField) -> str:
     if isinstance(field, int | str):
         return str(field).replace(" ", "")
     return ",".join(str(number) for number in sorted(field))

@@ -2,31 +2,33 @@
 
 from __future__ import annotations
 
-GUIDE = "from_celery"
+CELERY_GUIDE = "from_celery"
 
-_STEP = "use qbull.chain(a.step(…), b.step(…)); the result of the one before is qbull.current_job().results"
-_GROUP = "use qbull.group(a.step(…), b.step(…), then=c.step(…)), or task.enqueue_many([…]) where nothing waits for all"
-_MIDDLEWARE = "use qbull.Middleware: around_run is around each run, settled is told what became of it"
-_RIGHT_ROUTE = "name the queue: queue=…"
-_PROGRESS = "use qbull.current_job().progress_sync(33), or log_sync(…)"
-_ATOMIC = "jobs of a dead worker always run again; make the task safe to repeat"
-_QUEUE_RATE = 'a rate is of a queue, over all workers: app.queue("NAME", rate=qbull.Rate(100, per=60)), and queue="NAME" here'
-_SOFT = "nothing can be raised into a running thread; use time_limit=…, or ask qbull.current_job().cancelled in the loop"
-_JSON = "arguments and results travel as JSON; nothing is pickled"
-_EAGER = "call the task like a function, or use qbull.testing.inline in tests"
+_USE_CHAIN = (
+    "use qbull.chain(a.step(…), b.step(…)); the result of the one before is qbull.current_job().results"
+)
+_USE_GROUP = "use qbull.group(a.step(…), b.step(…), then=c.step(…)), or task.enqueue_many([…]) where nothing waits for all"
+_USE_MIDDLEWARE = "use qbull.Middleware: around_run is around each run, settled is told what became of it"
+_USE_QUEUE_NAME = "name the queue: queue=…"
+_USE_PROGRESS = "use qbull.current_job().progress_sync(33), or log_sync(…)"
+_ALWAYS_RERUN = "jobs of a dead worker always run again; make the task safe to repeat"
+_USE_QUEUE_RATE = 'a rate is of a queue, over all workers: app.queue("NAME", rate=qbull.Rate(100, per=60)), and queue="NAME" here'
+_USE_TIME_LIMIT = "nothing can be raised into a running thread; use time_limit=…, or ask qbull.current_job().cancelled in the loop"
+_JSON_ONLY = "arguments and results travel as JSON; nothing is pickled"
+_USE_INLINE = "call the task like a function, or use qbull.testing.inline in tests"
 
-TASK = {
-    "rate_limit": _QUEUE_RATE,
-    "soft_time_limit": _SOFT,
-    "base": _MIDDLEWARE,
-    "on_failure": _MIDDLEWARE,
-    "on_success": _MIDDLEWARE,
-    "on_retry": _MIDDLEWARE,
-    "after_return": _MIDDLEWARE,
-    "before_start": _MIDDLEWARE,
-    "serializer": _JSON,
-    "acks_late": _ATOMIC,
-    "reject_on_worker_lost": _ATOMIC,
+CELERY_TASK_HINTS = {
+    "rate_limit": _USE_QUEUE_RATE,
+    "soft_time_limit": _USE_TIME_LIMIT,
+    "base": _USE_MIDDLEWARE,
+    "on_failure": _USE_MIDDLEWARE,
+    "on_success": _USE_MIDDLEWARE,
+    "on_retry": _USE_MIDDLEWARE,
+    "after_return": _USE_MIDDLEWARE,
+    "before_start": _USE_MIDDLEWARE,
+    "serializer": _JSON_ONLY,
+    "acks_late": _ALWAYS_RERUN,
+    "reject_on_worker_lost": _ALWAYS_RERUN,
     "acks_on_failure_or_timeout": "a job that fails is a dead letter; qbull redrive sends it round again",
     "track_started": "the state is always kept; remove it",
     "store_errors_even_if_ignored": "errors are always kept; remove it",
@@ -36,24 +38,24 @@ TASK = {
     "trail": "a job does not know which jobs it has enqueued; remove it",
     "send_events": "events are always there: queue.events(); remove it",
     "compression": "use App(middleware=[qbull.Compressed()])",
-    "exchange": _RIGHT_ROUTE,
-    "routing_key": _RIGHT_ROUTE,
+    "exchange": _USE_QUEUE_NAME,
+    "routing_key": _USE_QUEUE_NAME,
     "shared": "use @shared_task",
     "lazy": "tasks are declared at once; remove it",
 }
 """Keywords of @app.task."""
 
-CALL = {
-    "link": _STEP,
+CELERY_CALL_HINTS = {
+    "link": _USE_CHAIN,
     "link_error": "use qbull.chain(…, fallback=handler.step(…))",
-    "chain": _STEP,
-    "chord": _GROUP,
-    "soft_time_limit": _SOFT,
+    "chain": _USE_CHAIN,
+    "chord": _USE_GROUP,
+    "soft_time_limit": _USE_TIME_LIMIT,
     "shadow": "a job has the name of its task; use a second task with name=…",
-    "serializer": _JSON,
+    "serializer": _JSON_ONLY,
     "compression": "use App(middleware=[qbull.Compressed()])",
-    "exchange": _RIGHT_ROUTE,
-    "routing_key": _RIGHT_ROUTE,
+    "exchange": _USE_QUEUE_NAME,
+    "routing_key": _USE_QUEUE_NAME,
     "headers": "use qbull.Middleware: what around_enqueue puts into call.headers is in qbull.current_job().headers",
     "retry": "an enqueue is sent again for up to 10 s by itself; remove it",
     "retry_policy": "an enqueue is sent again for up to 10 s by itself; remove it",
@@ -63,13 +65,13 @@ CALL = {
     "add_to_parent": "a job does not know which jobs it has enqueued; remove it",
     "delivery_mode": 'use task.options(durability="durable").enqueue(…)',
     "reply_to": "the handle that is returned has the result; remove it",
-    "group_id": _GROUP,
+    "group_id": _USE_GROUP,
     "root_id": "use App(trace=True)",
     "parent_id": "use App(trace=True)",
 }
 """Keywords of apply_async."""
 
-RETRY = {
+CELERY_RETRY_HINTS = {
     "args": "another run has the arguments of the job; enqueue a new one for others",
     "kwargs": "another run has the arguments of the job; enqueue a new one for others",
     "throw": "the attempt ends where retry() is called; leave throw away",
@@ -79,29 +81,29 @@ RETRY = {
 }
 """Keywords of self.retry."""
 
-TASK_ATTRIBUTES = {
-    "s": f"{_STEP}, or write the call where it belongs: task.delay(…)",
+CELERY_TASK_ATTRIBUTE_HINTS = {
+    "s": f"{_USE_CHAIN}, or write the call where it belongs: task.delay(…)",
     "si": "use task.step(…) in qbull.chain(…) or qbull.group(…)",
-    "signature": _STEP,
-    "subtask": _STEP,
+    "signature": _USE_CHAIN,
+    "subtask": _USE_CHAIN,
     "chunks": "use task.enqueue_many([…])",
     "map": "use task.enqueue_many([…])",
     "starmap": "use task.enqueue_many([…])",
-    "apply": _EAGER,
+    "apply": _USE_INLINE,
     "run": "call the task like a function",
-    "update_state": _PROGRESS,
+    "update_state": _USE_PROGRESS,
     "send_event": "use queue.events()",
     "replace": "enqueue the other task, and return",
-    "add_around": _MIDDLEWARE,
-    "on_failure": _MIDDLEWARE,
-    "on_success": _MIDDLEWARE,
-    "on_retry": _MIDDLEWARE,
-    "after_return": _MIDDLEWARE,
-    "rate_limit": _QUEUE_RATE,
+    "add_around": _USE_MIDDLEWARE,
+    "on_failure": _USE_MIDDLEWARE,
+    "on_success": _USE_MIDDLEWARE,
+    "on_retry": _USE_MIDDLEWARE,
+    "after_return": _USE_MIDDLEWARE,
+    "rate_limit": _USE_QUEUE_RATE,
     "backend": "results are kept with the jobs: AsyncResult",
 }
 
-REQUEST_ATTRIBUTES = {
+CELERY_REQUEST_ATTRIBUTE_HINTS = {
     "args": "the arguments are those of the function",
     "kwargs": "the arguments are those of the function",
     "delivery_info": "qbull.current_job().queue names the queue",
@@ -110,17 +112,17 @@ REQUEST_ATTRIBUTES = {
     "eta": "qbull.current_job().planned_at, for the tick of a schedule",
     "root_id": "use App(trace=True)",
     "parent_id": "use App(trace=True)",
-    "chain": _STEP,
-    "chord": _GROUP,
-    "group": _GROUP,
-    "callbacks": _STEP,
-    "errbacks": _STEP,
+    "chain": _USE_CHAIN,
+    "chord": _USE_GROUP,
+    "group": _USE_GROUP,
+    "callbacks": _USE_CHAIN,
+    "errbacks": _USE_CHAIN,
     "timelimit": "it is what the task was declared with",
     "correlation_id": "use self.request.id",
     "reply_to": "the handle that is returned has the result",
 }
 
-RESULT_ATTRIBUTES = {
+CELERY_RESULT_ATTRIBUTE_HINTS = {
     "children": "a job does not know which jobs it has enqueued; a flow does: flow.jobs",
     "parent": "use qbull.chain(…): flow.jobs has all of them",
     "graph": "use qbull.chain(…): flow.jobs has all of them",
@@ -135,12 +137,12 @@ RESULT_ATTRIBUTES = {
     "worker": "await app.job(queue, id).info() has it",
 }
 
-APP = {
+CELERY_APP_HINTS = {
     "loader": "set it up where the app is made",
     "amqp": "use app.queue(…)",
     "log": "use logging; QBULL_LOG_FORMAT=json and QBULL_LOG_LEVEL",
     "control": "use the command line: qbull workers, cancel, pause, configure",
-    "task_cls": _MIDDLEWARE,
+    "task_cls": _USE_MIDDLEWARE,
     "changes": "use app.conf.update(…)",
     "config_source": "use app.config_from_object(…)",
     "namespace": "use app.config_from_object(…, namespace=…)",
@@ -151,46 +153,46 @@ APP = {
 }
 """Keywords of Celery(…)."""
 
-APP_ATTRIBUTES = {
+CELERY_APP_ATTRIBUTE_HINTS = {
     "control": "use the command line: qbull workers, cancel, pause, configure",
-    "Task": _MIDDLEWARE,
+    "Task": _USE_MIDDLEWARE,
     "amqp": "use app.queue(…)",
     "backend": "results are kept with the jobs: AsyncResult",
     "add_periodic_task": "use app.conf.beat_schedule, or @queue.cron(…)",
     "on_after_configure": "use app.conf.beat_schedule, or @queue.cron(…)",
     "on_after_finalize": "use app.conf.beat_schedule, or @queue.cron(…)",
-    "signature": _STEP,
-    "canvas": _STEP,
+    "signature": _USE_CHAIN,
+    "canvas": _USE_CHAIN,
     "worker_main": "run: qbull worker MODULE:APP",
     "start": "run: qbull worker MODULE:APP",
     "Worker": "run: qbull worker MODULE:APP",
     "Beat": "workers fire the ticks; there is no beat",
     "connection": "the app has its connections",
     "GroupResult": "use qbull.group(…, then=…)",
-    "register_task": _MIDDLEWARE,
+    "register_task": _USE_MIDDLEWARE,
     "set_default": "@shared_task belongs to the app that was made last",
     "set_current": "@shared_task belongs to the app that was made last",
     "finalize": "not needed",
 }
 
-CONF = {
+CELERY_CONF_HINTS = {
     "result_backend": "results are kept with the jobs, on the same server; remove it",
-    "task_serializer": _JSON,
-    "result_serializer": _JSON,
-    "event_serializer": _JSON,
-    "accept_content": _JSON,
-    "result_accept_content": _JSON,
+    "task_serializer": _JSON_ONLY,
+    "result_serializer": _JSON_ONLY,
+    "event_serializer": _JSON_ONLY,
+    "accept_content": _JSON_ONLY,
+    "result_accept_content": _JSON_ONLY,
     "enable_utc": "schedules have conf.timezone; remove it",
-    "task_acks_late": _ATOMIC,
-    "task_reject_on_worker_lost": _ATOMIC,
+    "task_acks_late": _ALWAYS_RERUN,
+    "task_reject_on_worker_lost": _ALWAYS_RERUN,
     "task_acks_on_failure_or_timeout": "a job that fails is a dead letter; remove it",
     "task_track_started": "the state is always kept; remove it",
     "task_store_errors_even_if_ignored": "errors are always kept; remove it",
-    "task_soft_time_limit": _SOFT,
-    "task_always_eager": _EAGER,
-    "task_eager_propagates": _EAGER,
+    "task_soft_time_limit": _USE_TIME_LIMIT,
+    "task_always_eager": _USE_INLINE,
+    "task_eager_propagates": _USE_INLINE,
     "task_annotations": "say it of the tasks",
-    "task_default_rate_limit": _QUEUE_RATE,
+    "task_default_rate_limit": _USE_QUEUE_RATE,
     "task_create_missing_queues": "a queue is declared: app.queue(…), conf.task_queues, task_routes or queue=… of a task; remove it",
     "task_queue_max_priority": "priorities are always there; remove it",
     "task_inherit_parent_priority": "say the priority of the call; remove it",
@@ -217,37 +219,37 @@ CONF = {
     "worker_task_log_format": "use QBULL_LOG_FORMAT",
     "worker_send_task_events": "events are always there: queue.events(); remove it",
     "worker_cancel_long_running_tasks_on_connection_loss": "a run whose job was taken over is refused its outcome; remove it",
-    "worker_disable_rate_limits": _QUEUE_RATE,
+    "worker_disable_rate_limits": _USE_QUEUE_RATE,
     "beat_scheduler": "workers fire the ticks; schedules made at run time are app.schedules.upsert(…)",
     "beat_schedule_filename": "schedules are on the server; remove it",
     "beat_max_loop_interval": "workers fire the ticks; remove it",
     "beat_sync_every": "schedules are on the server; remove it",
 }
 
-MODULE = {
-    "chain": _STEP,
-    "group": _GROUP,
-    "chord": _GROUP,
-    "signature": _STEP,
-    "subtask": _STEP,
-    "Signature": _STEP,
+CELERY_MODULE_HINTS = {
+    "chain": _USE_CHAIN,
+    "group": _USE_GROUP,
+    "chord": _USE_GROUP,
+    "signature": _USE_CHAIN,
+    "subtask": _USE_CHAIN,
+    "Signature": _USE_CHAIN,
     "chunks": "use task.enqueue_many([…])",
     "xmap": "use task.enqueue_many([…])",
     "xstarmap": "use task.enqueue_many([…])",
-    "Task": _MIDDLEWARE,
-    "signals": _MIDDLEWARE,
-    "task_prerun": _MIDDLEWARE,
-    "task_postrun": _MIDDLEWARE,
-    "task_failure": _MIDDLEWARE,
-    "task_success": _MIDDLEWARE,
-    "task_retry": _MIDDLEWARE,
-    "before_task_publish": _MIDDLEWARE,
-    "after_task_publish": _MIDDLEWARE,
+    "Task": _USE_MIDDLEWARE,
+    "signals": _USE_MIDDLEWARE,
+    "task_prerun": _USE_MIDDLEWARE,
+    "task_postrun": _USE_MIDDLEWARE,
+    "task_failure": _USE_MIDDLEWARE,
+    "task_success": _USE_MIDDLEWARE,
+    "task_retry": _USE_MIDDLEWARE,
+    "before_task_publish": _USE_MIDDLEWARE,
+    "after_task_publish": _USE_MIDDLEWARE,
     "current_task": "use qbull.current_job(), or bind=True",
     "get_task_logger": "use logging.getLogger(__name__); current_job().log_sync(…) keeps lines with the job",
     "GroupResult": "use qbull.group(…, then=…)",
     "ResultSet": "use qbull.group(…, then=…)",
-    "SoftTimeLimitExceeded": _SOFT,
+    "SoftTimeLimitExceeded": _USE_TIME_LIMIT,
     "Ignore": "return, or raise qbull.Fail(…)",
     "Reject": "raise qbull.Fail(…): it goes to the dead letters",
     "solar": "compute the next moment and enqueue with at=…",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from qbull.compat.celery.instead import GUIDE, RESULT_ATTRIBUTES
+from qbull.compat.celery.instead import CELERY_GUIDE, CELERY_RESULT_ATTRIBUTE_HINTS
 from qbull.compat.refusal import refuse, refuse_attribute
 from qbull.core.record import JobInfo
 from qbull.errors import ArgumentsError, Conflict, JobCancelled, JobFailed, NotFound
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 A = TypeVar("A")
 
-STATES = {
+CELERY_STATES = {
     "waiting": "PENDING",
     "delayed": "PENDING",
     "active": "STARTED",
@@ -24,7 +24,7 @@ STATES = {
     "failed": "FAILURE",
     "cancelled": "REVOKED",
 }
-READY = ("completed", "failed", "cancelled")
+READY_STATES = ("completed", "failed", "cancelled")
 
 
 class AsyncResult:
@@ -50,7 +50,7 @@ class AsyncResult:
         return hash(self.id)
 
     def __getattr__(self, name: str) -> Any:
-        refuse_attribute(self, name, RESULT_ATTRIBUTES)
+        refuse_attribute(self, name, CELERY_RESULT_ATTRIBUTE_HINTS)
 
     @property
     def task_id(self) -> str:
@@ -62,13 +62,13 @@ class AsyncResult:
         info = self._info()
         if info is None:
             return "PENDING"
-        return "RETRY" if info.state == "delayed" and info.attempt > 1 else STATES[info.state]
+        return "RETRY" if info.state == "delayed" and info.attempt > 1 else CELERY_STATES[info.state]
 
     status = state
 
     def ready(self) -> bool:
         info = self._info()
-        return info is not None and info.state in READY
+        return info is not None and info.state in READY_STATES
 
     def successful(self) -> bool:
         return self.state == "SUCCESS"
@@ -78,7 +78,7 @@ class AsyncResult:
 
     def get(self, timeout: float | None = None, propagate: bool = True, **others: Any) -> Any:
         """Wait for the result. A job that failed raises qbull.JobFailed, which has the text of its error."""
-        refuse("get", others, {}, ArgumentsError, GUIDE)
+        refuse("get", others, {}, ArgumentsError, CELERY_GUIDE)
         try:
             return self._run(self._found().result(timeout))
         except (JobFailed, JobCancelled) as error:
@@ -110,9 +110,9 @@ class AsyncResult:
             "signal": "a coroutine is cancelled, a cpu=True process killed, a plain function asks current_job().cancelled",
             "wait": "revoke() returns when the server knows; remove it",
         }
-        refuse("revoke", others, instead, ArgumentsError, GUIDE)
+        refuse("revoke", others, instead, ArgumentsError, CELERY_GUIDE)
         info = self._info()
-        if info is None or info.state in READY or (info.state == "active" and not terminate):
+        if info is None or info.state in READY_STATES or (info.state == "active" and not terminate):
             return
         try:
             self._run(self._found().cancel("revoked"))

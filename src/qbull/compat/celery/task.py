@@ -16,7 +16,14 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NoReturn
 from zoneinfo import ZoneInfo
 
-from qbull.compat.celery.instead import CALL, GUIDE, REQUEST_ATTRIBUTES, RETRY, TASK, TASK_ATTRIBUTES
+from qbull.compat.celery.instead import (
+    CELERY_CALL_HINTS,
+    CELERY_GUIDE,
+    CELERY_REQUEST_ATTRIBUTE_HINTS,
+    CELERY_RETRY_HINTS,
+    CELERY_TASK_ATTRIBUTE_HINTS,
+    CELERY_TASK_HINTS,
+)
 from qbull.compat.celery.result import AsyncResult
 from qbull.compat.refusal import refuse, refuse_attribute
 from qbull.core.outcome import describe
@@ -30,9 +37,9 @@ from qbull.worker.current import current_job
 if TYPE_CHECKING:
     from qbull.compat.celery.app import Celery
 
-RETRIES = "celery.retries"
+RETRIES_HEADER = "celery.retries"
 """A header of jobs that were moved from Celery: how often they had been retried there."""
-SAME = {
+FIXED_TASK_OPTIONS = {
     "acks_late": True,
     "reject_on_worker_lost": True,
     "track_started": True,
@@ -51,7 +58,7 @@ class MaxRetriesExceededError(Exception):
 
 
 @dataclass(frozen=True)
-class Traits:
+class CeleryTaskOptions:
     """What can be said of a task: the keywords of `@app.task` that mean something here."""
 
     name: str = ""
@@ -71,21 +78,21 @@ class Traits:
     retry_jitter: bool = True
 
     @classmethod
-    def of(cls, given: Mapping[str, Any]) -> Traits:
+    def of(cls, given: Mapping[str, Any]) -> CeleryTaskOptions:
         known = {field.name for field in fields(cls)}
         left = {
             name: value
             for name, value in given.items()
-            if name not in known and not (name in SAME and value == SAME[name])
+            if name not in known and not (name in FIXED_TASK_OPTIONS and value == FIXED_TASK_OPTIONS[name])
         }
-        refuse("task", left, TASK, DeclarationError, GUIDE)
+        refuse("task", left, CELERY_TASK_HINTS, DeclarationError, CELERY_GUIDE)
         traits = cls(**{name: value for name, value in given.items() if name in known})
         refuse(
             "task(retry_kwargs): retry",
             {n: v for n, v in (traits.retry_kwargs or {}).items() if n not in ("max_retries", "countdown")},
-            RETRY,
+            CELERY_RETRY_HINTS,
             DeclarationError,
-            GUIDE,
+            CELERY_GUIDE,
         )
         return traits
 
@@ -97,7 +104,7 @@ class Traits:
         return random.randrange(wait + 1) if self.retry_jitter else wait  # noqa: S311 - spreading, not secrecy
 
 
-class Request:
+class CeleryRequest:
     """`self.request`: the job that runs, as Celery's users ask for it."""
 
     def __init__(self, task: str) -> None:
@@ -112,16 +119,16 @@ class Request:
             return
         if job.task == task:
             self.id, self.called_directly = job.id, False
-            self.retries = job.attempt - 1 + int(job.headers.get(RETRIES, 0))
+            self.retries = job.attempt - 1 + int(job.headers.get(RETRIES_HEADER, 0))
 
     def __getattr__(self, name: str) -> Any:
-        refuse_attribute(self, name, REQUEST_ATTRIBUTES)
+        refuse_attribute(self, name, CELERY_REQUEST_ATTRIBUTE_HINTS)
 
 
 class CeleryTask(Task[..., Any]):
     """A function that can be enqueued; called directly it is still the function. Also a task of qbull: `enqueue`, `options`, `step`."""
 
-    def __init__(self, app: Celery, queue: Queue, spec: TaskSpec, traits: Traits) -> None:
+    def __init__(self, app: Celery, queue: Queue, spec: TaskSpec, traits: CeleryTaskOptions) -> None:
         super().__init__(queue, spec)
         self.app = app
         self.max_retries = traits.max_retries
@@ -132,11 +139,11 @@ class CeleryTask(Task[..., Any]):
         return self.spec.function(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
-        refuse_attribute(self, name, TASK_ATTRIBUTES)
+        refuse_attribute(self, name, CELERY_TASK_ATTRIBUTE_HINTS)
 
     @property
-    def request(self) -> Request:
-        return Request(self.name)
+    def request(self) -> CeleryRequest:
+        return CeleryRequest(self.name)
 
     def delay(self, *args: Any, **kwargs: Any) -> AsyncResult:
         """Enqueue it with these arguments."""
@@ -157,7 +164,7 @@ class CeleryTask(Task[..., Any]):
         **others: Any,
     ) -> AsyncResult:
         """Enqueue it with options. `priority` is 0 (first) to 9 (last), as Celery has it on Redis."""
-        refuse("apply_async", others, CALL, ArgumentsError, GUIDE)
+        refuse("apply_async", others, CELERY_CALL_HINTS, ArgumentsError, CELERY_GUIDE)
         if isinstance(args, str) or (args is not None and not isinstance(args, Sequence)):
             raise ArgumentsError(f'task "{self.name}": args={args!r}: give a list or a tuple')
         home = self.app.home_of(self.name, queue or self.traits.queue)
@@ -186,7 +193,7 @@ class CeleryTask(Task[..., Any]):
         **others: Any,
     ) -> NoReturn:
         """End this run, and ask for another one. Raises `exc` where there were as many as are allowed."""
-        refuse("retry", others, RETRY, ArgumentsError, GUIDE)
+        refuse("retry", others, CELERY_RETRY_HINTS, ArgumentsError, CELERY_GUIDE)
         request = self.request
         if request.called_directly:
             raise exc or sys.exc_info()[1] or Retry(0, "it was called directly, there is no job to run again")
@@ -228,7 +235,7 @@ def priority_of(celery: int | None) -> int:
 
 
 def guarded(
-    function: Callable[..., Any], traits: Traits, task: Callable[[], CeleryTask]
+    function: Callable[..., Any], traits: CeleryTaskOptions, task: Callable[[], CeleryTask]
 ) -> Callable[..., Any]:
     """The function as a worker calls it: with `self` where it is bound, and asking for another run where that is declared."""
     signature = inspect.signature(function)

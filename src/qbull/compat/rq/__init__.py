@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from qbull.compat.refusal import refuse_name
-from qbull.compat.rq.instead import MODULE
+from qbull.compat.rq.instead import RQ_MODULE_HINTS
 from qbull.compat.rq.job import Job, get_current_job
 from qbull.compat.rq.queue import Queue, job
 from qbull.compat.rq.retry import Retry
@@ -17,4 +17,4 @@ __all__ = ["Job", "Queue", "Retry", "get_current_job", "job"]
 
 
 def __getattr__(name: str) -> Any:
-    refuse_name(__name__, name, MODULE)
+    refuse_name(__name__, name, RQ_MODULE_HINTS)

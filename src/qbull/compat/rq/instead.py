@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-GUIDE = "from_rq"
+RQ_GUIDE = "from_rq"
 
-_KEEP = 'finished jobs stay as the queue says: app.queue("NAME", keep=qbull.Keep(completed_for=500)), before Queue("NAME", …)'
-_CHAIN = "use qbull.chain(a.step(…), b.step(…)) with tasks: queue.task_of(function)"
-_MIDDLEWARE = "use qbull.Middleware: settled is told what became of each run; or fallback= of qbull.chain(…)"
-_META = "pass it as an argument; progress and lines are qbull.current_job().progress_sync(33) and log_sync(…)"
-_CLI = "use the command line or the REST API: qbull jobs, failures, redrive, clean"
+_USE_RETENTION = 'finished jobs stay as the queue says: app.queue("NAME", keep=qbull.Keep(completed_for=500)), before Queue("NAME", …)'
+_USE_TASK_CHAIN = "use qbull.chain(a.step(…), b.step(…)) with tasks: queue.task_of(function)"
+_USE_SETTLED_HOOK = (
+    "use qbull.Middleware: settled is told what became of each run; or fallback= of qbull.chain(…)"
+)
+_USE_ARGUMENTS = (
+    "pass it as an argument; progress and lines are qbull.current_job().progress_sync(33) and log_sync(…)"
+)
+_USE_COMMAND_LINE = "use the command line or the REST API: qbull jobs, failures, redrive, clean"
 
-CALL = {
-    "result_ttl": _KEEP,
-    "failure_ttl": _KEEP,
-    "depends_on": _CHAIN,
-    "on_success": _MIDDLEWARE,
-    "on_failure": _MIDDLEWARE,
-    "on_stopped": _MIDDLEWARE,
-    "meta": _META,
+RQ_CALL_HINTS = {
+    "result_ttl": _USE_RETENTION,
+    "failure_ttl": _USE_RETENTION,
+    "depends_on": _USE_TASK_CHAIN,
+    "on_success": _USE_SETTLED_HOOK,
+    "on_failure": _USE_SETTLED_HOOK,
+    "on_stopped": _USE_SETTLED_HOOK,
+    "meta": _USE_ARGUMENTS,
     "description": "a job is shown with its task and its arguments; remove it",
     "repeat": "use @queue.cron(every=…), or app.schedules.upsert(…)",
     "unique": "an id is taken while its job is there: the second one adds nothing; remove it",
@@ -28,43 +32,43 @@ CALL = {
 }
 """Keywords of enqueue, of @job and of delay."""
 
-QUEUE = {
+RQ_QUEUE_HINTS = {
     "is_async": "use qbull.testing.inline in tests",
-    "job_class": _MIDDLEWARE,
+    "job_class": _USE_SETTLED_HOOK,
     "serializer": "arguments and results travel as JSON; nothing is pickled",
     "death_penalty_class": "job_timeout=… is enough",
 }
 """Keywords of Queue."""
 
-QUEUE_ATTRIBUTES = {
+RQ_QUEUE_ATTRIBUTE_HINTS = {
     "empty": "use the dashboard, or POST /api/queues/NAME/operations",
     "delete": 'a queue that nobody declares has no workers; "qbull queues" shows what is left',
-    "jobs": _CLI,
-    "job_ids": _CLI,
-    "get_jobs": _CLI,
-    "get_job_ids": _CLI,
+    "jobs": _USE_COMMAND_LINE,
+    "job_ids": _USE_COMMAND_LINE,
+    "get_jobs": _USE_COMMAND_LINE,
+    "get_job_ids": _USE_COMMAND_LINE,
     "enqueue_many": "use task.enqueue_many_sync([…]) of queue.task_of(function)",
     "prepare_data": "use task.enqueue_many_sync([…]) of queue.task_of(function)",
     "enqueue_job": "use job.requeue()",
     "remove": "use job.delete()",
     "failed_job_registry": "use qbull failures, qbull jobs NAME --state failed",
-    "finished_job_registry": _CLI,
-    "started_job_registry": _CLI,
-    "deferred_job_registry": _CLI,
-    "scheduled_job_registry": _CLI,
-    "canceled_job_registry": _CLI,
+    "finished_job_registry": _USE_COMMAND_LINE,
+    "started_job_registry": _USE_COMMAND_LINE,
+    "deferred_job_registry": _USE_COMMAND_LINE,
+    "scheduled_job_registry": _USE_COMMAND_LINE,
+    "canceled_job_registry": _USE_COMMAND_LINE,
     "all": "use app.queues",
 }
 
-JOB_ATTRIBUTES = {
-    "meta": _META,
-    "save_meta": _META,
-    "get_meta": _META,
+RQ_JOB_ATTRIBUTE_HINTS = {
+    "meta": _USE_ARGUMENTS,
+    "save_meta": _USE_ARGUMENTS,
+    "get_meta": _USE_ARGUMENTS,
     "save": "a job cannot be changed when it is enqueued",
-    "dependency": _CHAIN,
-    "dependencies": _CHAIN,
-    "dependent_ids": _CHAIN,
-    "register_dependency": _CHAIN,
+    "dependency": _USE_TASK_CHAIN,
+    "dependencies": _USE_TASK_CHAIN,
+    "dependent_ids": _USE_TASK_CHAIN,
+    "register_dependency": _USE_TASK_CHAIN,
     "latest_result": "use return_value(), exc_info; all attempts are in await app.job(queue, id).info()",
     "results": "use return_value(), exc_info; all attempts are in await app.job(queue, id).info()",
     "description": "a job is shown with its task and its arguments",
@@ -74,12 +78,12 @@ JOB_ATTRIBUTES = {
     "create": "use queue.enqueue(…)",
 }
 
-MODULE = {
+RQ_MODULE_HINTS = {
     "Worker": "run: qbull worker MODULE:APP",
     "SimpleWorker": "run: qbull worker MODULE:APP, or async with app.worker() in tests",
     "Connection": "give connection=app",
     "push_connection": "give connection=app",
-    "Callback": _MIDDLEWARE,
+    "Callback": _USE_SETTLED_HOOK,
     "Repeat": "use @queue.cron(every=…), or app.schedules.upsert(…)",
     "Group": "use qbull.group(…, then=…)",
     "Scheduler": "workers let delayed jobs run when they are due",

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from qbull.app import App
 from qbull.compat.refusal import refuse_attribute
-from qbull.compat.rq.instead import JOB_ATTRIBUTES
+from qbull.compat.rq.instead import RQ_JOB_ATTRIBUTE_HINTS
 from qbull.core.record import JobInfo
 from qbull.errors import NotFound
 from qbull.job import Job as Handle
@@ -17,7 +17,7 @@ from qbull.worker.current import current_job
 
 A = TypeVar("A")
 
-STATES = {
+RQ_STATES = {
     "waiting": "queued",
     "delayed": "scheduled",
     "active": "started",
@@ -41,14 +41,14 @@ class Job:
     def fetch(cls, id: str, connection: App) -> Job:
         """Looked for in all queues of the app."""
         return cls(
-            connection, connection.run_sync(look_for(connection, list(connection.queues.values()), id))
+            connection, connection.run_sync(find_job(connection, list(connection.queues.values()), id))
         )
 
     def __repr__(self) -> str:
         return f"<Job {self.id} in {self.origin}>"
 
     def __getattr__(self, name: str) -> Any:
-        refuse_attribute(self, name, JOB_ATTRIBUTES)
+        refuse_attribute(self, name, RQ_JOB_ATTRIBUTE_HINTS)
 
     def get_id(self) -> str:
         return self.id
@@ -56,7 +56,7 @@ class Job:
     def get_status(self, refresh: bool = True) -> str | None:
         """RQ's words: queued, scheduled, started, finished, failed, canceled; None where nobody knows it any more."""
         info = self._look()
-        return None if info is None else STATES[info.state]
+        return None if info is None else RQ_STATES[info.state]
 
     @property
     def is_queued(self) -> bool:
@@ -147,7 +147,7 @@ class Job:
         return self._app.run_sync(coroutine)
 
 
-async def look_for(app: App, queues: list[Queue], id: str) -> Handle[Any]:
+async def find_job(app: App, queues: list[Queue], id: str) -> Handle[Any]:
     for queue in queues:
         handle = queue.job(id)
         if await handle.state() is not None:
@@ -155,7 +155,7 @@ async def look_for(app: App, queues: list[Queue], id: str) -> Handle[Any]:
     raise NotFound(f"job {id}: no queue of this app has it; it never was there, or is not kept any more")
 
 
-class CurrentJob:
+class RqCurrentJob:
     """`get_current_job()`: the job that runs here."""
 
     def __init__(self) -> None:
@@ -164,15 +164,15 @@ class CurrentJob:
         self.enqueued_at, self.attempt = job.enqueued_at, job.attempt
 
     def __getattr__(self, name: str) -> Any:
-        refuse_attribute(self, name, JOB_ATTRIBUTES)
+        refuse_attribute(self, name, RQ_JOB_ATTRIBUTE_HINTS)
 
     def get_id(self) -> str:
         return self.id
 
 
-def get_current_job() -> CurrentJob | None:
+def get_current_job() -> RqCurrentJob | None:
     """None outside of a job, as in RQ."""
     try:
-        return CurrentJob()
+        return RqCurrentJob()
     except NotFound:
         return None

@@ -14,28 +14,28 @@ from typing import Any, TypeVar
 
 from qbull.app import App
 from qbull.compat.refusal import refuse, refuse_attribute
-from qbull.compat.rq.instead import CALL, GUIDE, QUEUE, QUEUE_ATTRIBUTES
-from qbull.compat.rq.job import Job, look_for
-from qbull.compat.rq.retry import WAITS, Retry, retrying
-from qbull.compat.sending import send
+from qbull.compat.rq.instead import RQ_CALL_HINTS, RQ_GUIDE, RQ_QUEUE_ATTRIBUTE_HINTS, RQ_QUEUE_HINTS
+from qbull.compat.rq.job import Job, find_job
+from qbull.compat.rq.retry import RETRY_WAITS_HEADER, Retry, retrying
+from qbull.compat.sending import enqueue_with_headers
 from qbull.core.retry import Retry as Rule
-from qbull.errors import LONGEST, ArgumentsError, ConfigError, DeclarationError, NotFound
+from qbull.errors import MAX_DELAY_SECONDS, ArgumentsError, ConfigError, DeclarationError, NotFound
 from qbull.options import Options
 from qbull.task import Task
 
 F = TypeVar("F", bound=Callable[..., Any])
 Function = Callable[..., Any] | str
 
-ONCE = Rule(attempts=1)
-FRONT = 1
+NO_RETRIES = Rule(attempts=1)
+FRONT_PRIORITY = 1
 """The priority of what is put at the front; what is not has 5."""
-TIMEOUT = 180
+DEFAULT_TIMEOUT_SECONDS = 180
 """Seconds, as RQ has it."""
-UNITS = {"d": 86_400, "h": 3600, "m": 60, "s": 1}
+RQ_UNIT_SECONDS = {"d": 86_400, "h": 3600, "m": 60, "s": 1}
 
 
 @dataclass(frozen=True)
-class Wishes:
+class RqEnqueueOptions:
     """What can be said of a call besides its arguments: the keywords of `enqueue` that mean something here."""
 
     job_timeout: int | str | None = None
@@ -45,9 +45,11 @@ class Wishes:
     retry: Retry | None = None
 
     @classmethod
-    def of(cls, what: str, given: Mapping[str, Any]) -> Wishes:
+    def of(cls, what: str, given: Mapping[str, Any]) -> RqEnqueueOptions:
         known = {field.name for field in fields(cls)}
-        refuse(what, {n: v for n, v in given.items() if n not in known}, CALL, ArgumentsError, GUIDE)
+        refuse(
+            what, {n: v for n, v in given.items() if n not in known}, RQ_CALL_HINTS, ArgumentsError, RQ_GUIDE
+        )
         wishes = cls(**given)
         if wishes.retry is not None and not isinstance(wishes.retry, Retry):
             raise ArgumentsError(f"{what}(retry={wishes.retry!r}): give Retry(…) of qbull.compat.rq")
@@ -57,14 +59,14 @@ class Wishes:
         return Options(
             delay=delay,
             at=at,
-            priority=FRONT if self.at_front else 5,
+            priority=FRONT_PRIORITY if self.at_front else 5,
             id=self.job_id,
             timeout=None if self.job_timeout is None else seconds_of(self.job_timeout),
             expires=self.ttl,
         )
 
     def headers(self) -> dict[str, str]:
-        return {} if self.retry is None else {WAITS: self.retry.header()}
+        return {} if self.retry is None else {RETRY_WAITS_HEADER: self.retry.header()}
 
 
 class Queue:
@@ -77,7 +79,7 @@ class Queue:
         default_timeout: int | str | None = None,
         **others: Any,
     ) -> None:
-        refuse("Queue", others, QUEUE, ConfigError, GUIDE)
+        refuse("Queue", others, RQ_QUEUE_HINTS, ConfigError, RQ_GUIDE)
         if not isinstance(connection, App):
             raise ConfigError(
                 f'Queue("{name}", connection={connection!r}): give the app: connection=qbull.App("redis://…"); '
@@ -85,8 +87,8 @@ class Queue:
             )
         self.name = name
         self.app = connection
-        timeout = seconds_of(TIMEOUT if default_timeout is None else default_timeout)
-        self.queue = connection.queues.get(name) or connection.queue(name, retry=ONCE, timeout=timeout)
+        timeout = seconds_of(DEFAULT_TIMEOUT_SECONDS if default_timeout is None else default_timeout)
+        self.queue = connection.queues.get(name) or connection.queue(name, retry=NO_RETRIES, timeout=timeout)
 
     def __repr__(self) -> str:
         return f"Queue({self.name!r})"
@@ -98,7 +100,7 @@ class Queue:
         return True
 
     def __getattr__(self, name: str) -> Any:
-        refuse_attribute(self, name, QUEUE_ATTRIBUTES)
+        refuse_attribute(self, name, RQ_QUEUE_ATTRIBUTE_HINTS)
 
     @property
     def count(self) -> int:
@@ -111,7 +113,7 @@ class Queue:
             found = _functions(given) if isinstance(given, ModuleType) else [given]
             for function in found:
                 if name_of(function) not in self.queue.tasks:
-                    self.queue.task(name=name_of(function), retry=ONCE)(retrying(function))
+                    self.queue.task(name=name_of(function), retry=NO_RETRIES)(retrying(function))
 
     def task_of(self, function: Function) -> Task[..., Any]:
         """The function as a task of qbull: `enqueue`, `options`, `step`, `enqueue_many`."""
@@ -143,12 +145,12 @@ class Queue:
         **options: Any,
     ) -> Job:
         """The same with the arguments of the function apart."""
-        wishes = Wishes.of("enqueue_call", {"job_timeout": timeout} | options)
+        wishes = RqEnqueueOptions.of("enqueue_call", {"job_timeout": timeout} | options)
         return self.send(func, args or (), kwargs or {}, wishes)
 
     def fetch_job(self, job_id: str) -> Job | None:
         try:
-            return Job(self.app, self.app.run_sync(look_for(self.app, [self.queue], job_id)))
+            return Job(self.app, self.app.run_sync(find_job(self.app, [self.queue], job_id)))
         except NotFound:
             return None
 
@@ -160,8 +162,8 @@ class Queue:
         at: datetime | None = None,
         delay: float | None = None,
     ) -> Job:
-        taken = {field.name for field in fields(Wishes)} | CALL.keys()
-        wishes = Wishes.of("enqueue", {n: kwargs.pop(n) for n in list(kwargs) if n in taken})
+        taken = {field.name for field in fields(RqEnqueueOptions)} | RQ_CALL_HINTS.keys()
+        wishes = RqEnqueueOptions.of("enqueue", {n: kwargs.pop(n) for n in list(kwargs) if n in taken})
         if "args" in kwargs or "kwargs" in kwargs:  # RQ's explicit form
             if args or kwargs.keys() - {"args", "kwargs"}:
                 raise ArgumentsError("enqueue(args=…, kwargs=…): give all arguments there, or none")
@@ -173,13 +175,13 @@ class Queue:
         function: Function,
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
-        wishes: Wishes,
+        wishes: RqEnqueueOptions,
         at: datetime | None = None,
         delay: float | None = None,
     ) -> Job:
         task = self.task_of(function)
         options = wishes.options(at, delay)
-        sent = send(self.queue, task.spec, options, wishes.headers(), args, kwargs)
+        sent = enqueue_with_headers(self.queue, task.spec, options, wishes.headers(), args, kwargs)
         return Job(self.app, self.app.run_sync(sent))
 
 
@@ -190,7 +192,7 @@ def job(
     **others: Any,
 ) -> Callable[[F], F]:
     """`@job("mail", connection=app)`: register the function, and give it `delay`."""
-    wishes = Wishes.of("@job", {"job_timeout": timeout} | others)
+    wishes = RqEnqueueOptions.of("@job", {"job_timeout": timeout} | others)
     home = queue if isinstance(queue, Queue) else Queue(queue, connection=connection)
 
     def declare(function: F) -> F:
@@ -198,8 +200,8 @@ def job(
 
         def delay(*args: Any, **kwargs: Any) -> Job:
             said = {n: kwargs.pop(n) for n in ("job_id", "at_front", "depends_on") if n in kwargs}
-            both = {field.name: getattr(wishes, field.name) for field in fields(Wishes)} | said
-            return home.send(function, args, kwargs, Wishes.of("delay", both))
+            both = {field.name: getattr(wishes, field.name) for field in fields(RqEnqueueOptions)} | said
+            return home.send(function, args, kwargs, RqEnqueueOptions.of("delay", both))
 
         function.delay = delay  # type: ignore[attr-defined]
         return function
@@ -222,15 +224,17 @@ def seconds_of(timeout: int | str) -> float:
     """180, "180", "3m", "1h"; -1 is no limit."""
     if isinstance(timeout, str):
         number, unit = (
-            (timeout[:-1], timeout[-1:].lower()) if timeout[-1:].lower() in UNITS else (timeout, "s")
+            (timeout[:-1], timeout[-1:].lower())
+            if timeout[-1:].lower() in RQ_UNIT_SECONDS
+            else (timeout, "s")
         )
         try:
-            timeout = int(number) * UNITS[unit]
+            timeout = int(number) * RQ_UNIT_SECONDS[unit]
         except ValueError:
             raise ArgumentsError(
                 f'job_timeout="{timeout}": give seconds, or for example "3m" or "1h"'
             ) from None
-    return LONGEST if timeout == -1 else timeout
+    return MAX_DELAY_SECONDS if timeout == -1 else timeout
 
 
 def _functions(module: ModuleType) -> list[Callable[..., Any]]:

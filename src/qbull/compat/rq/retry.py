@@ -11,7 +11,7 @@ from qbull.core.outcome import describe
 from qbull.errors import ArgumentsError, Fail, NotFound, RetryAfter
 from qbull.worker.current import current_job
 
-WAITS = "rq.retry"
+RETRY_WAITS_HEADER = "rq.retry"
 """The header: seconds before each further run, with commas between them."""
 
 
@@ -56,7 +56,7 @@ def retrying(function: Callable[..., Any]) -> Callable[..., Any]:
             job = current_job()
         except NotFound:  # called directly
             return
-        waits = [int(wait) for wait in job.headers.get(WAITS, "").split(",") if wait]
+        waits = [int(wait) for wait in job.headers.get(RETRY_WAITS_HEADER, "").split(",") if wait]
         if job.attempt <= len(waits):
             raise RetryAfter(waits[job.attempt - 1], describe(error)) from error
 

@@ -30,7 +30,7 @@ from django.utils.module_loading import import_string
 
 from qbull.app import App
 from qbull.contrib.django import DjangoConnections
-from qbull.core.codec import plain
+from qbull.core.codec import decode_untyped
 from qbull.core.record import JobInfo
 from qbull.core.retry import Retry
 from qbull.errors import ConfigError, NotFound
@@ -47,8 +47,8 @@ except ImportError:
     from django_tasks import base, exceptions, signals
     from django_tasks.backends.base import BaseTaskBackend
 
-ONCE = Retry(attempts=1)
-OWN = ("url", "prefix", "database", "durability")
+NO_RETRIES = Retry(attempts=1)
+BACKEND_OPTIONS = ("url", "prefix", "database", "durability")
 
 
 class QbullBackend(BaseTaskBackend):  # type: ignore[misc]
@@ -70,7 +70,7 @@ class QbullBackend(BaseTaskBackend):  # type: ignore[misc]
         self.app = _app_of(alias, options)
         self._queues: dict[str, Queue] = {}
         for name in sorted(self.queues):
-            self._queues[name] = self.app.queues.get(name) or self.app.queue(name, retry=ONCE)
+            self._queues[name] = self.app.queues.get(name) or self.app.queue(name, retry=NO_RETRIES)
 
     def validate_task(self, task: Any) -> None:
         """Every task is declared through here, so this is where qbull learns of it: on all queues, which it can be sent to."""
@@ -114,7 +114,7 @@ class QbullBackend(BaseTaskBackend):  # type: ignore[misc]
             raise exceptions.TaskResultDoesNotExist(result_id)
         found = there[1]
         info = found.info(name, None)
-        payload = plain(self.app.seals.open("payload", name, info.task, found.body().payload))
+        payload = decode_untyped(self.app.seals.open("payload", name, info.task, found.body().payload))
         value = await queue.job(id).result(timeout=5) if info.state == "completed" else None
         return self._result_of(info, payload, value)
 
@@ -176,7 +176,7 @@ class QbullBackend(BaseTaskBackend):  # type: ignore[misc]
         )
 
 
-def the_backend() -> QbullBackend:
+def configured_backend() -> QbullBackend:
     """The one of `TASKS` that is qbull's."""
     found = [each for each in framework.task_backends.all() if isinstance(each, QbullBackend)]
     if len(found) != 1:
@@ -257,11 +257,11 @@ def _ended(result: Any, error: BaseException | None = None) -> Any:
 
 def _app_of(alias: str, options: dict[str, Any]) -> App:
     named = options.pop("app", None)
-    strange = [name for name in options if named is not None or name not in OWN]
+    strange = [name for name in options if named is not None or name not in BACKEND_OPTIONS]
     if strange:
         raise ConfigError(
             f'TASKS["{alias}"]: OPTIONS has {", ".join(strange)}; it may have transaction, '
-            f"and either app or {', '.join(OWN)}"
+            f"and either app or {', '.join(BACKEND_OPTIONS)}"
         )
     if named is None:
         return App(**options, middleware=[DjangoConnections()])

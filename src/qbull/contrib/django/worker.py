@@ -8,9 +8,9 @@ from __future__ import annotations
 import django
 from django.utils.module_loading import autodiscover_modules
 
-from qbull.contrib.django.tasks import the_backend
+from qbull.contrib.django.tasks import configured_backend
 
 django.setup()
 autodiscover_modules("tasks")
 
-app = the_backend().app
+app = configured_backend().app

@@ -22,18 +22,18 @@ from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 import redis.asyncio.connection as client
 
 from qbull.errors import ConfigError
-from qbull.store.connection.tls import Tls
+from qbull.store.connection.tls import TlsSettings
 
-CONNECT_TIMEOUT = 5.0
-SCHEMES = (
+SERVER_CONNECT_TIMEOUT_SECONDS = 5.0
+URL_SCHEMES = (
     "redis:// rediss:// valkey:// valkeys:// unix:// embedded://, redis+cluster:// for a cluster "
     "or redis+sentinel:// for sentinels"
 )
 
 Topology = Literal["one", "cluster", "sentinel"]
 
-_SECURE = {"redis": False, "valkey": False, "rediss": True, "valkeys": True}
-_USAGE: dict[str, str] = {
+_SECURE_BY_SCHEME = {"redis": False, "valkey": False, "rediss": True, "valkeys": True}
+_URL_USAGE: dict[str, str] = {
     "one": "redis://HOST:PORT/DB",
     "cluster": "redis+cluster://HOST:PORT,HOST:PORT",
     "sentinel": "redis+sentinel://HOST:PORT,HOST:PORT/NAME/DB",
@@ -55,21 +55,23 @@ class Address:
     """The name by which the sentinels know it."""
     replicas: int | None = None
     """How many replicas each server that keeps jobs should have, where the URL says so."""
-    tls: Tls | None = None
+    tls: TlsSettings | None = None
 
     @staticmethod
     def parse(url: str) -> Address:
         try:
             parts = urlsplit(url)
         except ValueError as error:
-            raise _wrong(url, f"it is not a URL: {error}") from None
+            raise _bad_url(url, f"it is not a URL: {error}") from None
         query = {name: values[-1] for name, values in parse_qs(parts.query).items()}
         family, plus, topology = parts.scheme.partition("+")
-        secure = _SECURE.get(family, False)
+        secure = _SECURE_BY_SCHEME.get(family, False)
         try:
-            whole = Address(_shown(url), {}, _kind(secure), tls=Tls.parse(query, secure=secure))
+            whole = Address(
+                _without_password(url), {}, _kind(secure), tls=TlsSettings.parse(query, secure=secure)
+            )
         except ConfigError as error:
-            raise _wrong(url, str(error)) from None
+            raise _bad_url(url, str(error)) from None
         whole = replace(whole, replicas=_replicas(url, query.get("replicas")))
         if parts.scheme == "embedded":
             directory = unquote(parts.netloc + parts.path) or ".qbull"
@@ -77,15 +79,15 @@ class Address:
             return Address(url, database, client.UnixDomainSocketConnection, directory)
         if parts.scheme == "unix":
             return _unix(url, parts, query, whole)
-        if family not in _SECURE or (plus and topology not in ("cluster", "sentinel")):
-            raise _wrong(url, f'unknown scheme "{parts.scheme}"; use one of {SCHEMES}')
+        if family not in _SECURE_BY_SCHEME or (plus and topology not in ("cluster", "sentinel")):
+            raise _bad_url(url, f'unknown scheme "{parts.scheme}"; use one of {URL_SCHEMES}')
         match topology:
             case "cluster":
                 return _cluster(url, parts, query, whole)
             case "sentinel":
                 return _sentinel(url, parts, query, whole)
         [(host, port)] = _hosts(url, parts.netloc, 6379, "one")
-        kwargs = _login(parts) | _TCP | {"host": host, "port": port}
+        kwargs = _login(parts) | _TCP_OPTIONS | {"host": host, "port": port}
         kwargs["db"] = _database(url, parts.path.strip("/") or query.get("db", "0"))
         return replace(whole, kwargs=kwargs)
 
@@ -93,7 +95,7 @@ class Address:
         """One server that belongs to this address: the same user, password and database."""
         place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         kwargs = {name: value for name, value in self.kwargs.items() if name != "path"}
-        kwargs |= _TCP | {"host": host, "port": port}
+        kwargs |= _TCP_OPTIONS | {"host": host, "port": port}
         return Address(
             f"{place} of {self.shown}",
             kwargs,
@@ -114,8 +116,8 @@ def _unix(url: str, parts: SplitResult, query: dict[str, str], whole: Address) -
 
 def _cluster(url: str, parts: SplitResult, query: dict[str, str], whole: Address) -> Address:
     if (parts.path.strip("/") or query.get("db", "0")) != "0":
-        raise _wrong(url, "a cluster has only database 0; leave the database out")
-    whole = replace(whole, kwargs=_login(parts) | _TCP | {"db": 0}, topology="cluster")
+        raise _bad_url(url, "a cluster has only database 0; leave the database out")
+    whole = replace(whole, kwargs=_login(parts) | _TCP_OPTIONS | {"db": 0}, topology="cluster")
     seeds = tuple(whole.at(*place) for place in _hosts(url, parts.netloc, 6379, "cluster"))
     return replace(whole, seeds=seeds)
 
@@ -123,10 +125,10 @@ def _cluster(url: str, parts: SplitResult, query: dict[str, str], whole: Address
 def _sentinel(url: str, parts: SplitResult, query: dict[str, str], whole: Address) -> Address:
     name, _, database = parts.path.strip("/").partition("/")
     if not name:
-        raise _wrong(url, f"it names no master; use {_USAGE['sentinel']}")
-    kwargs = _login(parts) | _TCP | {"db": _database(url, database or query.get("db", "0"))}
+        raise _bad_url(url, f"it names no master; use {_URL_USAGE['sentinel']}")
+    kwargs = _login(parts) | _TCP_OPTIONS | {"db": _database(url, database or query.get("db", "0"))}
     login = {"username": query.get("sentinel_username"), "password": query.get("sentinel_password")}
-    guard = replace(whole, kwargs=_TCP | login)
+    guard = replace(whole, kwargs=_TCP_OPTIONS | login)
     seeds = tuple(guard.at(*place) for place in _hosts(url, parts.netloc, 26379, "sentinel"))
     return replace(whole, kwargs=kwargs, topology="sentinel", seeds=seeds, master=unquote(name))
 
@@ -135,7 +137,9 @@ def _hosts(url: str, netloc: str, default: int, topology: Topology) -> list[tupl
     """The hosts and ports of the URL: one, or several with commas between them."""
     written = netloc.rpartition("@")[2].split(",")
     if topology == "one" and len(written) > 1:
-        raise _wrong(url, f"it names several hosts; use {_USAGE['cluster']} or {_USAGE['sentinel']}")
+        raise _bad_url(
+            url, f"it names several hosts; use {_URL_USAGE['cluster']} or {_URL_USAGE['sentinel']}"
+        )
     found = []
     for part in written:
         place = urlsplit(f"//{part}")
@@ -144,9 +148,9 @@ def _hosts(url: str, netloc: str, default: int, topology: Topology) -> list[tupl
         except ValueError:
             port = 0
         if port == 0:
-            raise _wrong(url, "the port must be a number from 1 to 65535")
+            raise _bad_url(url, "the port must be a number from 1 to 65535")
         if not place.hostname:
-            raise _wrong(url, f"it names no host; use {_USAGE[topology]}")
+            raise _bad_url(url, f"it names no host; use {_URL_USAGE[topology]}")
         found.append((place.hostname, port))
     return found
 
@@ -166,21 +170,21 @@ def _replicas(url: str, text: str | None) -> int | None:
     if text is None:
         return None
     if not text.isdigit() or text == "0":
-        raise _wrong(url, f'replicas="{text}": give how many there are for each primary, from 1')
+        raise _bad_url(url, f'replicas="{text}": give how many there are for each primary, from 1')
     return int(text)
 
 
 def _database(url: str, text: str) -> int:
     if not text.isdigit():
-        raise _wrong(url, f'the database must be a number, not "{text}"')
+        raise _bad_url(url, f'the database must be a number, not "{text}"')
     return int(text)
 
 
-def _wrong(url: str, what: str) -> ConfigError:
-    return ConfigError(f'server address "{_shown(url)}": {what}')
+def _bad_url(url: str, what: str) -> ConfigError:
+    return ConfigError(f'server address "{_without_password(url)}": {what}')
 
 
-def _shown(url: str) -> str:
+def _without_password(url: str) -> str:
     """Up to the last @, however wrong the rest is: a password with a slash in it must not be shown either."""
     return re.sub(r"(password=)[^&#]*", r"\1***", re.sub(r"(?<=//).*@", "***@", url))
 
@@ -190,8 +194,8 @@ def _keepalive() -> dict[int, int]:
     return {getattr(socket, name): value for name, value in wanted.items() if hasattr(socket, name)}
 
 
-_TCP: dict[str, Any] = {
+_TCP_OPTIONS: dict[str, Any] = {
     "socket_keepalive": True,
     "socket_keepalive_options": _keepalive(),
-    "socket_connect_timeout": CONNECT_TIMEOUT,
+    "socket_connect_timeout": SERVER_CONNECT_TIMEOUT_SECONDS,
 }

@@ -22,25 +22,32 @@ from redis.crc import key_slot
 
 from qbull.errors import ServerAway, ServerError, ServerRefused
 from qbull.store.connection.address import Address
-from qbull.store.connection.server import Argument, ErrorReply, Inquiry, Redirected, Server, Talk
+from qbull.store.connection.server import (
+    CommandArgument,
+    Conversation,
+    ErrorReply,
+    Redirected,
+    Server,
+    TopologyLookup,
+)
 
 A = TypeVar("A")
 
-SLOTS = 16384
-MOST_REDIRECTS = 5
-ASK_TIMEOUT = 1.0
+HASH_SLOT_COUNT = 16384
+MAX_REDIRECTS = 5
+NODE_ASK_TIMEOUT_SECONDS = 1.0
 """Seconds for one node to say who owns what; then another one is asked."""
-REST = 0.1
+CLUSTER_REDISCOVERY_PAUSE_SECONDS = 0.1
 """Seconds between two such questions, however many calls fail meanwhile."""
 
 # fmt: off
-_KEYLESS = frozenset([
+_KEYLESS_COMMANDS = frozenset([
     "CLIENT", "CLUSTER", "CONFIG", "DBSIZE", "FLUSHALL", "FLUSHDB", "INFO", "KEYS",
     "PING", "PUBLISH", "ROLE", "SCAN", "SCRIPT", "TIME",
 ])
 # fmt: on
-_KEY_AT_2 = frozenset(["XGROUP", "XINFO"])
-_SCRIPTS = frozenset(["EVAL", "EVALSHA"])
+_SUBCOMMAND_KEY_COMMANDS = frozenset(["XGROUP", "XINFO"])
+_SCRIPT_COMMANDS = frozenset(["EVAL", "EVALSHA"])
 
 
 class ClusterServer(Server):
@@ -55,18 +62,18 @@ class ClusterServer(Server):
         self._primaries: list[Server] = []
         self._doubted = True
         self._suspect: Server | None = None  # it failed last: ask the others first
-        self._inquiry = Inquiry(self._ask_around, REST)
+        self._inquiry = TopologyLookup(self._ask_around, CLUSTER_REDISCOVERY_PAUSE_SECONDS)
 
-    async def call(self, *command: Argument, timeout: float | None = None) -> Any:
+    async def call(self, *command: CommandArgument, timeout: float | None = None) -> Any:
         slot = slot_of(command)
         node = await self._owner(slot)
         turn = [command]
-        for _ in range(MOST_REDIRECTS):
+        for _ in range(MAX_REDIRECTS):
             try:
                 return await node.call_in_turn(*turn, timeout=timeout)
             except Redirected as redirected:
                 self._doubted = self._doubted or not redirected.once
-                if redirected.once and command[0] in _SCRIPTS:
+                if redirected.once and command[0] in _SCRIPT_COMMANDS:
                     raise self._away(f"slot {slot} is being moved to another node") from None
                 turn = [("ASKING",), command] if redirected.once else [command]
                 node = self._node(redirected.endpoint)
@@ -75,7 +82,7 @@ class ClusterServer(Server):
                 raise
         raise self._away(f"its nodes do not agree on who owns slot {slot}")
 
-    async def talk(self, key: str, conversation: Callable[[Talk], Awaitable[A]]) -> A:
+    async def talk(self, key: str, conversation: Callable[[Conversation], Awaitable[A]]) -> A:
         """With the primary that owns the key. It is not begun again elsewhere: whoever calls does that."""
         slot = _slot(key)
         node = await self._owner(slot)
@@ -112,7 +119,7 @@ class ClusterServer(Server):
                     break
             else:
                 raise lost
-            await asyncio.sleep(REST * random.uniform(0.5, 1.5))  # noqa: S311
+            await asyncio.sleep(CLUSTER_REDISCOVERY_PAUSE_SECONDS * random.uniform(0.5, 1.5))  # noqa: S311
 
     async def primaries(self) -> list[Server]:
         await self._learn()
@@ -151,11 +158,13 @@ class ClusterServer(Server):
         failures: list[ServerError] = []
         for node in self._in_turn():
             try:
-                async with asyncio.timeout(ASK_TIMEOUT):
+                async with asyncio.timeout(NODE_ASK_TIMEOUT_SECONDS):
                     ranges = await node.call("CLUSTER", "SLOTS")
             except TimeoutError:
                 failures.append(
-                    ServerAway(f"{node.address.shown}: cannot be reached: no answer in {ASK_TIMEOUT:g} s")
+                    ServerAway(
+                        f"{node.address.shown}: cannot be reached: no answer in {NODE_ASK_TIMEOUT_SECONDS:g} s"
+                    )
                 )
             except ErrorReply as error:
                 failures.append(ServerRefused(f"{error}; is it a cluster? If not, use redis://HOST:PORT/DB"))
@@ -172,7 +181,7 @@ class ClusterServer(Server):
             host = node[0].decode() if node[0] not in (None, b"", b"?") else teller.address.endpoint[0]
             return self._node((host, node[1]))
 
-        owners: list[Server | None] = [None] * SLOTS
+        owners: list[Server | None] = [None] * HASH_SLOT_COUNT
         present: set[tuple[str, int]] = set()
         for first, last, *nodes in ranges:
             servers = [named(node) for node in nodes]
@@ -198,12 +207,12 @@ class ClusterServer(Server):
         return ServerAway(f"{self.address.shown}: cannot be used now: {what}")
 
 
-def slot_of(command: tuple[Argument, ...]) -> int | None:
+def slot_of(command: tuple[CommandArgument, ...]) -> int | None:
     """The slot of the command's key; None where any node can answer."""
     name = command[0]
-    if name in _KEYLESS or len(command) == 1:
+    if name in _KEYLESS_COMMANDS or len(command) == 1:
         return None
-    if name in _SCRIPTS:
+    if name in _SCRIPT_COMMANDS:
         return _slot(command[3])
     if name == "XREADGROUP":
         streams = command[command.index("STREAMS") + 1 :]
@@ -213,8 +222,8 @@ def slot_of(command: tuple[Argument, ...]) -> int | None:
                 "XREADGROUP of several slots; in a cluster each partition must be read by itself"
             )
         return slots.pop()
-    return _slot(command[2 if name in _KEY_AT_2 else 1])
+    return _slot(command[2 if name in _SUBCOMMAND_KEY_COMMANDS else 1])
 
 
-def _slot(key: Argument) -> int:
+def _slot(key: CommandArgument) -> int:
     return key_slot(key if isinstance(key, bytes) else str(key).encode())

@@ -11,39 +11,39 @@ import asyncio
 import re
 from typing import Any
 
-from qbull.core.durability import Facts, Node
+from qbull.core.durability import NodeFacts, ReplicationFacts
 from qbull.errors import ServerError
 from qbull.store.connection.address import Address
 from qbull.store.connection.requirements import read_info, server_settings
 from qbull.store.connection.sentinel import SentinelServer
-from qbull.store.connection.server import Server, Talk
+from qbull.store.connection.server import Conversation, Server
 
-ASK_TIMEOUT = 2.0
+REPLICA_ASK_TIMEOUT_SECONDS = 2.0
 """Seconds for a replica to answer."""
-WAITAOF_SINCE = (7, 2)
+WAITAOF_MIN_VERSION = (7, 2)
 
-Links = frozenset[tuple[str, int]]
-_SETTINGS = ("appendfsync", "no-appendfsync-on-rewrite")
+ReplicaLinks = frozenset[tuple[str, int]]
+_DURABILITY_SETTINGS = ("appendfsync", "no-appendfsync-on-rewrite")
 
 
-async def facts_of(talk: Talk, *, replicas: bool) -> Facts:
+async def facts_of(talk: Conversation, *, replicas: bool) -> ReplicationFacts:
     """What is true of the primary at the other end; without its replicas where nobody wants to know."""
     info = await read_info(talk)
-    settings = await server_settings(talk, *_SETTINGS, "cluster-allow-replica-migration")
+    settings = await server_settings(talk, *_DURABILITY_SETTINGS, "cluster-allow-replica-migration")
     address = talk.server.address
-    primary = _node(address.shown, info, settings)
+    primary = _node_facts(address.shown, info, settings)
     version = tuple(int(n) for n in re.findall(r"\d+", info.get("redis_version", "0"))[:2])
-    has_waitaof = version >= WAITAOF_SINCE
+    has_waitaof = version >= WAITAOF_MIN_VERSION
     if not replicas:
-        return Facts(primary, has_waitaof=has_waitaof)
-    known = await _known(talk, info)
+        return ReplicationFacts(primary, has_waitaof=has_waitaof)
+    known = await _known_replicas(talk, info)
     expected = max(address.replicas or 0, len(known)) if known is not None else address.replicas
     places = known if known is not None else _connected(info)
-    looks = [_look(address.at(*place), info.get("master_replid", "")) for place in places]
+    looks = [_replica_facts(address.at(*place), info.get("master_replid", "")) for place in places]
     found = await asyncio.gather(*looks) if expected else []
-    return Facts(
+    return ReplicationFacts(
         primary,
-        followers=tuple(node for node in found if isinstance(node, Node)),
+        followers=tuple(node for node in found if isinstance(node, NodeFacts)),
         astray=tuple(fault for fault in found if isinstance(fault, str)),
         expected=expected,
         links=links_in(await talk.call("ROLE")),
@@ -53,14 +53,14 @@ async def facts_of(talk: Talk, *, replicas: bool) -> Facts:
     )
 
 
-def links_in(role: list[Any]) -> Links:
+def links_in(role: list[Any]) -> ReplicaLinks:
     """Who is connected to a primary as a replica, from its answer to ROLE; nobody where it is a primary no more."""
     if role[0] != b"master":
         return frozenset()
     return frozenset((host.decode(), int(port)) for host, port, _ in role[2])
 
 
-async def _known(talk: Talk, info: dict[str, str]) -> list[tuple[str, int]] | None:
+async def _known_replicas(talk: Conversation, info: dict[str, str]) -> list[tuple[str, int]] | None:
     """Where all its replicas are, as the cluster or the sentinels know them; None where neither is there."""
     if isinstance(talk.server, SentinelServer):
         return await talk.server.replicas()
@@ -72,10 +72,10 @@ async def _known(talk: Talk, info: dict[str, str]) -> list[tuple[str, int]] | No
 def _in_cluster(nodes: str) -> list[tuple[str, int]]:
     rows = [line.split(" ") for line in nodes.splitlines() if line]
     me = next(row[0] for row in rows if "myself" in row[2])
-    return [_place(row[1]) for row in rows if row[3] == me]
+    return [_endpoint(row[1]) for row in rows if row[3] == me]
 
 
-def _place(written: str) -> tuple[str, int]:
+def _endpoint(written: str) -> tuple[str, int]:
     """HOST:PORT@BUS, and behind a comma the name where it has one."""
     place, _, name = written.partition(",")
     host, _, port = place.partition("@")[0].rpartition(":")
@@ -88,15 +88,15 @@ def _connected(info: dict[str, str]) -> list[tuple[str, int]]:
     return [(pair["ip"], int(pair["port"])) for pair in pairs]
 
 
-async def _look(address: Address, history: str) -> Node | str:
+async def _replica_facts(address: Address, history: str) -> NodeFacts | str:
     """A replica that follows this history; or what is wrong with it."""
     host, port = address.endpoint
     shown = f"{host}:{port}"
     server = Server(address)
     try:
-        async with asyncio.timeout(ASK_TIMEOUT):
+        async with asyncio.timeout(REPLICA_ASK_TIMEOUT_SECONDS):
             info = await read_info(server)
-            settings = await server_settings(server, *_SETTINGS)
+            settings = await server_settings(server, *_DURABILITY_SETTINGS)
     except TimeoutError:
         return f"{shown} does not answer"
     except ServerError as error:
@@ -109,12 +109,12 @@ async def _look(address: Address, history: str) -> Node | str:
         return f"{shown} has no link to its primary, or is not in step yet"
     if info.get("master_replid") != history:
         return f"{shown} follows another primary"
-    return _node(shown, info, settings)
+    return _node_facts(shown, info, settings)
 
 
-def _node(shown: str, info: dict[str, str], settings: dict[str, str]) -> Node:
+def _node_facts(shown: str, info: dict[str, str], settings: dict[str, str]) -> NodeFacts:
     skips = settings.get("no-appendfsync-on-rewrite")
-    return Node(
+    return NodeFacts(
         shown,
         aof=info.get("aof_enabled") == "1",
         fsync=settings.get("appendfsync"),

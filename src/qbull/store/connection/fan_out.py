@@ -12,16 +12,16 @@ from typing import Any
 
 from qbull.errors import ServerAway
 from qbull.store.connection.scripts import script
-from qbull.store.connection.server import Argument, ErrorReply, NoScript, Server, Talk
+from qbull.store.connection.server import CommandArgument, Conversation, ErrorReply, NoScript, Server
 from qbull.store.verbs.partition import Partition
 
-AT_ONCE = 64
+PIPELINE_BATCH_SIZE = 64
 """Calls that leave together: others get their turn between them."""
-TRIES = 3
+MAX_SCRIPT_ATTEMPTS = 3
 """How often a server may have forgotten a script while it is called."""
 
 
-async def scripts(server: Server, verb: str, calls: Sequence[tuple[Argument, ...]]) -> list[Any]:
+async def run_scripts(server: Server, verb: str, calls: Sequence[tuple[CommandArgument, ...]]) -> list[Any]:
     """Run a verb once for each (key, arguments …); the answers in the same order."""
     digest = script(verb).digest
     keys = [str(call[0]) for call in calls]
@@ -33,12 +33,12 @@ async def scripts(server: Server, verb: str, calls: Sequence[tuple[Argument, ...
             replies[at] = reply
 
     async def until_known(group: Sequence[int]) -> None:
-        for n in range(1, TRIES + 1):
+        for n in range(1, MAX_SCRIPT_ATTEMPTS + 1):
             try:
                 await some(group)
                 break
             except NoScript:
-                if n == TRIES:
+                if n == MAX_SCRIPT_ATTEMPTS:
                     raise
                 await server.script(verb, keys[group[0]], *calls[group[0]][1:])  # now it knows it
             except ErrorReply:
@@ -49,7 +49,7 @@ async def scripts(server: Server, verb: str, calls: Sequence[tuple[Argument, ...
     return replies
 
 
-async def commands(server: Server, calls: Sequence[tuple[Argument, ...]]) -> list[Any]:
+async def run_commands(server: Server, calls: Sequence[tuple[CommandArgument, ...]]) -> list[Any]:
     """Send commands whose key is their second word; the answers in the same order."""
     replies: list[Any] = [None] * len(calls)
 
@@ -62,12 +62,12 @@ async def commands(server: Server, calls: Sequence[tuple[Argument, ...]]) -> lis
     return replies
 
 
-async def holding(partitions: Sequence[Partition], id: str) -> list[Partition]:
+async def partitions_holding(partitions: Sequence[Partition], id: str) -> list[Partition]:
     """Those of these partitions that know a job."""
     if not partitions:
         return []
     asked = [("HEXISTS", partition.base + "index", id) for partition in partitions]
-    known = await commands(partitions[0].server, asked)
+    known = await run_commands(partitions[0].server, asked)
     return [partition for partition, there in zip(partitions, known, strict=True) if there]
 
 
@@ -85,11 +85,11 @@ async def _each(
             raise errors[0]
 
 
-async def _sent(server: Server, key: str, calls: Sequence[tuple[Argument, ...]]) -> list[Any]:
-    async def conversation(talk: Talk) -> list[Any]:
+async def _sent(server: Server, key: str, calls: Sequence[tuple[CommandArgument, ...]]) -> list[Any]:
+    async def conversation(talk: Conversation) -> list[Any]:
         replies = []
-        for start in range(0, len(calls), AT_ONCE):
-            some = calls[start : start + AT_ONCE]
+        for start in range(0, len(calls), PIPELINE_BATCH_SIZE):
+            some = calls[start : start + PIPELINE_BATCH_SIZE]
             await talk.send(*some)
             replies += [await talk.hear() for _ in some]
         return replies

@@ -6,18 +6,18 @@ import re
 from typing import Any, Protocol
 
 from qbull.errors import ServerRefused
-from qbull.store.connection.server import Argument
+from qbull.store.connection.server import CommandArgument
 
-LEAST = (7, 0)
+MIN_SERVER_VERSION = (7, 0)
 
 
-class Asked(Protocol):
+class SupportsCall(Protocol):
     """A server, or one connection to it."""
 
-    async def call(self, *command: Argument) -> Any: ...
+    async def call(self, *command: CommandArgument) -> Any: ...
 
 
-async def server_settings(server: Asked, *names: str) -> dict[str, str]:
+async def server_settings(server: SupportsCall, *names: str) -> dict[str, str]:
     """Nothing where the server does not tell: hosted ones often refuse, and a user may not have the right."""
     try:
         found = [await server.call("CONFIG", "GET", name) for name in names]
@@ -26,16 +26,16 @@ async def server_settings(server: Asked, *names: str) -> dict[str, str]:
     return {reply[0].decode(): reply[1].decode() for reply in found if reply}
 
 
-async def read_info(server: Asked) -> dict[str, str]:
+async def read_info(server: SupportsCall) -> dict[str, str]:
     text = (await server.call("INFO")).decode("utf-8", "replace")
     return dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
 
 
-def refuse_unfit(shown: str, info: dict[str, str]) -> None:
+def refuse_unfit_server(shown: str, info: dict[str, str]) -> None:
     """Raise where jobs would not work, or would not be kept."""
     version = info.get("redis_version", "0")
     numbers = tuple(int(n) for n in re.findall(r"\d+", version)[:2])
-    if numbers < LEAST:
+    if numbers < MIN_SERVER_VERSION:
         raise ServerRefused(
             f"{shown}: Redis {version} is too old; qbull needs Redis 7.0 or Valkey 7.2 and newer"
         )

@@ -18,7 +18,7 @@ from functools import cache
 from importlib.resources import files
 
 _prelude = ""
-_HEADER = re.compile(r"^-- ([A-Z]+)\s+(.*)$")
+_HEADER_PATTERN = re.compile(r"^-- ([A-Z]+)\s+(.*)$")
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def script(name: str) -> Script:
     return Script(name, source, hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest())
 
 
-def begin_with(part: str) -> None:
+def set_prelude(part: str) -> None:
     """From now on every script of this process begins with a file of lua/lib. For tests that move the clock."""
     global _prelude
     _prelude = _read(f"lib/{part}.lua") if part else ""
@@ -65,7 +65,7 @@ def _arguments(spec: str) -> list[str]:
 def _header(source: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for line in source.splitlines():
-        match = _HEADER.match(line)
+        match = _HEADER_PATTERN.match(line)
         if match and match.group(1) not in found:
             found[match.group(1)] = match.group(2).strip()
         elif not line.startswith("--"):

@@ -17,15 +17,21 @@ import redis.exceptions as foreign
 
 from qbull.errors import ServerAway, ServerError, ServerRefused
 from qbull.store.connection.address import Address
-from qbull.store.connection.server import CALL_TIMEOUT, ErrorReply, Inquiry, Server, hang_up
+from qbull.store.connection.server import (
+    CALL_TIMEOUT_SECONDS,
+    ErrorReply,
+    Server,
+    TopologyLookup,
+    close_connection,
+)
 
-ASK_TIMEOUT = 1.0
+SENTINEL_ASK_TIMEOUT_SECONDS = 1.0
 """Seconds for one sentinel to answer; then another one is asked."""
-REST = 0.1
+SENTINEL_REDISCOVERY_PAUSE_SECONDS = 0.1
 """Seconds between two questions, however many calls fail meanwhile."""
 
 
-class Told(NamedTuple):
+class SentinelAnswer(NamedTuple):
     """What a sentinel says. The epoch rises with each failover: of two answers, the higher one is newer."""
 
     epoch: int
@@ -41,7 +47,7 @@ class SentinelServer(Server):
         self._master: Address | None = None
         self._epoch = -1
         self._doubted = True
-        self._inquiry = Inquiry(self._ask_around, REST)
+        self._inquiry = TopologyLookup(self._ask_around, SENTINEL_REDISCOVERY_PAUSE_SECONDS)
         self._watching: asyncio.Task[None] | None = None
 
     async def close(self) -> None:
@@ -90,7 +96,7 @@ class SentinelServer(Server):
         return self._master
 
     async def _ask_around(self) -> None:
-        newest: Told | None = None
+        newest: SentinelAnswer | None = None
         failures: list[ServerError] = []
         for sentinel in self._in_turn():
             try:
@@ -112,35 +118,37 @@ class SentinelServer(Server):
                 f"{self.address.shown}: none of its sentinels can be reached; the last: {failures[-1]}"
             )
 
-    async def _ask(self, sentinel: Server) -> Told:
+    async def _ask(self, sentinel: Server) -> SentinelAnswer:
         name = self.address.master
         try:
-            async with asyncio.timeout(ASK_TIMEOUT):
+            async with asyncio.timeout(SENTINEL_ASK_TIMEOUT_SECONDS):
                 facts = await sentinel.call("SENTINEL", "MASTER", name)
                 # Where a failover is under way, this one tells the new place sooner.
                 host, port = await sentinel.call("SENTINEL", "GET-MASTER-ADDR-BY-NAME", name)
         except TimeoutError:
-            raise ServerAway(f"{sentinel.address.shown}: no answer in {ASK_TIMEOUT:g} s") from None
+            raise ServerAway(
+                f"{sentinel.address.shown}: no answer in {SENTINEL_ASK_TIMEOUT_SECONDS:g} s"
+            ) from None
         except ErrorReply as error:
             raise ServerRefused(f'{error}; check the master\'s name in the URL, "{name}"') from None
         epoch = int(facts[facts.index(b"config-epoch") + 1])
-        return Told(epoch, self.address.at(host.decode(), int(port)))
+        return SentinelAnswer(epoch, self.address.at(host.decode(), int(port)))
 
     async def _ask_for_replicas(self, sentinel: Server) -> list[tuple[str, int]]:
-        async with asyncio.timeout(ASK_TIMEOUT):
+        async with asyncio.timeout(SENTINEL_ASK_TIMEOUT_SECONDS):
             rows = await sentinel.call("SENTINEL", "REPLICAS", self.address.master)
         facts = [dict(zip(row[::2], row[1::2], strict=True)) for row in rows]
         return [(fact[b"ip"].decode(), int(fact[b"port"])) for fact in facts]
 
     async def _confirm(self, connection: client.AbstractConnection, master: Address) -> None:
         try:
-            async with asyncio.timeout(CALL_TIMEOUT):
+            async with asyncio.timeout(CALL_TIMEOUT_SECONDS):
                 await connection.send_command("ROLE")
                 role, *_ = await connection.read_response()
             if role != b"master":
                 raise ServerAway(f"{master.shown}: it is not the master any more")
         except BaseException as error:
-            await hang_up(connection)
+            await close_connection(connection)
             if isinstance(error, foreign.RedisError | OSError):
                 raise self._ours(error) from error
             raise
@@ -155,7 +163,7 @@ class SentinelServer(Server):
                             await self._follow(await self._ask(sentinel))
             await asyncio.sleep(1)
 
-    async def _follow(self, told: Told) -> None:
+    async def _follow(self, told: SentinelAnswer) -> None:
         if self._master is None or told.epoch < self._epoch:
             return
         moved = told.master.endpoint != self._master.endpoint

@@ -23,38 +23,38 @@ from hiredis import pack_command
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from qbull.embedded.server import Embedded
+from qbull.embedded.server import EmbeddedServer
 from qbull.errors import ServerAway, ServerError, ServerRefused
-from qbull.store.connection.address import CONNECT_TIMEOUT, Address
+from qbull.store.connection.address import SERVER_CONNECT_TIMEOUT_SECONDS, Address
 from qbull.store.connection.scripts import script
-from qbull.store.connection.tls import hint, what_failed
+from qbull.store.connection.tls import explain_tls_error, tls_hint
 from qbull.store.rights import missing_right
 
-CALL_TIMEOUT = 10.0
+CALL_TIMEOUT_SECONDS = 10.0
 
-Argument = str | bytes | int | float
+CommandArgument = str | bytes | int | float
 
 A = TypeVar("A")
 
-_REFUSALS = (
+_REFUSAL_ERRORS = (
     foreign.AuthenticationError,
     foreign.AuthorizationError,
     foreign.NoPermissionError,
     foreign.OutOfMemoryError,
 )
-_DEMOTED = (foreign.ReadOnlyError, foreign.MasterDownError)
-_AWAY = (
+_DEMOTED_ERRORS = (foreign.ReadOnlyError, foreign.MasterDownError)
+_UNAVAILABLE_ERRORS = (
     foreign.ConnectionError,
     foreign.TimeoutError,
     foreign.BusyLoadingError,
     foreign.ClusterDownError,
     foreign.TryAgainError,
-    *_DEMOTED,
+    *_DEMOTED_ERRORS,
     foreign.InvalidResponse,
     OSError,
     EOFError,
 )
-_AWAY_WORDS = (  # redis-py before 6 has no types for the first three, outside of its own cluster client
+_UNAVAILABLE_PREFIXES = (  # redis-py before 6 has no types for the first three, outside of its own cluster client
     "CLUSTERDOWN",
     "TRYAGAIN",
     "MASTERDOWN",
@@ -69,7 +69,7 @@ _AWAY_WORDS = (  # redis-py before 6 has no types for the first three, outside o
 
 
 # The client would look up its own version on the disk for each connection, to tell the server.
-_NO_VERSION: dict[str, None] = (
+_NO_DRIVER_INFO: dict[str, None] = (
     {"driver_info": None}
     if "driver_info" in signature(client.AbstractConnection.__init__).parameters
     else {"lib_name": None, "lib_version": None}  # redis-py before 7
@@ -93,7 +93,7 @@ class Server:
 
     def __init__(self, url: str | Address) -> None:
         self.address = Address.parse(url) if isinstance(url, str) else url
-        self._embedded: Embedded | None = None
+        self._embedded: EmbeddedServer | None = None
         self._idle: list[client.AbstractConnection] = []
         self._listening: set[client.AbstractConnection] = set()
         self.errors: Counter[str] = Counter()
@@ -101,34 +101,34 @@ class Server:
         self._era = 0  # connections of an earlier one are not used again
         self._opening = asyncio.Lock()
 
-    async def call(self, *command: Argument, timeout: float | None = None) -> Any:
+    async def call(self, *command: CommandArgument, timeout: float | None = None) -> Any:
         return await self.call_in_turn(command, timeout=timeout)
 
-    async def call_in_turn(self, *commands: tuple[Argument, ...], timeout: float | None = None) -> Any:
+    async def call_in_turn(self, *commands: tuple[CommandArgument, ...], timeout: float | None = None) -> Any:
         """Send these on one connection, each after the reply to the one before; gives the last reply."""
         era = self._era
         connection = self._idle.pop() if self._idle else await self._connect()
         try:
-            async with asyncio.timeout(timeout or CALL_TIMEOUT):
+            async with asyncio.timeout(timeout or CALL_TIMEOUT_SECONDS):
                 for command in commands:
                     await connection.send_packed_command(pack_command(command))  # type: ignore[arg-type]
                     reply = await connection.read_response()
         except foreign.ResponseError as error:
-            if isinstance(error, _DEMOTED):
+            if isinstance(error, _DEMOTED_ERRORS):
                 await self._drop()  # the name may belong to another server by now: look it up again
             await self._put_back(connection, era)
             # The client's frame holds the error, whose traceback holds the frame: garbage that stays for long.
             raise self._ours(error, commands[-1]) from error.with_traceback(None)
         except BaseException as error:
-            await hang_up(connection)
-            if isinstance(error, _AWAY):
+            await close_connection(connection)
+            if isinstance(error, _UNAVAILABLE_ERRORS):
                 await self._drop()  # what failed this one has probably failed them all
                 raise self._ours(error) from error
             raise
         await self._put_back(connection, era)
         return reply
 
-    async def script(self, name: str, key: str, *args: Argument) -> Any:
+    async def script(self, name: str, key: str, *args: CommandArgument) -> Any:
         """Run a verb. Its digest is sent first; a server that does not know it gets the source."""
         verb = script(name)
         try:
@@ -140,15 +140,15 @@ class Server:
             self.errors[key] += 1
             raise
 
-    async def talk(self, key: str, conversation: Callable[[Talk], Awaitable[A]]) -> A:
+    async def talk(self, key: str, conversation: Callable[[Conversation], Awaitable[A]]) -> A:
         """Give `conversation` a connection of its own to the server that has `key`. Whatever goes wrong closes it."""
         era = self._era
         connection = self._idle.pop() if self._idle else await self._connect()
         try:
-            answer = await conversation(Talk(self, connection, era))
+            answer = await conversation(Conversation(self, connection, era))
         except BaseException as error:
-            await hang_up(connection)
-            if isinstance(error, _AWAY):
+            await close_connection(connection)
+            if isinstance(error, _UNAVAILABLE_ERRORS):
                 await self._drop()
                 raise self._ours(error) from error
             raise
@@ -167,7 +167,7 @@ class Server:
         try:
             if era != self._era:
                 raise foreign.ConnectionError("the connection is of an earlier server")
-            async with asyncio.timeout(CALL_TIMEOUT):
+            async with asyncio.timeout(CALL_TIMEOUT_SECONDS):
                 await connection.send_command("SUBSCRIBE", *channels)
                 for _ in channels:
                     await connection.read_response()
@@ -180,15 +180,15 @@ class Server:
                     ):  # the client would make a new one, without the subscription
                         raise foreign.ConnectionError("the connection was closed")
                     await connection.send_command("PING")
-                    async with asyncio.timeout(CALL_TIMEOUT):
+                    async with asyncio.timeout(CALL_TIMEOUT_SECONDS):
                         message = await connection.read_response()
                 if message[0] == b"message":
                     yield message[1].decode(), message[2]
-        except (*_AWAY, foreign.ResponseError) as error:
+        except (*_UNAVAILABLE_ERRORS, foreign.ResponseError) as error:
             raise self._ours(error) from error
         finally:
             self._listening.discard(connection)
-            await hang_up(connection)
+            await close_connection(connection)
 
     async def primaries(self) -> list[Server]:
         """The servers that keep jobs: itself, or all primaries of a cluster."""
@@ -208,23 +208,23 @@ class Server:
         if era == self._era:
             self._idle.append(connection)
         else:
-            await hang_up(connection)
+            await close_connection(connection)
 
     async def _drop(self) -> None:
         """Use none of the connections again that there are now."""
         self._era += 1
         while self._idle:
-            await hang_up(self._idle.pop())
+            await close_connection(self._idle.pop())
 
     async def _stop_listening(self) -> None:
         for connection in list(self._listening):
-            await hang_up(connection)
+            await close_connection(connection)
 
     async def _connect(self) -> client.AbstractConnection:
         return await self._dial(self.address)
 
     async def _dial(self, address: Address) -> client.AbstractConnection:
-        kwargs = {**address.kwargs, **_NO_VERSION}
+        kwargs = {**address.kwargs, **_NO_DRIVER_INFO}
         if address.directory is not None:
             kwargs |= await self._open_embedded(address.directory)
         connection = address.kind(
@@ -233,32 +233,34 @@ class Server:
         if isinstance(connection, client.SSLConnection) and address.tls is not None:
             connection.ssl_context.context = address.tls.context(address.shown)
         try:
-            async with asyncio.timeout(CONNECT_TIMEOUT):  # the greetings too: a frozen server still accepts
+            async with asyncio.timeout(
+                SERVER_CONNECT_TIMEOUT_SECONDS
+            ):  # the greetings too: a frozen server still accepts
                 await connection.connect()  # type: ignore[no-untyped-call]
-        except (*_AWAY, foreign.ResponseError) as error:
-            await hang_up(connection)
+        except (*_UNAVAILABLE_ERRORS, foreign.ResponseError) as error:
+            await close_connection(connection)
             raise self._unreached(error, address) from error
         except BaseException:
-            await hang_up(connection)
+            await close_connection(connection)
             raise
         return connection
 
     async def _open_embedded(self, directory: str) -> dict[str, Any]:
         async with self._opening:
             if self._embedded is None:
-                self._embedded = await asyncio.to_thread(Embedded.open, directory)
+                self._embedded = await asyncio.to_thread(EmbeddedServer.open, directory)
             elif not self._idle:
                 await asyncio.to_thread(self._embedded.ensure)
         return {"path": str(self._embedded.socket), "password": self._embedded.password}
 
     def _unreached(self, error: BaseException, address: Address) -> ServerError:
-        meaning = what_failed(error)
+        meaning = explain_tls_error(error)
         if meaning is not None:
             return ServerRefused(f"{address.shown}: {meaning}")
         ours = self._ours(error)
-        return ServerAway(f"{ours}{hint(error, address.tls)}") if isinstance(ours, ServerAway) else ours
+        return ServerAway(f"{ours}{tls_hint(error, address.tls)}") if isinstance(ours, ServerAway) else ours
 
-    def _ours(self, error: BaseException, command: tuple[Argument, ...] = ()) -> ServerError:
+    def _ours(self, error: BaseException, command: tuple[CommandArgument, ...] = ()) -> ServerError:
         if type(error) is foreign.ConnectionError and isinstance(error.__cause__, foreign.RedisError):
             error = error.__cause__  # while it greets, the client hides what the server said
         text = str(error).rstrip(".") or ("no answer" if isinstance(error, TimeoutError) else repr(error))
@@ -281,9 +283,9 @@ class Server:
         if isinstance(error, foreign.NoPermissionError) or text.startswith(("NOPERM", "ACL failure")):
             user = self.address.kwargs.get("username") or "default"
             return ServerRefused(f"{self.address.shown}: {missing_right(user, text, command)}")
-        if isinstance(error, _REFUSALS):
+        if isinstance(error, _REFUSAL_ERRORS):
             return ServerRefused(f"{self.address.shown}: {text}")
-        if isinstance(error, _AWAY) or text.startswith(_AWAY_WORDS):
+        if isinstance(error, _UNAVAILABLE_ERRORS) or text.startswith(_UNAVAILABLE_PREFIXES):
             trouble = "" if self._embedded is None else self._embedded.trouble()
             return ServerAway(f"{self.address.shown}: cannot be reached: {text}{trouble}")
         if text.startswith("WRONGTYPE"):
@@ -291,21 +293,21 @@ class Server:
         return ErrorReply(f"{self.address.shown}: {text}", text.split(" ", 1)[0])
 
 
-async def hang_up(connection: client.AbstractConnection) -> None:
+async def close_connection(connection: client.AbstractConnection) -> None:
     """Close it for good. Its parser holds itself and a large buffer, which would stay until a full collection: such are rare."""
     await connection.disconnect(nowait=True)
     if hasattr(connection._parser, "pubsub_push_handler_func"):
         connection._parser.pubsub_push_handler_func = None
 
 
-def _wrong_type(command: tuple[Argument, ...]) -> str:
+def _wrong_type(command: tuple[CommandArgument, ...]) -> str:
     """The first name of a script is what all its others begin with."""
     words = (word.decode("utf-8", "replace") if isinstance(word, bytes) else str(word) for word in command)
     under = next((f' under "{word}"' for word in words if word.startswith("{")), "")
     return f'another program has written something of the wrong type{under}; "qbull doctor" says what'
 
 
-class Talk:
+class Conversation:
     """One connection for several commands: what the last of them says is true of the server that took the first."""
 
     def __init__(self, server: Server, connection: client.AbstractConnection, era: int) -> None:
@@ -323,11 +325,11 @@ class Talk:
         """Whether others have given this server up meanwhile: it may not be the primary any more."""
         return self._era != self.server._era
 
-    async def call(self, *command: Argument) -> Any:
+    async def call(self, *command: CommandArgument) -> Any:
         await self.send(command)
         return await self.hear()
 
-    async def send(self, *commands: tuple[Argument, ...]) -> None:
+    async def send(self, *commands: tuple[CommandArgument, ...]) -> None:
         await self._connection.send_packed_command(b"".join(map(pack_command, commands)))  # type: ignore[arg-type]
 
     async def hear(self, within: float | None = None) -> Any:
@@ -335,15 +337,15 @@ class Talk:
         try:
             if within is not None:
                 return await self._connection.read_response(timeout=within)
-            async with asyncio.timeout(CALL_TIMEOUT):
+            async with asyncio.timeout(CALL_TIMEOUT_SECONDS):
                 return await self._connection.read_response()
         except foreign.ResponseError as error:
-            if isinstance(error, _DEMOTED):
+            if isinstance(error, _DEMOTED_ERRORS):
                 await self.server._drop()
             raise self.server._ours(error) from error.with_traceback(None)
 
 
-class Inquiry:
+class TopologyLookup:
     """Where are the servers? Asked once at a time; who comes meanwhile, or within `rest` seconds, shares the end of it."""
 
     def __init__(self, ask: Callable[[], Awaitable[None]], rest: float) -> None:

@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 
 from qbull.errors import ConfigError, ServerRefused
 
-_WORDS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
-_DEMANDS = {"required": True, "cert_required": True, "none": False, "cert_none": False}
-_NAMES = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_check_hostname", "ssl_cert_reqs")
+_BOOLEAN_WORDS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+_CERT_REQUIREMENTS = {"required": True, "cert_required": True, "none": False, "cert_none": False}
+_TLS_PARAMETERS = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_check_hostname", "ssl_cert_reqs")
 
 
 @dataclass(frozen=True)
-class Tls:
+class TlsSettings:
     ca: str | None = None
     certificate: str | None = None
     key: str | None = None
@@ -29,23 +29,23 @@ class Tls:
     _made: dict[tuple[int, ...], ssl.SSLContext] = field(default_factory=dict, compare=False, repr=False)
 
     @staticmethod
-    def parse(query: dict[str, str], *, secure: bool) -> Tls | None:
+    def parse(query: dict[str, str], *, secure: bool) -> TlsSettings | None:
         given = {name: value for name, value in query.items() if name.startswith("ssl_")}
         for name in given:
-            if name not in _NAMES:
-                raise ConfigError(f'unknown parameter "{name}"; there are {", ".join(_NAMES)}')
+            if name not in _TLS_PARAMETERS:
+                raise ConfigError(f'unknown parameter "{name}"; there are {", ".join(_TLS_PARAMETERS)}')
             if not secure:
                 raise ConfigError(f'"{name}" is for TLS, and this speaks plain text; use rediss://')
         if not secure:
             return None
         if "ssl_keyfile" in given and "ssl_certfile" not in given:
             raise ConfigError("ssl_keyfile needs ssl_certfile: the certificate that the key belongs to")
-        verifies = _one_of(given, "ssl_cert_reqs", _DEMANDS)
-        return Tls(
+        verifies = _one_of(given, "ssl_cert_reqs", _CERT_REQUIREMENTS)
+        return TlsSettings(
             given.get("ssl_ca_certs"),
             given.get("ssl_certfile"),
             given.get("ssl_keyfile"),
-            checks_host=verifies and _one_of(given, "ssl_check_hostname", _WORDS),
+            checks_host=verifies and _one_of(given, "ssl_check_hostname", _BOOLEAN_WORDS),
             verifies=verifies,
         )
 
@@ -82,21 +82,21 @@ class Tls:
         return context
 
 
-def what_failed(error: BaseException | None) -> str | None:
+def explain_tls_error(error: BaseException | None) -> str | None:
     """What a failure of TLS means and what to do, in one line; None where it is none, or may pass by itself."""
     while error is not None and not isinstance(error, ssl.SSLError):
         error = error.__cause__ or error.__context__
     if error is None:
         return None
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"its certificate is not trusted: {error.verify_message.rstrip('.')}; {_step(error.verify_message)}"
-    for words, meaning in _MEANINGS.items():
+        return f"its certificate is not trusted: {error.verify_message.rstrip('.')}; {_remedy(error.verify_message)}"
+    for words, meaning in _TLS_ERROR_MEANINGS.items():
         if any(word in (error.reason or "") for word in words):
             return meaning
     return None
 
 
-def _step(fault: str) -> str:
+def _remedy(fault: str) -> str:
     if "mismatch" in fault:
         return "use a name that it is made out to"
     if "expired" in fault or "not yet valid" in fault:
@@ -104,22 +104,22 @@ def _step(fault: str) -> str:
     return "name the CA that signed it with ?ssl_ca_certs=FILE"
 
 
-_CERTIFICATE = "give one with ?ssl_certfile=FILE&ssl_keyfile=FILE"
-_MEANINGS = {
+_CERTIFICATE_HINT = "give one with ?ssl_certfile=FILE&ssl_keyfile=FILE"
+_TLS_ERROR_MEANINGS = {
     ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG", "HTTP_REQUEST"): (
         "it does not speak TLS on this port; use redis://, or the port on which it does"
     ),
-    ("CERTIFICATE_REQUIRED",): f"it asks for a certificate of ours; {_CERTIFICATE}",
+    ("CERTIFICATE_REQUIRED",): f"it asks for a certificate of ours; {_CERTIFICATE_HINT}",
     ("UNKNOWN_CA", "BAD_CERTIFICATE", "CERTIFICATE_EXPIRED", "CERTIFICATE_UNKNOWN", "CERTIFICATE_REVOKED"): (
         "it does not accept our certificate; check ssl_certfile, and which CA the server trusts"
     ),
     ("HANDSHAKE_FAILURE", "PROTOCOL_VERSION", "UNSUPPORTED_PROTOCOL"): (
-        f"it refused the handshake: it wants TLS below 1.2, which is unsafe, or a certificate of ours; {_CERTIFICATE}"
+        f"it refused the handshake: it wants TLS below 1.2, which is unsafe, or a certificate of ours; {_CERTIFICATE_HINT}"
     ),
 }
 
 
-def hint(error: BaseException, tls: Tls | None) -> str:
+def tls_hint(error: BaseException, tls: TlsSettings | None) -> str:
     """What may be meant by a server that hangs up, or says nothing, where it should greet."""
     if isinstance(error, TimeoutError):
         return "; if this port speaks plain text, use redis://" if tls is not None else ""
@@ -127,7 +127,7 @@ def hint(error: BaseException, tls: Tls | None) -> str:
         return ""
     if tls is None:
         return "; if this port speaks TLS, use rediss://"
-    return "" if tls.certificate else f"; if it asks for a certificate of ours, {_CERTIFICATE}"
+    return "" if tls.certificate else f"; if it asks for a certificate of ours, {_CERTIFICATE_HINT}"
 
 
 def _one_of(given: dict[str, str], name: str, words: dict[str, bool]) -> bool:

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from qbull.config import QueueSettings
-from qbull.store.connection.fan_out import scripts
+from qbull.store.connection.fan_out import run_scripts
 from qbull.store.store import Store
 from qbull.store.verbs.partition import Partition
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class DrainStatus:
     """What is left in a partition, in the order in which the script gives it."""
 
     mark: bytes = b""
@@ -65,32 +65,32 @@ class Repartitioning:
     """Those of them that wait for a person: a dead letter halts them."""
 
 
-async def tally(partition: Partition) -> Tally:
-    return _tally(await partition.server.script("tally", partition.base))
+async def drain_status(partition: Partition) -> DrainStatus:
+    return _read_drain_status(await partition.server.script("tally", partition.base))
 
 
-async def tallies(partitions: Sequence[Partition]) -> list[Tally]:
+async def drain_statuses(partitions: Sequence[Partition]) -> list[DrainStatus]:
     """Of each of them."""
     if not partitions:
         return []
     calls = [(partition.base,) for partition in partitions]
-    return [_tally(reply) for reply in await scripts(partitions[0].server, "tally", calls)]
+    return [_read_drain_status(reply) for reply in await run_scripts(partitions[0].server, "tally", calls)]
 
 
-def _tally(reply: list[Any]) -> Tally:
+def _read_drain_status(reply: list[Any]) -> DrainStatus:
     mark, *numbers, flat = reply
     totals = {name.decode(): int(n) for name, n in zip(flat[::2], flat[1::2], strict=True)}
-    names = [one.name for one in fields(Tally)][1:-1]
-    return Tally(mark=mark, totals=totals, **dict(zip(names, numbers, strict=True)))
+    names = [one.name for one in fields(DrainStatus)][1:-1]
+    return DrainStatus(mark=mark, totals=totals, **dict(zip(names, numbers, strict=True)))
 
 
-async def what_is_left(store: Store, settings: QueueSettings) -> Repartitioning | None:
+async def repartitioning_status(store: Store, settings: QueueSettings) -> Repartitioning | None:
     """What a change of the number of partitions has left to do; None where none is under way."""
     layout = await store.layout(settings)
     if layout.settled:
         return None
     old = [number for older in layout.draining for number in older.numbers]
-    left = await tallies([store.partition(settings, number) for number in old])
+    left = await drain_statuses([store.partition(settings, number) for number in old])
     return Repartitioning(
         partitions=layout.coming or layout.partitions,
         before=tuple(older.partitions for older in layout.draining),

@@ -12,21 +12,21 @@ from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from typing import Any
 
-from qbull.core.record import State, unseal
+from qbull.core.record import State, split_ending
 from qbull.store.connection import fan_out
-from qbull.store.read.inspect import PLACES, Found, ms_of
+from qbull.store.read.inspect import POSITION_PREFIXES, StoredJob, ms_of
 from qbull.store.verbs.partition import Partition
 
-_PLACE = re.compile(r"(\d{1,15}-\d{1,19})/(\d{1,6}):(\d{1,9})")
+_POSITION_PATTERN = re.compile(r"(\d{1,15}-\d{1,19})/(\d{1,6}):(\d{1,9})")
 
-FIRST_STEP, LONGEST_STEP = 4, 256
+MIN_FINISHED_BATCH_SIZE, MAX_FINISHED_BATCH_SIZE = 4, 256
 """Entries in one call."""
-STEP_BYTES = 1 << 20
+FINISHED_BATCH_TARGET_BYTES = 1 << 20
 """What a call should bring: the next one asks for more or less, as the records are small or large."""
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class TimeSpan:
     """From which moment to which, in milliseconds of the server's clock, both included."""
 
     after_ms: int | None = None
@@ -42,7 +42,7 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class FinishedPosition:
     """Behind which job to go on: jobs come by their time, those of one moment by partition. `done` are those of its entry."""
 
     entry: str
@@ -50,9 +50,9 @@ class Place:
     partition: int
 
     @classmethod
-    def parse(cls, text: str) -> Place:
+    def parse(cls, text: str) -> FinishedPosition:
         """Raises ValueError where it is none."""
-        found = _PLACE.fullmatch(text)
+        found = _POSITION_PATTERN.fullmatch(text)
         if found is None:
             raise ValueError(text)
         return cls(found[1], int(found[2]), int(found[3]))
@@ -60,7 +60,7 @@ class Place:
     def __str__(self) -> str:
         return f"{self.entry}/{self.done}:{self.partition}"
 
-    def upto(self, partition: int, span: Span) -> str:
+    def upto(self, partition: int, span: TimeSpan) -> str:
         """The newest entry of a partition that may come behind it."""
         ms = int(self.entry.partition("-")[0])
         if partition == self.partition:
@@ -70,15 +70,15 @@ class Place:
 
 
 async def merged(
-    partitions: Sequence[Partition], state: State, span: Span, after: Place | None = None
-) -> AsyncGenerator[tuple[Place, Found], None]:
+    partitions: Sequence[Partition], state: State, span: TimeSpan, after: FinishedPosition | None = None
+) -> AsyncGenerator[tuple[FinishedPosition, StoredJob], None]:
     """The jobs of all partitions, the newest first, each with its place. Only partitions that have one to show are read."""
     upto = [span.newest if after is None else after.upto(one.number, span) for one in partitions]
     heads = await newest(partitions, state, upto, span.oldest)
     line = [(-ms_of(entry), n) for n, entry in enumerate(heads) if entry]
     heapify(line)
-    readers: dict[int, AsyncGenerator[tuple[Place, Found], None]] = {}
-    waiting: dict[int, tuple[Place, Found]] = {}
+    readers: dict[int, AsyncGenerator[tuple[FinishedPosition, StoredJob], None]] = {}
+    waiting: dict[int, tuple[FinishedPosition, StoredJob]] = {}
     try:
         while line:
             _, n = heappop(line)
@@ -86,7 +86,7 @@ async def merged(
                 yield waiting.pop(n)
             elif n not in readers:
                 skip = after.done if after is not None and after.partition == partitions[n].number else 0
-                readers[n] = newest_first(partitions[n], state, Span(span.after_ms), upto[n], skip)
+                readers[n] = newest_first(partitions[n], state, TimeSpan(span.after_ms), upto[n], skip)
             following = await anext(readers[n], None)
             if following is not None:
                 waiting[n] = following
@@ -101,67 +101,77 @@ async def newest(
 ) -> list[bytes]:
     """The newest entry of each partition up to a place of its own; empty where it has none."""
     calls = [(one.base, state, last, oldest) for one, last in zip(partitions, upto, strict=True)]
-    found: list[bytes] = await fan_out.scripts(partitions[0].server, "newest", calls) if calls else []
+    found: list[bytes] = await fan_out.run_scripts(partitions[0].server, "newest", calls) if calls else []
     return found
 
 
 async def newest_first(
-    partition: Partition, state: State, span: Span, upto: str = "", done: int = 0
-) -> AsyncGenerator[tuple[Place, Found], None]:
+    partition: Partition, state: State, span: TimeSpan, upto: str = "", done: int = 0
+) -> AsyncGenerator[tuple[FinishedPosition, StoredJob], None]:
     """Each job with its place; from an entry on of which so many are done with, where one is given."""
-    entry, skip, step = upto, done, FIRST_STEP
+    entry, skip, step = upto, done, MIN_FINISHED_BATCH_SIZE
     upto = upto or span.newest
     while True:
         rows = await partition.server.call(
             "XREVRANGE", partition.base + state, upto, span.oldest, "COUNT", step
         )
-        for (at, _), jobs in zip(rows, await _there(partition, state, rows), strict=True):
+        for (at, _), jobs in zip(rows, await _jobs_of_entries(partition, state, rows), strict=True):
             for n, job in enumerate(reversed(jobs), 1):
                 if job is not None and (n > skip or at.decode() != entry):
-                    yield Place(at.decode(), n, partition.number), job
+                    yield FinishedPosition(at.decode(), n, partition.number), job
         if len(rows) < step:
             return
-        upto, step = f"({rows[-1][0].decode()}", _next_step(step, rows)
+        upto, step = f"({rows[-1][0].decode()}", _next_batch_size(step, rows)
 
 
-async def oldest_first(partition: Partition, state: State, span: Span) -> AsyncGenerator[list[Found], None]:
+async def oldest_first(
+    partition: Partition, state: State, span: TimeSpan
+) -> AsyncGenerator[list[StoredJob], None]:
     """What is there now, in lists of a bounded length; what finishes meanwhile is left out."""
     last = await partition.server.call("XREVRANGE", partition.base + state, span.newest, "-", "COUNT", 1)
     if not last:
         return
-    after, upto, step = span.oldest, last[0][0], FIRST_STEP
+    after, upto, step = span.oldest, last[0][0], MIN_FINISHED_BATCH_SIZE
     while True:
         rows = await partition.server.call("XRANGE", partition.base + state, after, upto, "COUNT", step)
         if not rows:
             return
-        yield [job for jobs in await _there(partition, state, rows) for job in jobs if job is not None]
-        after, step = f"({rows[-1][0].decode()}", _next_step(step, rows)
+        yield [
+            job for jobs in await _jobs_of_entries(partition, state, rows) for job in jobs if job is not None
+        ]
+        after, step = f"({rows[-1][0].decode()}", _next_batch_size(step, rows)
 
 
-async def _there(partition: Partition, state: State, rows: list[Any]) -> list[list[Found | None]]:
+async def _jobs_of_entries(
+    partition: Partition, state: State, rows: list[Any]
+) -> list[list[StoredJob | None]]:
     """The jobs of each entry; None for one that is not there any more."""
     ids = [id for _, fields in rows for id in fields[::2]]
     places = iter(await partition.server.call("HMGET", partition.base + "index", *ids) if ids else ())
     return [
         [
-            _found(partition, state, entry, id, sealed) if next(places) == PLACES[state] + entry else None
+            _stored_job(partition, state, entry, id, sealed)
+            if next(places) == POSITION_PREFIXES[state] + entry
+            else None
             for id, sealed in zip(fields[::2], fields[1::2], strict=True)
         ]
         for entry, fields in rows
     ]
 
 
-def _found(partition: Partition, state: State, entry: bytes, id: bytes, sealed: bytes) -> Found:
-    return Found(
+def _stored_job(partition: Partition, state: State, entry: bytes, id: bytes, sealed: bytes) -> StoredJob:
+    return StoredJob(
         id.decode("utf-8", "replace"),
         state,
-        *unseal(sealed),
+        *split_ending(sealed),
         finished_ms=int(entry.partition(b"-")[0]),
         partition=partition.number,
-        place=PLACES[state] + entry,
+        place=POSITION_PREFIXES[state] + entry,
     )
 
 
-def _next_step(step: int, rows: list[Any]) -> int:
+def _next_batch_size(step: int, rows: list[Any]) -> int:
     bytes_ = sum(len(part) for _, fields in rows for part in fields)
-    return max(1, min(step * 4, LONGEST_STEP, step * STEP_BYTES // max(bytes_, 1)))
+    return max(
+        1, min(step * 4, MAX_FINISHED_BATCH_SIZE, step * FINISHED_BATCH_TARGET_BYTES // max(bytes_, 1))
+    )

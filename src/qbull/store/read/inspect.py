@@ -6,23 +6,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from qbull.core.codec import plain
-from qbull.core.layout import place_of
+from qbull.core.codec import decode_untyped
+from qbull.core.layout import index_in_generation
 from qbull.core.record import (
     Ending,
-    Garbage,
+    ExtendedBody,
     JobInfo,
-    RareBody,
     State,
-    again,
+    UnreadableRecord,
     body_of,
     crashes_of,
     created_ms_of,
-    due,
+    due_datetime,
     expires_ms,
-    moment,
     priority_of,
-    unseal,
+    record_for_retry,
+    split_ending,
+    to_datetime,
 )
 from qbull.store import clock
 from qbull.store.connection import fan_out
@@ -31,7 +31,7 @@ from qbull.store.store import Store
 from qbull.store.verbs.partition import Partition
 from qbull.store.verbs.progress import read_progress
 
-PLACES: dict[State, bytes] = {"completed": b"c", "failed": b"f", "cancelled": b"x"}
+POSITION_PREFIXES: dict[State, bytes] = {"completed": b"c", "failed": b"f", "cancelled": b"x"}
 """What the place of a finished job begins with."""
 
 
@@ -84,7 +84,7 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class StoredJob:
     """A job as the server has it."""
 
     id: str
@@ -101,11 +101,11 @@ class Found:
     place: bytes = b""
     """Where it lies, where that was asked for; it has another when it has moved, or finished once more."""
 
-    def body(self) -> RareBody:
+    def body(self) -> ExtendedBody:
         try:
             return body_of(self.record)
-        except Garbage:
-            return RareBody(task="?", payload=self.record)
+        except UnreadableRecord:
+            return ExtendedBody(task="?", payload=self.record)
 
     def info(self, queue: str, attempts: int | None) -> JobInfo:
         body, ending = self.body(), self.ending
@@ -119,16 +119,16 @@ class Found:
             state=self.state,
             key=body.key,
             priority=priority_of(self.record) if readable else 5,
-            payload=plain(body.payload),
+            payload=decode_untyped(body.payload),
             attempt=(ending.attempt if ending is not None else 0) or body.attempt,
             max_attempts=body.attempts or attempts,
-            partition=place_of(self.partition),
-            created_at=moment(self.created_ms() if readable else finished or 0),
-            due_at=due(self.due_ms),
-            started_at=None if started is None else moment(started),
-            finished_at=None if finished is None else moment(finished),
+            partition=index_in_generation(self.partition),
+            created_at=to_datetime(self.created_ms() if readable else finished or 0),
+            due_at=due_datetime(self.due_ms),
+            started_at=None if started is None else to_datetime(started),
+            finished_at=None if finished is None else to_datetime(finished),
             duration_ms=ending.duration_ms if ending is not None else None,
-            result=_result(ending),
+            result=_displayable_result(ending),
             error=ending.error if ending is not None else (body.history[-1].error if body.history else None),
             stacktrace=ending.stacktrace if ending is not None else None,
             crashes=crashes_of(self.record) if readable else 0,
@@ -137,13 +137,15 @@ class Found:
             progress=self.progress,
             schedule=body.schedule,
             flow=body.flow or None,
-            expires_at=None if body.expires is None else moment(expires_ms(body, self.created_ms()) or 0),
+            expires_at=None
+            if body.expires is None
+            else to_datetime(expires_ms(body, self.created_ms()) or 0),
         )
 
     def again(self, payload: bytes | None = None) -> bytes:
         """The record of a finished job for going round again. Raises Garbage where it cannot be run."""
         assert self.ending is not None
-        return again(self.record, self.ending, self.finished_ms or 0, payload)
+        return record_for_retry(self.record, self.ending, self.finished_ms or 0, payload)
 
     def created_ms(self) -> int:
         return created_ms_of(self.record) or (
@@ -151,16 +153,16 @@ class Found:
         )
 
 
-def _result(ending: Ending | None) -> Any:
+def _displayable_result(ending: Ending | None) -> Any:
     """As it can be shown: of one that is kept elsewhere, where."""
     if ending is None:
         return None
     if ending.stored:
         return {"stored": ending.stored}
-    return plain(ending.result) if ending.result is not None else None
+    return decode_untyped(ending.result) if ending.result is not None else None
 
 
-async def find(partition: Partition, id: str) -> Found | None:
+async def find(partition: Partition, id: str) -> StoredJob | None:
     reply = await partition.server.script("find", partition.base, id)
     if not reply:
         return None
@@ -168,22 +170,22 @@ async def find(partition: Partition, id: str) -> Found | None:
     kind: State = state.decode()
     progress = read_progress(said)
     if kind == "delayed":
-        return Found(
+        return StoredJob(
             id, kind, record, due_ms=int(float(at or 0)), partition=partition.number, progress=progress
         )
     if kind in ("completed", "failed", "cancelled"):
-        place = PLACES[kind] + at
-        return Found(
+        place = POSITION_PREFIXES[kind] + at
+        return StoredJob(
             id,
             kind,
-            *unseal(record),
+            *split_ending(record),
             finished_ms=ms_of(at),
             partition=partition.number,
             place=place,
             progress=progress,
         )
     entry_ms = ms_of(at) if at else 0
-    return Found(
+    return StoredJob(
         id,
         kind,
         record,
@@ -202,7 +204,7 @@ async def counts(partitions: Sequence[Partition]) -> list[Counts]:
     """Of each of them."""
     if not partitions:
         return []
-    replies = await fan_out.scripts(
+    replies = await fan_out.run_scripts(
         partitions[0].server, "count", [(partition.base,) for partition in partitions]
     )
     return [_counts(reply) for reply in replies]
@@ -229,7 +231,7 @@ async def server_time(server: Server) -> float:
     return int(seconds) + int(microseconds) / 1e6 + clock.shift_ms / 1000
 
 
-async def try_script(store: Store) -> None:
+async def probe_script(store: Store) -> None:
     """Run a script that looks at a partition which does not exist."""
     await store.server.script("count", store.names.partition("-", 0))
 

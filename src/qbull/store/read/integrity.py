@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-from qbull.store.names import KINDS, ready
+from qbull.store.names import KEY_TYPES, ready_stream
 from qbull.store.store import Store
 from qbull.store.verbs.partition import Partition
-from qbull.store.verbs.schedules import Place, Schedules, in_batches
+from qbull.store.verbs.schedules import ScheduleLocation, ScheduleStore, in_batches
 
-STEP = 200
-SMALL = 20_000
+INTEGRITY_BATCH_SIZE = 200
+MAX_SMALL_PARTITION_JOBS = 20_000
 
 
-async def audit(partition: Partition) -> list[str]:
+async def check_integrity(partition: Partition) -> list[str]:
     """One line for each fault; none where all is well."""
     faults: list[str] = []
     total = 0
@@ -26,7 +26,7 @@ async def audit(partition: Partition) -> list[str]:
             line.decode("utf-8", "replace")
             for line in await partition.server.script("audit", partition.base, *ids)
         ]
-    if total <= SMALL:
+    if total <= MAX_SMALL_PARTITION_JOBS:
         faults += [
             line.decode("utf-8", "replace")
             for line in await partition.server.script("audit_counts", partition.base)
@@ -40,7 +40,7 @@ async def audit(partition: Partition) -> list[str]:
 async def wrong_types(partition: Partition) -> list[tuple[str, str]]:
     """Each name of the partition under which there is something that qbull did not put there, and the fact."""
     found = []
-    for kind, names in KINDS.items():
+    for kind, names in KEY_TYPES.items():
         for name in names:
             there = (await partition.server.call("TYPE", partition.base + name)).decode()
             if there not in (kind, "none"):
@@ -48,16 +48,16 @@ async def wrong_types(partition: Partition) -> list[tuple[str, str]]:
     return found
 
 
-async def audit_schedules(store: Store) -> list[str]:
+async def check_schedules_integrity(store: Store) -> list[str]:
     """One line for each schedule that the registry and the partitions do not agree on."""
-    schedules = Schedules(store)
+    schedules = ScheduleStore(store)
     places = await schedules.everywhere()
-    planned: dict[str, Place] = {}
+    planned: dict[str, ScheduleLocation] = {}
     faults = []
     for queue in await store.queues():
         for partition in await store.partitions(await store.settings(queue)):
             names = await partition.server.call("ZRANGE", partition.base + "schedules", 0, -1)
-            place = Place(queue, partition.number)
+            place = ScheduleLocation(queue, partition.number)
             for some in in_batches([name.decode() for name in names]):
                 look = await schedules.read(place, some)
                 planned |= {name: place for name, plan in look.plans.items() if plan.moving is None}
@@ -74,7 +74,7 @@ async def audit_schedules(store: Store) -> list[str]:
     return faults
 
 
-def _shown(place: Place | None) -> str:
+def _shown(place: ScheduleLocation | None) -> str:
     return "no queue" if place is None else f'queue "{place.queue}" partition {place.partition}'
 
 
@@ -88,7 +88,9 @@ async def _every_id(partition: Partition) -> AsyncIterator[list[bytes]]:
     ):
         cursor = b"0"
         while True:
-            cursor, flat = await partition.server.call(scan, partition.base + name, cursor, "COUNT", STEP)
+            cursor, flat = await partition.server.call(
+                scan, partition.base + name, cursor, "COUNT", INTEGRITY_BATCH_SIZE
+            )
             if flat:
                 yield flat if scan == "SSCAN" else flat[::2]
             if cursor == b"0":
@@ -97,7 +99,7 @@ async def _every_id(partition: Partition) -> AsyncIterator[list[bytes]]:
         after = b"-"
         while True:
             rows = await partition.server.call(
-                "XRANGE", ready(partition.base, band), after, "+", "COUNT", STEP
+                "XRANGE", ready_stream(partition.base, band), after, "+", "COUNT", INTEGRITY_BATCH_SIZE
             )
             if not rows:
                 break

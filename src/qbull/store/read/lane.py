@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from qbull.core.record import State
 from qbull.store.verbs.partition import Partition
 
-LOOKS = 50
+MAX_HOLDER_SCAN_ENTRIES = 50
 """Entries of each stream that are looked through for who holds a lane. Of a lane with a train it is known without a look."""
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class LaneStatus:
     """`holder` is the job that the others wait for; None where nobody does, or it was not found in a bounded look.
 
     `waiting` are how many are behind it, `first` the first of them, in order. `position` is that of the job asked about: how many
@@ -32,12 +32,12 @@ class Line:
         return self.holder_state == "failed"
 
 
-async def look(partition: Partition, lane: bytes, most: int, id: str = "") -> Line:
+async def lane_status(partition: Partition, lane: bytes, most: int, id: str = "") -> LaneStatus:
     _, in_list, first, aboard, holder, state, worker, position = await partition.server.script(
-        "lane", partition.base, lane, most, LOOKS, id
+        "lane", partition.base, lane, most, MAX_HOLDER_SCAN_ENTRIES, id
     )
     behind = [other.decode("utf-8", "replace") for other in (*aboard[1:], *first)][:most]
-    return Line(
+    return LaneStatus(
         in_list + max(len(aboard) - 1, 0),
         behind,
         holder.decode("utf-8", "replace") or None,
@@ -47,7 +47,7 @@ async def look(partition: Partition, lane: bytes, most: int, id: str = "") -> Li
     )
 
 
-async def ahead(partition: Partition, place: bytes, most: int) -> int:
+async def count_ahead(partition: Partition, place: bytes, most: int) -> int:
     """How many deliveries are before one that is ready, at `<band><entry>`; one more than `most` stands for more."""
     count: int = await partition.server.script("ahead", partition.base, place[:1], place[1:], most)
     return count

@@ -13,15 +13,15 @@ from dataclasses import replace
 from qbull.core.record import State
 from qbull.store.connection import fan_out
 from qbull.store.connection.server import ErrorReply
-from qbull.store.names import GROUP, ready
-from qbull.store.read.finished import Span, merged
-from qbull.store.read.inspect import Found, counts, ms_of
-from qbull.store.store import LANE, TRAIN_MARK
+from qbull.store.names import CONSUMER_GROUP, ready_stream
+from qbull.store.read.finished import TimeSpan, merged
+from qbull.store.read.inspect import StoredJob, counts, ms_of
+from qbull.store.store import LANE_DIGEST_BYTES, TRAIN_MARK
 from qbull.store.verbs.partition import Partition
 from qbull.store.verbs.progress import read_progress
 
 
-async def page(partitions: Sequence[Partition], state: State, start: int, end: int) -> list[Found]:
+async def page(partitions: Sequence[Partition], state: State, start: int, end: int) -> list[StoredJob]:
     """Jobs of one state, from `start` up to `end`."""
     match state:
         case "completed" | "failed" | "cancelled":
@@ -33,10 +33,10 @@ async def page(partitions: Sequence[Partition], state: State, start: int, end: i
     return await with_progress(partitions, found[start:end])
 
 
-async def _finished(partitions: Sequence[Partition], state: State, most: int) -> list[Found]:
-    found: list[Found] = []
+async def _finished(partitions: Sequence[Partition], state: State, most: int) -> list[StoredJob]:
+    found: list[StoredJob] = []
     if most:
-        async with aclosing(merged(partitions, state, Span())) as jobs:
+        async with aclosing(merged(partitions, state, TimeSpan())) as jobs:
             async for _, job in jobs:
                 found.append(job)
                 if len(found) >= most:
@@ -44,17 +44,17 @@ async def _finished(partitions: Sequence[Partition], state: State, most: int) ->
     return found
 
 
-async def _soonest(partitions: Sequence[Partition], most: int) -> list[Found]:
+async def _soonest(partitions: Sequence[Partition], most: int) -> list[StoredJob]:
     """The first so many are in so many partitions at most: in those whose first is due soonest."""
     asked = [("ZRANGE", partition.base + "delayed", 0, 0, "WITHSCORES") for partition in partitions]
-    rows = await fan_out.commands(partitions[0].server, asked) if asked else []
+    rows = await fan_out.run_commands(partitions[0].server, asked) if asked else []
     heads = sorted((float(row[1]), at) for at, row in enumerate(rows) if row)
     found = [job for _, at in heads[:most] for job in await _delayed(partitions[at], most)]
     return sorted(found, key=lambda job: job.due_ms or 0)
 
 
-async def _in_turn(partitions: Sequence[Partition], state: State, most: int) -> list[Found]:
-    found: list[Found] = []
+async def _in_turn(partitions: Sequence[Partition], state: State, most: int) -> list[StoredJob]:
+    found: list[StoredJob] = []
     for partition, there in zip(partitions, await counts(partitions), strict=True):
         if len(found) >= most:
             break
@@ -63,14 +63,14 @@ async def _in_turn(partitions: Sequence[Partition], state: State, most: int) -> 
     return found
 
 
-async def _of_state(partition: Partition, state: State, most: int) -> list[Found]:
+async def _of_state(partition: Partition, state: State, most: int) -> list[StoredJob]:
     if state == "active":
         return await _active(partition, most)
     jobs = await _ready(partition, most)
     return jobs + await _in_lanes(partition, most - len(jobs))
 
 
-async def with_progress(partitions: Sequence[Partition], found: Sequence[Found]) -> list[Found]:
+async def with_progress(partitions: Sequence[Partition], found: Sequence[StoredJob]) -> list[StoredJob]:
     """The same jobs, with how far they say that they are."""
     said: dict[tuple[int, str], float | None] = {}
     asked: dict[int, list[str]] = {}
@@ -78,7 +78,7 @@ async def with_progress(partitions: Sequence[Partition], found: Sequence[Found])
         asked.setdefault(job.partition, []).append(job.id)
     some = [partition for partition in partitions if partition.number in asked]
     calls = [(partition.base, *asked[partition.number]) for partition in some]
-    replies = await fan_out.scripts(some[0].server, "progress", calls) if some else []
+    replies = await fan_out.run_scripts(some[0].server, "progress", calls) if some else []
     for partition, values in zip(some, replies, strict=True):
         number = partition.number
         said |= zip(((number, id) for id in asked[number]), map(read_progress, values), strict=False)
@@ -87,34 +87,34 @@ async def with_progress(partitions: Sequence[Partition], found: Sequence[Found])
     return [replace(job, progress=said.get((job.partition, job.id))) for job in found]
 
 
-async def _delayed(partition: Partition, most: int) -> list[Found]:
+async def _delayed(partition: Partition, most: int) -> list[StoredJob]:
     rows = await partition.server.call("ZRANGE", partition.base + "delayed", 0, most - 1, "WITHSCORES")
     ids, dues = rows[::2], rows[1::2]
     if not ids:
         return []
     records = await partition.records(ids)
     return [
-        Found(id.decode(), "delayed", record, due_ms=int(float(due)), partition=partition.number)
+        StoredJob(id.decode(), "delayed", record, due_ms=int(float(due)), partition=partition.number)
         for id, due, record in zip(ids, dues, records, strict=True)
         if record
     ]
 
 
-async def _active(partition: Partition, most: int) -> list[Found]:
-    found: list[Found] = []
+async def _active(partition: Partition, most: int) -> list[StoredJob]:
+    found: list[StoredJob] = []
     for band in await partition.bands():
-        stream = ready(partition.base, band)
+        stream = ready_stream(partition.base, band)
         try:
-            pending = await partition.server.call("XPENDING", stream, GROUP, "-", "+", most)
+            pending = await partition.server.call("XPENDING", stream, CONSUMER_GROUP, "-", "+", most)
         except ErrorReply:
             continue
         some = pending[: most - len(found)]
         asked = [("XRANGE", stream, entry, entry) for entry, *_ in some]
-        entries = await fan_out.commands(partition.server, asked)
+        entries = await fan_out.run_commands(partition.server, asked)
         for (_, worker, *_), rows in zip(some, entries, strict=True):
             for id, record in (await _jobs_in(partition, rows))[:1]:
                 found.append(
-                    Found(
+                    StoredJob(
                         id.decode("utf-8", "replace"),
                         "active",
                         record,
@@ -131,7 +131,7 @@ async def _jobs_in(partition: Partition, rows: list[tuple[bytes, list[bytes]]]) 
     for _, fields in rows:
         id, record = fields[0], fields[1]
         if id == TRAIN_MARK:
-            ids = record[LANE:].split(b"\n")
+            ids = record[LANE_DIGEST_BYTES:].split(b"\n")
             records = await partition.records(ids)
             jobs += [pair for pair in zip(ids, records, strict=True) if pair[1]]
         else:
@@ -139,17 +139,17 @@ async def _jobs_in(partition: Partition, rows: list[tuple[bytes, list[bytes]]]) 
     return jobs
 
 
-async def _ready(partition: Partition, most: int) -> list[Found]:
-    found: list[Found] = []
+async def _ready(partition: Partition, most: int) -> list[StoredJob]:
+    found: list[StoredJob] = []
     for band in await partition.bands():
         if len(found) >= most:
             break
-        stream = ready(partition.base, band)
+        stream = ready_stream(partition.base, band)
         after = await _last_delivered(partition, stream)
         rows = await partition.server.call("XRANGE", stream, after, "+", "COUNT", most - len(found))
         for entry, fields in rows:
             found += [
-                Found(
+                StoredJob(
                     id.decode("utf-8", "replace"),
                     "waiting",
                     record,
@@ -170,9 +170,9 @@ async def _last_delivered(partition: Partition, stream: str) -> bytes:
     return b"(" + rows[0][b"last-delivered-id"] if rows else b"-"
 
 
-async def _in_lanes(partition: Partition, most: int) -> list[Found]:
+async def _in_lanes(partition: Partition, most: int) -> list[StoredJob]:
     """Jobs behind others of their key. Lanes have no common order, so a bounded look through them must do."""
-    found: list[Found] = []
+    found: list[StoredJob] = []
     cursor = b"0"
     for _ in range(10):
         if len(found) >= most:
@@ -184,7 +184,7 @@ async def _in_lanes(partition: Partition, most: int) -> list[Found]:
             name = f"{partition.base}lane:".encode() + lane
             ids = await partition.server.call("LRANGE", name, 0, most - len(found) - 1)
             found += [
-                Found(id.decode(), "waiting", record, partition=partition.number)
+                StoredJob(id.decode(), "waiting", record, partition=partition.number)
                 for id, record in zip(ids, await partition.records(ids), strict=True)
                 if record
             ]

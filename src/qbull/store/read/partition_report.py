@@ -10,26 +10,26 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from qbull.config import QueueSettings
-from qbull.core.config_warnings import Misfit, misfits
+from qbull.core.config_warnings import ConfigWarning, config_warnings
 from qbull.core.route import PARTITION_LANE
-from qbull.store.connection.fan_out import scripts
+from qbull.store.connection.fan_out import run_scripts
 from qbull.store.read.inspect import Counts, counts, find
 from qbull.store.store import Store
 from qbull.store.verbs.partition import Partition
-from qbull.store.verbs.workers import Member, digest, seats
+from qbull.store.verbs.workers import RegisteredWorker, settings_digest, worker_declarations
 
-SAMPLE = 64
+LANE_SAMPLE_SIZE = 64
 """Lanes of a partition that are looked at; one that has a tenth of all jobs is then missed once in 800 looks."""
-LETTERS = 50
+MAX_DEAD_LETTERS_READ = 50
 """Entries of a partition's dead letters that are looked at."""
-SHOWN = 10
+MAX_SHOWN_LANES = 10
 """Lanes of the whole queue that are shown of each kind."""
-MOST_HALTED = 1000
+MAX_HALTED_LANES = 1000
 """Lanes of a partition that are counted as halted."""
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class PartitionReader:
     """A worker that reads a partition. `since_ms` is the server's time; None where the worker did not say."""
 
     worker: str
@@ -39,7 +39,7 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
-class Lease:
+class PartitionLease:
     """With sharing "leased": who has the partition for itself. The epoch rises with every new owner."""
 
     owner: str
@@ -48,12 +48,12 @@ class Lease:
 
 
 @dataclass(frozen=True, slots=True)
-class Surveyed:
+class PartitionStatus:
     """One that is draining was the queue's before the number of its partitions was changed."""
 
     number: int
-    readers: list[Reading]
-    lease: Lease | None
+    readers: list[PartitionReader]
+    lease: PartitionLease | None
     counts: Counts
     draining: bool = False
 
@@ -80,7 +80,7 @@ class HaltedLane:
 
 
 @dataclass(frozen=True, slots=True)
-class Standstill:
+class HaltedSummary:
     """How many keys of a queue are halted, and how many jobs wait behind them. Very many may be more than that."""
 
     keys: int
@@ -88,40 +88,42 @@ class Standstill:
 
 
 @dataclass(frozen=True, slots=True)
-class Survey:
+class PartitionReport:
     queue: str
-    partitions: list[Surveyed] = field(default_factory=list)
+    partitions: list[PartitionStatus] = field(default_factory=list)
     hot: list[LongLane] = field(default_factory=list)
     halted: list[HaltedLane] = field(default_factory=list)
-    misfits: list[Misfit] = field(default_factory=list)
+    misfits: list[ConfigWarning] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
-class _Lane:
+class _SampledLane:
     partition: Partition
     digest: bytes
     waiting: int
     job: str
 
 
-async def survey(store: Store, settings: QueueSettings) -> Survey:
+async def partition_report(store: Store, settings: QueueSettings) -> PartitionReport:
     """`settings` are those that the server has."""
     members, layout = await store.workers(), await store.layout(settings)
-    there = seats(members, settings.name, layout.current)
-    found = Survey(settings.name, misfits=misfits(layout.partitions, digest(settings), there))
-    long: list[_Lane] = []
-    halted: list[_Lane] = []
+    there = worker_declarations(members, settings.name, layout.current)
+    found = PartitionReport(
+        settings.name, misfits=config_warnings(layout.partitions, settings_digest(settings), there)
+    )
+    long: list[_SampledLane] = []
+    halted: list[_SampledLane] = []
     numbers = [number for generation in reversed(layout.busy) for number in generation.numbers]
     partitions = [store.partition(settings, number) for number in numbers]
     readers = _readers(members, settings.name)
     for partition, looked, counted in zip(
-        partitions, await _look(partitions, settings), await counts(partitions), strict=True
+        partitions, await _sample_lanes(partitions, settings), await counts(partitions), strict=True
     ):
         lease, some_long, some_halted = looked
         long += some_long
         halted += some_halted
         found.partitions.append(
-            Surveyed(
+            PartitionStatus(
                 partition.shown,
                 readers.get(partition.number, []),
                 lease,
@@ -129,34 +131,37 @@ async def survey(store: Store, settings: QueueSettings) -> Survey:
                 draining=partition.number not in layout.current.numbers,
             )
         )
-    for lane in sorted(long, key=lambda lane: -lane.waiting)[:SHOWN]:
-        found.hot.append(await _long(lane))
-    for lane in sorted(halted, key=lambda lane: -lane.waiting)[:SHOWN]:
-        if (blocked := await _halted(lane)) is not None:
+    for lane in sorted(long, key=lambda lane: -lane.waiting)[:MAX_SHOWN_LANES]:
+        found.hot.append(await _long_lane(lane))
+    for lane in sorted(halted, key=lambda lane: -lane.waiting)[:MAX_SHOWN_LANES]:
+        if (blocked := await _halted_lane(lane)) is not None:
             found.halted.append(blocked)
     return found
 
 
-async def standstill(store: Store, settings: QueueSettings) -> Standstill | None:
+async def halted_summary(store: Store, settings: QueueSettings) -> HaltedSummary | None:
     """What stands still in a queue until somebody deals with a dead letter; None where nothing does."""
     if settings.on_failed != "halt":
         return None
-    looked = await _look(await store.partitions(settings), settings, sample=0, most=MOST_HALTED)
+    looked = await _sample_lanes(await store.partitions(settings), settings, sample=0, most=MAX_HALTED_LANES)
     lanes = [lane for _, _, halted in looked for lane in halted]
-    return Standstill(len(lanes), sum(lane.waiting for lane in lanes)) if lanes else None
+    return HaltedSummary(len(lanes), sum(lane.waiting for lane in lanes)) if lanes else None
 
 
-async def _look(
-    partitions: Sequence[Partition], settings: QueueSettings, sample: int = SAMPLE, most: int = SHOWN
-) -> list[tuple[Lease | None, list[_Lane], list[_Lane]]]:
-    letters = LETTERS if settings.on_failed == "halt" else 0
+async def _sample_lanes(
+    partitions: Sequence[Partition],
+    settings: QueueSettings,
+    sample: int = LANE_SAMPLE_SIZE,
+    most: int = MAX_SHOWN_LANES,
+) -> list[tuple[PartitionLease | None, list[_SampledLane], list[_SampledLane]]]:
+    letters = MAX_DEAD_LETTERS_READ if settings.on_failed == "halt" else 0
     calls = [(partition.base, sample, most, letters) for partition in partitions]
-    replies = await scripts(partitions[0].server, "survey", calls)
+    replies = await run_scripts(partitions[0].server, "survey", calls)
     return [
         (
             _lease(dict(zip(lease[::2], lease[1::2], strict=True))),
-            [_Lane(partition, *row) for row in _rows(hot, 3)],
-            [_Lane(partition, *row) for row in _rows(halted, 4)],
+            [_SampledLane(partition, *row) for row in _rows(hot, 3)],
+            [_SampledLane(partition, *row) for row in _rows(halted, 4)],
         )
         for partition, (lease, hot, halted) in zip(partitions, replies, strict=True)
     ]
@@ -166,33 +171,33 @@ def _rows(flat: list[bytes], width: int) -> list[tuple[bytes, int, str]]:
     return [(flat[at], int(flat[at + 1]), flat[at + 2].decode()) for at in range(0, len(flat), width)]
 
 
-def _lease(fields: Mapping[bytes, bytes]) -> Lease | None:
+def _lease(fields: Mapping[bytes, bytes]) -> PartitionLease | None:
     if b"owner" not in fields:
         return None
-    return Lease(fields[b"owner"].decode(), int(fields[b"epoch"]), int(float(fields[b"since"])))
+    return PartitionLease(fields[b"owner"].decode(), int(fields[b"epoch"]), int(float(fields[b"since"])))
 
 
-def _readers(members: Mapping[str, Member], queue: str) -> dict[int, list[Reading]]:
+def _readers(members: Mapping[str, RegisteredWorker], queue: str) -> dict[int, list[PartitionReader]]:
     """Who reads each partition of a queue that anybody reads."""
-    found: dict[int, list[Reading]] = {}
+    found: dict[int, list[PartitionReader]] = {}
     for id, member in sorted(members.items()):
         serving = member.queues.get(queue)
         if serving is None:
             continue
         for number in serving.partitions:
-            reading = Reading(id, member.host, serving.sharing, serving.since.get(number))
+            reading = PartitionReader(id, member.host, serving.sharing, serving.since.get(number))
             found.setdefault(number, []).append(reading)
     return found
 
 
-async def _long(lane: _Lane) -> LongLane:
+async def _long_lane(lane: _SampledLane) -> LongLane:
     head = await find(lane.partition, lane.job)
     key = None if head is None or lane.digest == PARTITION_LANE else head.body().key
     oldest = None if head is None else head.created_ms() or None
     return LongLane(lane.partition.shown, key, lane.waiting, oldest)
 
 
-async def _halted(lane: _Lane) -> HaltedLane | None:
+async def _halted_lane(lane: _SampledLane) -> HaltedLane | None:
     """None where it has been dealt with meanwhile."""
     letter = await find(lane.partition, lane.job)
     if letter is None or letter.finished_ms is None:

@@ -10,41 +10,43 @@ from collections.abc import AsyncGenerator
 from typing import NamedTuple
 
 from qbull.core.record import State
-from qbull.store.read.inspect import Found
+from qbull.store.read.inspect import StoredJob
 from qbull.store.verbs.partition import Partition
 
-FIRST_STEP, LONGEST_STEP = 50, 500
-STEP_BYTES = 1 << 20
+MIN_SCAN_BATCH_SIZE, MAX_SCAN_BATCH_SIZE = 50, 500
+SCAN_BATCH_TARGET_BYTES = 1 << 20
 """What a call should bring: the next one asks for more or less, as the records are small or large."""
-BEGIN, END = "0", ""
+SCAN_START, SCAN_END = "0", ""
 
 
-class Met(NamedTuple):
+class ScanBatch(NamedTuple):
     """Jobs, how many were looked at to find them, and where to go on: END where that was all."""
 
-    jobs: list[Found]
+    jobs: list[StoredJob]
     looked: int
     cursor: str
 
 
-async def roam(partition: Partition, state: State, cursor: str = BEGIN) -> AsyncGenerator[Met, None]:
-    step = FIRST_STEP
+async def scan_unfinished(
+    partition: Partition, state: State, cursor: str = SCAN_START
+) -> AsyncGenerator[ScanBatch, None]:
+    step = MIN_SCAN_BATCH_SIZE
     while True:
         after, looked, *flat = await partition.server.script("roam", partition.base, cursor, step, state)
         cursor = after.decode()
-        jobs = [_found(partition, state, *flat[at : at + 5]) for at in range(0, len(flat), 5)]
-        yield Met(jobs, looked, END if cursor == BEGIN else cursor)
-        if cursor == BEGIN:
+        jobs = [_scanned_job(partition, state, *flat[at : at + 5]) for at in range(0, len(flat), 5)]
+        yield ScanBatch(jobs, looked, SCAN_END if cursor == SCAN_START else cursor)
+        if cursor == SCAN_START:
             return
         bytes_ = sum(len(part) for part in flat)
-        step = max(10, min(step * 2, LONGEST_STEP, step * STEP_BYTES // max(bytes_, 1)))
+        step = max(10, min(step * 2, MAX_SCAN_BATCH_SIZE, step * SCAN_BATCH_TARGET_BYTES // max(bytes_, 1)))
 
 
-def _found(
+def _scanned_job(
     partition: Partition, state: State, id: bytes, record: bytes, at: bytes, worker: bytes, kind: bytes
-) -> Found:
+) -> StoredJob:
     due = int(float(at or 0)) if state == "delayed" else None
-    return Found(
+    return StoredJob(
         id.decode("utf-8", "replace"),
         state,
         record,

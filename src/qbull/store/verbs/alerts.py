@@ -14,16 +14,16 @@ from typing import NamedTuple
 import msgspec
 
 from qbull.config import Keep, QueueSettings
-from qbull.core.problems import REASON, State
+from qbull.core.problems import MAX_REASON_CHARS, AlertState
 from qbull.core.retry import Retry
 from qbull.store.read import inspect
-from qbull.store.read.finished import Span, merged
-from qbull.store.read.inspect import Counts, Found
-from qbull.store.read.minutes import minutes
+from qbull.store.read.finished import TimeSpan, merged
+from qbull.store.read.inspect import Counts, StoredJob
+from qbull.store.read.minutes import last_minutes
 from qbull.store.store import Store
 from qbull.store.verbs.partition import NewJob
 
-QUEUE = QueueSettings(
+ALERT_QUEUE = QueueSettings(
     "qbull.alerts",
     concurrency=2,
     retry=Retry(attempts=3, backoff="fixed", delay=2),
@@ -31,20 +31,20 @@ QUEUE = QueueSettings(
     keep=Keep(completed=200, completed_for=7 * 86_400, failed=200, failed_for=30 * 86_400),
 )
 """The queue that messages are sent through. It raises no alerts itself."""
-WINDOW = 5
+FAILURE_WINDOW_MINUTES = 5
 """Minutes over which failed attempts are counted, and that a first look goes back."""
-_DECODE = msgspec.json.Decoder(State).decode
+_DECODE_STATE = msgspec.json.Decoder(AlertState).decode
 
 
-class Seen(NamedTuple):
+class AlertSnapshot(NamedTuple):
     """What was known when it was read, by the server's clock."""
 
     now_ms: int
     rev: str
-    state: State
+    state: AlertState
 
 
-class Failures(NamedTuple):
+class TaskFailures(NamedTuple):
     """Attempts of a task that failed, with the newest."""
 
     many: int
@@ -52,44 +52,44 @@ class Failures(NamedTuple):
     reason: str
 
 
-async def watch(store: Store, who: str, ttl: float) -> Seen | None:
+async def take_turn(store: Store, who: str, ttl: float) -> AlertSnapshot | None:
     """What is known of problems, where it is this one's turn to look; None where it is another one's."""
     found = await store.server.script("watch", _base(store), who, int(ttl * 1000))
-    return Seen(found[0], found[1].decode(), _state(found[2])) if found else None
+    return AlertSnapshot(found[0], found[1].decode(), _state(found[2])) if found else None
 
 
-async def write(store: Store, seen: Seen, state: State, messages: Sequence[NewJob]) -> bool:
+async def write(store: Store, seen: AlertSnapshot, state: AlertState, messages: Sequence[NewJob]) -> bool:
     """Write down what is known now and enqueue what is to be said; False where somebody was quicker."""
     flat = [part for job in messages for part in (job.id, job.when, job.record)]
     packed = msgspec.json.encode(state)
     return bool(await store.server.script("raise", _base(store), seen.rev, packed, *flat))
 
 
-async def known(store: Store) -> State:
+async def read_known_problems(store: Store) -> AlertState:
     """What is known of problems, for whoever only looks."""
     return _state(await store.server.call("HGET", _base(store) + "alerts", "state") or b"")
 
 
-async def note_failures(store: Store, queue: str, counted: Mapping[str, Failures]) -> None:
+async def add_failures(store: Store, queue: str, counted: Mapping[str, TaskFailures]) -> None:
     flat: list[str | int] = []
     for task, some in counted.items():
-        flat += (task, some.many, f"{some.job}\n{some.reason[:REASON]}")
+        flat += (task, some.many, f"{some.job}\n{some.reason[:MAX_REASON_CHARS]}")
     await store.server.script("failing", store.names.queue(queue), *flat)
 
 
-async def failures(store: Store, queue: str, now_ms: int) -> dict[str, Failures]:
+async def failures(store: Store, queue: str, now_ms: int) -> dict[str, TaskFailures]:
     """The attempts that failed within the window, by task."""
     flat = await store.server.call("HGETALL", store.names.queue(queue) + "failing")
     fields = dict(zip(flat[::2], flat[1::2], strict=True))
-    first, counts = now_ms // 60_000 - WINDOW + 1, dict[str, int]()
+    first, counts = now_ms // 60_000 - FAILURE_WINDOW_MINUTES + 1, dict[str, int]()
     for field, number in fields.items():
         minute, there, task = field.decode("utf-8", "replace").partition(" ")
         if there and int(minute) >= first:
             counts[task] = counts.get(task, 0) + int(number)
-    found: dict[str, Failures] = {}
+    found: dict[str, TaskFailures] = {}
     for task, count in counts.items():
         job, _, reason = fields.get(task.encode(), b"").decode("utf-8", "replace").partition("\n")
-        found[task] = Failures(count, job, reason)
+        found[task] = TaskFailures(count, job, reason)
     return found
 
 
@@ -101,32 +101,32 @@ async def counts(store: Store, settings: QueueSettings) -> Counts:
     return replace(found, totals=layout.in_all(found.totals))
 
 
-async def lately(store: Store, settings: QueueSettings) -> int:
+async def recently_failed(store: Store, settings: QueueSettings) -> int:
     """Jobs that failed for good within the window."""
-    found = await minutes(await store.partitions(settings), WINDOW)
+    found = await last_minutes(await store.partitions(settings), FAILURE_WINDOW_MINUTES)
     return sum(minute.failed for minute in found)
 
 
-async def newest_failed(store: Store, settings: QueueSettings) -> Found | None:
+async def newest_failed(store: Store, settings: QueueSettings) -> StoredJob | None:
     """The newest dead letter that is kept."""
-    async with aclosing(merged(await store.partitions(settings), "failed", Span())) as jobs:
+    async with aclosing(merged(await store.partitions(settings), "failed", TimeSpan())) as jobs:
         async for _, job in jobs:
             return job
     return None
 
 
-async def losses(store: Store) -> tuple[int, str]:
+async def lost_workers(store: Store) -> tuple[int, str]:
     """How many workers were lost, and which was the last."""
     total, worker = await store.server.call("HMGET", store.names.losses, "total", "worker")
     return int(total or 0), (worker or b"").decode("utf-8", "replace")
 
 
 def _base(store: Store) -> str:
-    return store.names.partition(QUEUE.name, 0)
+    return store.names.partition(ALERT_QUEUE.name, 0)
 
 
-def _state(packed: bytes) -> State:
+def _state(packed: bytes) -> AlertState:
     try:
-        return _DECODE(packed) if packed else State()
+        return _DECODE_STATE(packed) if packed else AlertState()
     except msgspec.MsgspecError:  # another version wrote it
-        return State()
+        return AlertState()

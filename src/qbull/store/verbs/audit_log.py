@@ -12,13 +12,13 @@ import msgspec
 
 from qbull.store.store import Store
 
-MOST = 10_000
-MOST_OF_STRANGERS = 1_000
-AGE = 90 * 86_400
+MAX_AUDIT_ENTRIES = 10_000
+MAX_UNKNOWN_CALLER_ENTRIES = 1_000
+AUDIT_RETENTION_SECONDS = 90 * 86_400
 """Seconds."""
 
 
-class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
+class AuditLogEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     """`status` is what the call was answered with; `count`, where several were written down together, how many."""
 
     who: str
@@ -32,21 +32,21 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     count: int = 1
 
 
-class Found(msgspec.Struct, frozen=True):
+class AuditLogRecord(msgspec.Struct, frozen=True):
     """`id` is where it lies; the newest have the highest."""
 
     id: str
     at_ms: int
-    entry: Entry
+    entry: AuditLogEntry
 
 
-async def write(store: Store, entries: list[Entry], *, strangers: bool = False) -> None:
-    name, most = ("strangers", MOST_OF_STRANGERS) if strangers else ("trail", MOST)
+async def write(store: Store, entries: list[AuditLogEntry], *, strangers: bool = False) -> None:
+    name, most = ("strangers", MAX_UNKNOWN_CALLER_ENTRIES) if strangers else ("trail", MAX_AUDIT_ENTRIES)
     packed = (msgspec.json.encode(entry) for entry in entries)
-    await store.server.script("trail", store.names.app, name, most, AGE * 1000, *packed)
+    await store.server.script("trail", store.names.app, name, most, AUDIT_RETENTION_SECONDS * 1000, *packed)
 
 
-async def read(store: Store, limit: int, before: str | None = None) -> list[Found]:
+async def read(store: Store, limit: int, before: str | None = None) -> list[AuditLogRecord]:
     """The newest first; `before` is the id of the last one that was seen."""
     if before is not None and not before.strip("0-"):
         return []  # nothing can be before the first id
@@ -54,18 +54,21 @@ async def read(store: Store, limit: int, before: str | None = None) -> list[Foun
     rows = []
     for stream in (store.names.trail, store.names.strangers):
         rows += await store.server.call("XREVRANGE", stream, upto, "-", "COUNT", limit)
-    rows.sort(key=lambda row: _place(row[0]), reverse=True)
+    rows.sort(key=lambda row: _entry_id(row[0]), reverse=True)
     rows = rows[:limit]
-    return [Found(id.decode(), int(id.partition(b"-")[0]), _entry(fields[1])) for id, fields in rows]
+    return [
+        AuditLogRecord(id.decode(), int(id.partition(b"-")[0]), _unpack_entry(fields[1]))
+        for id, fields in rows
+    ]
 
 
-def _place(id: bytes) -> tuple[int, int]:
+def _entry_id(id: bytes) -> tuple[int, int]:
     ms, _, n = id.partition(b"-")
     return int(ms), int(n)
 
 
-def _entry(packed: bytes) -> Entry:
+def _unpack_entry(packed: bytes) -> AuditLogEntry:
     try:
-        return msgspec.json.decode(packed, type=Entry)
+        return msgspec.json.decode(packed, type=AuditLogEntry)
     except (msgspec.MsgspecError, UnicodeDecodeError):  # another version wrote it
-        return Entry("?", "?", "?", "?")
+        return AuditLogEntry("?", "?", "?", "?")

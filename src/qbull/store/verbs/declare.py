@@ -9,7 +9,7 @@ import msgspec
 from qbull.store.store import Store
 
 
-class Declared:
+class ScheduleDeclarations:
     def __init__(self, store: Store) -> None:
         self._store = store
 

@@ -19,33 +19,42 @@ import msgspec
 
 from qbull.config import QueueSettings
 from qbull.core.durability import Durability
-from qbull.core.flow import FAR_MS, Link, Plan, Seed, Told, decode_plan, decode_told, encode
+from qbull.core.flow import (
+    NEVER_DUE_MS,
+    Dependency,
+    Dependent,
+    FlowJobSeed,
+    FlowPlan,
+    decode_dependency,
+    decode_flow_plan,
+    encode,
+)
 from qbull.core.layout import Layout
-from qbull.core.record import Ending, Garbage, body_of, seal, unseal
+from qbull.core.record import Ending, UnreadableRecord, append_ending, body_of, split_ending
 from qbull.errors import NotFound, ServerError
-from qbull.store.confirm import Confirmed
-from qbull.store.connection.fan_out import scripts
+from qbull.store.confirm import ConfirmedServer
+from qbull.store.connection.fan_out import run_scripts
 from qbull.store.connection.server import Server
 from qbull.store.read import inspect
 from qbull.store.store import Store
-from qbull.store.verbs.layout import follow
-from qbull.store.verbs.partition import BATCH, Partition, successor_in
+from qbull.store.verbs.layout import follow_successor
+from qbull.store.verbs.partition import MAX_JOBS_PER_CALL, Partition, successor_in
 
 log = logging.getLogger("qbull")
 
-ENTRIES = 100
+FLOW_MESSAGE_BATCH_SIZE = 100
 """Notes that are read at a time."""
-RECHECKED = 10
+RECHECK_BATCH_SIZE = 10
 """Jobs that wait, and of each of those that it waits for, which are looked at in one look."""
-KNOWN_FOR = 30.0
+FLOW_SETTINGS_TTL_SECONDS = 30.0
 """Seconds after which a queue's settings are looked at again."""
-AGAIN = 0.05
+FLOW_DELIVERY_RETRY_SECONDS = 0.05
 """Seconds after which what could not be brought yet is tried again."""
-HOLD_MS = 1000
+DISPATCHER_LEASE_MS = 1000
 """For how long one courier brings what a partition has to say, before another one may."""
-FRESH = 20.0
+FLOW_MESSAGES_TTL_SECONDS = 20.0
 """Seconds for which what was read of `outgoing` is brought. Much later, others may have brought it, and it may be forgotten."""
-WORDS = {
+ENDING_TEXTS = {
     "f": "failed",
     "x": "was cancelled",
     "-": "was removed",
@@ -54,25 +63,25 @@ WORDS = {
 }
 
 
-class End(NamedTuple):
+class DependencyEnding(NamedTuple):
     """Of one job, for one that waits for it: in which note it is, and what is to be said."""
 
     entry: bytes
-    link: Link
+    link: Dependent
     flow: str
     letter: str
     told: bytes
     ending: bytes
 
 
-class Note(NamedTuple):
+class FlowMessage(NamedTuple):
     """An entry of `outgoing`."""
 
     partition: Partition
     entry: bytes
 
 
-class Flows:
+class FlowStore:
     """For one app on one event loop."""
 
     def __init__(self, store: Store, durability: Durability | None = None) -> None:
@@ -81,7 +90,7 @@ class Flows:
         waits = durability in ("replicated", "strict")
         self._server = store.confirmed(durability) if durability is not None and waits else store.server
 
-    async def begin(self, plan: Plan, confirmed: Confirmed | None) -> bool:
+    async def begin(self, plan: FlowPlan, confirmed: ConfirmedServer | None) -> bool:
         """Plant a new flow; False where its first job is there already, and nothing was planted.
 
         Once its first jobs are there the rest follows by itself: should the server be away then, others plant it.
@@ -95,7 +104,7 @@ class Flows:
             log.info("flow %s: workers plant the rest of it: %s", plan.flow, error)
         return True
 
-    async def plant(self, plan: Plan) -> None:
+    async def plant(self, plan: FlowPlan) -> None:
         """What is left of a flow."""
         planted = await self._plant_next(plan, self._server)
         if planted is not None:
@@ -107,9 +116,9 @@ class Flows:
         for queue in queues:
             with suppress(NotFound):  # it is gone, with all that was in it
                 for partition in await self._store.partitions((await self._queue(queue))[0]):
-                    async for entry, plan in _left(partition, flow):
+                    async for entry, plan in _remaining_messages(partition, flow):
                         await self.plant(plan)
-                        await drop(partition, [entry])
+                        await drop_messages(partition, [entry])
                         found = True
         return found
 
@@ -118,15 +127,15 @@ class Flows:
 
         With a `courier`, only where no other one is at it. Notes that cannot be brought do not hold up those behind them.
         """
-        until, start = time.monotonic() + FRESH, b"-"
+        until, start = time.monotonic() + FLOW_MESSAGES_TTL_SECONDS, b"-"
         away: dict[tuple[str, int] | None, ServerError] = {}
         while True:
-            entries = await _outgoing(partition, start, courier)
+            entries = await _read_messages(partition, start, courier)
             if entries == b"busy":
-                return HOLD_MS / 1000
+                return DISPATCHER_LEASE_MS / 1000
             brought: list[bytes] = []
             kept: set[bytes] = set()
-            ends: dict[tuple[str, int], list[End]] = defaultdict(list)
+            ends: dict[tuple[str, int], list[DependencyEnding]] = defaultdict(list)
             for entry, fields in entries:
                 if time.monotonic() > until:
                     break
@@ -146,10 +155,16 @@ class Flows:
                 except ServerError as error:
                     away[place] = error
                     kept.update(end.entry for end in some)
-            await drop(partition, [entry for entry in brought if entry not in kept])
-            is_all = len(entries) < ENTRIES
+            await drop_messages(partition, [entry for entry in brought if entry not in kept])
+            is_all = len(entries) < FLOW_MESSAGE_BATCH_SIZE
             if not away:
-                return AGAIN if kept else 0.0 if len(brought) < len(entries) or not is_all else None
+                return (
+                    FLOW_DELIVERY_RETRY_SECONDS
+                    if kept
+                    else 0.0
+                    if len(brought) < len(entries) or not is_all
+                    else None
+                )
             if is_all or time.monotonic() > until:
                 raise next(iter(away.values()))
             start = b"(" + entries[-1][0]
@@ -160,17 +175,24 @@ class Flows:
         A few jobs at a time, from a position on; gives where to go on.
         """
         ids = await partition.server.call(
-            "ZRANGE", partition.base + "delayed", FAR_MS, FAR_MS, "BYSCORE", "LIMIT", after, RECHECKED
+            "ZRANGE",
+            partition.base + "delayed",
+            NEVER_DUE_MS,
+            NEVER_DUE_MS,
+            "BYSCORE",
+            "LIMIT",
+            after,
+            RECHECK_BATCH_SIZE,
         )
         for id in ids:
-            open_ = [told for letter, told in await awaited(partition, id) if letter == "w"]
-            for told in open_[:RECHECKED]:
+            open_ = [told for letter, told in await dependencies_of(partition, id) if letter == "w"]
+            for told in open_[:RECHECK_BATCH_SIZE]:
                 ends = [end for end in await self._ended(told) if end.link.id == id.decode()]
                 if ends:
-                    await join(partition, ends, self._server)
-        return after + RECHECKED if len(ids) == RECHECKED else 0
+                    await deliver_endings(partition, ends, self._server)
+        return after + RECHECK_BATCH_SIZE if len(ids) == RECHECK_BATCH_SIZE else 0
 
-    async def _ended(self, told: Told) -> list[End]:
+    async def _ended(self, told: Dependency) -> list[DependencyEnding]:
         """What is to be told of a job, where it has ended and is still kept."""
         try:
             settings, layout = await self._queue(told.queue)
@@ -180,41 +202,41 @@ class Flows:
         found = await inspect.find(self._store.partition(settings, home), told.id)
         if found is None or found.ending is None:
             return []
-        letter = inspect.PLACES[found.state].decode()
+        letter = inspect.POSITION_PREFIXES[found.state].decode()
         try:
-            return _ends(b"", told.queue, letter + told.id, found.record + seal(found.ending))
-        except Garbage:
+            return _endings_of(b"", told.queue, letter + told.id, found.record + append_ending(found.ending))
+        except UnreadableRecord:
             return []
 
-    async def _read(self, entry: bytes, queue: str, fields: Sequence[bytes]) -> list[End]:
+    async def _read(self, entry: bytes, queue: str, fields: Sequence[bytes]) -> list[DependencyEnding]:
         """Do what a note says; gives the ends that are to be told. What cannot be read is said and dropped."""
-        ends: list[End] = []
+        ends: list[DependencyEnding] = []
         for name, value in zip(fields[::2], fields[1::2], strict=True):
             try:
                 if name[:1] == b"n":
-                    await self.plant(decode_plan(value))
+                    await self.plant(decode_flow_plan(value))
                 else:
-                    some = _ends(entry, queue, name.decode(), value)
+                    some = _endings_of(entry, queue, name.decode(), value)
                     for end in some:
                         await self._queue(end.link.queue)
                     ends += some
-            except (Garbage, msgspec.MsgspecError, UnicodeDecodeError, NotFound) as error:
+            except (UnreadableRecord, msgspec.MsgspecError, UnicodeDecodeError, NotFound) as error:
                 log.error('queue "%s": something of a flow is dropped: %s', queue, error)
         return ends
 
     # Planting.
 
-    async def _plant_rest(self, rest: Plan, note: Note, server: Server | Confirmed) -> None:
+    async def _plant_rest(self, rest: FlowPlan, note: FlowMessage, server: Server | ConfirmedServer) -> None:
         while rest.seeds:
             planted = await self._plant_next(rest, server)
-            await drop(note.partition, [note.entry])
+            await drop_messages(note.partition, [note.entry])
             if planted is None:
                 return
             rest, note = planted
 
     async def _plant_next(
-        self, plan: Plan, server: Server | Confirmed, *, first: bool = False
-    ) -> tuple[Plan, Note] | None:
+        self, plan: FlowPlan, server: Server | ConfirmedServer, *, first: bool = False
+    ) -> tuple[FlowPlan, FlowMessage] | None:
         """Plant the jobs that go to one partition. What is left then, and where it is noted; None where they were planted before."""
         while True:
             partition, some = await self._next(plan)
@@ -235,28 +257,28 @@ class Flows:
             if word == b"known":
                 return None
             if word == b"planted":
-                return rest, Note(partition, entry)
+                return rest, FlowMessage(partition, entry)
             settings = partition.settings  # closed: its keys are elsewhere now
-            self._keep(settings, await follow(self._store, settings, successor_in(answer)))
+            self._keep(settings, await follow_successor(self._store, settings, successor_in(answer)))
 
-    async def _next(self, plan: Plan) -> tuple[Partition, list[Seed]]:
+    async def _next(self, plan: FlowPlan) -> tuple[Partition, list[FlowJobSeed]]:
         """The partition of the first job, and the jobs that go there with it."""
         first = plan.seeds[0]
         settings, layout = await self._queue(first.queue)
         home = layout.current.home_of(first.together, first.id)
 
-        def is_with_it(seed: Seed) -> bool:
+        def is_with_it(seed: FlowJobSeed) -> bool:
             return seed.queue == first.queue and layout.current.home_of(seed.together, seed.id) == home
 
-        some = list(takewhile(is_with_it, plan.seeds[:BATCH]))
+        some = list(takewhile(is_with_it, plan.seeds[:MAX_JOBS_PER_CALL]))
         return self._store.partition(settings, home), some
 
-    async def _in_older(self, plan: Plan, seeds: Sequence[Seed]) -> set[str] | None:
+    async def _in_older(self, plan: FlowPlan, seeds: Sequence[FlowJobSeed]) -> set[str] | None:
         """Ids that older partitions have of somebody else's jobs; None where these were planted there."""
         settings, layout = await self._queue(seeds[0].queue)
         taken: set[str] = set()
         for generation in layout.generations[:-1]:
-            homes: dict[int, list[Seed]] = defaultdict(list)
+            homes: dict[int, list[FlowJobSeed]] = defaultdict(list)
             for seed in seeds:
                 homes[generation.home_of(seed.together, seed.id)].append(seed)
             for number, some in homes.items():
@@ -270,15 +292,15 @@ class Flows:
 
     # Telling.
 
-    async def _tell(self, queue: str, number: int, ends: Sequence[End]) -> set[bytes]:
+    async def _tell(self, queue: str, number: int, ends: Sequence[DependencyEnding]) -> set[bytes]:
         """Tell those that wait. Gives the notes that are to be brought once more."""
         settings, _ = await self._queue(queue)
         again: set[bytes] = set()
         async for partition in self._likely(settings, number):
-            unknown: list[End] = []
-            for start in range(0, len(ends), BATCH):
-                some = ends[start : start + BATCH]
-                for end, word in zip(some, await join(partition, some, self._server), strict=True):
+            unknown: list[DependencyEnding] = []
+            for start in range(0, len(ends), MAX_JOBS_PER_CALL):
+                some = ends[start : start + MAX_JOBS_PER_CALL]
+                for end, word in zip(some, await deliver_endings(partition, some, self._server), strict=True):
                     if word == "again":
                         again.add(end.entry)
                     elif word == "unknown":
@@ -294,7 +316,7 @@ class Flows:
         for partition in await self._store.partitions(settings):
             yield partition
 
-    async def _home(self, link: Link) -> int:
+    async def _home(self, link: Dependent) -> int:
         return (await self._queue(link.queue))[1].current.home_of(link.together, link.id)
 
     async def _queue(self, name: str) -> tuple[QueueSettings, Layout]:
@@ -305,35 +327,39 @@ class Flows:
         return known[:2]
 
     def _keep(self, settings: QueueSettings, layout: Layout) -> tuple[QueueSettings, Layout]:
-        self._known[settings.name] = settings, layout, time.monotonic() + KNOWN_FOR
+        self._known[settings.name] = settings, layout, time.monotonic() + FLOW_SETTINGS_TTL_SECONDS
         return settings, layout
 
 
-async def _left(partition: Partition, flow: str) -> AsyncIterator[tuple[bytes, Plan]]:
+async def _remaining_messages(partition: Partition, flow: str) -> AsyncIterator[tuple[bytes, FlowPlan]]:
     """The notes of a partition that say what is left of a flow."""
     start = b"-"
-    while entries := await _outgoing(partition, start):
+    while entries := await _read_messages(partition, start):
         for entry, fields in entries:
             if fields[0] == b"n" + flow.encode():
-                yield entry, decode_plan(fields[1])
+                yield entry, decode_flow_plan(fields[1])
         start = b"(" + entries[-1][0]
 
 
-async def _outgoing(partition: Partition, start: bytes, courier: str = "") -> Any:
+async def _read_messages(partition: Partition, start: bytes, courier: str = "") -> Any:
     """Some notes, from a place on. With a `courier`, b"busy" where another one is at it."""
     if courier:
-        return await partition.server.script("outgoing", partition.base, courier, HOLD_MS, ENTRIES, start)
-    return await partition.server.call("XRANGE", partition.base + "outgoing", start, "+", "COUNT", ENTRIES)
+        return await partition.server.script(
+            "outgoing", partition.base, courier, DISPATCHER_LEASE_MS, FLOW_MESSAGE_BATCH_SIZE, start
+        )
+    return await partition.server.call(
+        "XRANGE", partition.base + "outgoing", start, "+", "COUNT", FLOW_MESSAGE_BATCH_SIZE
+    )
 
 
-async def drop(partition: Partition, entries: Sequence[bytes]) -> None:
+async def drop_messages(partition: Partition, entries: Sequence[bytes]) -> None:
     """These notes were brought."""
     if entries:
         await partition.server.call("XDEL", partition.base + "outgoing", *entries)
 
 
-async def join(
-    partition: Partition, ends: Sequence[End], server: Server | Confirmed | None = None
+async def deliver_endings(
+    partition: Partition, ends: Sequence[DependencyEnding], server: Server | ConfirmedServer | None = None
 ) -> list[str]:
     """Tell jobs of a partition of these ends; for each "joined", "known", "unknown" or "again"."""
     keep = partition.settings.keep
@@ -348,33 +374,35 @@ async def join(
     return answer.decode().split()
 
 
-async def awaited(partition: Partition, id: bytes | str) -> list[tuple[str, Told]]:
+async def dependencies_of(partition: Partition, id: bytes | str) -> list[tuple[str, Dependency]]:
     """What a job of a flow knows of those that it waits for or has waited for: letter and facts, in their order."""
-    return (await waits(partition, id))[1]
+    return (await dependencies_and_mode(partition, id))[1]
 
 
-async def waits(partition: Partition, id: bytes | str) -> tuple[str, list[tuple[str, Told]]]:
+async def dependencies_and_mode(
+    partition: Partition, id: bytes | str
+) -> tuple[str, list[tuple[str, Dependency]]]:
     """The same, and what the job does when one of them does not complete (core/flow.py)."""
     name = partition.base.encode() + b"job:" + (id if isinstance(id, bytes) else id.encode())
     flat = await partition.server.call("HGETALL", name)
     fields = dict(zip(flat[::2], flat[1::2], strict=True))
     found = {
-        int(field[len(b"child:") :]): (chr(value[0]), decode_told(value[1:]))
+        int(field[len(b"child:") :]): (chr(value[0]), decode_dependency(value[1:]))
         for field, value in fields.items()
         if field.startswith(b"child:")
     }
     return fields.get(b"mode", b"").decode(), [found[position] for position in sorted(found)]
 
 
-async def some(partitions: Sequence[Partition], most: int) -> list[str]:
+async def sample_flow_jobs(partitions: Sequence[Partition], most: int) -> list[str]:
     """Jobs that wait for others of their flow, and such as ended lately: about so many, over all partitions."""
     each = max(1, most // len(partitions))
     calls = [(partition.base, each, max(1, each // 4)) for partition in partitions]
-    found = await scripts(partitions[0].server, "flows", calls)
+    found = await run_scripts(partitions[0].server, "flows", calls)
     return [id.decode("utf-8", "replace") for ids in found for id in ids]
 
 
-def _arguments(seeds: Sequence[Seed], taken: set[str]) -> list[str | bytes | int]:
+def _arguments(seeds: Sequence[FlowJobSeed], taken: set[str]) -> list[str | bytes | int]:
     flat: list[str | bytes | int] = []
     for seed in seeds:
         given = 2 if seed.id in taken else int(seed.given)
@@ -383,19 +411,24 @@ def _arguments(seeds: Sequence[Seed], taken: set[str]) -> list[str | bytes | int
     return flat
 
 
-def _ends(entry: bytes, queue: str, name: str, value: bytes) -> list[End]:
+def _endings_of(entry: bytes, queue: str, name: str, value: bytes) -> list[DependencyEnding]:
     """What a note says of the end of a job, for each that waits for it."""
     letter, id = name[0], name[1:]
-    record, ending = unseal(value) if letter in "cfx" else (value, Ending(0, 0.0, ""))
+    record, ending = split_ending(value) if letter in "cfx" else (value, Ending(0, 0.0, ""))
     body = body_of(record)
-    error = None if letter == "c" else ending.error or WORDS[letter]
-    told = encode(Told(queue, id, body.task, ending.result, error, ending.stacktrace, ending.stored))
+    error = None if letter == "c" else ending.error or ENDING_TEXTS[letter]
+    told = encode(Dependency(queue, id, body.task, ending.result, error, ending.stacktrace, ending.stored))
     because = f": {ending.error}" if ending.error else ""
-    end = seal(
+    end = append_ending(
         Ending(
-            0, 0.0, "", error=f'job {id} ({body.task}) of queue "{queue}" {WORDS.get(letter, "")}{because}'
+            0,
+            0.0,
+            "",
+            error=f'job {id} ({body.task}) of queue "{queue}" {ENDING_TEXTS.get(letter, "")}{because}',
         )
     )
     return [
-        End(entry, link, body.flow, letter, told, end) for link in body.tells if letter not in link.unless
+        DependencyEnding(entry, link, body.flow, letter, told, end)
+        for link in body.tells
+        if letter not in link.unless
     ]

@@ -18,15 +18,15 @@ import random
 import msgspec
 
 from qbull.config import QueueSettings
-from qbull.core.layout import MOST_IN_ALL, Generation, Layout
+from qbull.core.layout import MAX_PARTITIONS_WITH_OLDER, Generation, Layout
 from qbull.errors import Conflict
-from qbull.store.connection.fan_out import scripts
+from qbull.store.connection.fan_out import run_scripts
 from qbull.store.store import Store
 from qbull.store.verbs.partition import Partition, successor_in
 
-MOST_OLDER = 8
+MAX_DRAINING_GENERATIONS = 8
 """Generations that are worked off at a time: whoever looks for something looks there too."""
-HEAD_START = 0.02
+SWITCH_HEAD_START_SECONDS = 0.02
 """Seconds within which whoever has begun a change should have ended it; then others help."""
 
 
@@ -40,24 +40,24 @@ async def repartition(store: Store, settings: QueueSettings, partitions: int) ->
             return layout
         else:
             _refuse_too_many(settings, layout, partitions)
-            await change(store, settings, layout, layout.begins(partitions))
+            await change_layout(store, settings, layout, layout.begins(partitions))
 
 
 def _refuse_too_many(settings: QueueSettings, layout: Layout, partitions: int) -> None:
-    if len(layout.draining) >= MOST_OLDER:
+    if len(layout.draining) >= MAX_DRAINING_GENERATIONS:
         raise Conflict(
-            f'queue "{settings.name}": {MOST_OLDER} earlier changes are still being worked off; '
+            f'queue "{settings.name}": {MAX_DRAINING_GENERATIONS} earlier changes are still being worked off; '
             f'see "qbull repartition {settings.name} {layout.partitions}"'
         )
     there = sum(generation.partitions for generation in layout.generations)
-    if there + partitions > MOST_IN_ALL:
+    if there + partitions > MAX_PARTITIONS_WITH_OLDER:
         raise Conflict(
             f'queue "{settings.name}": {there:,} partitions still have jobs, and {partitions:,} more would be over '
-            f"{MOST_IN_ALL:,}; wait until earlier ones are worked off and their finished jobs gone, or clean these"
+            f"{MAX_PARTITIONS_WITH_OLDER:,}; wait until earlier ones are worked off and their finished jobs gone, or clean these"
         )
 
 
-async def follow(store: Store, settings: QueueSettings, successor: Generation) -> Layout:
+async def follow_successor(store: Store, settings: QueueSettings, successor: Generation) -> Layout:
     """The layout for somebody who was told by a closed partition that its keys are in another generation now."""
     while True:
         layout = await store.layout(settings)
@@ -65,19 +65,19 @@ async def follow(store: Store, settings: QueueSettings, successor: Generation) -
             return layout
         if layout.coming is None:
             # A failover has lost what was agreed on; the closed partitions still know it.
-            await change(store, settings, layout, layout.begins(successor.partitions))
+            await change_layout(store, settings, layout, layout.begins(successor.partitions))
         else:
-            await help_switch(store, settings, layout)
+            await finish_switch(store, settings, layout)
 
 
-async def help_switch(store: Store, settings: QueueSettings, layout: Layout) -> None:
+async def finish_switch(store: Store, settings: QueueSettings, layout: Layout) -> None:
     """End a change that somebody has begun, if he does not do it himself."""
-    await asyncio.sleep(HEAD_START * random.uniform(0.0, 1.0))  # noqa: S311
+    await asyncio.sleep(SWITCH_HEAD_START_SECONDS * random.uniform(0.0, 1.0))  # noqa: S311
     if await store.layout(settings) == layout:
         await _switch(store, settings, layout)
 
 
-async def change(store: Store, settings: QueueSettings, was: Layout, now: Layout) -> bool:
+async def change_layout(store: Store, settings: QueueSettings, was: Layout, now: Layout) -> bool:
     """Another layout, if it is still the one it was; everybody is told."""
     base = store.names.queue(settings.name)
     return bool(await store.server.script("relayout", base, _packed(was), _packed(now)))
@@ -88,16 +88,16 @@ async def _switch(store: Store, settings: QueueSettings, layout: Layout) -> None
     coming = Generation(layout.generation + 1, layout.coming)
     bases = [store.names.partition(settings.name, number) for number in layout.current.numbers]
     calls = [(base, coming.number, coming.partitions) for base in bases]
-    for mark in await scripts(store.server, "close", calls):
+    for mark in await run_scripts(store.server, "close", calls):
         successor = successor_in(mark)
         if successor.partitions != coming.partitions:
             # lost in a failover, and agreed on otherwise; jobs may be there
-            await change(store, settings, layout, layout.begins(successor.partitions))
+            await change_layout(store, settings, layout, layout.begins(successor.partitions))
             return
-    await change(store, settings, layout, layout.switched())
+    await change_layout(store, settings, layout, layout.switched())
 
 
-async def close(partition: Partition, successor: Generation) -> Generation:
+async def close_partition(partition: Partition, successor: Generation) -> Generation:
     """Let nothing more in; where its keys go: as it said before, where it was closed already."""
     mark = await partition.server.script("close", partition.base, successor.number, successor.partitions)
     return successor_in(mark)

@@ -15,7 +15,7 @@ from qbull.core.rate import Rate
 from qbull.store.store import Store
 
 
-class Start(NamedTuple):
+class StartToken(NamedTuple):
     """A granted start: on this machine's steady clock, not before and not after; and its name on the server.
 
     What has left its slot before `before` may take until `latest` to reach the first line of its task.
@@ -28,15 +28,15 @@ class Start(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Grant:
+class TokenGrant:
     granted: int
-    starts: list[Start]
+    starts: list[StartToken]
     """One for each that was granted, where the queue has a rate."""
     wait: float
     """Seconds until it is worth asking again."""
 
 
-async def ask(
+async def acquire(
     store: Store,
     settings: QueueSettings,
     worker: str,
@@ -44,8 +44,8 @@ async def ask(
     *,
     places: int | None,
     within: float | None = None,
-    unused: Iterable[Start] = (),
-) -> Grant:
+    unused: Iterable[StartToken] = (),
+) -> TokenGrant:
     """`places` is how many the worker has in use; None asks for starts alone, for jobs that have their place.
 
     `within` is how many seconds ahead a start may be; as far as the rate has it where it is not said.
@@ -61,31 +61,31 @@ async def ask(
         *((rate.count, rate.window_ms, rate.ahead_ms if within is None else int(within * 1000)) if rate is not None else (0, 0, 0)),
         *(part for pair in returned.items() for part in pair),
     )  # fmt: skip
-    starts = _starts(rate, times, sent) if rate is not None else []
-    return Grant(granted, starts, wait_ms / 1000)
+    starts = _start_tokens(rate, times, sent) if rate is not None else []
+    return TokenGrant(granted, starts, wait_ms / 1000)
 
 
-def _starts(rate: Rate, times: Sequence[int], sent: float) -> list[Start]:
+def _start_tokens(rate: Rate, times: Sequence[int], sent: float) -> list[StartToken]:
     """The server granted them somewhere between sending and now: not before counts from now, not after from sending.
 
     Half of the slack is left for what lies between a slot and the first line of its task: a thread, a process.
     """
     received = time.monotonic()
     return [
-        Start(received + wait, sent + wait + rate.slack / 2, sent + wait + rate.slack, noted)
+        StartToken(received + wait, sent + wait + rate.slack / 2, sent + wait + rate.slack, noted)
         for in_ms, noted, many in zip(times[::3], times[1::3], times[2::3], strict=True)
         for wait in (in_ms / 1000,)
         for _ in range(many)
     ]
 
 
-async def vacate(store: Store, queue: str, workers: Sequence[str]) -> None:
+async def free_slots(store: Store, queue: str, workers: Sequence[str]) -> None:
     """These are gone: what they had in use is free, and nobody waits for them."""
     if workers:
         await store.server.script("vacate", store.names.queue(queue), *workers)
 
 
-async def users(store: Store, queue: str) -> list[str]:
+async def slot_holders(store: Store, queue: str) -> list[str]:
     """The workers that have places in use, or wait for some."""
     names = await store.server.call("HKEYS", store.names.queue(queue) + "places")
     return [name.decode() for name in names]

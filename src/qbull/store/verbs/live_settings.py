@@ -15,25 +15,25 @@ import msgspec
 
 from qbull.config import QueueSettings
 from qbull.core.rate import Rate
-from qbull.core.record import moment
+from qbull.core.record import to_datetime
 from qbull.core.retry import Retry
 from qbull.errors import ConfigError
 from qbull.store.store import Store
 
-SETTINGS: dict[str, Any] = {
+LIVE_SETTING_TYPES: dict[str, Any] = {
     "concurrency": int,
     "max_active": int | None,
     "rate": Rate | None,
     "retry": Retry,
 }
 """What can be changed, and its type."""
-PAUSED = "paused"
-REMEMBERED = 100
+PAUSED_SETTING = "paused"
+MAX_SETTING_CHANGES = 100
 """Changes of a queue that are kept."""
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
+class LiveSetting:
     """A live setting: what it is, who said so, and when."""
 
     value: Any
@@ -42,7 +42,7 @@ class Changed:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class LiveSettingChange:
     """One line of the history. None is what the code says."""
 
     at: datetime
@@ -53,7 +53,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Live:
+class LiveSettings:
     """What is in force for a queue."""
 
     settings: QueueSettings
@@ -62,7 +62,7 @@ class Live:
     held: float = 0.0
     """Seconds for which nothing begins, because a task asked for it."""
     held_because: str = ""
-    changed: Mapping[str, Changed] = field(default_factory=dict)
+    changed: Mapping[str, LiveSetting] = field(default_factory=dict)
 
     @property
     def still(self) -> bool:
@@ -70,25 +70,27 @@ class Live:
         return self.paused or self.held > 0
 
 
-async def read(store: Store, declared: QueueSettings) -> Live:
+async def read(store: Store, declared: QueueSettings) -> LiveSettings:
     flat, held_ms, because = await store.server.script("live", store.names.queue(declared.name))
-    changed: dict[str, Changed] = {}
+    changed: dict[str, LiveSetting] = {}
     for name, packed in zip(flat[::2], flat[1::2], strict=True):
         setting = name.decode()
         at, by, value = packed.decode("utf-8", "replace").split("\n", 2)
         known, decoded = _decode(setting, value)
         if known:
-            changed[setting] = Changed(decoded, by, moment(int(at)))
-    values = {name: change.value for name, change in changed.items() if name in SETTINGS}
+            changed[setting] = LiveSetting(decoded, by, to_datetime(int(at)))
+    values = {name: change.value for name, change in changed.items() if name in LIVE_SETTING_TYPES}
     try:
         settings = replace(declared, **values)
     except ConfigError:  # what was changed no longer fits what is declared now
         settings = declared
-    return Live(settings, PAUSED in changed, held_ms / 1000, because.decode("utf-8", "replace"), changed)
+    return LiveSettings(
+        settings, PAUSED_SETTING in changed, held_ms / 1000, because.decode("utf-8", "replace"), changed
+    )
 
 
 async def is_paused(store: Store, queue: str) -> bool:
-    return bool(await store.server.call("HEXISTS", store.names.queue(queue) + "live", PAUSED))
+    return bool(await store.server.call("HEXISTS", store.names.queue(queue) + "live", PAUSED_SETTING))
 
 
 async def change(store: Store, queue: str, values: Mapping[str, Any], by: str) -> int:
@@ -96,29 +98,35 @@ async def change(store: Store, queue: str, values: Mapping[str, Any], by: str) -
     flat = [
         argument
         for setting, value in values.items()
-        for argument in (setting, b"" if value is RESET else msgspec.json.encode(value))
+        for argument in (setting, b"" if value is RESET_SETTING else msgspec.json.encode(value))
     ]
-    count: int = await store.server.script("configure", store.names.queue(queue), by, REMEMBERED, *flat)
+    count: int = await store.server.script(
+        "configure", store.names.queue(queue), by, MAX_SETTING_CHANGES, *flat
+    )
     return count
 
 
-RESET = object()
+RESET_SETTING = object()
 """In place of a value: back to what the code says."""
 
 
-async def hold(store: Store, queue: str, seconds: float, why: str) -> None:
+async def hold_queue(store: Store, queue: str, seconds: float, why: str) -> None:
     """Let nothing of the queue begin for so long, and tell everybody. A longer hold that is there stays."""
     await store.server.script("hold", store.names.queue(queue), math.ceil(seconds * 1000), why)
 
 
-async def history(store: Store, queue: str) -> list[Change]:
+async def history(store: Store, queue: str) -> list[LiveSettingChange]:
     """The newest first."""
-    lines = await store.server.call("LRANGE", store.names.queue(queue) + "changes", 0, REMEMBERED - 1)
+    lines = await store.server.call(
+        "LRANGE", store.names.queue(queue) + "changes", 0, MAX_SETTING_CHANGES - 1
+    )
     found = []
     for line in lines:
         at, by, setting, before, after = line.decode("utf-8", "replace").split("\n", 4)
         found.append(
-            Change(moment(int(at)), by, setting, _decode(setting, before)[1], _decode(setting, after)[1])
+            LiveSettingChange(
+                to_datetime(int(at)), by, setting, _decode(setting, before)[1], _decode(setting, after)[1]
+            )
         )
     return found
 
@@ -128,7 +136,7 @@ def _decode(setting: str, value: str) -> tuple[bool, Any]:
     if not value:
         return False, None
     try:
-        kind = bool if setting == PAUSED else SETTINGS[setting]
+        kind = bool if setting == PAUSED_SETTING else LIVE_SETTING_TYPES[setting]
         return True, msgspec.json.decode(value, type=kind)
     except (KeyError, msgspec.MsgspecError, ConfigError):
         return False, value

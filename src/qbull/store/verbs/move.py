@@ -14,20 +14,20 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from qbull.config import QueueSettings
-from qbull.core.layout import Generation, Layout, added, generation_of
-from qbull.core.record import Garbage, body_of, lane_of
+from qbull.core.layout import Generation, Layout, generation_of, sum_totals
+from qbull.core.record import UnreadableRecord, body_of, lane_of
 from qbull.core.route import PARTITION_LANE, digest
 from qbull.errors import ServerError
-from qbull.store.read.drain_status import Tally, tallies, tally
+from qbull.store.read.drain_status import DrainStatus, drain_status, drain_statuses
 from qbull.store.store import Store
-from qbull.store.verbs.layout import change, close, follow, help_switch
-from qbull.store.verbs.partition import BATCH, Partition, successor_in
-from qbull.store.verbs.schedules import Place, Schedules, in_batches
+from qbull.store.verbs.layout import change_layout, close_partition, finish_switch, follow_successor
+from qbull.store.verbs.partition import MAX_JOBS_PER_CALL, Partition, successor_in
+from qbull.store.verbs.schedules import ScheduleLocation, ScheduleStore, in_batches
 
-SCAN = 1000
+LANE_SCAN_BATCH_SIZE = 1000
 
 
-class Departing(NamedTuple):
+class MovingJob(NamedTuple):
     """A job on its way: its number in the partition that it leaves, what it is, and what it has besides."""
 
     number: int
@@ -39,14 +39,14 @@ class Departing(NamedTuple):
     log: list[bytes]
 
 
-class Held(NamedTuple):
+class HeldLanes(NamedTuple):
     """Lanes of a partition that are still held, and lanes that were let go."""
 
     held: int
     let_go: int
 
 
-class Moves:
+class PartitionMoves:
     """For one queue."""
 
     def __init__(self, store: Store, settings: QueueSettings) -> None:
@@ -56,11 +56,11 @@ class Moves:
     def partition(self, number: int) -> Partition:
         return self._store.partition(self._settings, number)
 
-    async def tally(self, number: int) -> Tally:
-        return await tally(self.partition(number))
+    async def tally(self, number: int) -> DrainStatus:
+        return await drain_status(self.partition(number))
 
-    async def _tallies(self, generation: Generation) -> list[Tally]:
-        return await tallies([self.partition(number) for number in generation.numbers])
+    async def _tallies(self, generation: Generation) -> list[DrainStatus]:
+        return await drain_statuses([self.partition(number) for number in generation.numbers])
 
     async def all_steps(self) -> int | None:
         """Take every step that can be taken now, for all partitions; how many jobs and lanes that has moved on.
@@ -85,7 +85,7 @@ class Moves:
     async def end_switch(self, layout: Layout) -> Layout:
         """A change that was agreed on is put in force, should whoever began it have died."""
         while layout.coming is not None:
-            await help_switch(self._store, self._settings, layout)
+            await finish_switch(self._store, self._settings, layout)
             layout = await self._store.layout(self._settings)
         return layout
 
@@ -98,8 +98,8 @@ class Moves:
         """
         brought = stay = 0
         while True:
-            stay, there, *flat = await self._script("depart", source, stay, BATCH)
-            jobs = [Departing(int(float(n)), *rest) for n, *rest in _rows(flat, 7)]
+            stay, there, *flat = await self._script("depart", source, stay, MAX_JOBS_PER_CALL)
+            jobs = [MovingJob(int(float(n)), *rest) for n, *rest in _rows(flat, 7)]
             if not jobs and stay >= there:
                 await self._bring_schedules(layout, source)
                 return brought
@@ -112,14 +112,16 @@ class Moves:
                 brought += len(came)
 
     async def _bring_schedules(self, layout: Layout, source: int) -> None:
-        names = await self._store.server.call("ZRANGE", self.partition(source).base + "schedules", 0, BATCH)
-        schedules, here = Schedules(self._store), Place(self._settings.name, source)
+        names = await self._store.server.call(
+            "ZRANGE", self.partition(source).base + "schedules", 0, MAX_JOBS_PER_CALL
+        )
+        schedules, here = ScheduleStore(self._store), ScheduleLocation(self._settings.name, source)
         for some in in_batches([name.decode() for name in names]):
             await schedules.bring_home(here, some, self._settings, layout)
 
     async def _arrive(
-        self, layout: Layout, source: int, jobs: Sequence[Departing]
-    ) -> tuple[Layout, list[Departing], ServerError | None]:
+        self, layout: Layout, source: int, jobs: Sequence[MovingJob]
+    ) -> tuple[Layout, list[MovingJob], ServerError | None]:
         """Put them into the partitions of now, unless they have come to one in between.
 
         The layout that held then, the jobs that their partitions could not take, and why.
@@ -127,7 +129,7 @@ class Moves:
         while True:
             jobs = await self._not_in_between(layout, source, jobs)
             closed: bytes | None = None
-            stuck, trouble = list[Departing](), None
+            stuck, trouble = list[MovingJob](), None
             for home, some in self._by_home(layout.current, jobs).items():
                 try:
                     answer = await self._land(home, source, some)
@@ -138,9 +140,9 @@ class Moves:
                     closed = answer
             if closed is None:
                 return layout, stuck, trouble
-            layout = await follow(self._store, self._settings, successor_in(closed))
+            layout = await follow_successor(self._store, self._settings, successor_in(closed))
 
-    async def _land(self, home: int, source: int, jobs: Sequence[Departing]) -> Any:
+    async def _land(self, home: int, source: int, jobs: Sequence[MovingJob]) -> Any:
         flat: list[bytes | int] = []
         for job in jobs:
             flat += (
@@ -156,23 +158,23 @@ class Moves:
         return await self._script("land", home, source, *flat)
 
     async def _not_in_between(
-        self, layout: Layout, source: int, jobs: Sequence[Departing]
-    ) -> Sequence[Departing]:
+        self, layout: Layout, source: int, jobs: Sequence[MovingJob]
+    ) -> Sequence[MovingJob]:
         """Without those that were brought to a later generation before that was closed itself."""
         for generation in layout.generations:
             if not generation_of(source) < generation.number < layout.generation:
                 continue
-            left: list[Departing] = []
+            left: list[MovingJob] = []
             for home, some in self._by_home(generation, jobs).items():
                 last = await self._store.server.call("HGET", self.partition(home).base + "arrivals", source)
                 left += [job for job in some if job.number > int(last or 0)]
             jobs = sorted(left)
         return jobs
 
-    def _by_home(self, generation: Generation, jobs: Iterable[Departing]) -> dict[int, list[Departing]]:
-        homes: dict[int, list[Departing]] = defaultdict(list)
+    def _by_home(self, generation: Generation, jobs: Iterable[MovingJob]) -> dict[int, list[MovingJob]]:
+        homes: dict[int, list[MovingJob]] = defaultdict(list)
         for job in jobs:
-            together = together_of(self._settings, job.record)
+            together = affinity_of(self._settings, job.record)
             homes[generation.home_of(together, job.id.decode())].append(job)
         return homes
 
@@ -184,7 +186,7 @@ class Moves:
         marks = {number: await self._mark(number) for number in now.numbers}
         for mark in marks.values():
             if mark.startswith(b"closed"):  # a failover has lost the layout that came after this one
-                await follow(self._store, self._settings, successor_in(mark))
+                await follow_successor(self._store, self._settings, successor_in(mark))
                 return
         asking = [number for number, mark in marks.items() if not mark]
         if not asking or not layout.draining:
@@ -208,16 +210,16 @@ class Moves:
             else:
                 told[now.home(lane[:8])].append(lane)
         for target in asking:
-            for start in range(0, len(told[target]), BATCH):
-                await self._script("learn", target, 0, *told[target][start : start + BATCH])
+            for start in range(0, len(told[target]), MAX_JOBS_PER_CALL):
+                await self._script("learn", target, 0, *told[target][start : start + MAX_JOBS_PER_CALL])
 
-    async def let_go(self, layout: Layout, number: int) -> Held:
+    async def let_go(self, layout: Layout, number: int) -> HeldLanes:
         """Let the lanes of a partition begin of which the older ones have nothing left."""
         own, earlier = layout.generation_with(number), layout.before(number)
         held, let_go, cursor = 0, 0, b"0"
         while True:
             cursor, lanes = await self._store.server.call(
-                "SSCAN", self.partition(number).base + "held", cursor, "COUNT", BATCH
+                "SSCAN", self.partition(number).base + "held", cursor, "COUNT", MAX_JOBS_PER_CALL
             )
             ahead = await self._ahead(own, number, earlier, lanes) if lanes else ()
             free = [lane for lane in lanes if lane not in ahead]
@@ -225,7 +227,7 @@ class Moves:
                 let_go += await self._script("unhold", number, self._settings.lane_limit, *free)
             held += len(lanes) - len(free)
             if cursor == b"0":
-                return Held(held, let_go)
+                return HeldLanes(held, let_go)
 
     async def clear(self, layout: Layout, number: int) -> int | None:
         """Hold nothing in a partition any more, if the older ones have no lane of it: how many it held. None if they have."""
@@ -236,7 +238,7 @@ class Moves:
                     return None
         let_go, held = 0, 1
         while held:
-            freed, held = await self._script("clear", number, self._settings.lane_limit, BATCH)
+            freed, held = await self._script("clear", number, self._settings.lane_limit, MAX_JOBS_PER_CALL)
             let_go += freed
         return let_go
 
@@ -271,7 +273,9 @@ class Moves:
     async def _drained(self, layout: Layout, older: Generation) -> Layout:
         for number, left in zip(older.numbers, await self._tallies(older), strict=True):
             if not left.mark.startswith(b"closed"):  # a failover has lost it
-                await close(self.partition(number), Generation(older.number + 1, _after(layout, older)))
+                await close_partition(
+                    self.partition(number), Generation(older.number + 1, _partitions_after(layout, older))
+                )
             if not left.worked_off:
                 return layout
         return await self._change(layout, layout.drained(older.number))
@@ -286,7 +290,7 @@ class Moves:
             return layout
         totals: dict[str, int] = {}
         for left in tallies:
-            totals = added(totals, left.totals)
+            totals = sum_totals(totals, left.totals)
         return await self._change(layout, layout.gone(older.number, totals))
 
     async def _forgotten(self, layout: Layout, older: Generation) -> Layout:
@@ -304,8 +308,8 @@ class Moves:
         """Finished jobs of old partitions go by their age; and by number when those of the new ones fill it."""
         keep = self._settings.keep
         tallies = await self._tallies(layout.current)
-        completed = _room(keep.completed, layout, older, sum(tally.completed for tally in tallies))
-        failed = _room(keep.failed, layout, older, sum(tally.failed for tally in tallies))
+        completed = _retention_left(keep.completed, layout, older, sum(tally.completed for tally in tallies))
+        failed = _retention_left(keep.failed, layout, older, sum(tally.failed for tally in tallies))
         for number in older.numbers:
             for _ in range(100):
                 await self.partition(number).promote(0, completed, failed)
@@ -314,7 +318,7 @@ class Moves:
                     break
 
     async def _change(self, layout: Layout, now: Layout) -> Layout:
-        if await change(self._store, self._settings, layout, now):
+        if await change_layout(self._store, self._settings, layout, now):
             return now
         return await self._store.layout(self._settings)
 
@@ -331,21 +335,21 @@ class Moves:
         cursor = b"0"
         while True:
             cursor, flat = await self._store.server.call(
-                "HSCAN", self.partition(number).base + "lanes", cursor, "COUNT", SCAN
+                "HSCAN", self.partition(number).base + "lanes", cursor, "COUNT", LANE_SCAN_BATCH_SIZE
             )
             yield flat[::2]
             if cursor == b"0":
                 return
 
 
-def together_of(settings: QueueSettings, record: bytes) -> bytes | None:
+def affinity_of(settings: QueueSettings, record: bytes) -> bytes | None:
     """What decides which partition a job belongs to, where its id does not: its lane, key, or unique name."""
     lane = lane_of(record)
     if lane and lane != PARTITION_LANE:
         return lane[:8]
     try:
         body = body_of(record)
-    except Garbage:
+    except UnreadableRecord:
         return None
     if settings.lane_limit and body.key is not None:
         return digest(body.key)
@@ -356,13 +360,13 @@ def _rows(flat: Sequence[Any], width: int) -> list[Sequence[Any]]:
     return [flat[at : at + width] for at in range(0, len(flat), width)]
 
 
-def _after(layout: Layout, older: Generation) -> int:
+def _partitions_after(layout: Layout, older: Generation) -> int:
     """How many partitions the generation after this one had."""
     later = [*layout.older, layout.current]
     return next(generation.partitions for generation in later if generation.number > older.number)
 
 
-def _room(most: int | None, layout: Layout, older: Generation, kept: int) -> int:
+def _retention_left(most: int | None, layout: Layout, older: Generation, kept: int) -> int:
     """How many finished jobs a partition of an old generation may still keep, with so many kept in the new ones."""
     if most is None:
         return -1

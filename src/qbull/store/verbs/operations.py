@@ -14,12 +14,12 @@ from qbull.errors import NotFound
 from qbull.store.read.inspect import server_time
 from qbull.store.store import Store
 
-KEPT = 7 * 86_400
+OPERATION_TTL_SECONDS = 7 * 86_400
 """Seconds."""
-MOST = 200
-SILENT = 15.0
+MAX_OPERATIONS = 200
+OPERATION_LOST_AFTER_SECONDS = 15.0
 """Seconds after which one that should say something is taken for lost."""
-LOST = "the process that ran it is gone; ask for it again, it goes on with what is left"
+OPERATION_LOST_ERROR = "the process that ran it is gone; ask for it again, it goes on with what is left"
 
 
 class Operation(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -46,8 +46,8 @@ async def write(store: Store, operation: Operation) -> bool:
         store.names.app,
         operation.id,
         operation.started_ms,
-        KEPT * 1000,
-        MOST,
+        OPERATION_TTL_SECONDS * 1000,
+        MAX_OPERATIONS,
         msgspec.json.encode(operation),
     )
     return bool(stop)
@@ -57,7 +57,7 @@ async def find(store: Store, id: str) -> Operation:
     packed = await store.server.call("GET", store.names.operation(id))
     if packed is None:
         raise NotFound(f'no operation "{id[:50]}"; they are kept for a week')
-    return _now(msgspec.json.decode(packed, type=Operation), await server_time(store.server))
+    return _with_liveness(msgspec.json.decode(packed, type=Operation), await server_time(store.server))
 
 
 async def newest(store: Store, many: int) -> list[Operation]:
@@ -67,15 +67,22 @@ async def newest(store: Store, many: int) -> list[Operation]:
     names = [store.names.operation(id.decode()) for id in ids]
     now = await server_time(store.server)
     found = await store.server.call("MGET", *names)
-    return [_now(msgspec.json.decode(packed, type=Operation), now) for packed in found if packed is not None]
+    return [
+        _with_liveness(msgspec.json.decode(packed, type=Operation), now)
+        for packed in found
+        if packed is not None
+    ]
 
 
 async def ask_to_stop(store: Store, id: str) -> None:
     await store.server.script("mark", f"{store.names.operation(id)}:stop", 60)
 
 
-def _now(operation: Operation, now: float) -> Operation:
+def _with_liveness(operation: Operation, now: float) -> Operation:
     """What is to be believed of it."""
-    if operation.state == "running" and now * 1000 - operation.updated_ms > SILENT * 1000:
-        return msgspec.structs.replace(operation, state="stopped", error=LOST)
+    if (
+        operation.state == "running"
+        and now * 1000 - operation.updated_ms > OPERATION_LOST_AFTER_SECONDS * 1000
+    ):
+        return msgspec.structs.replace(operation, state="stopped", error=OPERATION_LOST_ERROR)
     return operation

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class Position(NamedTuple):
+class JobPosition(NamedTuple):
     """Which job of a delivery: `lane` is empty and `number` 0 where it is alone in its entry."""
 
     place: bytes
@@ -21,7 +21,7 @@ class Position(NamedTuple):
         return b"%s %d" % (self.place, self.number) if self.number else self.place
 
 
-class Outcomes:
+class PartitionOutcomes:
     """What became of some jobs of a partition, to be written down in one call."""
 
     __slots__ = ("broken", "count", "ended", "others", "singles", "trains")
@@ -29,7 +29,7 @@ class Outcomes:
     def __init__(self) -> None:
         self.count = 0
         self.singles: dict[str, tuple[list[bytes], list[bytes]]] = {}
-        self.trains: dict[bytes, tuple[Position, list[bytes]]] = {}
+        self.trains: dict[bytes, tuple[JobPosition, list[bytes]]] = {}
         self.ended: dict[bytes, bytes] = {}  # trains, and "-" where the rest goes back
         self.broken: set[bytes] = (
             set()
@@ -45,7 +45,7 @@ class Outcomes:
         singles[0].append(entry)
         singles[1].extend((id, sealed))
 
-    def done_in_train(self, at: Position, id: bytes, record: bytes, seal: bytes) -> None:
+    def done_in_train(self, at: JobPosition, id: bytes, record: bytes, seal: bytes) -> None:
         self.count += 1
         if at.place in self.broken:
             self._other(at, id, "done", record, seal)
@@ -65,25 +65,25 @@ class Outcomes:
         self.ended.setdefault(place, b"-")
         return True
 
-    def dead(self, at: Position, id: bytes, record: bytes, seal: bytes) -> None:
+    def dead(self, at: JobPosition, id: bytes, record: bytes, seal: bytes) -> None:
         self.count += 1
         self.broken.add(at.place)
         self._other(at, id, "dead", record, seal)
 
-    def cancelled(self, at: Position, id: bytes, record: bytes, seal: bytes) -> None:
+    def cancelled(self, at: JobPosition, id: bytes, record: bytes, seal: bytes) -> None:
         self.count += 1
         self.broken.add(at.place)
         self._other(at, id, "cancel", record, seal)
 
-    def delay(self, at: Position, id: bytes, record: bytes, milliseconds: int) -> None:
+    def delay(self, at: JobPosition, id: bytes, record: bytes, milliseconds: int) -> None:
         self.count += 1
         self._other(at, id, "delay", record, milliseconds)
 
-    def later(self, at: Position, id: bytes, record: bytes, milliseconds: int) -> None:
+    def later(self, at: JobPosition, id: bytes, record: bytes, milliseconds: int) -> None:
         self.count += 1
         self._other(at, id, "later", record, milliseconds)
 
-    def _other(self, at: Position, id: bytes, word: str, record: bytes, detail: bytes | int) -> None:
+    def _other(self, at: JobPosition, id: bytes, word: str, record: bytes, detail: bytes | int) -> None:
         self.others += (at.place, at.lane, at.state, id, word, "1" if at.last else "0", record, detail)
 
     def arguments(self) -> list[bytes | str | int]:

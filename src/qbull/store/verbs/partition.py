@@ -10,18 +10,18 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from qbull.config import QueueSettings
-from qbull.core.layout import Generation, place_of
+from qbull.core.layout import Generation, index_in_generation
 from qbull.core.rate import Rate
-from qbull.core.record import CRASH_LIMIT, Ending, State, seal, unseal
-from qbull.store.confirm import Confirmed
+from qbull.core.record import MAX_CRASHES, Ending, State, append_ending, split_ending
+from qbull.store.confirm import ConfirmedServer
 from qbull.store.connection.server import Server
-from qbull.store.names import DEFAULT_BAND, RETURNED
-from qbull.store.verbs.outcomes import Outcomes
-from qbull.store.verbs.progress import LOG_LINES, LogLine, Note, read_line
+from qbull.store.names import DEFAULT_LEVEL, RETURNED_LEVEL
+from qbull.store.verbs.outcomes import PartitionOutcomes
+from qbull.store.verbs.progress import MAX_LOG_LINES, JobUpdate, LogLine, read_log_line
 
-EXPIRY = "expired: it had not begun in time"
-EXPIRED = seal(Ending(0, 0.0, "", error=EXPIRY))
-BATCH = 500
+EXPIRED_ERROR = "expired: it had not begun in time"
+EXPIRED_ENDING = append_ending(Ending(0, 0.0, "", error=EXPIRED_ERROR))
+MAX_JOBS_PER_CALL = 500
 """Jobs in one call at most: it bounds how long a script keeps the server from others."""
 
 
@@ -47,7 +47,7 @@ class UniqueJob(NamedTuple):
     counts_ms: int = 0
 
 
-class Counting(NamedTuple):
+class UniqueAnswer(NamedTuple):
     """What counts of several jobs by what a closed partition says: an id, and whether it is the new one.
 
     `new` is None where that is to be decided elsewhere: then `id` counts here for so many milliseconds more, if there
@@ -60,7 +60,7 @@ class Counting(NamedTuple):
     moving: bool
 
 
-class Again(NamedTuple):
+class JobToRetry(NamedTuple):
     """A finished job that is to go round again: where it was seen, and its new record."""
 
     id: str
@@ -68,7 +68,7 @@ class Again(NamedTuple):
     record: bytes
 
 
-class Mark(NamedTuple):
+class CancelMark(NamedTuple):
     """A job that is to stop, and the delivery with which a worker has it."""
 
     id: bytes
@@ -76,13 +76,13 @@ class Mark(NamedTuple):
     reason: str
 
 
-class Closed(Exception):
+class PartitionClosed(Exception):
     """The partition takes nothing in any more. `known` are those that it has already; the others go to `successor`.
 
     Of jobs of which one counts, `counting` is what it says of each.
     """
 
-    def __init__(self, known: set[int], successor: Generation, counting: Sequence[Counting] = ()) -> None:
+    def __init__(self, known: set[int], successor: Generation, counting: Sequence[UniqueAnswer] = ()) -> None:
         super().__init__(f"closed; its keys are in generation {successor.number} now")
         self.known = known
         self.successor = successor
@@ -109,7 +109,7 @@ class Partition:
         self.server = server
         self.base = base
         self.number = number
-        self.shown = place_of(number)
+        self.shown = index_in_generation(number)
         self.app = base[1:].removesuffix(f":{settings.name}:{number}}}:")
         self.settings = settings
         keep = settings.keep
@@ -118,15 +118,15 @@ class Partition:
         self._keep_completed = (_count(keep.completed), _ms(keep.completed_for))
         self._keep_failed = (_count(keep.failed), _ms(keep.failed_for))
 
-    async def enqueue(self, jobs: Sequence[NewJob], confirmed: Confirmed | None = None) -> set[int]:
+    async def enqueue(self, jobs: Sequence[NewJob], confirmed: ConfirmedServer | None = None) -> set[int]:
         """Add a batch; answers with the positions of those whose id was there already. Raises Closed."""
         flat = [argument for job in jobs for argument in job]
         known = await (confirmed or self.server).script("enqueue", self.base, self._limit, *flat)
         if known and isinstance(known[0], bytes):
-            raise Closed(set(known[1:]), successor_in(known[0]))
+            raise PartitionClosed(set(known[1:]), successor_in(known[0]))
         return set(known)
 
-    async def put(self, jobs: Sequence[NewJob], confirmed: Confirmed | None = None) -> set[int]:
+    async def put(self, jobs: Sequence[NewJob], confirmed: ConfirmedServer | None = None) -> set[int]:
         """The same as enqueue, quicker, for jobs that lua/put.lua takes."""
         flat = [argument for id, _, record in jobs for argument in (id, record)]
         is_new = await (confirmed or self.server).script("put", self.base, *flat)
@@ -138,7 +138,7 @@ class Partition:
         return {id for id, place in zip(ids, places, strict=True) if place is not None}
 
     async def unique(
-        self, jobs: Sequence[UniqueJob], confirmed: Confirmed | None = None
+        self, jobs: Sequence[UniqueJob], confirmed: ConfirmedServer | None = None
     ) -> list[tuple[str, bool]]:
         """Add what counts of a batch; for each the id of the job that counts, and whether it is new. Raises Closed."""
         flat = [argument for job in jobs for argument in job]
@@ -146,21 +146,21 @@ class Partition:
         if not answer[0].endswith(b"\n"):
             return [(id.decode(), new == 1) for id, new in zip(answer[::2], answer[1::2], strict=True)]
         counting = [
-            Counting(id.decode(), None if new < 0 else new == 1, max(left, 0), new == -2)
+            UniqueAnswer(id.decode(), None if new < 0 else new == 1, max(left, 0), new == -2)
             for id, new, left in zip(answer[1::3], answer[2::3], answer[3::3], strict=True)
         ]
-        raise Closed(set(), successor_in(answer[0]), counting)
+        raise PartitionClosed(set(), successor_in(answer[0]), counting)
 
     async def bands(self) -> list[str]:
         """The ready streams that may have jobs, the most urgent first."""
         used = {
-            RETURNED,
-            DEFAULT_BAND,
+            RETURNED_LEVEL,
+            DEFAULT_LEVEL,
             *(band.decode() for band in await self.server.call("SMEMBERS", self.base + "bands")),
         }
         return sorted(used)
 
-    async def settle(self, outcomes: Outcomes) -> list[bytes]:
+    async def settle(self, outcomes: PartitionOutcomes) -> list[bytes]:
         """Write down a batch of outcomes; answers with the ids of those that were stale and changed nothing."""
         stale: list[bytes] = await self.server.script(
             "settle",
@@ -173,7 +173,7 @@ class Partition:
         )
         return stale
 
-    async def promote(self, most: int = BATCH, completed: int = -1, failed: int = -1) -> Promoted:
+    async def promote(self, most: int = MAX_JOBS_PER_CALL, completed: int = -1, failed: int = -1) -> Promoted:
         """Move what is due to ready, drop what is too old; answers with how many, and when the next is due.
 
         Of finished jobs no more than so many are kept, where a number is given.
@@ -185,7 +185,7 @@ class Partition:
             most,
             self._keep_completed[1],
             *self._keep_failed,
-            EXPIRED,
+            EXPIRED_ENDING,
             completed,
             failed,
         )
@@ -206,7 +206,7 @@ class Partition:
         blind_ms = int(silent * 1000) if started is None else -1
         taken, dead, more = await self.server.script(
             "reclaim", self.base, self._limit, self._halt, *self._keep_failed,
-            worker, 100, CRASH_LIMIT, blind_ms, seal, *(started or ()),
+            worker, 100, MAX_CRASHES, blind_ms, seal, *(started or ()),
         )  # fmt: skip
         return Reclaimed(taken, dead, bool(more) or taken > 0)
 
@@ -220,16 +220,16 @@ class Partition:
         )
         return answer.decode().split()
 
-    async def marks(self) -> list[Mark]:
+    async def marks(self) -> list[CancelMark]:
         """The jobs of this partition that workers have and that are to stop."""
         flat = await self.server.call("HGETALL", self.base + "cancelling")
         marks = []
         for id, text in zip(flat[::2], flat[1::2], strict=True):
             place, _, sealed = text.partition(b" ")
-            marks.append(Mark(id, place, unseal(sealed)[1].error or ""))
+            marks.append(CancelMark(id, place, split_ending(sealed)[1].error or ""))
         return marks
 
-    async def retry(self, token: str, jobs: Sequence[Again]) -> list[str]:
+    async def retry(self, token: str, jobs: Sequence[JobToRetry]) -> list[str]:
         """Send finished jobs round again; for each "retried", "moved", "unknown" or the state that it is in instead."""
         flat = [argument for job in jobs for argument in job]
         return await self._words("retry", token, *flat)
@@ -299,15 +299,16 @@ class Partition:
         """A suspect is about to run: should it take the worker down, this mark is the proof. False where it is another's by now."""
         return bool(await self.server.script("alone", self.base, job, place))
 
-    async def note(self, notes: Sequence[Note]) -> None:
+    async def note(self, notes: Sequence[JobUpdate]) -> None:
         """Keep what running jobs say of themselves."""
         flat = [argument for note in notes for argument in note.arguments()]
-        await self.server.script("note", self.base, LOG_LINES, *flat)
+        await self.server.script("note", self.base, MAX_LOG_LINES, *flat)
 
-    async def logs(self, id: str, last: int = LOG_LINES) -> list[LogLine]:
+    async def logs(self, id: str, last: int = MAX_LOG_LINES) -> list[LogLine]:
         """The newest lines that a job has logged, in order."""
         return [
-            read_line(line) for line in await self.server.call("LRANGE", f"{self.base}log:{id}", -last, -1)
+            read_log_line(line)
+            for line in await self.server.call("LRANGE", f"{self.base}log:{id}", -last, -1)
         ]
 
     async def lease(self, worker: str, living: Sequence[str]) -> int:

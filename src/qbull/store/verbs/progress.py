@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
-from qbull.core.record import moment
+from qbull.core.record import to_datetime
 
-LOG_LINES = 1000
+MAX_LOG_LINES = 1000
 """Lines kept of a job, the newest."""
-LOG_LENGTH = 2000
+MAX_LOG_LINE_CHARS = 2000
 """Characters of a line."""
 
 
-class Note(NamedTuple):
+class JobUpdate(NamedTuple):
     """`told` is how many lines this delivery has logged before."""
 
     id: bytes
@@ -41,9 +41,9 @@ class LogLine:
     text: str
 
 
-def read_line(stored: bytes) -> LogLine:
+def read_log_line(stored: bytes) -> LogLine:
     at, attempt, text = stored.split(b" ", 2)
-    return LogLine(moment(int(at)), int(attempt), text.decode("utf-8", "replace"))
+    return LogLine(to_datetime(int(at)), int(attempt), text.decode("utf-8", "replace"))
 
 
 def read_progress(stored: bytes) -> float | None:

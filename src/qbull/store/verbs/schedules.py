@@ -18,17 +18,24 @@ from qbull.config import QueueSettings
 from qbull.core.layout import Layout, generation_of
 from qbull.core.route import digest
 from qbull.core.schedule import Schedule
-from qbull.core.schedule_state import Change, Origin, Plan, fields_of, plan_of, said
+from qbull.core.schedule_state import (
+    PlanChange,
+    PlanOrigin,
+    SchedulePlan,
+    declare_schedule,
+    fields_of,
+    plan_of,
+)
 from qbull.errors import NotFound, ServerError
 from qbull.store.read import inspect
 from qbull.store.store import Store
 
-AT_ONCE = 50
+SCHEDULE_BATCH_SIZE = 50
 """Schedules in one call at most."""
-TRIES = 100
+MAX_UPDATE_ATTEMPTS = 100
 
 
-class Place(NamedTuple):
+class ScheduleLocation(NamedTuple):
     queue: str
     partition: int
 
@@ -36,21 +43,21 @@ class Place(NamedTuple):
         return f"{self.queue}/{self.partition}"
 
 
-class Known(NamedTuple):
+class StoredSchedule(NamedTuple):
     """A schedule as it was found, and the server's time then."""
 
-    place: Place
-    plan: Plan
+    place: ScheduleLocation
+    plan: SchedulePlan
     now_ms: int
 
 
-class Look(NamedTuple):
+class PartitionPlans(NamedTuple):
     """What there is in a partition, by the server's clock, and the seconds until something is due."""
 
     now_ms: int
     wait: float | None
-    plans: dict[str, Plan]
-    traces: dict[str, Plan]
+    plans: dict[str, SchedulePlan]
+    traces: dict[str, SchedulePlan]
     """Of those that are gone: their revision, and where they have moved to."""
     unreadable: dict[str, tuple[int, str]]
     """Revision and fault."""
@@ -58,59 +65,59 @@ class Look(NamedTuple):
     def rev(self, name: str) -> int:
         if name in self.unreadable:
             return self.unreadable[name][0]
-        return (self.plans.get(name) or self.traces.get(name) or Plan()).rev
+        return (self.plans.get(name) or self.traces.get(name) or SchedulePlan()).rev
 
 
-class Schedules:
+class ScheduleStore:
     def __init__(self, store: Store) -> None:
         self._store = store
 
     # Where they are.
 
-    async def find(self, name: str) -> Known | None:
+    async def find(self, name: str) -> StoredSchedule | None:
         """Where it is and what is planned of it, also while it moves."""
         place = await self.where(name)
-        for _ in range(TRIES):
+        for _ in range(MAX_UPDATE_ATTEMPTS):
             if place is None:
                 break
             look = await self.read(place, [name])
             _refuse_unreadable(name, look)
             if name in look.plans:
-                return Known(place, look.plans[name], look.now_ms)
+                return StoredSchedule(place, look.plans[name], look.now_ms)
             before, trace = place, look.traces.get(name)
             moved = trace is not None and trace.moving is not None
-            place = _place(trace.moving) if moved else await self.where(name)  # type: ignore[union-attr, arg-type]
+            place = _location(trace.moving) if moved else await self.where(name)  # type: ignore[union-attr, arg-type]
             if place == before:
                 break
         return None
 
-    async def where(self, name: str) -> Place | None:
+    async def where(self, name: str) -> ScheduleLocation | None:
         """As the registry says."""
         found = await self._store.server.call("HGET", self._store.names.schedules, name)
-        return _place(found.decode()) if found is not None else None
+        return _location(found.decode()) if found is not None else None
 
-    async def everywhere(self) -> dict[str, Place]:
+    async def everywhere(self) -> dict[str, ScheduleLocation]:
         """All there are, by name."""
-        found: dict[str, Place] = {}
+        found: dict[str, ScheduleLocation] = {}
         cursor = b"0"
         while True:
             cursor, flat = await self._store.server.call(
                 "HSCAN", self._store.names.schedules, cursor, "COUNT", 500
             )
             for name, place in zip(flat[::2], flat[1::2], strict=True):
-                found[name.decode()] = _place(place.decode())
+                found[name.decode()] = _location(place.decode())
             if cursor == b"0":
                 return dict(sorted(found.items()))
 
     async def unknown(self, schedules: Iterable[Schedule]) -> list[Schedule]:
         """Those of these that the server does not have as the code says them."""
         wanted = {schedule.name: schedule for schedule in schedules}
-        places: dict[Place, list[str]] = {}
+        places: dict[ScheduleLocation, list[str]] = {}
         for names in in_batches(list(wanted)):
             values = await self._store.server.call("HMGET", self._store.names.schedules, *names)
             for name, value in zip(names, values, strict=True):
                 if value is not None:
-                    places.setdefault(_place(value.decode()), []).append(name)
+                    places.setdefault(_location(value.decode()), []).append(name)
         for place, there in places.items():
             for names in in_batches(there):
                 for name, plan in (await self.read(place, names)).plans.items():
@@ -118,11 +125,11 @@ class Schedules:
                         del wanted[name]
         return list(wanted.values())
 
-    async def read(self, place: Place, names: Sequence[str], *, due: int = 0) -> Look:
+    async def read(self, place: ScheduleLocation, names: Sequence[str], *, due: int = 0) -> PartitionPlans:
         """What is planned of these; or of those that are due, up to so many."""
         reply = await self._store.server.script("plans", self._base(place), due, *names)
         now_ms, wait_ms, *flat = reply
-        look = Look(now_ms, None if wait_ms < 0 else wait_ms / 1000, {}, {}, {})
+        look = PartitionPlans(now_ms, None if wait_ms < 0 else wait_ms / 1000, {}, {}, {})
         for packed, fields in zip(flat[::2], flat[1::2], strict=True):
             name, found = packed.decode(), dict(zip(fields[::2], fields[1::2], strict=True))
             try:
@@ -138,7 +145,7 @@ class Schedules:
 
     # What is said of them.
 
-    async def put(self, schedule: Schedule, origin: Origin, settings: QueueSettings) -> None:
+    async def put(self, schedule: Schedule, origin: PlanOrigin, settings: QueueSettings) -> None:
         """This is what the code, or somebody at run time, says of a schedule from now on."""
         name, layout = schedule.name, await self._store.layout(settings)
         known = await self.find(name)
@@ -146,17 +153,22 @@ class Schedules:
             await self._change(name, known.place, lambda plan, _: _dropped(plan))
             known = None
         if known is None:
-            place = Place(settings.name, home_of(settings, layout, schedule))
+            place = ScheduleLocation(settings.name, partition_of_schedule(settings, layout, schedule))
             await self._register(name, place)  # first, so that it can be found whatever happens next
         else:
             place = known.place
-        there = await self._change(name, place, lambda plan, now_ms: said(plan, origin, schedule, now_ms))
+        there = await self._change(
+            name, place, lambda plan, now_ms: declare_schedule(plan, origin, schedule, now_ms)
+        )
         await self._register(name, there or place)
         await self.bring_home(there or place, [name], settings, layout)
 
-    async def take_away(self, name: str, place: Place, origin: Origin) -> None:
+    async def take_away(self, name: str, place: ScheduleLocation, origin: PlanOrigin) -> None:
         """The code, or somebody at run time, says nothing of it any more. Without either it is gone."""
-        if await self._change(name, place, lambda plan, now_ms: said(plan, origin, None, now_ms)) is None:
+        if (
+            await self._change(name, place, lambda plan, now_ms: declare_schedule(plan, origin, None, now_ms))
+            is None
+        ):
             await self._unregister(name)
 
     async def remove(self, name: str) -> None:
@@ -164,7 +176,7 @@ class Schedules:
         place = await self.where(name)
         look = await self.read(place, [name]) if place is not None else None
         if place is not None and look is not None and name in look.unreadable:
-            await self._write(place, name, look.rev(name), Change(None, drop=True))
+            await self._write(place, name, look.rev(name), PlanChange(None, drop=True))
         else:
             known = await self.find(name)
             if known is not None and known.plan.own is not None:
@@ -174,7 +186,7 @@ class Schedules:
                 await self._change(name, known.place, lambda plan, _: _dropped(plan))
         await self._unregister(name)
 
-    async def change(self, name: str, how: Callable[[Plan, int], Change | None]) -> None:
+    async def change(self, name: str, how: Callable[[SchedulePlan, int], PlanChange | None]) -> None:
         """Change what is planned of it. Raises NotFound where there is none of this name."""
         known = await self.find(name)
         if known is None:
@@ -185,14 +197,14 @@ class Schedules:
             lambda plan, now_ms: how(plan, now_ms) if plan.schedule is not None else None,
         )
 
-    async def postpone(self, place: Place, name: str, rev: int, until_ms: int) -> None:
+    async def postpone(self, place: ScheduleLocation, name: str, rev: int, until_ms: int) -> None:
         """Look at it later: now it cannot be read."""
-        await self._write(place, name, rev, Change(until_ms))
+        await self._write(place, name, rev, PlanChange(until_ms))
 
     # Where they go.
 
     async def bring_home(
-        self, place: Place, names: Sequence[str], settings: QueueSettings, layout: Layout
+        self, place: ScheduleLocation, names: Sequence[str], settings: QueueSettings, layout: Layout
     ) -> None:
         """Move those of these whose partition is another one now.
 
@@ -201,7 +213,7 @@ class Schedules:
         """
         for name, plan in (await self.read(place, names)).plans.items():
             assert plan.schedule is not None
-            home = Place(place.queue, home_of(settings, layout, plan.schedule))
+            home = ScheduleLocation(place.queue, partition_of_schedule(settings, layout, plan.schedule))
             if home == place:
                 continue
             closed = generation_of(place.partition) != layout.generation
@@ -209,13 +221,13 @@ class Schedules:
             if not waits:
                 await self.move(name, place, home)
 
-    async def move(self, name: str, place: Place, home: Place) -> None:
+    async def move(self, name: str, place: ScheduleLocation, home: ScheduleLocation) -> None:
         """Its partition is another one now. It rests while it is on the way, so that no tick can be fired in both."""
         plan = await self._mark(name, place, home)
         if plan is None:
             return  # it is gone, or somebody has moved it
         if plan.moving != str(home):
-            elsewhere = _place(plan.moving or "")
+            elsewhere = _location(plan.moving or "")
             await self.move(name, place, elsewhere)  # one move after the other
             await self.move(name, elsewhere, home)
             return
@@ -228,21 +240,21 @@ class Schedules:
             rests = plan.next_ms is None or plan.paused_ms is not None
             due_ms = None if rests or plan.next_ms is None else plan.schedule.due(plan.next_ms)
             arrived = fields_of(plan) | {"moving": ""}  # it may have been here before, and left a trace
-            await self._write(home, name, there.rev(name), Change(due_ms, arrived))
+            await self._write(home, name, there.rev(name), PlanChange(due_ms, arrived))
         await self._register(name, home)
-        await self._write(place, name, plan.rev, Change(None, {"moving": str(home)}, drop=True))
+        await self._write(place, name, plan.rev, PlanChange(None, {"moving": str(home)}, drop=True))
 
-    async def _mark(self, name: str, place: Place, home: Place) -> Plan | None:
+    async def _mark(self, name: str, place: ScheduleLocation, home: ScheduleLocation) -> SchedulePlan | None:
         """Say where it goes, unless it goes somewhere already; the plan then, None where it is not here any more."""
-        for _ in range(TRIES):
+        for _ in range(MAX_UPDATE_ATTEMPTS):
             look = await self.read(place, [name])
             plan = look.plans.get(name)
             if plan is None or plan.moving is not None:
                 return plan
-            await self._write(place, name, plan.rev, Change(None, {"moving": str(home)}))
+            await self._write(place, name, plan.rev, PlanChange(None, {"moving": str(home)}))
         raise ServerError(f'schedule "{name}": it changes too fast to be moved; try again')
 
-    async def _runs(self, place: Place, plan: Plan, settings: QueueSettings) -> bool:
+    async def _runs(self, place: ScheduleLocation, plan: SchedulePlan, settings: QueueSettings) -> bool:
         """Has the run before not ended yet?"""
         partition = self._store.partition(settings, place.partition)
         found = [await inspect.find(partition, id) for id in (plan.job, plan.manual) if id is not None]
@@ -251,15 +263,15 @@ class Schedules:
     # How it is written.
 
     async def _change(
-        self, name: str, place: Place, how: Callable[[Plan, int], Change | None]
-    ) -> Place | None:
+        self, name: str, place: ScheduleLocation, how: Callable[[SchedulePlan, int], PlanChange | None]
+    ) -> ScheduleLocation | None:
         """Read, compute, write if nobody else has meanwhile; where it is then, None where it is gone."""
-        for _ in range(TRIES):
+        for _ in range(MAX_UPDATE_ATTEMPTS):
             look = await self.read(place, [name])
             _refuse_unreadable(name, look)
-            plan = look.plans.get(name) or look.traces.get(name) or Plan()
+            plan = look.plans.get(name) or look.traces.get(name) or SchedulePlan()
             if plan.moving is not None:
-                home = _place(plan.moving)
+                home = _location(plan.moving)
                 await self.move(name, place, home)  # whoever began it may not have ended it
                 place = home
                 continue
@@ -270,20 +282,20 @@ class Schedules:
                 return None if change.drop else place
         raise ServerError(f'schedule "{name}": it changes too fast to be changed; try again')
 
-    async def _write(self, place: Place, name: str, rev: int, change: Change) -> bool:
+    async def _write(self, place: ScheduleLocation, name: str, rev: int, change: PlanChange) -> bool:
         due = "" if change.due_ms is None else change.due_ms
         flat = [part for field in change.fields.items() for part in field]
         word = "drop" if change.drop else "put"
         return bool(await self._store.server.script("plan", self._base(place), name, rev, due, word, *flat))
 
-    async def _register(self, name: str, place: Place) -> None:
+    async def _register(self, name: str, place: ScheduleLocation) -> None:
         """Say where it is. It may have moved on meanwhile: whoever says it last must be right."""
-        for _ in range(TRIES):
+        for _ in range(MAX_UPDATE_ATTEMPTS):
             await self._store.server.script("register", self._store.names.schedules, name, str(place))
             trace = (await self.read(place, [name])).traces.get(name)
             if trace is None or trace.moving is None:
                 return
-            place = _place(trace.moving)
+            place = _location(trace.moving)
 
     async def _unregister(self, name: str) -> None:
         place = await self.where(name)
@@ -292,11 +304,11 @@ class Schedules:
         if place is not None and look is not None and name in look.plans:
             await self._register(name, place)  # somebody has made it again meanwhile
 
-    def _base(self, place: Place) -> str:
+    def _base(self, place: ScheduleLocation) -> str:
         return self._store.names.partition(*place)
 
 
-def home_of(settings: QueueSettings, layout: Layout, schedule: Schedule) -> int:
+def partition_of_schedule(settings: QueueSettings, layout: Layout, schedule: Schedule) -> int:
     """The partition that its ticks go to now: its key's where the key has an order or a limit, else its name's."""
     keyed = schedule.key is not None and settings.lane_limit and settings.order != "partition"
     text = schedule.key if keyed and schedule.key is not None else schedule.name
@@ -304,18 +316,18 @@ def home_of(settings: QueueSettings, layout: Layout, schedule: Schedule) -> int:
 
 
 def in_batches(names: Sequence[str]) -> Iterator[Sequence[str]]:
-    return (names[at : at + AT_ONCE] for at in range(0, len(names), AT_ONCE))
+    return (names[at : at + SCHEDULE_BATCH_SIZE] for at in range(0, len(names), SCHEDULE_BATCH_SIZE))
 
 
-def _dropped(plan: Plan) -> Change | None:
-    return Change(None, drop=True) if plan.schedule is not None else None
+def _dropped(plan: SchedulePlan) -> PlanChange | None:
+    return PlanChange(None, drop=True) if plan.schedule is not None else None
 
 
-def _refuse_unreadable(name: str, look: Look) -> None:
+def _refuse_unreadable(name: str, look: PartitionPlans) -> None:
     if name in look.unreadable:
         raise ServerError(f'schedule "{name}": {look.unreadable[name][1]}')
 
 
-def _place(text: str) -> Place:
+def _location(text: str) -> ScheduleLocation:
     queue, _, number = text.rpartition("/")
-    return Place(queue, int(number))
+    return ScheduleLocation(queue, int(number))

@@ -16,12 +16,12 @@ import msgspec
 
 from qbull.store.store import Store
 
-TRIES = 10
+MAX_LOGIN_ATTEMPTS = 10
 """Wrong passwords from one address within TRIES_FOR seconds; then it has to wait."""
-TRIES_OF_ALL = 300
+MAX_LOGIN_ATTEMPTS_TOTAL = 300
 """The same from all addresses together, within a minute: whoever guesses from many does not lock others out for longer."""
-TRIES_FOR = 300
-TRIES_OF_ALL_FOR = 60
+LOGIN_WINDOW_SECONDS = 300
+TOTAL_LOGIN_WINDOW_SECONDS = 60
 
 
 class Session(msgspec.Struct, frozen=True):
@@ -41,7 +41,7 @@ class Session(msgspec.Struct, frozen=True):
         return hmac.compare_digest(self.proof, _proof(text, secret))
 
 
-async def begin(store: Store, who: Session, *, idle: float, secret: str | None = None) -> str:
+async def create(store: Store, who: Session, *, idle: float, secret: str | None = None) -> str:
     """A new session; gives its name: 256 random bits."""
     text = secrets.token_urlsafe(32)
     if secret is not None:
@@ -80,17 +80,17 @@ async def _end(store: Store, name: str) -> None:
     await store.server.call("ZREM", store.names.sessions, name)
 
 
-async def attempt(store: Store, address: str, right: bool = False) -> int:
+async def count_attempt(store: Store, address: str, right: bool = False) -> int:
     """Somebody tries a password. The seconds that he has to wait for an answer, or 0 where he may have it.
 
     A right one does not count: a tool that sends it with many requests at once does not guess.
     """
-    bounds = (TRIES, TRIES_FOR, TRIES_OF_ALL, TRIES_OF_ALL_FOR)
+    bounds = (MAX_LOGIN_ATTEMPTS, LOGIN_WINDOW_SECONDS, MAX_LOGIN_ATTEMPTS_TOTAL, TOTAL_LOGIN_WINDOW_SECONDS)
     wait: int = await store.server.script("attempt", store.names.app, _digest(address), int(right), *bounds)
     return wait
 
 
-async def right(store: Store, address: str) -> None:
+async def clear_attempts(store: Store, address: str) -> None:
     """It was the right one: what that address had tried before is forgiven."""
     await store.server.script("forgive", store.names.app, _digest(address))
 

@@ -18,13 +18,13 @@ from qbull.errors import Conflict, NotFound
 from qbull.store.read.inspect import server_time
 from qbull.store.store import Store
 
-MOST = 1000
+MAX_TOKENS = 1000
 """Tokens of an app at most."""
-FORGOTTEN = 30 * 86_400
+EXPIRED_TOKEN_RETENTION_SECONDS = 30 * 86_400
 """Seconds for which one that has expired is still shown."""
-MARK = "qb_"
+TOKEN_PREFIX = "qb_"  # noqa: S105
 
-_ID = 10
+_TOKEN_ID_CHARS = 10
 
 
 class Token(msgspec.Struct, frozen=True):
@@ -50,24 +50,32 @@ def digest_of(text: str) -> str:
 
 def id_in(text: str) -> str | None:
     """The id of what looks like a token."""
-    mark, id, there = text[: len(MARK)], text[len(MARK) : len(MARK) + _ID], text[len(MARK) + _ID :]
-    return id if mark == MARK and len(id) == _ID and there.startswith("_") and id.isalnum() else None
+    mark, id, there = (
+        text[: len(TOKEN_PREFIX)],
+        text[len(TOKEN_PREFIX) : len(TOKEN_PREFIX) + _TOKEN_ID_CHARS],
+        text[len(TOKEN_PREFIX) + _TOKEN_ID_CHARS :],
+    )
+    return (
+        id
+        if mark == TOKEN_PREFIX and len(id) == _TOKEN_ID_CHARS and there.startswith("_") and id.isalnum()
+        else None
+    )
 
 
 async def create(
     store: Store, name: str, role: Literal["viewer", "admin"], *, by: str, lasts: float | None = None
 ) -> tuple[Token, str]:
     """A new token, and its text: this is the only moment at which anybody can see it."""
-    id = secrets.token_hex(_ID // 2)
-    text = f"{MARK}{id}_{secrets.token_urlsafe(32)}"
+    id = secrets.token_hex(_TOKEN_ID_CHARS // 2)
+    text = f"{TOKEN_PREFIX}{id}_{secrets.token_urlsafe(32)}"
 
     async def write() -> Token:
         now = int(await server_time(store.server) * 1000)
         expires = None if lasts is None else now + int(lasts * 1000)
         token = Token(id, name, role, digest_of(text), now, by, expires)
         await _sweep(store, now)
-        if await store.server.call("HLEN", store.names.tokens) >= MOST:
-            raise Conflict(f"there are {MOST:,} tokens already; revoke some")
+        if await store.server.call("HLEN", store.names.tokens) >= MAX_TOKENS:
+            raise Conflict(f"there are {MAX_TOKENS:,} tokens already; revoke some")
         await store.server.script("register", store.names.tokens, id, msgspec.json.encode(token))
         return token
 
@@ -85,7 +93,7 @@ async def find(store: Store, id: str) -> tuple[Token, float | None] | None:
     return (token, (token.expires_ms - now_ms) / 1000) if token.expires_ms > now_ms else None
 
 
-async def everyone(store: Store) -> list[Token]:
+async def list_all(store: Store) -> list[Token]:
     """The newest first."""
     flat = await store.server.call("HGETALL", store.names.tokens)
     used = await store.server.call("HGETALL", store.names.tokens_used)
@@ -111,10 +119,13 @@ async def _remove(store: Store, id: str) -> None:
 
 async def _sweep(store: Store, now_ms: int) -> None:
     """Whoever makes a token removes those that expired long ago."""
-    for token in await everyone(store):
-        if token.expires_ms is not None and token.expires_ms < now_ms - FORGOTTEN * 1000:
+    for token in await list_all(store):
+        if (
+            token.expires_ms is not None
+            and token.expires_ms < now_ms - EXPIRED_TOKEN_RETENTION_SECONDS * 1000
+        ):
             await _remove(store, token.id)
 
 
-async def used(store: Store, id: str) -> None:
+async def record_use(store: Store, id: str) -> None:
     await store.server.script("token_used", store.names.app, id)

@@ -9,11 +9,11 @@ from dataclasses import replace
 import msgspec
 
 from qbull.config import QueueSettings
-from qbull.core.config_warnings import Seat
+from qbull.core.config_warnings import WorkerDeclaration
 from qbull.core.layout import Generation
 
 
-class Serving(msgspec.Struct, frozen=True):
+class ServedQueue(msgspec.Struct, frozen=True):
     """What a worker does for one queue. `sharing` says how it came to its partitions.
 
     One that is leaving reads nothing any more and takes nothing; what it has begun still runs.
@@ -34,33 +34,35 @@ class Serving(msgspec.Struct, frozen=True):
     tasks: list[str] = []
 
 
-class Member(msgspec.Struct, frozen=True):
+class RegisteredWorker(msgspec.Struct, frozen=True):
     """A live worker. `pod` is the parent that it shares with others, or itself."""
 
     host: str = "?"
     pid: int = 0
     pod: str = ""
-    queues: dict[str, Serving] = {}
+    queues: dict[str, ServedQueue] = {}
 
 
-def pack_member(member: Member) -> bytes:
+def pack_worker(member: RegisteredWorker) -> bytes:
     return msgspec.json.encode(member)
 
 
-def member_of(packed: bytes) -> Member:
+def unpack_worker(packed: bytes) -> RegisteredWorker:
     try:
-        return msgspec.json.decode(packed, type=Member)
+        return msgspec.json.decode(packed, type=RegisteredWorker)
     except (
         msgspec.MsgspecError,
         UnicodeDecodeError,
     ):  # another version wrote it, or it has only beaten so far
-        return Member()
+        return RegisteredWorker()
 
 
-def seats(members: Mapping[str, Member], queue: str, generation: Generation) -> list[Seat]:
+def worker_declarations(
+    members: Mapping[str, RegisteredWorker], queue: str, generation: Generation
+) -> list[WorkerDeclaration]:
     """Who reads the partitions of a queue, or would: those of one generation, by their places in it."""
     return [
-        Seat(
+        WorkerDeclaration(
             worker=id,
             pod=member.pod or id,
             sharing=serving.sharing,
@@ -75,7 +77,7 @@ def seats(members: Mapping[str, Member], queue: str, generation: Generation) -> 
     ]
 
 
-def digest(settings: QueueSettings) -> str:
+def settings_digest(settings: QueueSettings) -> str:
     """The same for two workers whose code declares a queue alike. What may differ between them is left out."""
     read_back = msgspec.json.decode(
         msgspec.json.encode(settings), type=QueueSettings

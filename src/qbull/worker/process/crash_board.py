@@ -10,27 +10,27 @@ import mmap
 import os
 import tempfile
 
-SLOT = 160  # a queue name has at most 100 characters
-LEAST = 1000
+BOARD_SLOT_BYTES = 160  # a queue name has at most 100 characters
+MIN_BOARD_SLOTS = 1000
 """Slots for each queue: its concurrency may be raised up to this while the worker runs."""
 
 
-def slots_of(concurrency: int) -> int:
-    return max(concurrency, LEAST)
+def board_slots_for(concurrency: int) -> int:
+    return max(concurrency, MIN_BOARD_SLOTS)
 
 
-class Board:
+class CrashBoard:
     """`slots` places of SLOT bytes: a length, then `<queue> <partition> <band><entry>`."""
 
     def __init__(self, fd: int, slots: int) -> None:
         self.fd = fd
         self.slots = slots
-        self._memory = mmap.mmap(fd, slots * SLOT)
+        self._memory = mmap.mmap(fd, slots * BOARD_SLOT_BYTES)
 
     @classmethod
-    def make(cls, slots: int) -> Board:
+    def make(cls, slots: int) -> CrashBoard:
         with tempfile.TemporaryFile() as file:
-            file.truncate(slots * SLOT)
+            file.truncate(slots * BOARD_SLOT_BYTES)
             fd = os.dup(file.fileno())
         try:
             return cls(fd, slots)
@@ -39,18 +39,18 @@ class Board:
             raise
 
     def begin(self, slot: int, text: bytes) -> None:
-        at = slot * SLOT
+        at = slot * BOARD_SLOT_BYTES
         length = len(text)
         self._memory[at + 1 : at + 1 + length] = text
         self._memory[at] = length
 
     def end(self, slot: int) -> None:
-        self._memory[slot * SLOT] = 0
+        self._memory[slot * BOARD_SLOT_BYTES] = 0
 
     def running(self) -> list[tuple[str, int, bytes]]:
         """Queue, partition and place of each job that has begun and not ended."""
         found = []
-        for at in range(0, self.slots * SLOT, SLOT):
+        for at in range(0, self.slots * BOARD_SLOT_BYTES, BOARD_SLOT_BYTES):
             length = self._memory[at]
             if length:
                 queue, partition, place = self._memory[at + 1 : at + 1 + length].split(b" ")

@@ -16,21 +16,21 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from qbull.config import QueueSettings
-from qbull.core.record import CRASH_LIMIT, Ending, seal
+from qbull.core.record import MAX_CRASHES, Ending, append_ending
 from qbull.errors import NotFound, ServerAway, ServerError
 from qbull.store.store import Store
 from qbull.store.verbs import limits
-from qbull.worker.actor import end, start
+from qbull.worker.actor import start_actor, stop_actors
 from qbull.worker.outage import Outage
 
 log = logging.getLogger("qbull.worker")
 
-SWEEP = 60.0
-SHORT = 0.5
+RECLAIM_SWEEP_SECONDS = 60.0
+MIN_HEARTBEAT_TIMEOUT_SECONDS = 0.5
 """Seconds in which a server answers a beat, at least: a busy machine takes its time."""
 
 
-class Beat:
+class Heartbeat:
     """`workers` gives the ids to speak for; one that has said nothing for `min_idle` is dead. A newcomer does not judge at once."""
 
     def __init__(
@@ -47,7 +47,7 @@ class Beat:
         self._min_idle = min_idle
         self._outage = outage
         self._came = 0.0
-        self._swept = -SWEEP
+        self._swept = -RECLAIM_SWEEP_SECONDS
         self._soon = asyncio.Event()
         self._due = asyncio.Event()
         """Somebody has fallen silent, or it is time to sweep."""
@@ -64,7 +64,7 @@ class Beat:
     async def say(self) -> list[str]:
         """The workers live; answers with those that do not. No answer soon is none: another connection may have one."""
         try:
-            async with asyncio.timeout(max(self._min_idle / 5, SHORT)):
+            async with asyncio.timeout(max(self._min_idle / 5, MIN_HEARTBEAT_TIMEOUT_SECONDS)):
                 silent = await self._store.beat(self._min_idle, self._workers())
         except TimeoutError:
             raise ServerAway(f"{self._store.server.address.shown}: cannot be reached: no answer") from None
@@ -111,7 +111,7 @@ class Beat:
         log.info("worker %s: %d deliveries were taken back", worker, taken)
 
     def _is_time_to_sweep(self) -> bool:
-        return time.monotonic() - self._swept >= max(SWEEP, self._min_idle)
+        return time.monotonic() - self._swept >= max(RECLAIM_SWEEP_SECONDS, self._min_idle)
 
     async def reclaim(self, worker: str, running: Sequence[tuple[str, int, bytes]] | None = None) -> int:
         """Take back all that a dead worker held; `running` is what it was doing, where somebody saw it.
@@ -152,25 +152,31 @@ class Beat:
             more = True
             while more:
                 try:
-                    answer = await partition.reclaim(worker, _crashed(worker), started, self._min_idle / 2)
+                    answer = await partition.reclaim(
+                        worker, _crash_ending(worker), started, self._min_idle / 2
+                    )
                 except ServerError as error:
                     trouble = error
                     break
                 taken += answer.deliveries
                 more = answer.more
                 if answer.dead:
-                    log.error('queue "%s": %d jobs failed for good: %s', settings.name, answer.dead, CRASHED)
+                    log.error(
+                        'queue "%s": %d jobs failed for good: %s', settings.name, answer.dead, CRASHED_ERROR
+                    )
         if trouble is not None:
             raise trouble
-        await limits.vacate(self._store, settings.name, [worker])
+        await limits.free_slots(self._store, settings.name, [worker])
         return taken
 
     async def _sweep(self, own: set[str]) -> None:
         """Look for deliveries of workers that nobody remembers: the list of the living may have been lost."""
         known = own | await self._store.remembered()
         for settings in self._queues:
-            gone = [user for user in await limits.users(self._store, settings.name) if user not in known]
-            await limits.vacate(self._store, settings.name, gone)
+            gone = [
+                user for user in await limits.slot_holders(self._store, settings.name) if user not in known
+            ]
+            await limits.free_slots(self._store, settings.name, gone)
             streams = await self._store.streams(await self._store.partitions(settings))
             for stream in streams.values():
                 for worker, idle_ms in (await self._store.consumers(stream)).items():
@@ -184,17 +190,17 @@ class Beat:
                             )
 
 
-CRASHED = f"its worker died {CRASH_LIMIT} times while it ran"
+CRASHED_ERROR = f"its worker died {MAX_CRASHES} times while it ran"
 
 
-def _crashed(worker: str) -> bytes:
-    return seal(Ending(attempt=1, duration_ms=0.0, worker=worker, error=CRASHED))
+def _crash_ending(worker: str) -> bytes:
+    return append_ending(Ending(attempt=1, duration_ms=0.0, worker=worker, error=CRASHED_ERROR))
 
 
-class BeatThread:
+class HeartbeatThread:
     """A beat with a thread, an event loop and a connection of its own."""
 
-    def __init__(self, make: Callable[[], tuple[Store, Beat]]) -> None:
+    def __init__(self, make: Callable[[], tuple[Store, Heartbeat]]) -> None:
         self._make = make
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
@@ -227,9 +233,9 @@ class BeatThread:
         try:
             await beat.say()
             self._ready.set()
-            running = start(beat.run)
+            running = start_actor(beat.run)
             await self._stop.wait()
-            await end([running])
+            await stop_actors([running])
         except BaseException as error:
             self._failure = error
         finally:

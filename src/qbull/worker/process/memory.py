@@ -12,19 +12,19 @@ import contextlib
 import sys
 from collections.abc import Callable
 
-EVERY = 60.0
+MEMORY_TRIM_SECONDS = 60.0
 """Seconds. A look at 10 MB takes less than a millisecond, and waits for nobody: other threads go on meanwhile."""
 
 
-async def give_back() -> None:
+async def trim_memory() -> None:
     """Again and again, where the C library can."""
-    trim = _trim()
+    trim = _malloc_trim()
     while trim is not None:
-        await asyncio.sleep(EVERY)
+        await asyncio.sleep(MEMORY_TRIM_SECONDS)
         await asyncio.to_thread(trim, 0)
 
 
-def _trim() -> Callable[[int], int] | None:
+def _malloc_trim() -> Callable[[int], int] | None:
     """glibc's `malloc_trim`; other C libraries have none, and some Pythons are built without ctypes."""
     if sys.platform != "linux":
         return None

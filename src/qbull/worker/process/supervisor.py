@@ -19,32 +19,32 @@ from typing import TypeVar
 
 from qbull.config import QueueSettings
 from qbull.store.store import Store
-from qbull.worker.actor import end, start
+from qbull.worker.actor import start_actor, stop_actors
 from qbull.worker.outage import Outage
-from qbull.worker.process.crash_board import Board, slots_of
-from qbull.worker.process.heartbeat import Beat
-from qbull.worker.process.wait_for_server import reach
+from qbull.worker.process.crash_board import CrashBoard, board_slots_for
+from qbull.worker.process.heartbeat import Heartbeat
+from qbull.worker.process.wait_for_server import wait_for_server
 from qbull.worker.worker import new_worker_id
 
 log = logging.getLogger("qbull.supervisor")
 A = TypeVar("A")
 
-STEADY = 10.0
+STABLE_UPTIME_SECONDS = 10.0
 """A process that lived this long is started again at once when it dies; others wait longer each time."""
-LONGEST_WAIT = 30.0
-CLEANING = 2.0
+MAX_RESTART_DELAY_SECONDS = 30.0
+RECLAIM_TIMEOUT_SECONDS = 2.0
 """Seconds in which all is taken back that a process held, usually. A part of a cluster may be away: then nobody waits for that."""
-LAST_TRY = 2.0
+SHUTDOWN_RECONNECT_SECONDS = 2.0
 """Seconds that a server has to come back in, once the parent is to end."""
-ONE_SIGNAL = 0.5
+SIGNAL_DEBOUNCE_SECONDS = 0.5
 """SIGTERMs this close together are one: some senders signal a process and then its whole group."""
 
 
 @dataclass
-class Child:
+class WorkerProcess:
     id: str
     process: asyncio.subprocess.Process
-    board: Board
+    board: CrashBoard
     life: int
     started: float = field(default_factory=time.monotonic)
 
@@ -69,9 +69,9 @@ class Supervisor:
         self._processes = processes
         self._grace = grace
         self._outage = Outage()
-        self._beat = Beat(store, queues, lambda: list(self._children), min_idle, self._outage)
+        self._beat = Heartbeat(store, queues, lambda: list(self._children), min_idle, self._outage)
         self._beside = beside
-        self._children: dict[str, Child] = {}
+        self._children: dict[str, WorkerProcess] = {}
         self._cleaning: set[asyncio.Task[None]] = set()
         self._stop = asyncio.Event()
         self._stopped = 0.0
@@ -83,7 +83,7 @@ class Supervisor:
         loop = asyncio.get_running_loop()
         for name in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(name, self._signalled, name)
-        return await reach(self._store, self._outage, self._stop)
+        return await wait_for_server(self._store, self._outage, self._stop)
 
     async def run(self) -> int:
         """Serve until a signal; answers with the exit code."""
@@ -93,12 +93,12 @@ class Supervisor:
             if not await self.reach():
                 return 0
             keepers = [asyncio.create_task(self._keep(number)) for number in range(self._processes)]
-            duties = [start(duty) for duty in (self._beat.run, *self._beside)]
+            duties = [start_actor(duty) for duty in (self._beat.run, *self._beside)]
             await asyncio.wait(keepers)
             for task in (*keepers, *self._cleaning):
                 await task
         finally:
-            await end(duties)
+            await stop_actors(duties)
             for name in (signal.SIGTERM, signal.SIGINT):
                 loop.remove_signal_handler(name)
             await self._store.close()
@@ -118,17 +118,19 @@ class Supervisor:
                 )
             cleaning = asyncio.create_task(self._clean_up(child, lost=code != 0 and not self._stop.is_set()))
             self._cleaning.add(cleaning)
-            await asyncio.wait([cleaning], timeout=2 * CLEANING)
+            await asyncio.wait([cleaning], timeout=2 * RECLAIM_TIMEOUT_SECONDS)
             for done in [task for task in self._cleaning if task.done()]:
                 self._cleaning.discard(done)
                 await done
-            quick_deaths = 0 if time.monotonic() - child.started >= STEADY else quick_deaths + 1
+            quick_deaths = (
+                0 if time.monotonic() - child.started >= STABLE_UPTIME_SECONDS else quick_deaths + 1
+            )
             if quick_deaths > 1 and not self._stop.is_set():
-                wait = min(0.25 * 2 ** (quick_deaths - 2), LONGEST_WAIT)
+                wait = min(0.25 * 2 ** (quick_deaths - 2), MAX_RESTART_DELAY_SECONDS)
                 log.warning("the next worker is started in %.3g s", wait)
                 await self._pause(wait)
 
-    async def _start_at_last(self, number: int) -> Child | None:
+    async def _start_at_last(self, number: int) -> WorkerProcess | None:
         """A machine that is short of memory, processes or files is waited for. None where a signal came first."""
         wait = 0.25
         while not self._stop.is_set():
@@ -142,7 +144,7 @@ class Supervisor:
                 self._short = False
                 return child
             await self._pause(wait)
-            wait = min(wait * 2, LONGEST_WAIT)
+            wait = min(wait * 2, MAX_RESTART_DELAY_SECONDS)
         return None
 
     async def _pause(self, seconds: float) -> None:
@@ -150,11 +152,11 @@ class Supervisor:
             async with asyncio.timeout(seconds):
                 await self._stop.wait()
 
-    async def _start(self, number: int) -> Child:
-        slots = sum(slots_of(queue.concurrency) for queue in self._queues)
+    async def _start(self, number: int) -> WorkerProcess:
+        slots = sum(board_slots_for(queue.concurrency) for queue in self._queues)
         id = new_worker_id()
         with ExitStack() as opened:
-            board = Board.make(slots)
+            board = CrashBoard.make(slots)
             opened.callback(board.close)
             theirs, ours = os.pipe()
             opened.callback(os.close, ours)
@@ -167,30 +169,30 @@ class Supervisor:
             finally:
                 os.close(theirs)
             opened.pop_all()
-        child = self._children[id] = Child(id, process, board, ours)
+        child = self._children[id] = WorkerProcess(id, process, board, ours)
         log.info("worker %s started, process %d", id, process.pid)
         self._beat.soon()
         return child
 
-    async def _end_of(self, child: Child) -> int:
+    async def _end_of(self, child: WorkerProcess) -> int:
         """Wait for the process to end; once stopping, pass the signals on and end it when its time is over."""
         ending = asyncio.create_task(child.process.wait())
         stopping = asyncio.create_task(self._stop.wait())
         await asyncio.wait([ending, stopping], return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
         if not ending.done():
-            _send(child.process, signal.SIGTERM)
+            _send_signal(child.process, signal.SIGTERM)
             await asyncio.wait([ending], timeout=self._grace + 10)
             if not ending.done():
                 log.error("worker %s did not end in time and is killed", child.id)
-                _send(child.process, signal.SIGKILL)
+                _send_signal(child.process, signal.SIGKILL)
         return await ending
 
-    async def _clean_up(self, child: Child, *, lost: bool) -> None:
+    async def _clean_up(self, child: WorkerProcess, *, lost: bool) -> None:
         """Take back what a dead process held; only the jobs that were running are suspected."""
         running = child.board.running()
         taking = asyncio.create_task(self._until_told(lambda: self._beat.reclaim(child.id, running)))
-        await asyncio.wait([taking], timeout=CLEANING)
+        await asyncio.wait([taking], timeout=RECLAIM_TIMEOUT_SECONDS)
         del self._children[
             child.id
         ]  # others shall have its share, also while a part of what it held is out of reach
@@ -212,7 +214,7 @@ class Supervisor:
         stopping = asyncio.create_task(self._stop.wait())
         await asyncio.wait([calling, stopping], return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
-        await asyncio.wait([calling], timeout=LAST_TRY)
+        await asyncio.wait([calling], timeout=SHUTDOWN_RECONNECT_SECONDS)
         if calling.done():
             return await calling
         calling.cancel()
@@ -229,12 +231,12 @@ class Supervisor:
     def _signalled(self, name: signal.Signals) -> None:
         if not self._stop.is_set():
             self.stop()
-        elif name == signal.SIGINT or time.monotonic() - self._stopped > ONE_SIGNAL:
+        elif name == signal.SIGINT or time.monotonic() - self._stopped > SIGNAL_DEBOUNCE_SECONDS:
             self._at_once = True
             for child in self._children.values():
-                _send(child.process, signal.SIGKILL)
+                _send_signal(child.process, signal.SIGKILL)
 
 
-def _send(process: asyncio.subprocess.Process, name: signal.Signals) -> None:
+def _send_signal(process: asyncio.subprocess.Process, name: signal.Signals) -> None:
     with suppress(ProcessLookupError):
         process.send_signal(name)

@@ -9,9 +9,9 @@ from qbull.store.store import Store
 from qbull.worker.outage import Outage
 
 
-async def reach(store: Store, outage: Outage, stop: asyncio.Event) -> bool:
+async def wait_for_server(store: Store, outage: Outage, stop: asyncio.Event) -> bool:
     """A server that is away is waited for, one that refuses is raised. False where `stop` came first."""
-    reaching = asyncio.create_task(_find(store, outage))
+    reaching = asyncio.create_task(_open_store(store, outage))
     stopping = asyncio.create_task(stop.wait())
     await asyncio.wait([reaching, stopping], return_when=asyncio.FIRST_COMPLETED)
     stopping.cancel()
@@ -23,7 +23,7 @@ async def reach(store: Store, outage: Outage, stop: asyncio.Event) -> bool:
     return not stop.is_set()  # it may have come in the same turn
 
 
-async def _find(store: Store, outage: Outage) -> None:
+async def _open_store(store: Store, outage: Outage) -> None:
     try:
         await store.patiently(store.open)
     except ServerAway:  # not EmbeddedError: nobody else is going to start that one
