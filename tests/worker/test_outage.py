@@ -235,7 +235,7 @@ async def _lost(proxy: Proxy, replies: int) -> bool:
 async def test_a_connection_that_goes_silent_is_given_up(
     server: EmbeddedServer, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "CALL_TIMEOUT_SECONDS", 0.5)
+    monkeypatch.setattr("qbull.store.connection.server.CALL_TIMEOUT_SECONDS", 0.5)
     monkeypatch.setattr(fetch, "FETCH_BLOCK_SECONDS", 0.5)
     ran: Counter[int] = Counter()
     async with Proxy(server.socket).running() as proxy:
