@@ -11,7 +11,7 @@ from typing import Literal
 from qbull.core.access import Access
 from qbull.core.alerts import Alert, Alerts
 from qbull.core.cron import zone_of
-from qbull.core.durability import PROFILES, Durability
+from qbull.core.durability import DURABILITIES, Durability
 from qbull.core.layout import MAX_PARTITIONS
 from qbull.core.rate import Rate
 from qbull.core.record import REPORT_ALL_FLAG
@@ -253,8 +253,8 @@ def _database(env: Mapping[str, str]) -> str | None:
 
 
 def check_durability(profile: str | None, source: str = "durability") -> Durability | None:
-    if profile is not None and profile not in PROFILES:
-        raise ConfigError(f"{source}={profile!r}: use one of {', '.join(PROFILES)}")
+    if profile is not None and profile not in DURABILITIES:
+        raise ConfigError(f"{source}={profile!r}: use one of {', '.join(DURABILITIES)}")
     return profile
 
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from qbull.core.durability import PROFILES, Durability
+from qbull.core.durability import DURABILITIES, Durability
 from qbull.core.ids import check_id, check_key
 from qbull.core.record import ABSOLUTE_TIME_FROM_MS, DEFAULT_PRIORITY
 from qbull.core.unique import Unique
@@ -78,8 +78,8 @@ class Options:
             )
         if self.timeout is not None and not 0 < self.timeout <= MAX_DELAY_SECONDS:
             raise ArgumentsError(f"timeout={self.timeout}: must be more than 0 seconds")
-        if self.durability is not None and self.durability not in (*PROFILES, "outbox"):
-            words = ", ".join((*PROFILES, "outbox"))
+        if self.durability is not None and self.durability not in (*DURABILITIES, "outbox"):
+            words = ", ".join((*DURABILITIES, "outbox"))
             raise ArgumentsError(f"durability={self.durability!r}: use one of {words}")
         if self.expires is not None:
             check_expires(self.expires, ArgumentsError)

@@ -8,7 +8,7 @@ import click
 
 from qbull.app import App
 from qbull.config import check_name
-from qbull.core.durability import PROFILES, Durability
+from qbull.core.durability import DURABILITIES, Durability
 from qbull.store.connection.address import Address
 from qbull.store.rights import ACL_ROLES, AclScope, acl, acl_at_sentinels
 
@@ -19,7 +19,7 @@ from qbull.store.rights import ACL_ROLES, AclScope, acl, acl_at_sentinels
 @click.option("--queue", "queues", multiple=True, help="Only for this queue; may be given several times.")
 @click.option(
     "--durability",
-    type=click.Choice(PROFILES),
+    type=click.Choice(DURABILITIES),
     help="How safe its jobs must be.  [default: QBULL_DURABILITY]",
 )
 @click.option("--prefix", help="What the app's names on the server begin with.  [default: QBULL_PREFIX]")

@@ -11,7 +11,7 @@ import msgspec
 from qbull.cli.duration import SecondsParam
 from qbull.cli.target import Target, on_target
 from qbull.cli.terminal import print_json
-from qbull.core.durability import PROFILES
+from qbull.core.durability import DURABILITIES
 from qbull.errors import ArgumentsError
 from qbull.options import Options
 from qbull.produce import by_name
@@ -28,7 +28,7 @@ from qbull.produce import by_name
     "--priority", type=click.IntRange(1, 10), default=5, show_default=True, help="1 is first, 10 is last."
 )
 @click.option(
-    "--durability", type=click.Choice(PROFILES), help="How safe it must be.  [default: QBULL_DURABILITY]"
+    "--durability", type=click.Choice(DURABILITIES), help="How safe it must be.  [default: QBULL_DURABILITY]"
 )
 @click.option(
     "--wait", type=SecondsParam(), metavar="SECONDS", help="Wait so long for its result, and print that."

@@ -1,28 +1,28 @@
-"""Durability: what a profile asks of a server, and what a server's facts allow. Pure; store/connection/facts.py finds the facts.
+"""Durability profiles: who has a job when its enqueue is acknowledged, and which servers can promise that.
 
-Each profile asks for all that the one before it asks for, and more:
-
-    fast        the append-only file is on
-    durable     each write is flushed to the disk before it is answered
-    replicated  and every replica that could be promoted has it
-    strict      and every one of them has flushed it to its own disk
+Every profile is one `DurabilityProfile`. To add one, add its name to `Durability` and its object to `profile_of`,
+behind the profiles that are weaker; everything else asks the object. Pure: store/connection/facts.py finds the facts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, assert_never, get_args
 
 Durability = Literal["fast", "durable", "replicated", "strict"]
-PROFILES: tuple[Durability, ...] = get_args(Durability)
+"""The profiles by name, the weakest first: each one requires all that the one before it requires, and more."""
+DURABILITIES: tuple[Durability, ...] = get_args(Durability)
+
+ReplicaCopy = Literal["none", "memory", "disk"]
+"""The copy that a replica must confirm before an enqueue is acknowledged."""
 
 SET_IN_CONFIGURATION = "and set it in the server's configuration"
 
 
 @dataclass(frozen=True)
 class NodeFacts:
-    """One server, as it tells of itself. None is what it does not tell."""
+    """One server, as it describes itself. None stands for a setting that it does not reveal."""
 
     shown: str
     aof: bool = True
@@ -34,15 +34,15 @@ class NodeFacts:
 
 @dataclass(frozen=True)
 class ReplicationFacts:
-    """A primary and its replicas: `followers` are well; `astray` says of each other one what is wrong with it."""
+    """A primary, its healthy replicas (`followers`), and one message for each unhealthy replica."""
 
     primary: NodeFacts
     followers: tuple[NodeFacts, ...] = ()
-    astray: tuple[str, ...] = ()
+    unhealthy: tuple[str, ...] = ()
     expected: int | None = None
-    """How many replicas it should have; None where nobody says."""
+    """How many replicas it should have; None if that is unknown."""
     links: frozenset[tuple[str, int]] = frozenset()
-    """Who is connected to it like a replica, strangers included."""
+    """Every client that is connected as a replica, tools included."""
     migrates: bool = False
     """Whether its cluster may give a replica to another primary by itself."""
     has_waitaof: bool = True
@@ -50,29 +50,81 @@ class ReplicationFacts:
 
 @dataclass(frozen=True)
 class UnmetRequirement:
-    """What a profile misses here, and what to do about it. One that is `passing` may go away by itself."""
+    """The fact that keeps servers from holding a profile, and its remedy. A `transient` one may pass by itself."""
 
     fact: str
-    step: str
-    passing: bool = False
+    remedy: str
+    transient: bool = False
+
+
+@dataclass(frozen=True)
+class DurabilityProfile:
+    """All that qbull knows about one durability profile."""
+
+    name: Durability
+    meaning: str
+    """What an acknowledged job survives, for `qbull doctor`."""
+    flushes_own_disk: bool
+    """Whether the primary flushes a job to its disk before it answers."""
+    replica_copy: ReplicaCopy
+    """The copy that replicas confirm."""
+    confirmations: Callable[[int], int]
+    """How many of so many replicas must confirm."""
+    unmet: Callable[[ReplicationFacts], UnmetRequirement | None]
+    """The first requirement, beyond those of the weaker profiles, that these servers do not meet."""
+
+    @property
+    def waits_for_replicas(self) -> bool:
+        return self.replica_copy != "none"
+
+    def commands(self, *, cluster: bool) -> tuple[str, ...]:
+        """The commands that a Redis user needs besides those of its role."""
+        topology = ("cluster|nodes",) if cluster else ()
+        match self.replica_copy:
+            case "none":
+                return ("config|get",)
+            case "memory":
+                return ("config|get", "role", "set", "wait", *topology)
+            case "disk":
+                return ("config|get", "role", "set", "waitaof", *topology)
+            case _:
+                assert_never(self.replica_copy)
+
+
+def profile_of(name: Durability) -> DurabilityProfile:
+    """The profile with this name."""
+    match name:
+        case "fast":
+            return _FAST
+        case "durable":
+            return _DURABLE
+        case "replicated":
+            return _REPLICATED
+        case "strict":
+            return _STRICT
+        case _:
+            assert_never(name)
 
 
 def unmet_requirement(durability: Durability, facts: ReplicationFacts) -> UnmetRequirement | None:
-    """The first thing that keeps these servers from holding a profile; None where they hold it."""
-    for profile in PROFILES[: PROFILES.index(durability) + 1]:
-        found = _REQUIREMENTS[profile](facts)
-        if found is not None:
-            return found
+    """The first requirement of a profile that these servers do not meet; None if they hold the profile."""
+    for name in DURABILITIES[: DURABILITIES.index(durability) + 1]:
+        unmet = profile_of(name).unmet(facts)
+        if unmet is not None:
+            return unmet
     return None
 
 
-def highest_profile(facts: ReplicationFacts) -> tuple[Durability | None, UnmetRequirement | None]:
-    """The profile that these servers hold, and what the next one misses."""
-    held: Durability | None = None
-    for profile in PROFILES:
-        found = _REQUIREMENTS[profile](facts)
-        if found is not None:
-            return held, found
+def highest_profile(
+    facts: ReplicationFacts,
+) -> tuple[DurabilityProfile | None, tuple[DurabilityProfile, UnmetRequirement] | None]:
+    """The strongest profile that these servers hold; and the next one, with the requirement that they do not meet."""
+    held: DurabilityProfile | None = None
+    for name in DURABILITIES:
+        profile = profile_of(name)
+        unmet = profile.unmet(facts)
+        if unmet is not None:
+            return held, (profile, unmet)
         held = profile
     return held, None
 
@@ -92,14 +144,14 @@ def _unmet_replicated(facts: ReplicationFacts) -> UnmetRequirement | None:
             "add ?replicas=N to its address",
         )
     if facts.expected == 0:
-        return UnmetRequirement("it has no replica", "give it one", passing=True)
+        return UnmetRequirement("it has no replica", "give it one", transient=True)
     present = min(len(facts.followers), len(facts.links))
-    if facts.astray or present < facts.expected:
-        why = f": {'; '.join(facts.astray)}" if facts.astray else ""
+    if facts.unhealthy or present < facts.expected:
+        why = f": {'; '.join(facts.unhealthy)}" if facts.unhealthy else ""
         return UnmetRequirement(
             f"{present} of {_count(facts.expected)} follow it{why}",
             "start what is down, and remove what will not come back from the cluster, the sentinels or the address",
-            passing=True,
+            transient=True,
         )
     return None
 
@@ -109,9 +161,9 @@ def _unmet_strict(facts: ReplicationFacts) -> UnmetRequirement | None:
         return UnmetRequirement("it is too old for WAITAOF", "use Redis 7.2 or Valkey 7.2 and newer")
     for node in facts.followers:
         who = f"its replica {node.shown} has"
-        found = _unmet_writes(node, who) or _unmet_flushes(node, who)
-        if found is not None:
-            return found
+        unmet = _unmet_writes(node, who) or _unmet_flushes(node, who)
+        if unmet is not None:
+            return unmet
     if facts.migrates:
         return UnmetRequirement(
             "its cluster may give a replica to another primary by itself",
@@ -128,7 +180,7 @@ def _unmet_writes(node: NodeFacts, who: str) -> UnmetRequirement | None:
         )
     if node.failing:
         return UnmetRequirement(
-            f"{who} failed to write to its disk", "look at that disk and at the server's log", passing=True
+            f"{who} failed to write to its disk", "look at that disk and at the server's log", transient=True
         )
     if node.fsync == "no":
         return UnmetRequirement(
@@ -161,9 +213,43 @@ def _count(replicas: int) -> str:
     return "1 replica" if replicas == 1 else f"{replicas} replicas"
 
 
-_REQUIREMENTS: dict[Durability, Callable[[ReplicationFacts], UnmetRequirement | None]] = {
-    "fast": _unmet_fast,
-    "durable": _unmet_durable,
-    "replicated": _unmet_replicated,
-    "strict": _unmet_strict,
-}
+def _none(replicas: int) -> int:
+    return 0
+
+
+def _all(replicas: int) -> int:
+    return replicas
+
+
+_FAST = DurabilityProfile(
+    "fast",
+    meaning="a power cut can lose the last two seconds of acknowledged jobs",
+    flushes_own_disk=False,
+    replica_copy="none",
+    confirmations=_none,
+    unmet=_unmet_fast,
+)
+_DURABLE = DurabilityProfile(
+    "durable",
+    meaning="an acknowledged job is on the server's disk",
+    flushes_own_disk=True,
+    replica_copy="none",
+    confirmations=_none,
+    unmet=_unmet_durable,
+)
+_REPLICATED = DurabilityProfile(
+    "replicated",
+    meaning="an acknowledged job is on the server's disk and on every replica, if the enqueue asks for it",
+    flushes_own_disk=True,
+    replica_copy="memory",
+    confirmations=_all,
+    unmet=_unmet_replicated,
+)
+_STRICT = DurabilityProfile(
+    "strict",
+    meaning="an acknowledged job is on the disks of the server and of every replica, if the enqueue asks for it",
+    flushes_own_disk=True,
+    replica_copy="disk",
+    confirmations=_all,
+    unmet=_unmet_strict,
+)

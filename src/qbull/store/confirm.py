@@ -16,10 +16,10 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, assert_never
 from weakref import WeakKeyDictionary
 
-from qbull.core.durability import Durability, UnmetRequirement, unmet_requirement
+from qbull.core.durability import Durability, UnmetRequirement, profile_of, unmet_requirement
 from qbull.errors import NotConfirmed, ServerAway, ServerError, ServerRefused
 from qbull.store.connection.facts import ReplicaLinks, facts_of, links_in
 from qbull.store.connection.scripts import script
@@ -50,7 +50,8 @@ class ConfirmedServer:
 
     def __init__(self, server: Server, durability: Durability) -> None:
         self.durability = durability
-        self.waits = durability in ("replicated", "strict")
+        self._profile = profile_of(durability)
+        self.waits = self._profile.waits_for_replicas
         self._server = server
         self._has_held = False
         self._looks: WeakKeyDictionary[Server, ProfileCheck] = WeakKeyDictionary()
@@ -94,8 +95,8 @@ class ConfirmedServer:
         deadline = clock() + CONFIRM_TIMEOUT_SECONDS
         while True:
             is_last = clock() > deadline
-            count, connected = await self._ask(talk, len(links))
-            if count >= len(links) and connected == links:
+            count, connected = await self._ask(talk, self._profile.confirmations(len(links)))
+            if count >= self._profile.confirmations(len(links)) and connected == links:
                 return
             fact = f"{count} of {len(links)} replicas have it"
             if connected != links:
@@ -112,10 +113,16 @@ class ConfirmedServer:
 
     async def _ask(self, talk: Conversation, need: int) -> tuple[int, ReplicaLinks]:
         """How many replicas have it, at once or after a short wait; and who is connected then."""
-        if self.durability == "replicated":
-            await talk.send(("WAIT", need, int(WAIT_SLICE_SECONDS * 1000)), ("ROLE",))
-            return await talk.hear(), links_in(await talk.hear())
-        return await self._ask_for_disks(talk, need)
+        match self._profile.replica_copy:
+            case "none":
+                return 0, links_in(await talk.call("ROLE"))
+            case "memory":
+                await talk.send(("WAIT", need, int(WAIT_SLICE_SECONDS * 1000)), ("ROLE",))
+                return await talk.hear(), links_in(await talk.hear())
+            case "disk":
+                return await self._ask_for_disks(talk, need)
+            case _:
+                assert_never(self._profile.replica_copy)
 
     async def _ask_for_disks(self, talk: Conversation, need: int) -> tuple[int, ReplicaLinks]:
         """A server looks at its clock when something arrives: each new question also ends the wait of the one before."""
@@ -158,7 +165,7 @@ class ConfirmedServer:
 
     def _refusal(self, server: Server, found: UnmetRequirement) -> ServerError:
         """What has held before may hold again in a moment, and is waited for; what never did is refused at once."""
-        kind = ServerAway if found.passing and self._has_held else ServerRefused
+        kind = ServerAway if found.transient and self._has_held else ServerRefused
         return kind(
-            f'{server.address.shown}: durability "{self.durability}" does not hold here: {found.fact}; {found.step}'
+            f'{server.address.shown}: durability "{self.durability}" does not hold here: {found.fact}; {found.remedy}'
         )

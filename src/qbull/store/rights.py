@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from qbull.core.durability import Durability
+from qbull.core.durability import Durability, profile_of
 from qbull.errors import ConfigError
 from qbull.store.connection.address import Topology
 from qbull.store.connection.scripts import script
@@ -138,12 +138,6 @@ ACL_ROLES = {
 
 _CLUSTER_COMMANDS = ("cluster|slots", "asking")
 _SENTINEL_COMMANDS = ("role",)
-_DURABILITY_COMMANDS: dict[Durability, tuple[str, ...]] = {
-    "fast": ("config|get",),
-    "durable": ("config|get",),
-    "replicated": ("config|get", "role", "set", "wait"),
-    "strict": ("config|get", "role", "set", "waitaof"),
-}
 _AT_SENTINELS_COMMANDS = (
     *("client|setname", "client|setinfo", "ping", "subscribe"),
     *("sentinel|master", "sentinel|get-master-addr-by-name", "sentinel|replicas"),
@@ -212,7 +206,7 @@ def _merged_roles(roles: list[str]) -> AclRole:
 
 def _key_patterns(role: AclRole, place: AclScope) -> list[str]:
     names = Names(place.prefix)
-    waits = place.durability in ("replicated", "strict")
+    waits = place.durability is not None and profile_of(place.durability).waits_for_replicas
     wanted = {"*"} if "*" in role.names else {*role.names, *([CONFIRM_MARK] if waits else [])}
     found = [names.app + name for name in sorted(wanted)]
     if not place.queues:
@@ -233,9 +227,7 @@ def _commands(role: AclRole, place: AclScope) -> set[str]:
     if place.database:
         needed.add("select")
     if place.durability is not None:
-        needed |= {*_DURABILITY_COMMANDS[place.durability]}
-        if place.topology == "cluster" and place.durability in ("replicated", "strict"):
-            needed.add("cluster|nodes")
+        needed |= {*profile_of(place.durability).commands(cluster=place.topology == "cluster")}
     return needed
 
 

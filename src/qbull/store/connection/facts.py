@@ -44,7 +44,7 @@ async def facts_of(talk: Conversation, *, replicas: bool) -> ReplicationFacts:
     return ReplicationFacts(
         primary,
         followers=tuple(node for node in found if isinstance(node, NodeFacts)),
-        astray=tuple(fault for fault in found if isinstance(fault, str)),
+        unhealthy=tuple(fault for fault in found if isinstance(fault, str)),
         expected=expected,
         links=links_in(await talk.call("ROLE")),
         migrates=settings.get("cluster-allow-replica-migration") == "yes"

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from qbull.config import QueueSettings
-from qbull.core.durability import Durability
+from qbull.core.durability import Durability, profile_of
 from qbull.core.flow import (
     NEVER_DUE_MS,
     Dependency,
@@ -87,7 +87,7 @@ class FlowStore:
     def __init__(self, store: Store, durability: Durability | None = None) -> None:
         self._store = store
         self._known: dict[str, tuple[QueueSettings, Layout, float]] = {}
-        waits = durability in ("replicated", "strict")
+        waits = durability is not None and profile_of(durability).waits_for_replicas
         self._server = store.confirmed(durability) if durability is not None and waits else store.server
 
     async def begin(self, plan: FlowPlan, confirmed: ConfirmedServer | None) -> bool:
