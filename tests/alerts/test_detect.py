@@ -64,7 +64,7 @@ async def fail(store: Store, many: int = 1) -> None:
         outcomes = PartitionOutcomes()
         for each in await store.fetch(streams, "w", 500, None):
             sealed = append_ending(Ending(1, 0.0, "w", error="ValueError: no"))
-            outcomes.dead(JobPosition(each.place, b"", 0, True), each.fields[0], each.fields[1], sealed)
+            outcomes.dead(JobPosition(each.place, b"", 0, True), each.job(0).id, each.job(0).record, sealed)
         await partition.settle(outcomes)
 
 
@@ -147,8 +147,8 @@ async def test_an_alert_of_the_queue_of_alerts_is_never_raised(store: Store, ema
     for each in await store.fetch(streams, "w", 10, None):
         outcomes.dead(
             JobPosition(each.place, b"", 0, True),
-            each.fields[0],
-            each.fields[1],
+            each.job(0).id,
+            each.job(0).record,
             append_ending(Ending(3, 0.0, "w")),
         )
     await partition.settle(outcomes)

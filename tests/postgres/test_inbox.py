@@ -54,7 +54,9 @@ def run_of(job: str, fence: int, attempt: int = 1) -> Iterator[None]:
     """As if this were a run of that job, handed over as that entry."""
     body = ExtendedBody("charge", b"{}", attempt=attempt, row=1)
     record = pack(body, priority=5, lane=b"")
-    token = running.set(RunningJob("orders", None, b"5%d-0" % fence, job.encode(), record, body, app="test"))
+    now = RunningJob("orders", b"5%d-0" % fence, job.encode(), record, body)
+    now.app = "test"
+    token = running.set(now)
     try:
         yield
     finally:

@@ -9,9 +9,10 @@ from qbull.config import QueueSettings
 from qbull.core.ids import new_token
 from qbull.core.record import Body, Ending, ExtendedBody, append_ending, pack, repack
 from qbull.core.route import PARTITION_LANE, digest
+from qbull.store.delivery import Delivery
 from qbull.store.read import inspect
 from qbull.store.read.inspect import Counts
-from qbull.store.store import Delivery, Store
+from qbull.store.store import Store
 from qbull.store.verbs.outcomes import PartitionOutcomes
 from qbull.store.verbs.partition import JobToRetry, NewJob
 
@@ -59,8 +60,8 @@ class Desk:
     async def settle(self, delivery: Delivery, at: int, word: str, delay_ms: int = 0) -> bool:
         """Answers whether it was taken; False where it was stale."""
         outcomes = PartitionOutcomes()
-        fields, position = delivery.fields, delivery.at(2 * at)
-        id, record = fields[2 * at], fields[2 * at + 1]
+        job = delivery.job(at)
+        id, record, position = job.id, job.record, job.position
         if word == "delay":
             outcomes.delay(position, id, repack(record, Body("task", b"{}", attempt=2)), delay_ms)
         elif word == "later":
@@ -78,16 +79,17 @@ class Desk:
         return await self.partition.settle(outcomes) == []
 
     async def finish(self, delivery: Delivery) -> None:
-        for at in range(len(delivery.fields) // 2):
+        for at in range(delivery.job_count):
             assert await self.settle(delivery, at, "done")
 
     async def fail(self, *ids: str) -> None:
         """They run and become dead letters, in one batch; whatever else is ready goes back."""
         outcomes = PartitionOutcomes()
         for delivery in await self.fetch():
-            id, record = delivery.fields[:2]
-            if id.decode() in ids:
-                outcomes.dead(delivery.at(0), id, record, append_ending(Ending(1, 1.0, "w1", error="broken")))
+            job = delivery.job(0)
+            if job.id.decode() in ids:
+                ending = append_ending(Ending(1, 1.0, "w1", error="broken"))
+                outcomes.dead(job.position, job.id, job.record, ending)
             else:
                 await self.partition.release([delivery.place])
         assert outcomes.count == len(ids)
@@ -97,8 +99,8 @@ class Desk:
         """All that is ready and in no train is done, in one batch."""
         outcomes = PartitionOutcomes()
         for delivery in await self.fetch():
-            id, record = delivery.fields
-            outcomes.done(delivery.band, delivery.entry, id, record + DONE)
+            job = delivery.job(0)
+            outcomes.done(delivery.band, delivery.entry, job.id, job.record + DONE)
         assert await self.partition.settle(outcomes) == []
 
     async def again(self, id: str) -> JobToRetry:
@@ -150,7 +152,7 @@ class Desk:
 
 
 def ids_of(delivery: Delivery) -> list[str]:
-    return [id.decode() for id in delivery.fields[::2]]
+    return [job.id.decode() for job in delivery.jobs()]
 
 
 DONE = append_ending(Ending(1, 1.0, "w1", b"1"))

@@ -143,7 +143,8 @@ class World:
             await self.store.ensure_groups(streams)
             for delivery in await self.store.fetch(streams, "w", 100, None):
                 found = True
-                id, record = delivery.fields
+                job = delivery.job(0)
+                id, record = job.id, job.record
                 arguments = qbull.core.codec.decode_untyped(body_of(record).payload)  # type: ignore[attr-defined]
                 outcome, written = arguments["outcome"], PartitionOutcomes()
                 self.ran.append(arguments["number"])
@@ -151,12 +152,10 @@ class World:
                     end = append_ending(Ending(1, 1.0, "w", b"%d" % arguments["number"]))
                     written.done(delivery.band, delivery.entry, id, record + end)
                 elif outcome == "fail":
-                    written.dead(
-                        delivery.at(0), id, record, append_ending(Ending(1, 1.0, "w", error="broken"))
-                    )
+                    written.dead(job.position, id, record, append_ending(Ending(1, 1.0, "w", error="broken")))
                 else:
                     written.cancelled(
-                        delivery.at(0), id, record, append_ending(Ending(1, 1.0, "w", error="no"))
+                        job.position, id, record, append_ending(Ending(1, 1.0, "w", error="no"))
                     )
                 await partition.settle(written)
                 if outcome == "remove":

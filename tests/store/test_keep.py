@@ -42,8 +42,8 @@ async def done_in_trains(desk: Desk, ids: list[str]) -> int:
     await desk.complete_together()
     outcomes = PartitionOutcomes()
     for train in await desk.fetch():
-        for at, (id, record) in enumerate(zip(train.fields[::2], train.fields[1::2], strict=True)):
-            outcomes.done_in_train(train.at(2 * at), id, record, DONE)
+        for job in train.jobs():
+            outcomes.done_in_train(job.position, job.id, job.record, DONE)
     assert await desk.partition.settle(outcomes) == []
     return (await desk.counts()).completed
 

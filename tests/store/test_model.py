@@ -25,7 +25,8 @@ from qbull.config import Keep, Lane
 from qbull.core.ids import new_token
 from qbull.core.record import Body, pack
 from qbull.core.route import unique_name_lane
-from qbull.store.store import Delivery, Store
+from qbull.store.delivery import Delivery
+from qbull.store.store import Store
 from qbull.store.verbs.partition import NewJob, UniqueJob
 
 KEYS = st.sampled_from(["a", "a", "a", "b", None])

@@ -15,8 +15,9 @@ from qbull.core.record import Body, pack
 from qbull.core.route import PARTITION_LANE, digest
 from qbull.errors import Conflict, ServerRefused
 from qbull.produce.client import Client, PlacedJob
+from qbull.store.delivery import Delivery
 from qbull.store.read import inspect
-from qbull.store.store import Delivery, Store
+from qbull.store.store import Store
 from qbull.store.verbs.layout import (
     MAX_DRAINING_GENERATIONS,
     change_layout,
@@ -86,7 +87,7 @@ class House:
         ran = []
         while deliveries := await self.fetch(partition):
             for delivery in deliveries:
-                ran += [id.decode() for id in delivery.fields[::2]]
+                ran += [job.id.decode() for job in delivery.jobs()]
                 await self.desk(partition).finish(delivery)
         return ran
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from desk import CRASHED, Desk
 
+from qbull.store.delivery import Delivery
 from qbull.store.read import inspect
-from qbull.store.store import Delivery, Store
+from qbull.store.store import Store
 from qbull.store.verbs.progress import JobUpdate
 
 
 def said(
     delivery: Delivery, *lines: str, at: int = 0, told: int = 0, progress: float | None = None
 ) -> JobUpdate:
-    return JobUpdate(delivery.fields[2 * at], delivery.place, delivery.lane, progress, 1, told, lines)
+    return JobUpdate(delivery.job(at).id, delivery.place, delivery.lane, progress, 1, told, lines)
 
 
 async def logged(desk: Desk, id: str) -> list[str]:

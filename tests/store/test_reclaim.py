@@ -27,7 +27,7 @@ async def test_only_what_was_running_is_suspected(store: Store) -> None:
 
     await desk.partition.reclaim("dead", CRASHED, [ran.place])
 
-    crashes = {ids_of(delivery)[0]: crashes_of(delivery.fields[1]) for delivery in await desk.fetch()}
+    crashes = {ids_of(delivery)[0]: crashes_of(delivery.job(0).record) for delivery in await desk.fetch()}
     assert crashes == {"ran": 1, "waited": 0}
 
 
@@ -93,7 +93,7 @@ async def test_a_train_comes_back_without_what_was_settled(store: Store) -> None
 
     (again,) = await desk.fetch()
     assert ids_of(again) == ["a2", "a3"]
-    assert crashes_of(again.fields[1]) == 1 and crashes_of(again.fields[3]) == 0
+    assert crashes_of(again.job(0).record) == 1 and crashes_of(again.job(1).record) == 0
 
 
 async def test_a_worker_with_nothing_left_is_forgotten(store: Store) -> None:
@@ -135,7 +135,7 @@ async def test_release_counts_nothing_against_a_job(store: Store) -> None:
     assert jobs == 2
     (again,) = await desk.fetch()
     assert ids_of(again) == ["a1", "a2"]
-    assert crashes_of(again.fields[1]) == 0
+    assert crashes_of(again.job(0).record) == 0
     assert not await desk.settle(train, 0, "done"), "the old delivery is worth nothing any more"
 
 

@@ -30,8 +30,8 @@ from qbull.core.layout import Generation, Layout
 from qbull.core.record import Body, Ending, append_ending, pack, repack
 from qbull.core.route import PARTITION_LANE, digest
 from qbull.produce.client import Client, PlacedJob
+from qbull.store.delivery import Delivery
 from qbull.store.read import inspect
-from qbull.store.store import Delivery
 from qbull.store.verbs.layout import change_layout, close_partition, repartition
 from qbull.store.verbs.move import PartitionMoves
 from qbull.store.verbs.outcomes import PartitionOutcomes
@@ -228,7 +228,7 @@ class Repartitioned(RuleBasedStateMachine):
         self.do(self.store.ensure_groups(streams))
         deliveries = self.do(self.store.fetch(streams, worker, count, None))
         for delivery in deliveries:
-            jobs = [self.model.jobs[id.decode()] for id in delivery.fields[::2]]
+            jobs = [self.model.jobs[each.id.decode()] for each in delivery.jobs()]
             self.model.hand_over(jobs, self.limit or 10**9)
             self.held.append(Held(worker, number, delivery, jobs))
         return bool(deliveries)
@@ -240,8 +240,9 @@ class Repartitioned(RuleBasedStateMachine):
 
     def settle_next(self, held: Held, word: str) -> None:
         job, delivery = held.jobs[held.at], held.delivery
-        id, record = delivery.fields[2 * held.at : 2 * held.at + 2]
-        outcomes, position = PartitionOutcomes(), delivery.at(2 * held.at)
+        delivered = delivery.job(held.at)
+        id, record, position = delivered.id, delivered.record, delivered.position
+        outcomes = PartitionOutcomes()
         if word.startswith("delay"):
             again = repack(record, Body("task", b"{}", job.key, attempt=2))
             outcomes.delay(position, id, again, 0 if word == "delay_now" else 3_600_000)

@@ -158,7 +158,7 @@ async def test_a_large_job_is_reported_without_payload_and_result(store: Store, 
     [delivery] = await desk.fetch()
     outcomes = PartitionOutcomes()
     ending = Ending(1, 2.5, "worker-1", b"r" * size, "an error" * 3, None, 7)
-    outcomes.done(delivery.band, delivery.entry, b"a", delivery.fields[1] + append_ending(ending))
+    outcomes.done(delivery.band, delivery.entry, b"a", delivery.job(0).record + append_ending(ending))
     await desk.partition.settle(outcomes)
 
     waiting, done = await values(desk)
@@ -179,7 +179,7 @@ async def test_a_large_job_that_fails_too(store: Store, size: int) -> None:
     [delivery] = await desk.fetch()
     outcomes = PartitionOutcomes()
     ending = append_ending(Ending(3, 2.5, "worker-1", None, "an error", "a trace"))
-    outcomes.dead(delivery.at(0), b"a", delivery.fields[1], ending)
+    outcomes.dead(delivery.job(0).position, b"a", delivery.job(0).record, ending)
     await desk.partition.settle(outcomes)
 
     [_, failed] = await values(desk)
@@ -196,8 +196,8 @@ async def test_many_that_are_done_together_are_one_report(store: Store) -> None:
     await told(desk)
     outcomes = PartitionOutcomes()
     for n, delivery in enumerate(await desk.fetch()):
-        sealed = delivery.fields[1] + append_ending(Ending(n, 1.0, "w"))
-        outcomes.done(delivery.band, delivery.entry, delivery.fields[0], sealed)
+        sealed = delivery.job(0).record + append_ending(Ending(n, 1.0, "w"))
+        outcomes.done(delivery.band, delivery.entry, delivery.job(0).id, sealed)
     await desk.partition.settle(outcomes)
 
     [value] = await values(desk)

@@ -20,7 +20,7 @@ async def test_a_dead_letter_waits_again(store: Store) -> None:
 
     assert await desk.state("a") == "waiting"
     (delivery,) = await desk.fetch()
-    body = body_of(delivery.fields[1])
+    body = body_of(delivery.job(0).record)
     assert (body.attempt, [attempt.error for attempt in body.history]) == (1, ["broken"])
 
 
@@ -103,7 +103,7 @@ async def test_a_job_that_killed_workers_has_one_try_alone(store: Store) -> None
     await desk.retry("a")
 
     (delivery,) = await desk.fetch()
-    assert crashes_of(delivery.fields[1]) == 2
+    assert crashes_of(delivery.job(0).record) == 2
 
 
 async def test_what_was_removed_or_retried_is_in_no_page(store: Store) -> None:

@@ -206,7 +206,7 @@ async def test_what_another_program_wrote_into_the_stream_becomes_a_dead_letter(
 
     ending = append_ending(Ending(1, 0.0, "w1", error="cannot be read"))
     outcomes = PartitionOutcomes()
-    outcomes.dead(foreign.at(0), b"hello", b"world", ending)
+    outcomes.dead(foreign.job(0).position, b"hello", b"world", ending)
     stale = await desk.partition.settle(outcomes)
 
     assert stale == []

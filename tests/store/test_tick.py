@@ -218,7 +218,7 @@ async def test_all_of_them_but_one_at_a_time(store: Store) -> None:
     while len(ran) < 3:
         assert len(await works.jobs()) <= 1
         for delivery in await works.desk.fetch():
-            ran += [id.decode() for id in delivery.fields[::2]]
+            ran += [job.id.decode() for job in delivery.jobs()]
             await works.tick()
             assert await works.jobs() == []  # it waits for the run before
             await works.desk.finish(delivery)
@@ -247,7 +247,7 @@ async def test_a_tick_in_an_ordered_queue_takes_its_turn(store: Store) -> None:
     order = []
     for _ in range(3):
         (delivery,) = await works.desk.fetch()
-        order += [id.decode() for id in delivery.fields[::2]]
+        order += [job.id.decode() for job in delivery.jobs()]
         await works.desk.finish(delivery)
         if len(order) == 3:
             break

@@ -11,7 +11,8 @@ from test_hand import delivery
 import qbull
 from conftest import eventually
 from qbull.config import QueueSettings
-from qbull.store.store import Delivery, Store
+from qbull.store.delivery import Delivery
+from qbull.store.store import Store
 from qbull.store.verbs import limits
 from qbull.worker.limiter import Limiter
 from qbull.worker.outage import Outage

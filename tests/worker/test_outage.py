@@ -20,7 +20,8 @@ from conftest import eventually
 from proxy import Proxy
 from qbull.embedded.server import EmbeddedServer
 from qbull.errors import ServerError
-from qbull.store.store import Delivery, Store
+from qbull.store.delivery import Delivery
+from qbull.store.store import Store
 from qbull.worker import fetch
 from qbull.worker.outage import Outage
 from qbull.worker.process.wait_for_server import wait_for_server
@@ -171,9 +172,9 @@ async def test_a_worker_that_was_stopped_between_two_jobs_of_a_key_asks_before_t
             worker._store.partition(queue.settings, 0), "5", b"1-1", [b"taken over", b""], b"51-1", asked=0.0
         )
 
-        goes_on = await runner._may_go_on(runner._slots[0], theirs, None)
+        goes_on = await runner._may_go_on(runner._slots[0], theirs.job(0), behind=False)
         runner._doubt = -1.0  # however short the rest was, it was too long
-        asks = await runner._may_go_on(runner._slots[0], theirs, None)
+        asks = await runner._may_go_on(runner._slots[0], theirs.job(0), behind=False)
 
     assert (goes_on, asks) == (True, False)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from qbull.store.store import Delivery
+from qbull.store.delivery import Delivery
 from qbull.worker.prefetch import PrefetchBuffer, delivery_key
 
 

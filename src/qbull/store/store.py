@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -24,8 +23,8 @@ from qbull.store.confirm import ConfirmedServer
 from qbull.store.connection import server
 from qbull.store.connection.requirements import read_info, refuse_unfit_server
 from qbull.store.connection.server import ErrorReply, open_server
+from qbull.store.delivery import Delivery, load_trains
 from qbull.store.names import CONSUMER_GROUP, Names, ready_stream
-from qbull.store.verbs.outcomes import JobPosition
 from qbull.store.verbs.partition import Partition
 from qbull.store.verbs.workers import RegisteredWorker, pack_worker, unpack_worker
 
@@ -40,28 +39,6 @@ FIRST_CONNECT_RETRY_SECONDS = 1.0
 
 _warned_queues: set[str] = set()
 """Warnings that one line in a process is enough for."""
-
-
-class Delivery(NamedTuple):
-    """An entry of a ready stream, handed over to this worker: one job, or a train of one lane."""
-
-    partition: Partition
-    band: str
-    entry: bytes
-    fields: list[bytes]
-    place: bytes
-    """The band and the entry: what names it in its partition."""
-    asked: float
-    """When it was asked for, on this machine's steady clock."""
-    lane: bytes = b""
-    """Of a train; empty for a job that is alone in its entry."""
-    before: int = 0
-    """How many jobs of the train were settled before it came here."""
-
-    def at(self, at: int) -> JobPosition:
-        """The job whose id is at this place of the fields. More of them without a lane are of another program."""
-        last = not self.lane or at == len(self.fields) - 2
-        return JobPosition(self.place, self.lane, self.before + at // 2 if self.lane else 0, last)
 
 
 @dataclass(frozen=True)
@@ -256,7 +233,7 @@ class Store:
             for entry, fields in entries
             if fields is not None
         ]
-        return await _load_trains(deliveries)
+        return await load_trains(deliveries)
 
     async def fetch_some(self, streams: dict[bytes, ReadyStream], worker: str, count: int) -> list[Delivery]:
         """Hand over up to `count` entries in all, those of the first streams first. Does not wait."""
@@ -268,7 +245,7 @@ class Store:
             for name, entry, fields in reply
             for stream in (streams[name],)
         ]
-        return await _load_trains(deliveries)
+        return await load_trains(deliveries)
 
     async def ensure_groups(self, streams: dict[bytes, ReadyStream]) -> None:
         for stream in streams.values():
@@ -314,42 +291,3 @@ class Store:
             return {}
         rows = [dict(zip(row[::2], row[1::2], strict=True)) for row in reply]
         return {row[b"name"].decode(): row[b"idle"] for row in rows}
-
-
-TRAIN_MARK = b""
-"""The name of the one field of a train's entry."""
-LANE_DIGEST_BYTES = 8
-"""Bytes of a lane's digest."""
-TRAIN_RECORDS_BATCH_SIZE = 600
-"""Records in one reply, where few calls are enough: a longer one does not fit into a socket and waits for what is called next."""
-MAX_TRAIN_CALLS = 8
-"""Calls at a time, so that none waits for a settle that came between two of them."""
-
-
-async def _load_trains(deliveries: list[Delivery]) -> list[Delivery]:
-    """An entry of a train names its jobs; fetch their records too."""
-    trains: dict[int, list[int]] = {}
-    for at, delivery in enumerate(deliveries):
-        if delivery.fields[0] == TRAIN_MARK:
-            trains.setdefault(delivery.partition.number, []).append(at)
-    for places in trains.values():
-        partition = deliveries[places[0]].partition
-        ids = [deliveries[at].fields[1][LANE_DIGEST_BYTES:].split(b"\n") for at in places]
-        flat = [id for some in ids for id in some]
-        step = max(TRAIN_RECORDS_BATCH_SIZE, math.ceil(len(flat) / MAX_TRAIN_CALLS))
-        parts = [flat[start : start + step] for start in range(0, len(flat), step)]
-        records = [record for some in await asyncio.gather(*map(partition.records, parts)) for record in some]
-        first = 0
-        for at, some in zip(places, ids, strict=True):
-            deliveries[at] = _expand_train(deliveries[at], some, records[first : first + len(some)])
-            first += len(some)
-    return deliveries
-
-
-def _expand_train(delivery: Delivery, ids: list[bytes], records: list[bytes]) -> Delivery:
-    """Those without a record were settled before. An entry of which no job is known was written by another program."""
-    before = next((n for n, record in enumerate(records) if record), None)
-    if before is None:
-        return delivery
-    fields = [part for pair in zip(ids[before:], records[before:], strict=True) for part in pair]
-    return delivery._replace(fields=fields, lane=delivery.fields[1][:LANE_DIGEST_BYTES], before=before)

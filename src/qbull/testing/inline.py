@@ -183,10 +183,9 @@ class Inline(EnqueueRecorder, AbstractContextManager["Inline"]):
     @contextmanager
     def _current(self, kept: InlineJob) -> Iterator[CurrentJob]:
         """While it is the job that `current_job()` gives."""
-        place, notes = f"5{self.now_ms}-0".encode(), InlineProgress(kept, self.now_ms)
-        job = RunningJob(
-            kept.queue, None, place, kept.id.encode(), kept.record, body_of(kept.record), notes=notes
-        )
+        place = f"5{self.now_ms}-0".encode()
+        job = RunningJob(kept.queue, place, kept.id.encode(), kept.record, body_of(kept.record))
+        job.notes = InlineProgress(kept, self.now_ms)
         token = running.set(job)
         try:
             yield current_job()

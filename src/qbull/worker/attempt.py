@@ -23,7 +23,7 @@ from qbull.core.outcome import Undeliverable
 from qbull.core.record import SUSPECT_CRASHES, ExtendedBody, UnreadableRecord, body_of, crashes_of
 from qbull.core.task import TaskSpec
 from qbull.errors import PayloadError, ServerAway, ServerError
-from qbull.store.store import Delivery
+from qbull.store.delivery import DeliveredJob, Delivery
 from qbull.store.verbs.live_settings import LiveSettings
 from qbull.store.verbs.partition import EXPIRED_ERROR
 from qbull.worker.actor import ACTOR_RESTART_SECONDS
@@ -135,9 +135,9 @@ class AttemptRunner:
                 if self._tasks[job.body.task].kind != "thread":
                     slot.interrupt(Cancelled(job.cancelled))
 
-    async def run(self, slot: Slot, delivery: Delivery, at: int) -> bool:
+    async def run(self, slot: Slot, delivered: DeliveredJob) -> bool:
         """One job, from its bytes to what became of it. Answers whether its delivery ends with it."""
-        id, record = delivery.fields[at], delivery.fields[at + 1]
+        delivery, record = delivered.delivery, delivered.record
         settler = self._settlers[delivery.partition.number]
         body: ExtendedBody | None = None
         task: TaskSpec | None = None
@@ -147,27 +147,18 @@ class AttemptRunner:
             body = _read(record)
             task = self._task(body.task)
             args, kwargs = self._decode(task, body)
-            job = RunningJob(
-                self._queue,
-                delivery.partition,
-                delivery.place,
-                id,
-                record,
-                body,
-                delivery.lane,
-                self._notes,
-            )
+            job = RunningJob.of(delivered, self._queue, body, self._notes)
             if record[2] & HAS_DEPENDENCIES_FLAG:
                 job.awaited = await self._awaited(job)
             if crashes_of(record) < SUSPECT_CRASHES:
                 if self._isolation.closed:
                     await self._isolation.opened()
                 if self._asks or body.expires:
-                    result = await self._attempt_in_time(slot, delivery, at, job, task, (args, kwargs))
+                    result = await self._attempt_in_time(slot, delivered, job, task, (args, kwargs))
                 else:
                     result = await self._attempt(slot, delivery.partition.number, job, task, args, kwargs)
             else:
-                result = await self._attempt_alone(slot, delivery, at, job, task, (args, kwargs))
+                result = await self._attempt_alone(slot, delivered, job, task, (args, kwargs))
             if result is None:
                 return True  # it was not begun
         except Interrupted:
@@ -176,20 +167,18 @@ class AttemptRunner:
             if job is not None and job.talks:
                 await self._hear_out(slot, job)
             if job is not None and job.cancelled is not None:
-                return self._conclude.cancelled(settler, delivery, at, job.body, job.cancelled, began)
-            return self._conclude.failed(settler, delivery, at, body, task, error, began)
+                return self._conclude.cancelled(settler, delivered, job.body, job.cancelled, began)
+            return self._conclude.failed(settler, delivered, body, task, error, began)
         if job.talks:
             await self._hear_out(slot, job)
         if job.cancelled is not None:
-            return self._conclude.cancelled(settler, delivery, at, body, job.cancelled, began)
-        sealed = self._conclude.done(delivery, record, body, result, began)
+            return self._conclude.cancelled(settler, delivered, body, job.cancelled, began)
+        sealed = self._conclude.done(delivered, body, result, began)
         if self._tell is not None:
-            self._tell(self._conclude.settled(id, body, "completed", time.perf_counter() - began))
+            self._tell(self._conclude.settled(delivered.id, body, "completed", time.perf_counter() - began))
         if not delivery.lane:
-            return settler.done(delivery, at, sealed)
-        return settler.done(
-            delivery, at, sealed, give_way=time.perf_counter() - slot.since > MAX_TRAIN_SECONDS
-        )
+            return settler.done(delivered, sealed)
+        return settler.done(delivered, sealed, give_way=time.perf_counter() - slot.since > MAX_TRAIN_SECONDS)
 
     async def _hear_out(self, slot: Slot, job: RunningJob) -> None:
         """Its last words are written down before its end is; unless the worker cannot wait for that."""
@@ -200,11 +189,12 @@ class AttemptRunner:
                 raise
 
     async def _attempt_alone(
-        self, slot: Slot, delivery: Delivery, at: int, job: RunningJob, task: TaskSpec, call: CallArguments
+        self, slot: Slot, delivered: DeliveredJob, job: RunningJob, task: TaskSpec, call: CallArguments
     ) -> bytes | StoredResult | None:
         """A suspect: nothing else runs meanwhile, and it is marked before. A server that does not take the mark is waited for
         outside, because all others would wait too. None: it was not begun."""
-        id, partition = delivery.fields[at], delivery.partition
+        delivery = delivered.delivery
+        id, partition = delivered.id, delivery.partition
         while True:
             async with self._isolation.alone():
                 try:
@@ -215,7 +205,7 @@ class AttemptRunner:
                     self._outage.met(refusal, self)
                     is_ours = None
                 if is_ours:
-                    return await self._attempt_in_time(slot, delivery, at, job, task, call)
+                    return await self._attempt_in_time(slot, delivered, job, task, call)
             if is_ours is None:
                 holds = partial(partition.holds, id, delivery.place, delivery.lane)
                 is_ours = await self._outage.survive(holds)
@@ -225,21 +215,21 @@ class AttemptRunner:
             await asyncio.sleep(ACTOR_RESTART_SECONDS)
 
     async def _attempt_in_time(
-        self, slot: Slot, delivery: Delivery, at: int, job: RunningJob, task: TaskSpec, call: CallArguments
+        self, slot: Slot, delivered: DeliveredJob, job: RunningJob, task: TaskSpec, call: CallArguments
     ) -> bytes | StoredResult | None:
         """For a job with limits: may it begin? Asked again where its task was reached too late. None: it was not begun."""
-        noted = 0
+        delivery, noted = delivered.delivery, 0
         while True:
-            answer = await self._begin(delivery, job, noted)
+            answer = await self._begin(delivery.partition, job, noted)
             if answer.wait is None:
                 job.cancelled = EXPIRED_ERROR
                 raise Cancelled(EXPIRED_ERROR)
             if answer.wait > 0:
-                self._settlers[delivery.partition.number].later(delivery, at, math.ceil(answer.wait * 1000))
+                self._settlers[delivery.partition.number].later(delivered, math.ceil(answer.wait * 1000))
                 return None
             start = await self._gate.begin()
             if start is None:  # whoever may begin first shall have it
-                await self._begin.not_made(delivery, job, answer.noted)
+                await self._begin.not_made(delivery.partition, job, answer.noted)
                 self._unfinished(delivery)
                 return None
             job.begin_by, noted = min(answer.by, start.latest), answer.noted

@@ -249,17 +249,8 @@ def _run_request(request: ProcessRequest, teller: ProcessProgressSink) -> Proces
         args, kwargs = Signature(body.task, function).decode(
             body.payload if request.payload is None else request.payload
         )
-        job = RunningJob(
-            request.queue,
-            None,
-            request.place,
-            request.id,
-            request.record,
-            body,
-            notes=teller,
-            app=request.app,
-        )
-        job.awaited = request.awaited
+        job = RunningJob(request.queue, request.place, request.id, request.record, body)
+        job.notes, job.app, job.awaited = teller, request.app, request.awaited
         running.set(job)
         if time.monotonic() > request.begin_by:  # the steady clock is one for all processes of a machine
             return ProcessReply(word="late")

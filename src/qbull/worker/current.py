@@ -16,6 +16,7 @@ from qbull.core.flow import Dependency
 from qbull.core.ids import planned_ms_in
 from qbull.core.record import ExtendedBody, created_ms_of, to_datetime
 from qbull.errors import ArgumentsError, JobCancelled, JobFailed, NotFound, QbullError, ResultTimeout
+from qbull.store.delivery import DeliveredJob
 from qbull.store.verbs.partition import Partition
 
 
@@ -35,49 +36,49 @@ class RunningJob:
     """
 
     __slots__ = (
-        *(
-            "app",
-            "awaited",
-            "begin_by",
-            "body",
-            "cancelled",
-            "id",
-            "lane",
-            "notes",
-            "partition",
-            "place",
-            "queue",
-            "record",
-        ),
-        *("stopped", "talks"),
+        "app",
+        "awaited",
+        "begin_by",
+        "body",
+        "cancelled",
+        "id",
+        "lane",
+        "notes",
+        "partition",
+        "place",
+        "queue",
+        "record",
+        "stopped",
+        "talks",
     )
 
-    def __init__(
-        self,
-        queue: str,
-        partition: Partition | None,
-        place: bytes,
-        id: bytes,
-        record: bytes,
-        body: ExtendedBody,
-        lane: bytes = b"",
-        notes: ProgressSink | None = None,
-        app: str = "",
-    ) -> None:
+    def __init__(self, queue: str, place: bytes, id: bytes, record: bytes, body: ExtendedBody) -> None:
         self.queue = queue
-        self.partition = partition
         self.place = place
         self.id = id
         self.record = record
         self.body = body
-        self.lane = lane
-        self.notes = notes
-        self.app = app
+        self.partition: Partition | None = None
+        self.lane = b""
+        self.notes: ProgressSink | None = None
+        self.app = ""
         self.cancelled: str | None = None
         self.stopped = False
         self.talks = False
         self.begin_by = inf
         self.awaited: list[tuple[str, Dependency]] = []
+
+    @classmethod
+    def of(
+        cls, delivered: DeliveredJob, queue: str, body: ExtendedBody, notes: ProgressSink | None
+    ) -> RunningJob:
+        """The run of a job that the server has delivered to this worker."""
+        delivery = delivered.delivery
+        job = cls(queue, delivery.place, delivered.id, delivered.record, body)
+        job.partition = delivery.partition
+        job.lane = delivery.lane
+        job.notes = notes
+        return job
 
 
 running: ContextVar[RunningJob | None] = ContextVar("qbull_running", default=None)

@@ -20,7 +20,8 @@ from math import inf
 
 from qbull.errors import ServerError
 from qbull.store.connection.server import ErrorReply
-from qbull.store.store import Delivery, ReadyStream, Store
+from qbull.store.delivery import Delivery
+from qbull.store.store import ReadyStream, Store
 from qbull.store.verbs.partition import Partition
 from qbull.worker.actor import start_actor
 from qbull.worker.limiter import Limiter

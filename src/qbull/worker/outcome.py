@@ -18,7 +18,7 @@ from qbull.core.retry import Retry
 from qbull.core.task import TaskSpec
 from qbull.errors import RetryAfter
 from qbull.middleware import RunEnd, Settled
-from qbull.store.store import Delivery
+from qbull.store.delivery import DeliveredJob
 from qbull.worker.cpu_pool import ProcessDied, RemoteError
 from qbull.worker.current import entry_ms
 from qbull.worker.settle import Settler
@@ -47,15 +47,13 @@ class OutcomeRecorder:
         self.failing: Callable[[str, str, str], None] | None = None
         """Told of each attempt that failed: its task, its job and why; where somebody counts them."""
 
-    def done(
-        self, delivery: Delivery, record: bytes, body: Body, result: bytes | StoredResult, began: float
-    ) -> bytes:
+    def done(self, delivered: DeliveredJob, body: Body, result: bytes | StoredResult, began: float) -> bytes:
         """What to seal behind the record."""
         ended = time.perf_counter()
         duration = (ended - began) * 1000
-        entered = entry_ms(delivery.place)
+        entered = entry_ms(delivered.delivery.place)
         self.figures.ended(body.task, began, ended, entered)
-        created = 0 if record[4] else entered
+        created = 0 if delivered.record[4] else entered
         if isinstance(result, StoredResult):
             return append_ending(
                 Ending(body.attempt, duration, self._worker, None, None, None, created, result.reference)
@@ -65,19 +63,18 @@ class OutcomeRecorder:
     def failed(
         self,
         settler: Settler,
-        delivery: Delivery,
-        at: int,
+        delivered: DeliveredJob,
         body: Body | None,
         task: TaskSpec | None,
         error: Exception,
         began: float,
     ) -> bool:
         """Settle it as delayed or dead. Answers whether its delivery ends with it."""
-        id, record = delivery.fields[at], delivery.fields[at + 1]
+        id = delivered.id
         ended = time.perf_counter()
         duration = ended - began
         if task is not None:
-            self.figures.ended(task.name, began, ended, entry_ms(delivery.place))
+            self.figures.ended(task.name, began, ended, entry_ms(delivered.delivery.place))
         body = body or Body(task="?", payload=b"")
         retry = self.retry or (task.retry if task is not None else self._settings.retry)
         outcome = decide(error, body.attempt, body.attempts or retry.attempts, retry, _stacktrace_of(error))
@@ -95,25 +92,25 @@ class OutcomeRecorder:
             )
             if self._tell is not None:
                 self._tell(self.settled(id, body, "delayed", duration, outcome.error, outcome.seconds))
-            again = repack(record, self._next(body, outcome.error, duration))
-            return settler.delay(delivery, at, again, int(outcome.seconds * 1000))
+            again = repack(delivered.record, self._next(body, outcome.error, duration))
+            return settler.delay(delivered, again, int(outcome.seconds * 1000))
         log.error('queue "%s": job %s (%s) failed for good: %s', *who, outcome.error)
         if self._tell is not None:
             self._tell(self.settled(id, body, "failed", duration, outcome.error))
         ending = Ending(body.attempt, duration * 1000, self._worker, None, outcome.error, outcome.stacktrace)
-        return settler.dead(delivery, at, append_ending(ending))
+        return settler.dead(delivered, append_ending(ending))
 
     def cancelled(
-        self, settler: Settler, delivery: Delivery, at: int, body: Body, reason: str, began: float
+        self, settler: Settler, delivered: DeliveredJob, body: Body, reason: str, began: float
     ) -> bool:
         """Settle it as cancelled, whatever it returned or raised. Answers whether its delivery ends with it."""
         duration = (time.perf_counter() - began) * 1000
-        id = delivery.fields[at].decode("utf-8", "replace")
+        id = delivered.id.decode("utf-8", "replace")
         if self._tell is not None:
-            self._tell(self.settled(delivery.fields[at], body, "cancelled", duration / 1000, reason))
+            self._tell(self.settled(delivered.id, body, "cancelled", duration / 1000, reason))
         log.info('queue "%s": job %s (%s) was cancelled: %s', self._settings.name, id, body.task, reason)
         return settler.cancelled(
-            delivery, at, append_ending(Ending(body.attempt, duration, self._worker, error=reason))
+            delivered, append_ending(Ending(body.attempt, duration, self._worker, error=reason))
         )
 
     def settled(

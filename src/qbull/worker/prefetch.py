@@ -11,8 +11,8 @@ from collections import deque
 from collections.abc import Container, Iterable, Iterator
 from contextlib import contextmanager
 
+from qbull.store.delivery import Delivery
 from qbull.store.names import PRIORITY_LEVELS
-from qbull.store.store import Delivery
 from qbull.store.verbs.partition import Partition
 
 

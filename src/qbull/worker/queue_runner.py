@@ -15,7 +15,8 @@ from qbull.core.codec import PAYLOAD_LIMIT_BYTES
 from qbull.core.rate import Rate
 from qbull.core.schedule import version_of
 from qbull.errors import ServerError
-from qbull.store.store import Delivery, Store
+from qbull.store.delivery import Delivery
+from qbull.store.store import Store
 from qbull.store.verbs.live_settings import LiveSettings, hold_queue
 from qbull.store.verbs.partition import Partition
 from qbull.store.verbs.workers import ServedQueue, settings_digest

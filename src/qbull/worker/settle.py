@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from qbull.store.store import Delivery
+from qbull.store.delivery import DeliveredJob, Delivery
 from qbull.store.verbs.outcomes import PartitionOutcomes
 from qbull.store.verbs.partition import Partition
 from qbull.worker.outage import Outage
@@ -49,49 +49,55 @@ class Settler:
         self._sending: asyncio.Task[None] | None = None
         self._sent = 0.0  # when the present call left
 
-    def done(self, delivery: Delivery, at: int, seal: bytes, *, give_way: bool = False) -> bool:
-        """`give_way`: the rest of a train goes back, so that others have their turn."""
-        fields = delivery.fields
+    def done(self, delivered: DeliveredJob, ending: bytes, *, give_way: bool = False) -> bool:
+        """Record a completed job. With `give_way` the rest of its train goes back, so that other lanes have their turn."""
+        delivery = delivered.delivery
         batch = self._batch()
         if not delivery.lane:
-            batch.outcomes.done(delivery.band, delivery.entry, fields[at], fields[at + 1] + seal)
+            batch.outcomes.done(delivery.band, delivery.entry, delivered.id, delivered.record + ending)
             batch.ended.append(delivery)
             return True
-        position = delivery.at(at)
-        batch.outcomes.done_in_train(position, fields[at], fields[at + 1], seal)
+        position = delivered.position
+        batch.outcomes.done_in_train(position, delivered.id, delivered.record, ending)
         if position.last or (give_way and batch.outcomes.give_way(delivery.place)):
             batch.ended.append(delivery)
             return True
         return False
 
-    def dead(self, delivery: Delivery, at: int, seal: bytes) -> bool:
-        position = delivery.at(at)
+    def dead(self, delivered: DeliveredJob, ending: bytes) -> bool:
+        """Record a job that has failed permanently."""
+        position = delivered.position
         batch = self._batch()
-        batch.outcomes.dead(position, delivery.fields[at], delivery.fields[at + 1], seal)
-        if position.last or self._halts:  # the rest of a train stays behind a dead letter that halts its lane
-            batch.ended.append(delivery)
+        batch.outcomes.dead(position, delivered.id, delivered.record, ending)
+        # The rest of a train stays behind a dead letter that halts its lane.
+        if position.last or self._halts:
+            batch.ended.append(delivered.delivery)
             return True
         return False
 
-    def cancelled(self, delivery: Delivery, at: int, seal: bytes) -> bool:
-        position = delivery.at(at)
+    def cancelled(self, delivered: DeliveredJob, ending: bytes) -> bool:
+        """Record a cancelled job."""
+        position = delivered.position
         batch = self._batch()
-        batch.outcomes.cancelled(position, delivery.fields[at], delivery.fields[at + 1], seal)
+        batch.outcomes.cancelled(position, delivered.id, delivered.record, ending)
         if position.last:
-            batch.ended.append(delivery)
+            batch.ended.append(delivered.delivery)
         return position.last
 
-    def delay(self, delivery: Delivery, at: int, record: bytes, milliseconds: int) -> bool:
+    def delay(self, delivered: DeliveredJob, record: bytes, milliseconds: int) -> bool:
+        """Record a failed attempt: the job runs again after the delay, with this record."""
         batch = self._batch()
-        batch.outcomes.delay(delivery.at(at), delivery.fields[at], record, milliseconds)
-        batch.ended.append(delivery)  # the rest of a train waits with it
+        batch.outcomes.delay(delivered.position, delivered.id, record, milliseconds)
+        # The rest of a train waits with it.
+        batch.ended.append(delivered.delivery)
         return True
 
-    def later(self, delivery: Delivery, at: int, milliseconds: int) -> bool:
-        """It was not begun, and is tried again then."""
+    def later(self, delivered: DeliveredJob, milliseconds: int) -> bool:
+        """Put off a job that was not started."""
         batch = self._batch()
-        batch.outcomes.later(delivery.at(at), delivery.fields[at], delivery.fields[at + 1], milliseconds)
-        batch.ended.append(delivery)  # the rest of a train waits with it
+        batch.outcomes.later(delivered.position, delivered.id, delivered.record, milliseconds)
+        # The rest of a train waits with it.
+        batch.ended.append(delivered.delivery)
         return True
 
     def is_behind(self, began: float, now: float) -> bool:

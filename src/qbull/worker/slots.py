@@ -17,7 +17,7 @@ from functools import partial
 
 from qbull.config import QueueSettings
 from qbull.errors import ServerError
-from qbull.store.store import Delivery
+from qbull.store.delivery import DeliveredJob, Delivery
 from qbull.store.verbs.live_settings import LiveSettings
 from qbull.worker.attempt import AttemptRunner
 from qbull.worker.outage import Outage
@@ -175,8 +175,8 @@ class SlotRunner:
             await asyncio.wait(tasks, timeout=within)
         return [slot for slot in self._slots if slot.task is not None and not slot.task.done()]
 
-    def _open(self, slot: Slot, delivery: Delivery | None = None, at: int = 0) -> None:
-        work = self._work(slot, delivery, at)
+    def _open(self, slot: Slot, delivered: DeliveredJob | None = None) -> None:
+        work = self._work(slot, delivered)
         slot.task = asyncio.get_running_loop().create_task(work, context=self._context.copy())
         slot.task.add_done_callback(lambda task: self._closed(slot, task))
 
@@ -191,36 +191,38 @@ class SlotRunner:
         if slot.task is task and not self._stopping:
             self._open(slot)
 
-    async def _work(self, slot: Slot, delivery: Delivery | None, at: int) -> None:
+    async def _work(self, slot: Slot, delivered: DeliveredJob | None) -> None:
         while not self._stopping:
             if self._braked:
-                if delivery is not None:
-                    self._unfinished(delivery)
-                    delivery, at = None, 0
+                if delivered is not None:
+                    self._unfinished(delivered.delivery)
+                    delivered = None
                 if self._has_ended(slot):
                     self.arrived()
                     return
                 if self._still:
                     await self._wait()
                     continue
-            delivery = delivery or self._hand.take()
-            if delivery is None:
-                await self._wait()
-                continue
+            if delivered is None:
+                delivery = self._hand.take()
+                if delivery is None:
+                    await self._wait()
+                    continue
+                delivered = DeliveredJob(delivery, 0)
             if self._idle and not self._woken and self._hand.waiting:
                 self._wake()  # it begins as soon as this one has to wait for something
             try:
-                stopped_at = await self._run_delivery(slot, delivery, at)
+                rest = await self._run_delivery(slot, delivered)
             except asyncio.CancelledError:
                 if not self._stopping:
-                    self._unfinished(delivery)
+                    self._unfinished(delivered.delivery)
                 raise
             if self._is_spoilt(slot):
                 # The job left something behind; the next one must not find it.
                 if not self._stopping:
-                    self._open(slot, delivery if stopped_at is not None else None, stopped_at or 0)
+                    self._open(slot, rest)
                 return
-            delivery, at = None, 0
+            delivered = None
             if time.perf_counter() - self._turned > MAX_LOOP_HOLD_SECONDS:
                 await self._rest()
 
@@ -247,7 +249,7 @@ class SlotRunner:
 
         While the server is away this cannot be known. What has its order waits: others may be further by now.
         """
-        look = partial(delivery.partition.holds, delivery.fields[0], delivery.place, delivery.lane)
+        look = partial(delivery.partition.holds, delivery.job(0).id, delivery.place, delivery.lane)
         if self.settings.order is not None:
             return await self._outage.survive(look)
         try:
@@ -270,47 +272,52 @@ class SlotRunner:
             elif waiter in self._idle:
                 self._idle.remove(waiter)
 
-    async def _run_delivery(self, slot: Slot, delivery: Delivery, at: int) -> int | None:
-        """Run its jobs in order. Answers where it stopped because the slot was spoilt, None where it ended."""
+    async def _run_delivery(self, slot: Slot, delivered: DeliveredJob) -> DeliveredJob | None:
+        """Run this job and those after it in its delivery, in order.
+
+        Returns the next job if the slot was spoilt before it, None if the delivery has ended here.
+        """
+        delivery = delivered.delivery
         if time.monotonic() - delivery.asked > self._doubt and not await self._still_ours(delivery):
             self._drop(delivery)
             return None
-        last = len(delivery.fields) - 2
+        last = delivery.job_count - 1
         slot.since = time.perf_counter()
         while True:
             began = time.perf_counter()
-            ended = await self._attempts.run(slot, delivery, at)
-            at += 2
-            if ended or at > last:
+            ended = await self._attempts.run(slot, delivered)
+            if ended or delivered.number >= last:
                 return None
             now = time.perf_counter()
             behind = self._settlers[delivery.partition.number].is_behind(began, now)
             if (behind or now - self._turned > MAX_LOOP_HOLD_SECONDS) and not await self._may_go_on(
-                slot, delivery, delivery.fields[at - 2] if behind else None
+                slot, delivered, behind=behind
             ):
                 return None
+            delivered = DeliveredJob(delivery, delivered.number + 1)
             if self._braked:  # the rest of a train is given back
                 if not self._stopping:
                     self._unfinished(delivery)
                 return None
             if self._is_spoilt(slot):
-                return at
+                return delivered
 
-    async def _may_go_on(self, slot: Slot, delivery: Delivery, id: bytes | None) -> bool:
+    async def _may_go_on(self, slot: Slot, delivered: DeliveredJob, *, behind: bool) -> bool:
         """Let the event loop turn; or let the outcome of this job be written down: should this process die, what ended
         before the next one began is not run again after it. It may be stopped in this very moment, and others go on."""
+        delivery = delivered.delivery
         refused: list[bytes] = []
         before = time.monotonic()
         try:
-            if id is None:
-                await self._rest()
-            else:
+            if behind:
                 refused = await self._settlers[delivery.partition.number].written()
+            else:
+                await self._rest()
         except asyncio.CancelledError:
             if slot.absorb() is None:
                 raise
             return False  # the worker ends; the rest is given back
-        doubtful = id in refused or time.monotonic() - before > self._doubt
+        doubtful = delivered.id in refused or time.monotonic() - before > self._doubt
         if not doubtful or await self._still_ours(delivery):
             return True
         self._drop(delivery)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from qbull.config import QueueSettings
 from qbull.core.record import crashes_of, created_ms_of, expires_ms, lane_of
 from qbull.errors import ServerError
-from qbull.store.store import Delivery
+from qbull.store.verbs.partition import Partition
 from qbull.worker.current import RunningJob, entry_ms
 from qbull.worker.outage import Outage
 
@@ -41,7 +41,7 @@ class StartCheck:
         self.rate = settings.lane.rate if settings.lane is not None else None
         self._outage = outage
 
-    async def __call__(self, delivery: Delivery, job: RunningJob, unused: int = 0) -> StartDecision:
+    async def __call__(self, partition: Partition, job: RunningJob, unused: int = 0) -> StartDecision:
         """`unused` is how a start was noted that was not made."""
         ends = 0
         if job.body.attempt == 1 and not crashes_of(job.record):  # one that has begun before does not expire
@@ -50,7 +50,7 @@ class StartCheck:
         rate = self.rate if lane else None
         while ends or rate is not None:
             sent = time.monotonic()
-            ask = partial(delivery.partition.begin, ends, lane, rate, unused)
+            ask = partial(partition.begin, ends, lane, rate, unused)
             wait_ms, unused = await self._outage.survive(ask)
             if wait_ms < 0:
                 return StartDecision(None)
@@ -65,8 +65,8 @@ class StartCheck:
                 return StartDecision(0.0, start + rate.slack, unused)
         return StartDecision(0.0)
 
-    async def not_made(self, delivery: Delivery, job: RunningJob, noted: int) -> None:
+    async def not_made(self, partition: Partition, job: RunningJob, noted: int) -> None:
         """The start of its key is for the next one. Should the server not hear of it, the key has one less."""
         if noted and self.rate is not None:
             with suppress(ServerError):
-                await delivery.partition.not_begun(lane_of(job.record), self.rate, noted)
+                await partition.not_begun(lane_of(job.record), self.rate, noted)

@@ -13,10 +13,10 @@ from dataclasses import replace
 from qbull.core.record import State
 from qbull.store.connection import fan_out
 from qbull.store.connection.server import ErrorReply
+from qbull.store.delivery import LANE_DIGEST_BYTES, TRAIN_MARK
 from qbull.store.names import CONSUMER_GROUP, ready_stream
 from qbull.store.read.finished import TimeSpan, merged
 from qbull.store.read.inspect import StoredJob, counts, ms_of
-from qbull.store.store import LANE_DIGEST_BYTES, TRAIN_MARK
 from qbull.store.verbs.partition import Partition
 from qbull.store.verbs.progress import read_progress
 

@@ -1,0 +1,104 @@
+"""Deliveries: entries of a ready stream that the server has handed to a worker, and the jobs in them."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from typing import NamedTuple
+
+from qbull.store.verbs.outcomes import JobPosition
+from qbull.store.verbs.partition import Partition
+
+TRAIN_MARK = b""
+"""The name of the only field in the entry of a train."""
+LANE_DIGEST_BYTES = 8
+"""Length of a lane's digest."""
+TRAIN_RECORDS_BATCH_SIZE = 600
+"""Records per reply. A longer reply does not fit into a socket buffer and delays the next call."""
+MAX_TRAIN_CALLS = 8
+"""Calls in flight at a time, so that none of them waits for a settle that came between two of them."""
+
+
+class Delivery(NamedTuple):
+    """An entry of a ready stream, handed over to this worker: one job, or a train of one lane."""
+
+    partition: Partition
+    band: str
+    entry: bytes
+    fields: list[bytes]
+    """Id and record of each job, flat, as the server sends them. Use `job()` to read them."""
+    place: bytes
+    """The priority level and the entry: together they name the delivery within its partition."""
+    asked: float
+    """When the worker asked for it, on this machine's monotonic clock."""
+    lane: bytes = b""
+    """The lane of a train; empty for a job that is alone in its entry."""
+    before: int = 0
+    """How many jobs of the train were settled before it came here."""
+
+    @property
+    def job_count(self) -> int:
+        """The number of jobs in it."""
+        return len(self.fields) // 2
+
+    def job(self, number: int) -> DeliveredJob:
+        """The job with this number, counted from 0."""
+        return DeliveredJob(self, number)
+
+    def jobs(self) -> list[DeliveredJob]:
+        """All its jobs, in order."""
+        return [DeliveredJob(self, number) for number in range(self.job_count)]
+
+
+class DeliveredJob:
+    """One job of a delivery. The worker carries it from the prefetch buffer to its outcome."""
+
+    __slots__ = ("delivery", "id", "number", "record")
+
+    def __init__(self, delivery: Delivery, number: int) -> None:
+        fields = delivery.fields
+        self.delivery = delivery
+        self.number = number
+        self.id = fields[2 * number]
+        self.record = fields[2 * number + 1]
+
+    @property
+    def position(self) -> JobPosition:
+        """Its position on the server. Further jobs in an entry without a lane were written by another program."""
+        delivery = self.delivery
+        if not delivery.lane:
+            return JobPosition(delivery.place, b"", 0, True)
+        last = self.number == delivery.job_count - 1
+        return JobPosition(delivery.place, delivery.lane, delivery.before + self.number, last)
+
+
+async def load_trains(deliveries: list[Delivery]) -> list[Delivery]:
+    """Fetch the records of trains: the entry of a train contains only the ids of its jobs."""
+    trains: dict[int, list[int]] = {}
+    for index, delivery in enumerate(deliveries):
+        if delivery.fields[0] == TRAIN_MARK:
+            trains.setdefault(delivery.partition.number, []).append(index)
+    for indexes in trains.values():
+        partition = deliveries[indexes[0]].partition
+        ids = [deliveries[index].fields[1][LANE_DIGEST_BYTES:].split(b"\n") for index in indexes]
+        flat = [id for some in ids for id in some]
+        step = max(TRAIN_RECORDS_BATCH_SIZE, math.ceil(len(flat) / MAX_TRAIN_CALLS))
+        parts = [flat[start : start + step] for start in range(0, len(flat), step)]
+        records = [record for some in await asyncio.gather(*map(partition.records, parts)) for record in some]
+        first = 0
+        for index, some in zip(indexes, ids, strict=True):
+            deliveries[index] = _expand_train(deliveries[index], some, records[first : first + len(some)])
+            first += len(some)
+    return deliveries
+
+
+def _expand_train(delivery: Delivery, ids: list[bytes], records: list[bytes]) -> Delivery:
+    """Put ids and records together. Jobs without a record were settled earlier.
+
+    If no job of an entry has a record, another program wrote it; it stays as it is.
+    """
+    before = next((n for n, record in enumerate(records) if record), None)
+    if before is None:
+        return delivery
+    fields = [part for pair in zip(ids[before:], records[before:], strict=True) for part in pair]
+    return delivery._replace(fields=fields, lane=delivery.fields[1][:LANE_DIGEST_BYTES], before=before)
