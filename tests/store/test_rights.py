@@ -13,6 +13,7 @@ from desk import CRASHED, Desk, ids_of
 import qbull.store
 from conftest import eventually
 from qbull.config import QueueSettings
+from qbull.core.durability import DURABILITIES, profile_of
 from qbull.core.rate import Rate
 from qbull.core.record import REPORT_ALL_FLAG
 from qbull.core.route import digest
@@ -75,10 +76,9 @@ def test_every_command_that_is_sent_belongs_to_a_role() -> None:
         *rights._CLUSTER_COMMANDS,
         *rights._SENTINEL_COMMANDS,
         *rights._AT_SENTINELS_COMMANDS,
-        "cluster|nodes",
         "select",
     }
-    others |= {word for words in rights._DURABILITY_COMMANDS.values() for word in words}
+    others |= {word for name in DURABILITIES for word in profile_of(name).commands(cluster=True)}
 
     assert {"hmget", "waitaof", "xinfo|groups", "subscribe", "sentinel|replicas"} <= sent, (
         "the look itself is blind"
@@ -370,7 +370,7 @@ async def test_a_producer_of_sentinels_with_a_profile_needs_what_its_lines_say(t
         await store.close()
 
 
-@pytest.mark.parametrize("durability", ["fast", "durable", "replicated", "strict"])
+@pytest.mark.parametrize("durability", DURABILITIES)
 async def test_a_profile_needs_what_its_line_says(tmp_path: Path, durability: str) -> None:
     with raised_pair(tmp_path) as pair:
         place = AclScope("test", durability=durability, database=3)  # type: ignore[arg-type]
