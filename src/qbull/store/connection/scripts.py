@@ -1,10 +1,19 @@
-"""Loads the Lua of each verb and turns its header into local names, so that contract and code cannot drift.
+"""Loads the Lua script of each verb and turns the headers into local names, so that contract and code cannot drift.
+
+The header of a script (lua/<verb>.lua) says what it takes:
 
     -- KEYS  base                    → local base = KEYS[1]
     -- NAMES index lanes             → local index = base .. 'index' …
-    -- ARGV  limit:int owner … rest  → local limit = tonumber(ARGV[1]) …, and `rest`, where the list begins
-    -- USES  record lane             → the files of lua/lib, in this order
+    -- ARGV  limit:int owner … rest  → local limit = tonumber(ARGV[1]) …, and `rest`, the position of the list
+    -- USES  record lane             → the files of lua/lib that it calls itself
     -- FLAGS allow-oom               → the script's flags
+
+A library file (lua/lib/<name>.lua) has a header too. The loader follows its `USES`, adds its `NAMES`, and checks that
+every script has the keys and arguments of its `NEEDS`:
+
+    -- NEEDS base limit
+    -- NAMES lanes
+    -- USES  record index
 
 Scripts are called by digest, so two versions of qbull can share a server during a rolling deploy.
 """
@@ -13,12 +22,18 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 
-_prelude = ""
-_HEADER_PATTERN = re.compile(r"^-- ([A-Z]+)\s+(.*)$")
+_HEADER_PATTERN = re.compile(r"^-- (KEYS|NAMES|ARGV|USES|FLAGS|NEEDS)\s+(.*)$")
+_LUA_FOLDER = files("qbull.store").joinpath("lua")
+
+
+class BrokenScript(Exception):
+    """The header of a script or of a library file asks for something that it cannot have."""
 
 
 @dataclass(frozen=True)
@@ -28,36 +43,98 @@ class Script:
     digest: str
 
 
+_prelude = ""
+
+
 @cache
 def script(name: str) -> Script:
-    body = _read(f"{name}.lua")
-    header = _header(body)
-    lines = [f"#!lua flags={header.get('FLAGS', '')}".removesuffix(" flags="), *_prelude.splitlines()]
-    lines += [f"local {key} = KEYS[{i}]" for i, key in enumerate(header["KEYS"].split(), 1)]
-    lines += [
-        f"local {short} = {_first_key(header)} .. '{short}'" for short in header.get("NAMES", "").split()
-    ]
-    lines += _arguments(header.get("ARGV", ""))
-    library = [_read(f"lib/{part}.lua") for part in header.get("USES", "").split()]
-    source = "\n".join([*lines, *library, body])
-    return Script(name, source, hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest())
+    """The script of a verb, with its local names and the library files that it needs."""
+    return load_script(name, prelude=_prelude)
 
 
 def set_prelude(part: str) -> None:
     """From now on every script of this process begins with a file of lua/lib. For tests that move the clock."""
     global _prelude
-    _prelude = _read(f"lib/{part}.lua") if part else ""
+    _prelude = _read(_LUA_FOLDER, f"lib/{part}.lua") if part else ""
     script.cache_clear()
 
 
-def _arguments(spec: str) -> list[str]:
-    fixed = spec.partition("…")[0]
+def load_script(name: str, folder: Traversable = _LUA_FOLDER, prelude: str = "") -> Script:
+    """Put a script together.
+
+    Args:
+        name: The verb, which is the file's name.
+        folder: The folder that has the scripts and, in `lib`, the library files.
+        prelude: Lua that comes before everything else.
+
+    Raises:
+        BrokenScript: A library file is missing, uses itself, or needs something that the script does not have.
+    """
+    body = _read(folder, f"{name}.lua")
+    header = _header(body)
+    libraries = _libraries(folder, name, header)
+    keys, arguments = header["KEYS"].split(), _argument_names(header)
+    for part, (_, needs) in libraries.items():
+        for missing in set(needs.get("NEEDS", "").split()) - {*keys, *arguments}:
+            raise BrokenScript(
+                f'lua/{name}.lua uses lib/{part}.lua, which needs "{missing}": '
+                "it is neither a key nor an argument of the script"
+            )
+    names = _unique(header, *(needs for _, needs in libraries.values()))
+    for short in names:
+        if short in {*keys, *arguments}:
+            raise BrokenScript(f'lua/{name}.lua: "{short}" is a name and also a key or an argument')
+    lines = [f"#!lua flags={header.get('FLAGS', '')}".removesuffix(" flags="), *prelude.splitlines()]
+    lines += [f"local {key} = KEYS[{i}]" for i, key in enumerate(keys, 1)]
+    lines += [f"local {short} = {keys[0]} .. '{short}'" for short in names]
+    lines += _argument_lines(header)
+    source = "\n".join([*lines, *(text for text, _ in libraries.values()), body])
+    return Script(name, source, hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest())
+
+
+def _libraries(
+    folder: Traversable, name: str, header: dict[str, str]
+) -> dict[str, tuple[str, dict[str, str]]]:
+    """The library files that a script needs, each once and behind those that it uses itself: text and header."""
+    found: dict[str, tuple[str, dict[str, str]]] = {}
+
+    def add(part: str, way: tuple[str, ...]) -> None:
+        if part in way:
+            raise BrokenScript(f"lua/{name}.lua: library files use each other: {' → '.join([*way, part])}")
+        if part in found:
+            return
+        try:
+            text = _read(folder, f"lib/{part}.lua")
+        except FileNotFoundError:
+            user = f"lib/{way[-1]}.lua" if way else f"lua/{name}.lua"
+            raise BrokenScript(f"{user} uses lib/{part}.lua, which does not exist") from None
+        needs = _header(text)
+        for other in needs.get("USES", "").split():
+            add(other, (*way, part))
+        found[part] = text, needs
+
+    for part in header.get("USES", "").split():
+        add(part, ())
+    return found
+
+
+def _unique(*headers: dict[str, str]) -> Iterable[str]:
+    return dict.fromkeys(short for header in headers for short in header.get("NAMES", "").split())
+
+
+def _argument_names(header: dict[str, str]) -> list[str]:
+    fixed, more, _ = header.get("ARGV", "").partition("…")
+    return [argument.partition(":")[0] for argument in fixed.split()] + (["rest"] if more else [])
+
+
+def _argument_lines(header: dict[str, str]) -> list[str]:
+    fixed, more, _ = header.get("ARGV", "").partition("…")
     lines = []
     for position, argument in enumerate(fixed.split(), 1):
         name, _, kind = argument.partition(":")
         value = f"ARGV[{position}]"
         lines.append(f"local {name} = {f'tonumber({value})' if kind == 'int' else value}")
-    if "…" in spec:
+    if more:
         lines.append(f"local rest = {len(fixed.split()) + 1}")
     return lines
 
@@ -73,9 +150,5 @@ def _header(source: str) -> dict[str, str]:
     return found
 
 
-def _first_key(header: dict[str, str]) -> str:
-    return header["KEYS"].split()[0]
-
-
-def _read(name: str) -> str:
-    return files("qbull.store").joinpath("lua", *name.split("/")).read_text()
+def _read(folder: Traversable, name: str) -> str:
+    return folder.joinpath(*name.split("/")).read_text()

@@ -1,7 +1,7 @@
 -- audit: is every job of these in exactly the place that the index says, and no other? Looks, changes nothing.
 -- KEYS  base
 -- FLAGS no-writes
--- NAMES index delayed trains extras cancelling
+-- NAMES index delayed extras cancelling
 -- USES  record index train
 -- ARGV  … id
 -- GIVES one line for each fault

@@ -2,7 +2,7 @@
 -- KEYS  base
 -- FLAGS no-writes
 -- NAMES index lanes trains bands kept
--- USES  record index train
+-- USES  record train
 -- GIVES one line for each fault
 local counted, faults = {}, {}
 local function count(record)

@@ -1,7 +1,6 @@
 -- clean: finished jobs that ended before a moment go, the oldest first. What halted its lane lets it go on.
 -- KEYS  base
--- NAMES index delayed lanes trains bands kept stats
--- USES  clock stamp record index tell ready train lane extras delivery take once stats
+-- USES  clock record index extras take once stats
 -- FLAGS allow-oom
 -- ARGV  token limit:int stream age_ms:int most:int
 -- GIVES how many went, and 1 where there may be more of that age

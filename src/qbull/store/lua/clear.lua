@@ -1,7 +1,7 @@
 -- clear: no older partition has jobs of any lane of this one: nothing is held here from now on.
 -- KEYS  base
--- NAMES index delayed lanes trains bands held ahead
--- USES  clock stamp record index tell ready train lane
+-- NAMES index held ahead
+-- USES  index lane
 -- FLAGS allow-oom
 -- ARGV  limit:int most:int
 -- GIVES how many lanes were let go, and how many are still held; call it again until there are none

@@ -2,7 +2,7 @@
 -- lane. Each gets a number and is left alone by everybody else from now on, so that it arrives as it is, and once: whoever
 -- brings them brings them in the order of these numbers, and they stay here until they have arrived (departed.lua).
 -- KEYS  base
--- NAMES index delayed kept leaving extras expiring
+-- NAMES delayed kept leaving extras expiring
 -- USES  record index
 -- FLAGS allow-oom
 -- ARGV  from:int most:int

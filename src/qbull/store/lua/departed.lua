@@ -1,6 +1,6 @@
 -- departed: these jobs have arrived in another partition. Who waits for their end here is told to look again.
 -- KEYS  base
--- NAMES index delayed leaving expiring
+-- NAMES delayed leaving expiring
 -- USES  index extras tell
 -- FLAGS allow-oom
 -- ARGV  … id

@@ -1,7 +1,6 @@
 -- enqueue: put a batch of jobs into a partition. A job whose id is there already adds nothing.
 -- KEYS  base
--- NAMES index delayed lanes trains bands stats
--- USES  clock stamp record report index tell ready train lane arrive stats
+-- USES  record report index lane arrive stats
 -- ARGV  limit:int  … id when record
 --       when: 0, or as in lib/arrive.lua
 -- GIVES the positions (from 0) of the jobs that were there already; before them, where the partition is closed and takes

@@ -1,7 +1,7 @@
 -- enroll: a worker says what it is and what it reads. Everybody is told when that is new.
 -- KEYS  base
 -- NAMES roster
--- USES  clock alive tell_all
+-- USES  alive tell_all
 -- FLAGS allow-oom
 -- ARGV  worker ttl_ms:int what
 alive(worker, ttl_ms)

@@ -1,8 +1,8 @@
 -- find: where a job is and what is known of it, in one look.
 -- KEYS  base
 -- FLAGS no-writes
--- NAMES index delayed trains
--- USES  record index train look
+-- NAMES index
+-- USES  look
 -- ARGV  id
 -- GIVES nothing for an unknown job, else its progress, state, record (sealed, where it has ended), due time or entry, worker
 local place = redis.call('HGET', index, id)

@@ -1,7 +1,6 @@
 -- fire: run a schedule now, beside its plan. A job whose id is there already adds nothing.
 -- KEYS  base
--- NAMES index delayed lanes trains bands stats
--- USES  clock stamp record report index tell ready train lane stats
+-- USES  clock report index lane stats
 -- ARGV  limit:int name id record
 -- GIVES 1 where the job was added
 look_up({id})

@@ -1,7 +1,6 @@
 -- grow: what is left of a flow comes into a partition. A full server takes it too: what was begun can only go when it ends.
 -- KEYS  base
--- NAMES index delayed lanes trains bands stats extras
--- USES  clock stamp record report index tell flow ready train lane arrive look once stats plant
+-- USES  plant
 -- FLAGS allow-oom
 -- ARGV  token limit:int flow left  … id when record given mode many told …
 --       all of it as in plant

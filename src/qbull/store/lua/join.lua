@@ -1,8 +1,8 @@
 -- join: jobs have ended that others of their flow wait for here. One that has no more to wait for is let go; one that cannot run
 -- any more ends too. To be told the same again changes nothing.
 -- KEYS  base
--- NAMES index delayed lanes trains bands stats kept cancelling
--- USES  clock stamp record report index tell flow ready train lane arrive delivery extras finish mark take stats
+-- NAMES delayed
+-- USES  report index tell flow arrive extras finish mark take stats
 -- FLAGS allow-oom
 -- ARGV  limit:int failed:int failed_ms:int  … id flow position letter told ending
 --       id, position: who waits, and for which of them; letter: as in lib/flow.lua; ending: what to seal behind its record, should it end too

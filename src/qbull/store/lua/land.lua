@@ -1,7 +1,7 @@
 -- land: jobs come from a closed partition. They come in the order of their numbers, so the last one that has come says
 -- of each whether it was here before, even if it has been run and forgotten since.
 -- KEYS  base
--- NAMES index delayed arrivals extras expiring
+-- NAMES delayed arrivals extras expiring
 -- USES  index tell
 -- FLAGS allow-oom
 -- ARGV  source  … number id due record ends besides lines

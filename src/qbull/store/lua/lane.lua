@@ -2,8 +2,8 @@
 -- A bounded look: of the dead letters, the delayed and the ready jobs so many are looked through for who holds the lane.
 -- KEYS  base
 -- FLAGS no-writes
--- NAMES index delayed lanes trains bands failed
--- USES  record index train look
+-- NAMES index delayed lanes bands failed
+-- USES  record train look
 -- ARGV  lane most:int looks:int id
 --       most: how many of those who wait are wanted; id: whose position is wanted, or ''
 -- GIVES how many are admitted; how many wait in the list; the first of these; those of the train that is out, in order; the holder, its

@@ -1,7 +1,7 @@
 -- note: what running jobs say of themselves. One whose delivery is no longer the worker's says nothing.
 -- KEYS  base
--- NAMES index trains extras
--- USES  clock record index train
+-- NAMES index extras
+-- USES  clock train
 -- FLAGS allow-oom
 -- ARGV  most:int  … id place lane progress attempt first many line …
 --       most: lines kept of a job; lane: of the train that it is in, or ''; progress: '' where it has not changed;

@@ -1,7 +1,6 @@
 -- plant: the first jobs of a new flow come into a partition.
 -- KEYS  base
--- NAMES index delayed lanes trains bands stats extras
--- USES  clock stamp record report index tell flow ready train lane arrive look once stats plant
+-- USES  plant
 -- ARGV  token limit:int flow left  … id when record given mode many told …
 --       left: the jobs that are to be planted next, or ''; given: 1 where the id was chosen by somebody, 2 where another partition has it
 --       many: how many it waits for, and what is known of each

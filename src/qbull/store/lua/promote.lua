@@ -3,8 +3,8 @@
 -- What else time brings is done with it: jobs that have not begun in time are cancelled, finished ones that are old go, and
 -- those beyond a number.
 -- KEYS  base
--- NAMES index delayed lanes trains bands kept schedules expiring cancelling stats
--- USES  clock stamp record report index tell flow ready train lane delivery extras finish mark take stats
+-- NAMES delayed schedules expiring
+-- USES  clock record report index tell ready lane finish mark take stats
 -- FLAGS allow-oom
 -- ARGV  limit:int most:int completed_ms:int failed:int failed_ms:int ending keep_completed:int keep_failed:int
 --       ending: what to seal behind the record of a job that has expired

@@ -1,9 +1,9 @@
 -- raise: write down what is known of problems, and enqueue what is to be said of them; unless somebody has done so meanwhile.
 -- KEYS  base
--- NAMES index delayed lanes trains bands stats alerts
--- USES  clock stamp record report index tell ready train lane arrive stats
+-- NAMES alerts
+-- USES  report index lane arrive stats
 -- FLAGS allow-oom
--- ARGV  rev state  … id when record
+-- ARGV  limit:int rev state  … id when record
 --       rev: what the state was when it was read; when: as in lib/arrive.lua
 -- GIVES 1 where it was written
 if (redis.call('HGET', alerts, 'rev') or '0') ~= rev then return 0 end

@@ -5,8 +5,8 @@
 -- handed over only now: the server may still serve the blocked read of a worker that has stopped. What was told to stop is
 -- cancelled.
 -- KEYS  base
--- NAMES index lanes trains bands stats kept cancelling
--- USES  clock stamp record report index tell flow ready train lane delivery extras finish mark stats
+-- NAMES bands
+-- USES  record index tell ready train lane delivery finish mark stats
 -- FLAGS allow-oom
 -- ARGV  limit:int halt:int failed:int failed_ms:int consumer most:int crash_limit:int blind_ms:int ending  … started
 --       blind_ms: -1 where somebody saw what was running, else how long a suspect must have been handed over

@@ -1,8 +1,7 @@
 -- release: a worker gives deliveries back that it will not run to their end now. Nothing is counted against them. What was
 -- told to stop is cancelled.
 -- KEYS  base
--- NAMES index lanes trains bands stats kept cancelling
--- USES  clock stamp record report index tell flow ready train lane delivery extras finish mark stats
+-- USES  index tell ready train lane delivery finish mark stats
 -- FLAGS allow-oom
 -- ARGV  limit:int failed:int failed_ms:int  … place
 --       one may be named twice; entries leave at the end, so it would be found there once more

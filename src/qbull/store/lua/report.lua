@@ -1,6 +1,6 @@
 -- report: something that no script has done itself is told to PostgreSQL. A full server takes it too, as it takes what scripts report.
 -- KEYS  base
--- USES  record report
+-- USES  report
 -- FLAGS allow-oom
 -- ARGV  … name what
 --       name: a letter and the id, as in lib/report.lua

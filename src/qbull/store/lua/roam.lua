@@ -1,8 +1,8 @@
 -- roam: some of the unfinished jobs of a partition. Whatever is there from the first call to the last is met at least once.
 -- KEYS  base
 -- FLAGS no-writes
--- NAMES index delayed trains
--- USES  record index train look
+-- NAMES index
+-- USES  look
 -- ARGV  cursor count:int state
 --       state: "waiting", "active" or "delayed"
 -- GIVES the next cursor ("0": that was all), how many were looked at, and of each that is in the state: id, record, due time or

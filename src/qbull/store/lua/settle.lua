@@ -1,6 +1,6 @@
 -- settle: write down what became of a batch of deliveries. One that is no longer the worker's is refused.
 -- KEYS  base
--- NAMES index delayed lanes trains bands stats kept cancelling
+-- NAMES delayed cancelling
 -- USES  clock stamp record report index tell flow ready train lane delivery extras finish mark stats
 -- FLAGS allow-oom
 -- ARGV  limit:int halt:int completed:int completed_ms:int failed:int failed_ms:int singles:int members:int  …

@@ -1,8 +1,8 @@
 -- tick: fire what schedules have planned and what is due by this clock. Each planned instant becomes a job once: a
 -- proposal that was made from another revision than the schedule's own changes nothing.
 -- KEYS  base
--- NAMES index delayed lanes trains bands stats schedules
--- USES  clock stamp record report index tell ready train lane stats
+-- NAMES index schedules
+-- USES  clock report index lane stats
 -- ARGV  limit:int grace_ms:int hold_ms:int  …
 --       for each schedule: name, rev, catch_up, overlap, missed (ticks that were left out), record, how many instants,
 --       and for each of them planned, due, id; then planned and due of the one that follows ('' where there is none)

@@ -1,7 +1,7 @@
 -- unhold: no older partition has jobs of these lanes any more: they go on here.
 -- KEYS  base
--- NAMES index delayed lanes trains bands held ahead
--- USES  clock stamp record index tell ready train lane
+-- NAMES held ahead
+-- USES  index lane
 -- FLAGS allow-oom
 -- ARGV  limit:int  … lane
 local freed = {}

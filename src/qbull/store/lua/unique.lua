@@ -1,7 +1,7 @@
 -- unique: put jobs into a partition, of which only one for each name counts within its window.
 -- KEYS  base
--- NAMES index delayed lanes trains bands stats kept
--- USES  clock stamp record report index tell ready train lane arrive delivery take once stats
+-- NAMES delayed
+-- USES  stamp record report index ready lane arrive take once stats
 -- A closed partition adds none; but what counts there counts until its window ends.
 -- ARGV  limit:int  … id when record name mode window_ms counts counts_ms
 --       when: as in lib/arrive.lua

@@ -62,7 +62,9 @@ async def write(store: Store, seen: AlertSnapshot, state: AlertState, messages: 
     """Write down what is known now and enqueue what is to be said; False where somebody was quicker."""
     flat = [part for job in messages for part in (job.id, job.when, job.record)]
     packed = msgspec.json.encode(state)
-    return bool(await store.server.script("raise", _base(store), seen.rev, packed, *flat))
+    return bool(
+        await store.server.script("raise", _base(store), ALERT_QUEUE.lane_limit, seen.rev, packed, *flat)
+    )
 
 
 async def read_known_problems(store: Store) -> AlertState:

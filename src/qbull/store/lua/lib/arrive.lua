@@ -1,5 +1,8 @@
--- arrive: a new job, to run now or later, and until when it must have begun. Uses clock, stamp, report, index, tell, lane.
+-- arrive: a new job, to run now or later, and until when it must have begun.
 --   when: milliseconds from now, or @ and a moment in milliseconds; then, where it expires, a space and the same for that
+-- NEEDS base
+-- NAMES delayed
+-- USES  clock stamp report index tell lane
 local arrived = {}
 
 -- The moment that is meant. What is to wait counts from the end of this millisecond.

@@ -1,4 +1,6 @@
--- delivery: entries that leave a ready stream. Uses stamp, record, index, train.
+-- delivery: entries that leave a ready stream.
+-- NEEDS base
+-- USES  stamp record index train
 local leaving = {}
 
 local function leave(band, entry)

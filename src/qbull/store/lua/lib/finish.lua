@@ -1,7 +1,10 @@
--- finish: the streams of finished jobs, kept by count and by age. Uses clock, record, report, index, flow, extras.
+-- finish: the streams of finished jobs, kept by count and by age.
 -- An entry holds up to BUNDLE jobs that finished together: id and record for each, with the ending sealed behind the
 -- record (core/record.py); `kept` counts the jobs.
 -- Of a job that was removed the record stays behind in its bundle, and the index no longer says that it is there.
+-- NEEDS base
+-- NAMES index kept
+-- USES  clock record report index flow extras
 local BUNDLE = 16
 local LETTER = {completed = 'c', failed = 'f', cancelled = 'x'}
 

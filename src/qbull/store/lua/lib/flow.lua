@@ -1,4 +1,4 @@
--- flow: jobs that wait for others, and the ends that others wait for. Uses record, report, index, tell.
+-- flow: jobs that wait for others, and the ends that others wait for.
 -- A job that waits is delayed, due at FAR. job:<id> says what for: `flow`, `mode` (core/flow.py), `when` it may run once they have ended
 -- (lib/arrive.lua), how many are `left`, and of each child:<position>: a letter, w while it is waited for, and what is known of it;
 -- `stopped` where it has ended because one of them has.
@@ -6,6 +6,8 @@
 --   <letter><id> and the record with its ending: c completed, f failed, x cancelled, - removed, t its id was taken by another job,
 --   u it was not needed, and is forgotten
 --   n<flow> and the jobs of it that are still to be planted
+-- NEEDS base
+-- USES  record report index tell
 local FAR = '253402300799000'
 local onward, onward_n = {}, 0
 

@@ -10,6 +10,8 @@
 --   clear    no older partition has a lane of this one
 --   nothing, in a later generation: any lane may have earlier jobs in older partitions
 -- `behind` is by how much the number of jobs with `l` has changed; write_index counts it in `kept`.
+-- NEEDS base
+-- NAMES index
 local MARK = '\n'
 local places = {}
 local moved = {}

@@ -1,4 +1,4 @@
--- lane: the jobs that share a key. Uses clock, stamp, record, index, ready, train.
+-- lane: the jobs that share a key.
 -- `lanes` counts the unsettled jobs of a lane that have been admitted to it: those in front of the workers, those
 -- that wait for their next attempt, and those in the lane's list. At most `limit` of them are outside the list;
 -- 0 is no limit, so a queue that gave up its order still empties the lists it had.
@@ -6,6 +6,9 @@
 -- Whoever changes a lane calls write_lanes at the end.
 -- In a partition of a later generation (core/layout.py) a lane whose earlier jobs may still be in older partitions is
 -- held: all its jobs are in its list, until the mover (store/verbs/move.py) has seen that the older ones have none of it.
+-- NEEDS base limit
+-- NAMES delayed lanes
+-- USES  clock stamp record index tell ready train
 local TRAIN = 128
 local TRAIN_BYTES = 262144
 local counts = {}

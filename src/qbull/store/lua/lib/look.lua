@@ -1,4 +1,7 @@
--- look: what is known of a job, given its place. Uses record, train.
+-- look: what is known of a job, given its place.
+-- NEEDS base
+-- NAMES delayed
+-- USES  record train
 local ENDED = {c = 'completed', f = 'failed', x = 'cancelled'}
 
 local function in_entry(stream, entry)

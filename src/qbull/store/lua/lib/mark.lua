@@ -1,6 +1,9 @@
 -- mark: a job that a worker has is told to stop by a mark: cancelling: id → <place of the delivery> <ending>.
 -- The mark goes with the delivery. What would go on after it, as a next attempt or with another worker, is cancelled instead.
--- Uses record, index, lane, extras, finish. Nothing is asked for marks where no job of the partition has extras.
+-- Nothing is asked for marks where no job of the partition has extras.
+-- NEEDS base failed
+-- NAMES cancelling
+-- USES  record index lane finish
 local has_extras = redis.call('EXISTS', base .. 'extras') == 1
 local marked = has_extras and redis.call('EXISTS', cancelling) == 1
 local stopped = {}

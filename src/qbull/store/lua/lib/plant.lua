@@ -1,6 +1,9 @@
 -- plant: put jobs of a flow into a partition, those that wait for others and those that do not, and note what is left of the flow:
 -- one step, so that a flow which has been begun is never forgotten. Planting the same again adds nothing.
--- Needs `token`, `flow`, `left` and the list of jobs, as in plant.lua. Uses report, index, flow, lane, arrive, look, once, stats.
+-- The list of jobs is as in plant.lua.
+-- NEEDS base flow left rest token
+-- NAMES extras
+-- USES  stamp report index flow lane arrive look once stats
 
 -- An id that was made for this flow is known where it was planted before; one that was chosen may be another's.
 local function is_ours(job)

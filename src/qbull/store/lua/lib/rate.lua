@@ -1,6 +1,7 @@
--- rate: a log of granted starts, so that any window has at most `count` of them. Uses clock.
+-- rate: a log of granted starts, so that any window has at most `count` of them.
 -- It is a string: the time of the latest start, then "time:starts" for those of the last window, in rising order. Where there
 -- can be many, the times in the log are rounded up to one of BUCKETS: it stays short, and counts a start rather too long.
+-- USES  clock
 local BUCKETS = 128
 
 local function read_log(name, window_ms)

@@ -1,4 +1,7 @@
--- ready: put jobs in front of the workers. Uses record, index, tell.
+-- ready: put jobs in front of the workers.
+-- NEEDS base
+-- NAMES bands
+-- USES  index tell
 local function is_after(entry, other)
   local ms, seq = string.match(entry, '^(%d+)-(%d+)$')
   local other_ms, other_seq = string.match(other, '^(%d+)-(%d+)$')

@@ -2,8 +2,10 @@
 -- `reports` has two kinds of entries. Of up to 50 jobs: <letter><id> and, where all is asked for, the record as it is then:
 --   w  waiting      d  delayed      f  failed      x  cancelled      -  removed      a  active (by the worker)
 -- Of jobs that are done, which is what most have to say: C<how many>, their ids, a line each, and behind these their endings as
--- they are sealed; E<how many> and the ids alone, where only the end is asked for. Uses record.
+-- they are sealed; E<how many> and the ids alone, where only the end is asked for.
 -- While nobody reads them they are kept, but not without bound.
+-- NEEDS base
+-- USES  record
 local REPORTS = 1000000
 local LARGE = 2000
 local told, told_n = {}, 0

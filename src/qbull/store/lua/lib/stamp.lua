@@ -1,5 +1,6 @@
 -- stamp: when a job was enqueued. A job that went straight to ready has that in its entry's id; wherever it goes next,
--- the time goes into its record. Uses clock.
+-- the time goes into its record.
+-- USES  clock
 local function stamped(record, entry)
   if #record < 12 or string.sub(record, 5, 10) ~= '\0\0\0\0\0\0' then return record end
   local ms = entry and tonumber(string.match(entry, '^%d+')) or now_ms

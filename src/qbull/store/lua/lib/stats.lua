@@ -1,4 +1,7 @@
--- stats: totals, and counts for each minute that expire after a day. Uses clock.
+-- stats: totals, and counts for each minute that expire after a day.
+-- NEEDS base
+-- NAMES stats
+-- USES  clock
 local function count_up(counted)
   local minute = base .. 'stats:' .. math.floor(now_ms / 60000)
   for what, n in pairs(counted) do

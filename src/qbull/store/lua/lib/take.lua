@@ -1,5 +1,8 @@
--- take: a job leaves the place where it is, whatever that is. Uses stamp, record, index, ready, train, lane, delivery.
+-- take: a job leaves the place where it is, whatever that is.
 -- What follows from it (the next of its lane, an entry of finished jobs that is empty now) is done once, at the end.
+-- NEEDS base
+-- NAMES index delayed kept
+-- USES  stamp record index ready train lane delivery
 local STATE = {c = 'completed', f = 'failed', x = 'cancelled', d = 'delayed', m = 'moving'}
 local freed, touched, fewer = {}, {}, {}
 

@@ -1,4 +1,5 @@
 -- tell_all: say something that concerns every worker of the app.
+-- NEEDS base
 local function tell_all(word)
   redis.call('PUBLISH', string.match(base, '^{(.+)}:$') .. ':bell', '\n' .. word)
 end

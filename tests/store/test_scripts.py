@@ -1,0 +1,164 @@
+"""Scripts: the loader gives each verb the library files that it needs, and refuses what does not fit together."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import qbull.store
+from qbull.store.connection.scripts import BrokenScript, load_script, script
+
+LUA = Path(qbull.store.__path__[0]) / "lua"
+VERBS = sorted(path.stem for path in LUA.glob("*.lua"))
+LIBRARIES = sorted(path.stem for path in (LUA / "lib").glob("*.lua"))
+
+KEYWORDS = set(
+    re.findall(
+        r"\w+",
+        "and break do else elseif end false for function if in local nil not or repeat return then true until while",
+    )
+)
+BUILT_IN = set(
+    re.findall(
+        r"\w+",
+        "ARGV KEYS cjson ipairs math next pairs pcall redis setmetatable string table tonumber tostring type unpack",
+    )
+)
+
+
+def write(folder: Path, **files: str) -> Path:
+    (folder / "lib").mkdir()
+    for name, text in files.items():
+        part = name.removeprefix("lib_")
+        (folder / ("lib" if name.startswith("lib_") else ".") / f"{part}.lua").write_text(text)
+    return folder
+
+
+def test_a_script_gets_the_libraries_of_its_libraries_each_once_and_in_order(tmp_path: Path) -> None:
+    folder = write(
+        tmp_path,
+        verb="-- KEYS  base\n-- USES  roof wall\nreturn roof()",
+        lib_roof="-- USES  wall\nlocal function roof() return wall() end",
+        lib_wall="-- USES  ground\nlocal function wall() return ground end",
+        lib_ground="local ground = 1",
+    )
+
+    source = load_script("verb", folder).source
+
+    places = [source.index(f"local {text}") for text in ("ground", "function wall", "function roof")]
+    assert places == sorted(places)
+    assert source.count("local ground") == 1
+
+
+def test_the_names_of_libraries_are_added_to_those_of_the_script(tmp_path: Path) -> None:
+    folder = write(
+        tmp_path,
+        verb="-- KEYS  base\n-- NAMES index\n-- USES  lane\nreturn 1",
+        lib_lane="-- NEEDS base\n-- NAMES lanes index\nlocal counts = {}",
+    )
+
+    source = load_script("verb", folder).source
+
+    assert "local index = base .. 'index'\nlocal lanes = base .. 'lanes'\n" in source
+
+
+def test_a_missing_library_is_named_with_its_user(tmp_path: Path) -> None:
+    folder = write(tmp_path, verb="-- KEYS  base\n-- USES  lane\nreturn 1", lib_lane="-- USES  train\n")
+
+    with pytest.raises(BrokenScript, match=r"lib/lane\.lua uses lib/train\.lua, which does not exist"):
+        load_script("verb", folder)
+
+
+def test_libraries_that_use_each_other_are_refused(tmp_path: Path) -> None:
+    folder = write(
+        tmp_path,
+        verb="-- KEYS  base\n-- USES  lane\nreturn 1",
+        lib_lane="-- USES  train\n",
+        lib_train="-- USES  lane\n",
+    )
+
+    with pytest.raises(BrokenScript, match="lane → train → lane"):
+        load_script("verb", folder)
+
+
+def test_a_library_that_needs_what_the_script_does_not_have_is_refused(tmp_path: Path) -> None:
+    folder = write(
+        tmp_path,
+        verb="-- KEYS  base\n-- ARGV  most:int\n-- USES  lane\nreturn 1",
+        lib_lane="-- NEEDS base limit\n",
+    )
+
+    with pytest.raises(BrokenScript, match=r'lua/verb\.lua uses lib/lane\.lua, which needs "limit"'):
+        load_script("verb", folder)
+
+
+def test_a_name_that_is_an_argument_too_is_refused(tmp_path: Path) -> None:
+    folder = write(
+        tmp_path,
+        verb="-- KEYS  base\n-- ARGV  failed:int\n-- USES  dead\nreturn 1",
+        lib_dead="-- NAMES failed\n",
+    )
+
+    with pytest.raises(BrokenScript, match='"failed" is a name and also a key or an argument'):
+        load_script("verb", folder)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_script_can_be_put_together(verb: str) -> None:
+    assert script(verb).source.startswith("#!lua")
+
+
+@pytest.mark.parametrize("name", [*VERBS, *(f"lib/{part}" for part in LIBRARIES)])
+def test_a_file_names_everything_that_it_uses_in_its_header_and_nothing_else(name: str) -> None:
+    text = (LUA / f"{name}.lua").read_text()
+    header = _header(text)
+    given = {name for word in ("KEYS", "NAMES", "NEEDS") for name in header.get(word, "").split()}
+    fixed, more, _ = header.get("ARGV", "").partition("…")
+    arguments = {argument.partition(":")[0] for argument in fixed.split()} | ({"rest"} if more else set())
+    used = _free_names(text)
+    by_library = {
+        part: _defined_names((LUA / "lib" / f"{part}.lua").read_text()) for part in header["USES"].split()
+    }
+
+    assert used <= given.union(arguments, *by_library.values())
+    assert {part for part, names in by_library.items() if not names & used} == set(), "unused libraries"
+    assert set(header.get("NAMES", "").split()) <= used
+
+
+def _header(text: str) -> dict[str, str]:
+    found = {"USES": ""}
+    for line in text.splitlines():
+        if not line.startswith("--"):
+            break
+        if match := re.match(r"-- (KEYS|NAMES|ARGV|USES|NEEDS)\s+(.*)", line):
+            found[match[1]] = match[2]
+    return found
+
+
+def _code(text: str) -> str:
+    return re.sub(r"'(?:\\.|[^'\\])*'", "''", re.sub(r"--[^\n]*", "", text))
+
+
+def _defined_names(text: str) -> set[str]:
+    """The functions and variables at the left margin, which the files behind this one can use."""
+    code = _code(text)
+    functions = set(re.findall(r"^local function (\w+)", code, re.MULTILINE))
+    variables = re.findall(r"^local (?!function)([\w, ]+?)(?= ?=|$)", code, re.MULTILINE)
+    return functions.union(*(re.findall(r"\w+", names) for names in variables))
+
+
+def _free_names(text: str) -> set[str]:
+    """The names that a file uses and does not define anywhere itself."""
+    code = _code(text)
+    lists = re.findall(r"\blocal (?!function)([\w, ]+?)(?==|\n|$)", code)
+    lists += re.findall(r"\bfunction ?\w*\(([^)]*)\)", code) + re.findall(
+        r"\bfor ([\w, ]+?)(?: in\b| =)", code
+    )
+    own = set(re.findall(r"\blocal function (\w+)", code)).union(
+        *(re.findall(r"\w+", names) for names in lists)
+    )
+    keys_of_tables = r"(?<=[{,])\s*\w+ ?=(?!=)"
+    used = set(re.findall(r"(?<![\w.:])[A-Za-z_]\w*", re.sub(keys_of_tables, "", code)))
+    return used - own - KEYWORDS - BUILT_IN
