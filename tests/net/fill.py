@@ -1,14 +1,17 @@
-"""Fills a server with jobs in every situation, as an older qbull leaves them behind, and writes that to tests/net/filled/.
+"""Fill a server with jobs in every situation, as an older qbull leaves them, and save it in filled/.
 
-Run it with the source of the version whose data is to be kept, in an environment that has qbull's dependencies:
+Run it with the source of the version whose data you want to keep, and with qbull's dependencies:
 
     git worktree add /tmp/older 424ead2
     PYTHONPATH=/tmp/older/src python tests/net/fill.py
 
-All clocks of the run, the server's too, are set to MOMENT: then everything is long ago on whatever day the test runs.
-That takes Linux and a C compiler. It writes `server.xz` (server_dump.py) and `manifest.json`: each job, its state then, and the order of jobs that share a key.
-It uses the public names of THAT version, so a renaming in qbull's source does not change this file.
-A task whose label begins with "slow" runs until its worker is killed, one with "doomed" fails, one with "again" fails once.
+All clocks of the run, the server's included, show MOMENT, so that everything is in the past on any day the
+test runs. This needs Linux and a C compiler. The results are `server.xz` (see server_dump.py) and
+`manifest.json`, which lists each job, its state, and the order of jobs that depend on each other.
+
+The script uses the public names of THAT version. If qbull renames one, do not rename it here.
+The label of a job says what its task does on the old worker: "slow" runs until the worker is killed, "doomed"
+fails permanently, "again" fails once.
 """
 
 from __future__ import annotations
@@ -40,7 +43,7 @@ DECADE = 10 * 365 * 86_400
 KEY = "x3p0eMIqZ2B8cTzUPYDNhGgGJ5pZb3CkQmJmJxM8l1A="
 ADMIN = "the administrator's token of the filled server"
 KEEP = qbull.Keep(completed=1000, failed=1000)
-"""By number only: the file gets older than any age."""
+"""Retention by count only, because the file gets older than any age."""
 
 
 def label_of(job: dict[str, Any]) -> str:
@@ -48,7 +51,7 @@ def label_of(job: dict[str, Any]) -> str:
 
 
 class Shop:
-    """The queues, each with the task `work`. `tidy` is for what is unique."""
+    """The queues, each with the task `work`; `tidy` is the task of unique jobs."""
 
     def __init__(self, url: str) -> None:
         self.app = app = qbull.App(url, prefix="test")
@@ -93,7 +96,7 @@ class Shop:
         self.order: list[list[str]] = []
 
     async def add(self, queue: str, *labels: str, **options: Any) -> None:
-        """Enqueue jobs of `work`, one for each label. Those that share a key are in the manifest's order."""
+        """Enqueue one job of `work` for each label. If they share a key, the manifest records their order."""
         call = self.tasks[queue].options(**options)
         if "id" in options:
             handles = [await call.enqueue(label) for label in labels]
@@ -139,7 +142,7 @@ async def tidy(topic: str, label: str) -> str:
 
 
 async def enqueue_for_the_worker(shop: Shop) -> None:
-    """What the old worker brings into a state: finished, failed, between two attempts, or running when it is killed."""
+    """Enqueue the jobs that the old worker completes, fails, retries later, or runs when it is killed."""
     await shop.add("plain", "done-0", "done-1", "slow-0", "slow-1", "doomed-0", "doomed-1", "again-0")
     await shop.add("plain", "cancelled-0", delay=600)
     await shop.app.job("plain", shop.jobs[-1]["id"]).cancel("not needed")
@@ -162,13 +165,13 @@ async def enqueue_for_the_worker(shop: Shop) -> None:
 
 
 async def add_one_more(shop: Shop, label: str) -> None:
-    """Of these one runs and one waits, whoever asks for more."""
+    """Enqueue a job of which one runs and one waits, no matter how often it is asked for."""
     after = qbull.Unique(by=("topic",), mode="after")
     shop.note("plain", label, await shop.tidy.options(unique=after).enqueue("after", label))
 
 
 async def enqueue_for_later(shop: Shop) -> None:
-    """What nobody has touched."""
+    """Enqueue the jobs that no old worker has touched."""
     await shop.add("plain", *(f"waiting-{n}" for n in range(20)))
     await shop.add("plain", "due-0", "due-1", delay=1)
     await shop.add("plain", "far-0", "far-1", at=FAR)
@@ -203,7 +206,7 @@ async def enqueue_for_later(shop: Shop) -> None:
 
 
 async def repartition_again(shop: Shop) -> None:
-    """Nobody is there to move anything, so this change is only begun."""
+    """Change the partitions while no worker runs, so that the change has only started."""
     await shop.app.queues["moving"].repartition(5)
     await shop.add("moving", "move-5", "move-6", key="moving")
     await shop.add("moving", "late-1", key="late")
@@ -211,7 +214,7 @@ async def repartition_again(shop: Shop) -> None:
 
 
 async def steer(shop: Shop) -> None:
-    """Pauses, live settings, schedules."""
+    """Pause a queue, change live settings, and make schedules at run time."""
     await shop.app.queues["resting"].pause(by="somebody")
     await shop.app.queues["steered"].configure(concurrency=3, retry=qbull.Retry(delays=(7, 8)), by="somebody")
     schedules, task = shop.app.schedules, shop.tasks["plain"]
@@ -238,7 +241,7 @@ async def make_token(shop: Shop) -> str:
 
 
 def wanted_of(label: str) -> str | None:
-    """The state in which the old worker must have left a job before it is killed; None where that does not matter."""
+    """The state that a job must have reached before the old worker is killed; None if any state will do."""
     for start, state in (
         ("slow", "active"),
         ("doomed", "failed"),
@@ -275,7 +278,7 @@ async def fill(directory: Path) -> None:
         await shop.add("moving", "move-3", "move-4", key="moving")
         await shop.add("moving", "move-other-0", "move-other-1", key="other")
         await shop.add("moving", "far-move-0", key="late", at=FAR)
-        await asyncio.sleep(1)  # the worker follows, as far as it can
+        await asyncio.sleep(1)
     finally:
         worker.send_signal(signal.SIGKILL)
         worker.wait()

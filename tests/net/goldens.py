@@ -1,4 +1,4 @@
-"""Golden files: facts about qbull that others rely on, recorded so that a change of one is seen in the diff of its commit."""
+"""Golden files: facts about qbull that others rely on. If one changes, the diff of the commit shows it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ REMEDY = "If the change is deliberate, run: QBULL_GOLDEN=write make test ARGS=te
 
 
 def compare(name: str, found: str) -> None:
-    """Fail with a diff if `found` is not what the golden file says. With QBULL_GOLDEN=write, write the file instead."""
+    """Fail with a diff if `found` differs from the golden file; with QBULL_GOLDEN=write, write the file."""
     path = FOLDER / name
     found = found.rstrip("\n") + "\n"
     if os.environ.get("QBULL_GOLDEN") == "write":

@@ -1,6 +1,6 @@
-"""Describes public Python names as text: the signature of each function, and the constructor, fields and methods of each class.
+"""Describe public Python names as text: signatures of functions; constructors, fields and methods of classes.
 
-It looks at objects only. The modules that they are defined in may change.
+The text does not depend on the modules that define them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import qbull
 
 SPECIAL = ("__aenter__", "__aiter__", "__await__", "__call__", "__enter__", "__iter__")
-"""The special methods that make it possible to use an object in another way."""
+"""Special methods that users rely on: `with`, `await`, `for` and calls."""
 
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 _MODULE = re.compile(r"\b(?:qbull|typing|collections\.abc|datetime)\.(?:[a-z_]\w*\.)*(?=[A-Z_a-z])")
@@ -102,7 +102,7 @@ def _signature(thing: Callable[..., Any]) -> str:
 
 
 def _with_marks(signature: inspect.Signature) -> Iterator[inspect.Parameter | str]:
-    """The parameters, with / behind those that are given by position and * before those that are given by name."""
+    """The parameters, with / after positional-only ones and * before keyword-only ones."""
     kinds = inspect.Parameter
     parameters = [p for p in signature.parameters.values() if p.name != "self"]
     starred = False

@@ -1,6 +1,6 @@
-"""Writes down the names that are written on a server, with their types, and the messages of qbull's channels.
+"""Record the keys that are written on a server, with their types, and the messages of qbull's channels.
 
-The server itself reports them (keyspace notifications), so a name is seen even if it is gone a millisecond later.
+The server reports them itself (keyspace notifications), so even a key that lives for a millisecond is seen.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ KINDS = {
     "zset": ("zadd", "zincr", "zrem", "zremrangebyscore", "zremrangebyrank", "zpopmin"),
     "stream": ("xadd", "xdel", "xtrim", "xsetid"),
 }
-"""Which commands say of which type a name is, as the server calls them in its notifications."""
+"""The events of the server's notifications that tell the type of a key."""
 LITERAL = {"used", "stop"}
-"""What stands behind a second colon and is not a name that somebody has chosen."""
+"""Parts after a colon that are fixed words; all others are ids, digests or chosen names."""
 
 _KIND = {event: kind for kind, events in KINDS.items() for event in events}
 _NAME = re.compile(r"\{(?P<tag>[^}]+)\}:(?P<rest>.+)", re.DOTALL)
 
 
 class Traffic:
-    """`names` has lines such as "{<prefix>:<queue>}:settings hash", `messages` such as "<prefix>:bell <queue> layout"."""
+    """Lines such as "{<prefix>:<queue>}:settings hash" and "<prefix>:bell <prefix>:<queue> layout"."""
 
     def __init__(self, prefix: str) -> None:
         self.prefix = prefix
@@ -53,9 +53,10 @@ class Traffic:
         if found is None:
             return name
         first, *chosen = found["rest"].split(":")
-        if chosen and first != "ready":  # lanes are bytes, so there may be more than one colon
-            last = chosen.pop() if chosen[-1] in LITERAL else None
-            chosen = ["<…>"] * bool(chosen) + [last] * (last is not None)
+        if chosen and first != "ready":
+            # Lanes are bytes, so there may be any number of colons.
+            last = chosen.pop() if chosen[-1] in LITERAL else ""
+            chosen = [part for part in ("<…>" if chosen else "", last) if part]
         return f"{{{self._tag(found['tag'])}}}:{':'.join([first, *chosen])}"
 
     def _tag(self, tag: str) -> str:
@@ -65,15 +66,18 @@ class Traffic:
 
 @asynccontextmanager
 async def recorded(url: str, prefix: str) -> AsyncIterator[Traffic]:
-    """Everything that is written, or said under this prefix, within the block."""
+    """Record every write on the server and every message under this prefix, within the block."""
     traffic, end = Traffic(prefix), "the end of the recording"
+    subscribed = asyncio.Semaphore(0)
     server: Redis[str] = Redis.from_url(url, decode_responses=True, encoding_errors="backslashreplace")
 
     async def listen() -> None:
         async for message in heard.listen():
-            if message["type"] == "pmessage" and message["channel"] == end:
+            if message["type"] == "psubscribe":
+                subscribed.release()
+            elif message["channel"] == end:
                 return
-            if message["type"] == "pmessage":
+            else:
                 traffic.see(message["channel"], message["data"])
 
     async with server, server.pubsub() as heard:
@@ -82,6 +86,8 @@ async def recorded(url: str, prefix: str) -> AsyncIterator[Traffic]:
         await heard.psubscribe(f"{KEYSPACE}*", f"{prefix}:*", end)
         listening = asyncio.create_task(listen())
         try:
+            for _ in range(3):
+                await subscribed.acquire()
             yield traffic
         finally:
             await server.publish(end, "")

@@ -1,4 +1,4 @@
-"""The app of fill.py as code of today declares it, on a server that has the saved data. Its tasks write down what they ran."""
+"""The app of fill.py, declared with today's code, on a server with the saved data. Tasks note their runs."""
 
 from __future__ import annotations
 
@@ -109,9 +109,9 @@ class Shop:
 
     @asynccontextmanager
     async def working(self) -> AsyncIterator[Callable[[], Awaitable[None]]]:
-        """Workers of today, until all that can run has run. Jobs that are due in the year 2200 are promoted.
+        """Run today's workers until the queues are empty; jobs that are due in the year 2200 are promoted.
 
-        What it gives waits in between until all that can run has run.
+        Yields a function that waits until the queues are empty.
         """
         self.has_worked = True
         async with self.app.worker() as worker, self.sealed_app.worker() as other:

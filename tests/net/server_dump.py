@@ -1,6 +1,6 @@
-"""A server's content as plain commands, which every supported server takes: Redis and Valkey do not load each other's dumps.
+"""Save a server's data as plain commands, because Redis and Valkey do not load each other's dumps.
 
-Times to live are kept as what was left of them: a name that had an hour left has an hour left when it is loaded.
+A key that had an hour to live when it was saved has an hour to live after it was loaded.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Ask = Callable[..., Any]
 
 
 def save(server: Redis, path: Path) -> None:
-    """Write all names of the server to a file. The client is used up: its answers are raw from now on."""
+    """Write all keys of the server to a file. Afterwards the client returns raw answers only."""
     server.response_callbacks.clear()
     ask = server.execute_command
     commands = [command for name in sorted(ask("KEYS", "*")) for command in _commands(ask, name)]
@@ -26,7 +26,7 @@ def save(server: Redis, path: Path) -> None:
 
 
 def load(server: Redis, path: Path) -> None:
-    """Put what was saved on a server that has none of these names."""
+    """Load a saved file into an empty server. Afterwards the client returns raw answers only."""
     commands: list[Command] = msgspec.msgpack.decode(lzma.decompress(path.read_bytes()))
     server.response_callbacks.clear()
     pipeline = server.pipeline(transaction=False)

@@ -1,4 +1,4 @@
-"""The commands of `qbull`, their arguments and options are those that were recorded. Help texts are not part of it."""
+"""The commands of `qbull`, their arguments and options are as recorded. Help texts may change."""
 
 from __future__ import annotations
 
@@ -36,23 +36,19 @@ def test_commands_and_flags_are_as_recorded(root: click.Group) -> None:
 
 
 def test_rights_of_redis_users_are_as_recorded(root: click.Group) -> None:
-    roles = ("producer", "worker", "relay", "reader", "admin", "api")
-    durabilities = ("durable", "replicated")
-    compare("rights.txt", "\n".join(line for role in roles for line in _rights(root, role, *durabilities)))
+    found = {role: _rights(root, role) for role in ("producer", "worker", "relay", "reader", "admin", "api")}
+    found["producer with replicas"] = _rights(root, "producer", "--durability", "replicated")
+    lines = [f"{who}\n" + "\n".join(_by_kind(rights)) for who, rights in found.items()]
+    compare("rights.txt", "\n".join(lines))
 
 
-def _rights(root: click.Group, role: str, *durabilities: str) -> Iterator[str]:
-    """What `qbull acl` gives a role, a line for each kind of right; then what other durabilities add."""
-    usual = _rule(root, role)
-    yield role
+def _by_kind(rights: list[str]) -> Iterator[str]:
     for kind, sign in (("names", "~"), ("channels", "&"), ("commands", "+")):
-        yield f"    {kind}: {' '.join(right[1:] for right in usual if right[0] == sign)}"
-    for durability in durabilities:
-        more = [right for right in _rule(root, role, "--durability", durability) if right not in usual]
-        yield f"    with durability {durability}: {' '.join(more) or 'the same'}"
+        yield f"    {kind}: {' '.join(right[1:] for right in rights if right[0] == sign)}".rstrip()
 
 
-def _rule(root: click.Group, *arguments: str) -> list[str]:
+def _rights(root: click.Group, *arguments: str) -> list[str]:
+    """The rights that `qbull acl` prints for a role."""
     answer = CliRunner().invoke(root, ["acl", *arguments], catch_exceptions=False)
     return answer.stdout.split()[3:]
 
@@ -70,7 +66,7 @@ def _described(path: str, command: click.Command) -> Iterator[str]:
 
 
 def _parameter(parameter: click.Parameter) -> str:
-    """One parameter in one line: the names under which it is given, its type, and all that is not the usual."""
+    """One line for a parameter: its names, its type, and every setting that is not the default."""
     facts = [_type(parameter.type)]
     if isinstance(parameter, click.Option):
         words = [*parameter.opts, *parameter.secondary_opts]

@@ -1,4 +1,4 @@
-"""The contract of each Lua script is the one that was recorded: its keys, its names, its arguments and its flags."""
+"""The contract of each Lua script is as recorded: its keys, names, arguments and flags."""
 
 from __future__ import annotations
 

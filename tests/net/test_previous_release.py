@@ -1,6 +1,7 @@
-"""A server that an older qbull has filled is worked off by the code of today: nothing is lost, nothing runs twice.
+"""Today's code works off a server that an older qbull has filled: no job is lost and none runs twice.
 
-The data is in filled/, made by fill.py. Each test loads it into an empty server; the fixture checks its integrity afterwards.
+The data in filled/ was made by fill.py. Each test loads it into an empty server; the fixture of the server
+checks its integrity afterwards.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ async def open_shop(
     shop = Shop(server_url, app.prefix, manifest)
     yield shop
     await shop.close()
-    if not shop.has_worked:  # the fixture would find the places of the worker that was killed
+    if not shop.has_worked:
+        # The killed worker still holds slots of the limited queue, which the integrity check reports.
         empty(server_url)
 
 

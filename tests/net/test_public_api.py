@@ -1,4 +1,4 @@
-"""The public Python names and their signatures are those that were recorded."""
+"""The public Python names and their signatures are as recorded."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MODULES = [
     "qbull.postgres",
     "qbull.testing",
 ]
-"""The modules that users import, as the guides say."""
+"""The modules that the guides tell users to import."""
 
 
 @pytest.mark.parametrize("module", MODULES)

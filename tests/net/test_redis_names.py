@@ -1,7 +1,7 @@
-"""The names that qbull uses on a server, their types and the words of its channels are those that were recorded.
+"""The keys that qbull uses on a server, their types, and the messages of its channels are as recorded.
 
-They are read off a server on which almost every feature is used once. Not among them, because they need more than one
-server, a lost worker or a database: `mark`, `truce`, `losses`.
+The test uses almost every feature once and reads the keys off the server. It does not see `mark`, `truce` and
+`losses`, which need a replica, an outage or a lost worker.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ACCESS = qbull.Access(password="a password for tests", admin_token="an administr
 
 
 class Shop:
-    """Queues of each kind, with tasks that do what is asked of them."""
+    """Queues of each kind, with tasks that complete, fail, or run until they are stopped."""
 
     def __init__(self, app: qbull.App) -> None:
         once = qbull.Retry(attempts=2, backoff="fixed", delay=0)
@@ -97,7 +97,7 @@ async def _is_seen(traffic: Traffic, short: str) -> bool:
 
 
 async def enqueue_before_work(shop: Shop) -> None:
-    """What waits when the worker starts: jobs of each kind, and a queue whose partitions were just changed."""
+    """Enqueue jobs of each kind, and change the partitions of a queue, before the worker starts."""
     await shop.say.enqueue("a")
     await shop.say.options(priority=1).enqueue("first")
     await shop.say.options(priority=10).enqueue("last")
@@ -116,7 +116,7 @@ async def enqueue_before_work(shop: Shop) -> None:
 
 
 async def steer(shop: Shop) -> None:
-    """What people do while a worker runs: wait for results, cancel, promote, retry, pause, configure, schedule."""
+    """Wait for results, cancel, promote, retry, pause, configure and schedule while a worker runs."""
     assert await (await shop.say.enqueue("again")).result(20) == "again"
     running = await shop.run_on.enqueue()
     await asyncio.wait_for(shop.running.wait(), 20)
@@ -137,7 +137,7 @@ async def steer(shop: Shop) -> None:
 
 
 async def repartition_during_a_job(shop: Shop, traffic: Traffic) -> None:
-    """The next jobs of its key go to other partitions, and wait there for its end."""
+    """Change the partitions while a job runs; the next job of its key waits in a new partition."""
     await shop.step.enqueue("slow")
     await asyncio.wait_for(shop.stepping.wait(), 20)
     await shop.ordered.repartition(4)
@@ -147,7 +147,7 @@ async def repartition_during_a_job(shop: Shop, traffic: Traffic) -> None:
 
 
 async def leave_a_job_behind(shop: Shop) -> None:
-    """The worker stops while this one runs, and gives it back."""
+    """Start a job that the worker requeues when it stops."""
     shop.running.clear()
     await shop.run_on.enqueue()
     await asyncio.wait_for(shop.running.wait(), 20)

@@ -1,4 +1,4 @@
-"""The OpenAPI document and the metrics that the API serves are those that were recorded. Prose is not part of it."""
+"""The OpenAPI document and the metrics that the API serves are as recorded. Their prose may change."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _without_prose(part: Any) -> Any:
 
 
 def _shown(part: Any, indent: str = "", room: int = 100) -> str:
-    """JSON in which a part that fits is in one line, so that a diff is short and still says where it is."""
+    """JSON in which every part that fits into one line is in one line, so that diffs are short."""
     line = json.dumps(part, sort_keys=True, ensure_ascii=False)
     if len(line) <= room or not isinstance(part, dict | list):
         return line
