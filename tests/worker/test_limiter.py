@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from test_hand import delivery
+from test_prefetch import delivery
 
 import qbull
 from conftest import eventually
@@ -26,12 +26,12 @@ async def nobody_uses_a_place(store: Store) -> bool:
 async def test_a_place_that_is_freed_while_another_is_reported_is_reported_too(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hand, settings = PrefetchBuffer(), QueueSettings("work", max_active=2)
-    gate = Limiter(store, settings, "w1", hand, Outage())
-    gate.follow(settings)
+    buffer, settings = PrefetchBuffer(), QueueSettings("work", max_active=2)
+    limiter = Limiter(store, settings, "w1", buffer, Outage())
+    limiter.apply_settings(settings)
     first, second = delivery("1-0"), delivery("2-0")
-    hand.put([first, second])
-    await gate.settle_up()
+    buffer.put([first, second])
+    await limiter.settle_up()
     ask, asked, may_go = limits.acquire, asyncio.Event(), asyncio.Event()
 
     async def ask_slowly(*args: Any, **options: Any) -> limits.TokenGrant:
@@ -40,11 +40,11 @@ async def test_a_place_that_is_freed_while_another_is_reported_is_reported_too(
         return await ask(*args, **options)
 
     monkeypatch.setattr(limits, "acquire", ask_slowly)
-    hand.drop(first)
-    gate.freed()
+    buffer.drop(first)
+    limiter.slot_freed()
     await asked.wait()
-    hand.drop(second)
-    gate.freed()
+    buffer.drop(second)
+    limiter.slot_freed()
     may_go.set()
 
     await eventually(lambda: nobody_uses_a_place(store))
@@ -82,7 +82,7 @@ async def test_the_place_of_a_delivery_that_others_have_taken_over_is_free(
 
     async with app.worker() as worker:
         line = worker._lines[0]
-        monkeypatch.setattr(line._gate, "freed", freed.set)
+        monkeypatch.setattr(line._limiter, "slot_freed", freed.set)
         theirs = Delivery(
             worker._store.partition(queue.settings, 0),
             "5",
@@ -91,8 +91,8 @@ async def test_the_place_of_a_delivery_that_others_have_taken_over_is_free(
             b"51-1",
             asked=-100.0,
         )
-        line._hand.put([theirs])
+        line._buffer.put([theirs])
         line._runner.arrived()
 
         await asyncio.wait_for(freed.wait(), 20)
-        assert theirs not in line._hand
+        assert theirs not in line._buffer

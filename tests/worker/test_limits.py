@@ -126,14 +126,14 @@ async def test_a_job_that_its_queues_rate_lets_not_begin_costs_its_key_no_start(
     app: qbull.App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its key has one start in an hour: it would wait for the next."""
-    refusals, begin = 3, Limiter.begin
+    refusals, take_start = 3, Limiter.take_start
 
-    async def reluctantly(gate: Limiter) -> StartToken | None:
+    async def reluctantly(limiter: Limiter) -> StartToken | None:
         nonlocal refusals
         refusals -= 1
-        return None if refusals >= 0 else await begin(gate)
+        return None if refusals >= 0 else await take_start(limiter)
 
-    monkeypatch.setattr(Limiter, "begin", reluctantly)
+    monkeypatch.setattr(Limiter, "take_start", reluctantly)
     crm = app.queue("crm", lane=qbull.Lane(rate=qbull.Rate(1, per=3600)), rate=qbull.Rate(100))
 
     @crm.task(key="{tenant}")

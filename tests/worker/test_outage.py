@@ -355,7 +355,7 @@ def test_refusals_that_take_turns_are_said_once_each(caplog: pytest.LogCaptureFi
     memory, rights = qbull.ServerRefused("out of memory"), qbull.ServerRefused("no rights")
 
     for error in (memory, rights) * 5:
-        outage.met(error, outage)
+        outage.failed(error, outage)
 
     assert caplog.messages == ["out of memory; it will be tried again", "no rights; it will be tried again"]
 

@@ -1,4 +1,4 @@
-"""The hand: what a worker holds, in which order it is begun, and what must not come into it twice."""
+"""The buffer: what a worker holds, in which order it is begun, and what must not come into it twice."""
 
 from __future__ import annotations
 
@@ -21,53 +21,53 @@ def delivery(entry: str, band: str = "5", partition: int = 0) -> Delivery:
 
 
 def test_the_most_urgent_is_begun_first() -> None:
-    hand = PrefetchBuffer()
-    hand.put([delivery("1-0", "a"), delivery("2-0"), delivery("3-0", "0"), delivery("4-0")])
+    buffer = PrefetchBuffer()
+    buffer.put([delivery("1-0", "a"), delivery("2-0"), delivery("3-0", "0"), delivery("4-0")])
 
-    taken = [hand.take() for _ in range(5)]
+    taken = [buffer.take() for _ in range(5)]
 
     assert [one.entry if one else None for one in taken] == [b"3-0", b"2-0", b"4-0", b"1-0", None]
 
 
 def test_what_is_held_is_not_taken_up_again() -> None:
-    hand = PrefetchBuffer()
-    hand.put([delivery("1-0")])
-    hand.take()
+    buffer = PrefetchBuffer()
+    buffer.put([delivery("1-0")])
+    buffer.take()
 
-    hand.put([delivery("1-0"), delivery("1-0", partition=1)])
+    buffer.put([delivery("1-0"), delivery("1-0", partition=1)])
 
-    assert (hand.waiting, len(hand)) == (1, 2)
+    assert (buffer.waiting, len(buffer)) == (1, 2)
 
 
 def test_what_was_settled_while_the_server_was_asked_is_known() -> None:
-    hand = PrefetchBuffer()
+    buffer = PrefetchBuffer()
     settled, running = delivery("1-0"), delivery("2-0")
-    hand.put([settled, running])
+    buffer.put([settled, running])
 
-    with hand.recall() as left:
-        hand.drop(settled)
+    with buffer.track_departures() as left:
+        buffer.drop(settled)
 
     assert left == {delivery_key(settled)}
 
 
 def test_two_may_ask_at_once() -> None:
-    hand = PrefetchBuffer()
+    buffer = PrefetchBuffer()
     one = delivery("1-0")
-    hand.put([one])
+    buffer.put([one])
 
-    with hand.recall() as outer:
-        with hand.recall() as inner:
+    with buffer.track_departures() as outer:
+        with buffer.track_departures() as inner:
             pass
-        hand.drop(one)
+        buffer.drop(one)
 
     assert (outer, inner) == ({delivery_key(one)}, set())
 
 
 def test_what_could_not_be_given_away_waits_again() -> None:
-    hand = PrefetchBuffer()
-    hand.put([delivery("1-0"), delivery("2-0", partition=1)])
+    buffer = PrefetchBuffer()
+    buffer.put([delivery("1-0"), delivery("2-0", partition=1)])
 
-    hand.put_back(hand.take_all([1]))
+    buffer.put_back(buffer.take_all([1]))
 
-    assert hand.waiting == 2
-    assert [one.entry for one in (hand.take(), hand.take()) if one] == [b"1-0", b"2-0"]
+    assert buffer.waiting == 2
+    assert [one.entry for one in (buffer.take(), buffer.take()) if one] == [b"1-0", b"2-0"]

@@ -29,14 +29,14 @@ def urgent_task(app: qbull.App) -> qbull.Task[[], str]:
 def told(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
     """Set when a worker was told of a new priority. It has nothing else to go by."""
     monkeypatch.setattr(queue_runner, "PRIORITY_POLL_SECONDS", NEVER)
-    event, heard = asyncio.Event(), QueueRunner.heard
+    event, on_wake_up = asyncio.Event(), QueueRunner.on_wake_up
 
     def overheard(self: QueueRunner, base: str, word: str) -> None:
-        heard(self, base, word)
+        on_wake_up(self, base, word)
         if word == "bands":
             event.set()
 
-    monkeypatch.setattr(QueueRunner, "heard", overheard)
+    monkeypatch.setattr(QueueRunner, "on_wake_up", overheard)
     return event
 
 
@@ -96,7 +96,7 @@ async def test_a_new_priority_that_nobody_was_told_of_is_found(
     def deaf(*_: Any) -> None: ...
 
     monkeypatch.setattr(queue_runner, "PRIORITY_POLL_SECONDS", 0.05)
-    monkeypatch.setattr(QueueRunner, "heard", deaf)
+    monkeypatch.setattr(QueueRunner, "on_wake_up", deaf)
     urgent = urgent_task(app)
     async with app.worker():
         job = await urgent.options(priority=1).enqueue()

@@ -54,12 +54,12 @@ class AlertService:
         worker = Worker(self._make_store, [Assignment(ALERT_QUEUE, {"send": spec})])
         store = self._make_store()
         try:
-            await self._outage.survive(store.open)
+            await self._outage.retry_until_up(store.open)
             await worker.start()
             watch = ProblemWatcher(store, self._alerts, worker.id)
             while True:
                 began = time.monotonic()
-                mine = await self._outage.survive(watch.look)
+                mine = await self._outage.retry_until_up(watch.look)
                 took = time.monotonic() - began
                 await asyncio.sleep(
                     max(ALERT_POLL_SECONDS, 10 * took) if mine else WATCHER_TAKEOVER_SECONDS / 2

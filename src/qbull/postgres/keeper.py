@@ -67,11 +67,11 @@ class DatabaseMaintainer:
             while True:
                 try:
                     async with connected(self._database, "qbull keeper", autocommit=True) as connection:
-                        self._away.over(self)
+                        self._away.recovered(self)
                         if await self._is_the_one(connection):
                             await self._keep(connection, store)
                 except (DatabaseAway, DatabaseRefused) as error:
-                    self._away.met(error, self)
+                    self._away.failed(error, self)
                 await asyncio.sleep(ELECTION_RETRY_SECONDS)
         finally:
             await store.close()
@@ -101,11 +101,11 @@ class DatabaseMaintainer:
                         self._due["reconcile"] *= not more
                     if self._is_due("prune", PRUNE_INTERVAL_SECONDS):
                         await self._prune(connection, store)
-                self._outage.over(self)
+                self._outage.recovered(self)
             except (DatabaseAway, DatabaseRefused):
                 raise
             except ServerError as error:
-                self._outage.met(error, self)
+                self._outage.failed(error, self)
                 pause = MAINTENANCE_POLL_SECONDS
             await asyncio.sleep(pause)
 

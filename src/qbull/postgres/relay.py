@@ -106,11 +106,11 @@ class Relay:
         while True:
             try:
                 async with connected(self._database, "qbull relay", autocommit=True) as connection:
-                    self._away.over(self)
+                    self._away.recovered(self)
                     if await self._is_migrated(connection):
                         await self._serve(connection)
             except (DatabaseAway, DatabaseRefused) as error:
-                self._away.met(error, self)
+                self._away.failed(error, self)
             await asyncio.sleep(QUEUE_BACKOFF_SECONDS if self._migrated else UNMIGRATED_POLL_SECONDS)
 
     async def _is_migrated(self, connection: AsyncConnection) -> bool:
@@ -162,10 +162,10 @@ class Relay:
     def _note(self, queues: set[str], resting: dict[str, QbullError]) -> None:
         """Say once that a queue cannot take its rows, and leave it alone for a moment so that others get their turn."""
         for queue in queues - resting.keys():
-            self._outage.over(queue)
+            self._outage.recovered(queue)
         for queue, why in resting.items():
             self._resting[queue] = time.monotonic() + QUEUE_BACKOFF_SECONDS
-            self._outage.met(why if isinstance(why, ServerError) else ServerError(str(why)), queue)
+            self._outage.failed(why if isinstance(why, ServerError) else ServerError(str(why)), queue)
 
     def _still_resting(self) -> list[str]:
         now = time.monotonic()

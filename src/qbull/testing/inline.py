@@ -185,7 +185,7 @@ class Inline(EnqueueRecorder, AbstractContextManager["Inline"]):
         """While it is the job that `current_job()` gives."""
         place = f"5{self.now_ms}-0".encode()
         job = RunningJob(kept.queue, place, kept.id.encode(), kept.record, body_of(kept.record))
-        job.notes = InlineProgress(kept, self.now_ms)
+        job.progress_sink = InlineProgress(kept, self.now_ms)
         token = running.set(job)
         try:
             yield current_job()

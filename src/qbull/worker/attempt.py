@@ -54,7 +54,7 @@ class AttemptRunner:
         self,
         assignment: Assignment,
         settlers: Mapping[int, Settler],
-        gate: Limiter,
+        limiter: Limiter,
         begin: StartCheck,
         notes: ProgressWriter,
         awaited: DependencyLoader,
@@ -69,7 +69,7 @@ class AttemptRunner:
         self._queue = settings.name
         self._tasks = assignment.tasks
         self._settlers = settlers
-        self._gate = gate
+        self._limiter = limiter
         self._begin = begin
         self._notes = notes
         self._awaited = awaited
@@ -108,7 +108,7 @@ class AttemptRunner:
     def follow(self, live: LiveSettings) -> None:
         """What is in force: how often a job is tried, what is to be asked before."""
         self._conclude.retry = live.settings.retry if "retry" in live.changed else None
-        self._asks = self._begin.rate is not None or self._gate.metered
+        self._asks = self._begin.rate is not None or self._limiter.has_rate
 
     def resize(self, concurrency: int) -> None:
         """So many run at a time from now on."""
@@ -149,7 +149,7 @@ class AttemptRunner:
             args, kwargs = self._decode(task, body)
             job = RunningJob.of(delivered, self._queue, body, self._notes)
             if record[2] & HAS_DEPENDENCIES_FLAG:
-                job.awaited = await self._awaited(job)
+                job.dependencies = await self._awaited(job)
             if crashes_of(record) < SUSPECT_CRASHES:
                 if self._isolation.closed:
                     await self._isolation.opened()
@@ -164,12 +164,12 @@ class AttemptRunner:
         except Interrupted:
             return True  # the worker ends before it does: the delivery is given back
         except Exception as error:
-            if job is not None and job.talks:
+            if job is not None and job.has_output:
                 await self._hear_out(slot, job)
             if job is not None and job.cancelled is not None:
                 return self._conclude.cancelled(settler, delivered, job.body, job.cancelled, began)
             return self._conclude.failed(settler, delivered, body, task, error, began)
-        if job.talks:
+        if job.has_output:
             await self._hear_out(slot, job)
         if job.cancelled is not None:
             return self._conclude.cancelled(settler, delivered, body, job.cancelled, began)
@@ -185,7 +185,7 @@ class AttemptRunner:
         try:
             await self._notes.flush(job)
         except asyncio.CancelledError:
-            if slot.absorb() is None:
+            if slot.take_interrupt() is None:
                 raise
 
     async def _attempt_alone(
@@ -202,13 +202,13 @@ class AttemptRunner:
                 except ServerAway:
                     is_ours = None
                 except ServerError as refusal:
-                    self._outage.met(refusal, self)
+                    self._outage.failed(refusal, self)
                     is_ours = None
                 if is_ours:
                     return await self._attempt_in_time(slot, delivered, job, task, call)
             if is_ours is None:
                 holds = partial(partition.holds, id, delivery.place, delivery.lane)
-                is_ours = await self._outage.survive(holds)
+                is_ours = await self._outage.retry_until_up(holds)
             if not is_ours:
                 self._unfinished(delivery)
                 return None
@@ -225,18 +225,18 @@ class AttemptRunner:
                 job.cancelled = EXPIRED_ERROR
                 raise Cancelled(EXPIRED_ERROR)
             if answer.wait > 0:
-                self._settlers[delivery.partition.number].later(delivered, math.ceil(answer.wait * 1000))
+                self._settlers[delivery.partition.number].postpone(delivered, math.ceil(answer.wait * 1000))
                 return None
-            start = await self._gate.begin()
+            start = await self._limiter.take_start()
             if start is None:  # whoever may begin first shall have it
-                await self._begin.not_made(delivery.partition, job, answer.noted)
+                await self._begin.return_start(delivery.partition, job, answer.noted)
                 self._unfinished(delivery)
                 return None
-            job.begin_by, noted = min(answer.by, start.latest), answer.noted
+            job.start_by, noted = min(answer.by, start.latest), answer.noted
             try:
                 return await self._attempt(slot, delivery.partition.number, job, task, *call)
             except StartTooLate:
-                self._gate.not_made(start)
+                self._limiter.return_start(start)
 
     async def _attempt(
         self,
@@ -269,7 +269,7 @@ class AttemptRunner:
         except asyncio.CancelledError as cancelled:
             job.stopped = True
             # Without a name for what is raised: its traceback holds this frame, and both would be garbage that stays for long.
-            raise slot.absorb() or RuntimeError(
+            raise slot.take_interrupt() or RuntimeError(
                 f"it or something it waited for was cancelled: {cancelled}"
             ) from cancelled
         except Exception:
@@ -327,4 +327,4 @@ async def _late_interrupt(slot: Slot) -> BaseException | None:
     """It was interrupted and has ended otherwise: take the cancellation, which may be still to come. Gives the reason."""
     with suppress(asyncio.CancelledError):
         await asyncio.sleep(0)
-    return slot.absorb()
+    return slot.take_interrupt()

@@ -70,7 +70,7 @@ class TaskCaller:
                 function = task.function if not self._hooked else self._within_call_hooks(task)
                 value = await function(*args, **kwargs)
             elif task.kind == "thread":
-                value = await self._in_thread(task, args, kwargs, job.begin_by)
+                value = await self._in_thread(task, args, kwargs, job.start_by)
             else:
                 return await self._pool.run(task, job, self._limit, self._opened(job))
         except (Exception, asyncio.CancelledError):
@@ -98,13 +98,13 @@ class TaskCaller:
         return self._seals.open("payload", job.queue, job.body.task, payload)
 
     async def _in_thread(
-        self, task: TaskSpec, args: list[Any], kwargs: dict[str, Any], begin_by: float
+        self, task: TaskSpec, args: list[Any], kwargs: dict[str, Any], start_by: float
     ) -> Any:
         context = contextvars.copy_context()
         function = task.function if not self._hooked else self._within_call_hooks(task)
 
         def call() -> Any:
-            if time.monotonic() > begin_by:
+            if time.monotonic() > start_by:
                 raise StartTooLate
             try:
                 return context.run(function, *args, **kwargs)

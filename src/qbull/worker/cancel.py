@@ -21,25 +21,25 @@ CancelMarks = dict[tuple[int, bytes, bytes], str]
 
 
 class Canceller:
-    """For one queue. `stop` is told all marks of what is in the hand."""
+    """For one queue. `stop` is told all marks of what is in the buffer."""
 
-    def __init__(self, hand: PrefetchBuffer, stop: Callable[[CancelMarks], None], outage: Outage) -> None:
-        self._hand = hand
+    def __init__(self, buffer: PrefetchBuffer, stop: Callable[[CancelMarks], None], outage: Outage) -> None:
+        self._buffer = buffer
         self._stop = stop
         self._outage = outage
-        self._bell = asyncio.Event()
+        self._wake_up = asyncio.Event()
 
-    def ring(self) -> None:
-        self._bell.set()
+    def wake_up(self) -> None:
+        self._wake_up.set()
 
     async def run(self) -> None:
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(CANCEL_POLL_SECONDS):
-                    await self._bell.wait()
-            self._bell.clear()
+                    await self._wake_up.wait()
+            self._wake_up.clear()
             marks: CancelMarks = {}
-            for number, partition in self._hand.partitions().items():
-                for id, place, reason in await self._outage.survive(partition.marks):
+            for number, partition in self._buffer.partitions().items():
+                for id, place, reason in await self._outage.retry_until_up(partition.marks):
                     marks[number, place, id] = reason
             self._stop(marks)

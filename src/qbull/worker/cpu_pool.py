@@ -62,10 +62,10 @@ class ProcessRequest(msgspec.Struct):
     record: bytes
     limit: int = PAYLOAD_LIMIT_BYTES
     app: str = ""
-    begin_by: float = inf
+    start_by: float = inf
     payload: bytes | None = None
     """The arguments, where those in the record are sealed: a process has no keys."""
-    awaited: list[tuple[str, Dependency]] = []
+    dependencies: list[tuple[str, Dependency]] = []
 
 
 class ProcessReply(msgspec.Struct):
@@ -96,11 +96,11 @@ class ProcessPool:
                 job.record,
                 limit,
                 job.partition.app if job.partition is not None else "",
-                job.begin_by,
+                job.start_by,
                 payload,
-                job.awaited,
+                job.dependencies,
             )
-            answer = await process.ask(request, partial(_pass_progress_on, job))
+            answer = await process.send(request, partial(_pass_progress_on, job))
         except BaseException:
             await self._end(process)
             raise
@@ -139,19 +139,19 @@ class ProcessPool:
 
 
 class _PoolProcess:
-    """`line` is another handle of the socket that is read and written: event loops do not let go of their own."""
+    """`connection` is another handle of the socket that is read and written: event loops do not let go of their own."""
 
     def __init__(
         self,
         process: asyncio.subprocess.Process,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
-        line: socket.socket,
+        connection: socket.socket,
     ) -> None:
         self._process = process
         self._reader = reader
         self._writer = writer
-        self._line = line
+        self._socket = connection
         self._watching = asyncio.create_task(self._watch(), context=Context())
 
     @property
@@ -165,12 +165,14 @@ class _PoolProcess:
             process = await asyncio.create_subprocess_exec(
                 sys.executable, "-c", _PROCESS_MAIN, str(theirs.fileno()), pass_fds=(theirs.fileno(),), start_new_session=True, stdin=asyncio.subprocess.DEVNULL
             )  # fmt: skip
-        line = ours.dup()
+        connection = ours.dup()
         reader, writer = await asyncio.open_connection(sock=ours)
-        return cls(process, reader, writer, line)
+        return cls(process, reader, writer, connection)
 
-    async def ask(self, request: ProcessRequest, said: Callable[[ProcessReply], None]) -> ProcessReply:
-        """`said` is told what the job says of itself meanwhile."""
+    async def send(
+        self, request: ProcessRequest, on_progress: Callable[[ProcessReply], None]
+    ) -> ProcessReply:
+        """`on_progress` receives what the job says of itself meanwhile."""
         try:
             body = msgspec.msgpack.encode(request)
             self._writer.write(_LENGTH_PREFIX.pack(len(body)) + body)
@@ -180,7 +182,7 @@ class _PoolProcess:
                 answer = msgspec.msgpack.decode(await self._reader.readexactly(length), type=ProcessReply)
                 if answer.word not in ("log", "progress"):
                     return answer
-                said(answer)
+                on_progress(answer)
         except (asyncio.IncompleteReadError, OSError):
             code = await self._process.wait()
             raise ProcessDied(f"the process that ran it ended with {_exit_description(code)}") from None
@@ -195,8 +197,8 @@ class _PoolProcess:
         """A process that it has started may hold its socket open: nothing more is to be read once it has ended itself."""
         await self._process.wait()
         self._kill()
-        with self._line, suppress(OSError):
-            self._line.shutdown(socket.SHUT_RD)
+        with self._socket, suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RD)
 
     def _kill(self) -> None:
         """With all that it has started: its group is its own."""
@@ -206,13 +208,13 @@ class _PoolProcess:
 
 def _pass_progress_on(job: RunningJob, answer: ProcessReply) -> None:
     """What a job in another process says of itself is said here."""
-    if job.notes is None:
+    if job.progress_sink is None:
         return
-    job.talks = True
+    job.has_output = True
     if answer.word == "log":
-        job.notes.log(job, answer.error)
+        job.progress_sink.log(job, answer.error)
     else:
-        job.notes.progress(job, answer.delay)
+        job.progress_sink.progress(job, answer.delay)
 
 
 class ProcessProgressSink:
@@ -242,7 +244,7 @@ def _exit_description(code: int) -> str:
     return f"signal {-code}" if code < 0 else f"code {code}"
 
 
-def _run_request(request: ProcessRequest, teller: ProcessProgressSink) -> ProcessReply:
+def _run_request(request: ProcessRequest, sink: ProcessProgressSink) -> ProcessReply:
     try:
         function = _find_function(request)
         body = body_of(request.record)
@@ -250,9 +252,9 @@ def _run_request(request: ProcessRequest, teller: ProcessProgressSink) -> Proces
             body.payload if request.payload is None else request.payload
         )
         job = RunningJob(request.queue, request.place, request.id, request.record, body)
-        job.notes, job.app, job.awaited = teller, request.app, request.awaited
+        job.progress_sink, job.app, job.dependencies = sink, request.app, request.dependencies
         running.set(job)
-        if time.monotonic() > request.begin_by:  # the steady clock is one for all processes of a machine
+        if time.monotonic() > request.start_by:  # the steady clock is one for all processes of a machine
             return ProcessReply(word="late")
         value = function(*args, **kwargs)
     except RetryAfter as error:
@@ -280,7 +282,7 @@ def serve(fd: int) -> None:
     """What a process of the pool does until its worker is gone."""
     sys.path.insert(0, os.getcwd())
     with os.fdopen(os.dup(fd), "rb") as source, os.fdopen(fd, "wb") as answers:
-        teller = ProcessProgressSink(answers)
+        sink = ProcessProgressSink(answers)
         while len(head := source.read(4)) == 4:
             request = msgspec.msgpack.decode(source.read(_LENGTH_PREFIX.unpack(head)[0]), type=ProcessRequest)
-            teller.tell(_run_request(request, teller))
+            sink.tell(_run_request(request, sink))

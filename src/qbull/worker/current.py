@@ -31,25 +31,25 @@ class RunningJob:
     """Kept by the runner for each job; turned into a CurrentJob only when a task asks.
 
     `lane` is that of the train that it is in; `app` is said where it has no partition, in a process of its own.
-    `awaited` is what it has waited for, where it is a job of a flow. `cancelled` says why it was cancelled, `stopped` that nobody waits for its outcome any more, `talks` that it has
+    `dependencies` is what it has waited for, where it is a job of a flow. `cancelled` says why it was cancelled, `stopped` that nobody waits for its outcome any more, `has_output` that it has
     said something of itself.
     """
 
     __slots__ = (
         "app",
-        "awaited",
-        "begin_by",
         "body",
         "cancelled",
+        "dependencies",
+        "has_output",
         "id",
         "lane",
-        "notes",
         "partition",
         "place",
+        "progress_sink",
         "queue",
         "record",
+        "start_by",
         "stopped",
-        "talks",
     )
 
     def __init__(self, queue: str, place: bytes, id: bytes, record: bytes, body: ExtendedBody) -> None:
@@ -60,24 +60,24 @@ class RunningJob:
         self.body = body
         self.partition: Partition | None = None
         self.lane = b""
-        self.notes: ProgressSink | None = None
+        self.progress_sink: ProgressSink | None = None
         self.app = ""
         self.cancelled: str | None = None
         self.stopped = False
-        self.talks = False
-        self.begin_by = inf
-        self.awaited: list[tuple[str, Dependency]] = []
+        self.has_output = False
+        self.start_by = inf
+        self.dependencies: list[tuple[str, Dependency]] = []
 
     @classmethod
     def of(
-        cls, delivered: DeliveredJob, queue: str, body: ExtendedBody, notes: ProgressSink | None
+        cls, delivered: DeliveredJob, queue: str, body: ExtendedBody, progress_sink: ProgressSink | None
     ) -> RunningJob:
         """The run of a job that the server has delivered to this worker."""
         delivery = delivered.delivery
         job = cls(queue, delivery.place, delivered.id, delivered.record, body)
         job.partition = delivery.partition
         job.lane = delivery.lane
-        job.notes = notes
+        job.progress_sink = progress_sink
         return job
 
 
@@ -115,7 +115,7 @@ class CurrentJob:
 
         In place of what did not complete there is a JobFailed or a JobCancelled.
         """
-        return [_result(letter, told) for letter, told in self._running.awaited]
+        return [_result(letter, told) for letter, told in self._running.dependencies]
 
     async def progress(self, value: float) -> None:
         """Say how far the job is, from 0 to 100. Does not wait: of many values in a short time the last is kept."""
@@ -132,9 +132,9 @@ class CurrentJob:
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 100:
             raise ArgumentsError(f"progress {value!r}: give a number from 0 to 100")
         job = self._running
-        if job.notes is not None and not job.stopped:
-            job.talks = True
-            job.notes.progress(job, value)
+        if job.progress_sink is not None and not job.stopped:
+            job.has_output = True
+            job.progress_sink.progress(job, value)
 
     def log_sync(self, text: str) -> None:
         """The same as `log`, for plain functions."""
@@ -146,10 +146,10 @@ class CurrentJob:
 
     def _log(self, text: str) -> Future[None] | None:
         job = self._running
-        if job.notes is None or job.stopped:
+        if job.progress_sink is None or job.stopped:
             return None  # nobody waits for it any more
-        job.talks = True
-        return job.notes.log(job, str(text))
+        job.has_output = True
+        return job.progress_sink.log(job, str(text))
 
 
 def _result(letter: str, told: Dependency) -> Any:

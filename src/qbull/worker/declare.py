@@ -41,24 +41,28 @@ class ScheduleDeclarer:
         self._schedules = ScheduleStore(store)
         self._declared = ScheduleDeclarations(store)
         self._outage = outage
-        self._bell = asyncio.Event()
+        self._wake_up = asyncio.Event()
         self._deciding: bool | None = None
         self._said: set[str] = set()
         self.version = version_of(assignment.schedules)
 
-    def ring(self) -> None:
+    def wake_up(self) -> None:
         """A worker has come or gone."""
-        self._bell.set()
+        self._wake_up.set()
 
     async def run(self) -> None:
         wait = DECLARE_POLL_SECONDS
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait * random.uniform(0.9, 1.1)):  # noqa: S311
-                    await self._bell.wait()
+                    await self._wake_up.wait()
                 await asyncio.sleep(DECLARE_JITTER_SECONDS * random.random())  # noqa: S311
-            self._bell.clear()
-            wait = DECLARE_POLL_SECONDS if await self._outage.survive(self.tick) else DECLARE_RETRY_SECONDS
+            self._wake_up.clear()
+            wait = (
+                DECLARE_POLL_SECONDS
+                if await self._outage.retry_until_up(self.tick)
+                else DECLARE_RETRY_SECONDS
+            )
 
     async def tick(self) -> bool:
         """Look who decides, and if it is this version, see that the server has it. Answers whether all is done."""

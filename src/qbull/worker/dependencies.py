@@ -26,7 +26,7 @@ class DependencyLoader:
 
     async def __call__(self, job: RunningJob) -> list[tuple[str, Dependency]]:
         assert job.partition is not None
-        found = await self._outage.survive(partial(dependencies_of, job.partition, job.id))
+        found = await self._outage.retry_until_up(partial(dependencies_of, job.partition, job.id))
         return [(letter, await self._whole(told)) for letter, told in found]
 
     async def _whole(self, told: Dependency) -> Dependency:

@@ -40,7 +40,7 @@ class FailureCounter:
             await self._some.wait()
             counted, self._counted = self._counted, {}
             self._some.clear()
-            await self._outage.survive(partial(add_failures, self._store, self._queue, counted))
+            await self._outage.retry_until_up(partial(add_failures, self._store, self._queue, counted))
             await asyncio.sleep(FAILURE_COUNT_FLUSH_SECONDS)
 
     async def close(self) -> None:

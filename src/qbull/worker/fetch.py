@@ -45,18 +45,18 @@ class Fetcher:
         self,
         store: Store,
         worker: str,
-        hand: PrefetchBuffer,
+        buffer: PrefetchBuffer,
         free_slots: Callable[[], int],
         arrived: Callable[[], None],
-        gate: Limiter,
+        limiter: Limiter,
         outage: Outage,
     ) -> None:
         self._store = store
         self._worker = worker
-        self._hand = hand
+        self._buffer = buffer
         self._free_slots = free_slots
         self._arrived = arrived
-        self._gate = gate
+        self._limiter = limiter
         self._outage = outage
         self._room = asyncio.Event()
         self._pace = ThroughputMeter()
@@ -85,23 +85,23 @@ class Fetcher:
         )
         for group, reader in list(self._readers.items()):
             if group not in groups or changed.intersection(group) or gone.intersection(group):
-                self._cut(group, reader)
+                self._close_read(group, reader)
         for group in groups:
             if group not in self._readers:
                 self._readers[group] = start_actor(partial(self._read, group, cut=bool(changed or gone)))
 
     async def stop(self) -> None:
         for group, reader in list(self._readers.items()):
-            self._cut(group, reader)
+            self._close_read(group, reader)
         if self._ended:
             await asyncio.wait(self._ended)
 
     def made_room(self) -> None:
-        """A slot is free, or something has left the hand."""
+        """A slot is free, or something has left the buffer."""
         if not self._room.is_set():
             self._room.set()
 
-    async def in_my_name(self, partitions: Sequence[Partition]) -> list[Delivery]:
+    async def pending_deliveries(self, partitions: Sequence[Partition]) -> list[Delivery]:
         """What the server has handed over to this worker of these and has not been told the end of."""
         found: list[Delivery] = []
         for partition in partitions:
@@ -116,13 +116,13 @@ class Fetcher:
     def _partition(self, number: int) -> Partition:
         return next(iter(self._streams[number].values())).partition
 
-    def _cut(self, group: tuple[int, ...], reader: asyncio.Task[None]) -> None:
+    def _close_read(self, group: tuple[int, ...], reader: asyncio.Task[None]) -> None:
         """End a read. Should a reply be on its way, the next reader takes up what was in it."""
         del self._readers[group]
         reader.cancel()
         self._ended.add(reader)
         reader.add_done_callback(self._ended.discard)
-        reader.add_done_callback(lambda _: self._gate.abandon())
+        reader.add_done_callback(lambda _: self._limiter.abandon())
 
     async def _read(self, group: tuple[int, ...], *, cut: bool) -> None:
         lost = cut  # a reply may have been lost, with deliveries in it
@@ -140,17 +140,17 @@ class Fetcher:
                 lost, look_again = True, inf
             try:
                 if lost:
-                    with self._hand.recall() as left:
-                        mine = await self.in_my_name([self._partition(number) for number in group])
+                    with self._buffer.track_departures() as left:
+                        mine = await self.pending_deliveries([self._partition(number) for number in group])
                         deliveries = [delivery for delivery in mine if delivery_key(delivery) not in left]
                     lost = False
-                    if self._gate.limited:  # what is not in the hand has no permit
-                        await self._give_back([mine for mine in deliveries if mine not in self._hand])
+                    if self._limiter.limited:  # what is not in the hand has no permit
+                        await self._give_back([mine for mine in deliveries if mine not in self._buffer])
                         deliveries = []
-                elif self._gate.limited and hungry:
+                elif self._limiter.limited and hungry:
                     deliveries = await self._read_permitted(group, want)
                     hungry = bool(deliveries)
-                elif self._gate.limited:
+                elif self._limiter.limited:
                     hungry, deliveries = await self._await_some(group)
                 elif more:
                     deliveries = await self._read_one(more, want)
@@ -160,13 +160,13 @@ class Fetcher:
                 if isinstance(error, ErrorReply) and error.code == "NOGROUP":  # the server was emptied
                     await self._make_groups(group)
                     continue
-                self._outage.met(error, who)
+                self._outage.failed(error, who)
                 await asyncio.sleep(0.05)
                 lost, look_again = True, time.monotonic() + CLOSED_READ_GRACE_SECONDS
                 continue
-            self._outage.over(who)
+            self._outage.recovered(who)
             if deliveries:
-                self._hand.put(deliveries)
+                self._buffer.put(deliveries)
                 self._arrived()
                 await asyncio.sleep(0)  # what has come begins before the next is asked for
 
@@ -183,24 +183,24 @@ class Fetcher:
 
     async def _read_permitted(self, group: tuple[int, ...], want: int) -> list[Delivery]:
         """Read no more than may begin. Waits until that is at least one."""
-        permitted = await self._gate.permits(want)
+        permitted = await self._limiter.acquire(want)
         deliveries: list[Delivery] = []
         try:
             deliveries = await self._store.fetch_some(self._in_turn(group), self._worker, permitted)
-            self._hand.put(deliveries)
+            self._buffer.put(deliveries)
         finally:
-            self._gate.fetched(permitted, len(deliveries))
+            self._limiter.fetched(permitted, len(deliveries))
         if not deliveries:
-            await self._gate.settle_up()
+            await self._limiter.settle_up()
         return deliveries
 
     async def _await_some(self, group: tuple[int, ...]) -> tuple[bool, list[Delivery]]:
         """Wait until there is something to read, and give it back where it may not begin at once."""
         block = FETCH_BLOCK_SECONDS * max(len(self._readers) / 8, 1)
         found = await self._store.fetch(self._in_turn(group), self._worker, 1, block)
-        permitted = await self._gate.permits(len(found), patient=False) if found else 0
-        self._hand.put(found[:permitted])
-        self._gate.fetched(permitted, permitted)
+        permitted = await self._limiter.acquire(len(found), wait_for_one=False) if found else 0
+        self._buffer.put(found[:permitted])
+        self._limiter.fetched(permitted, permitted)
         await self._give_back(found[permitted:])
         return bool(found), found[:permitted]
 
@@ -241,13 +241,13 @@ class Fetcher:
 
     async def _make_groups(self, group: tuple[int, ...]) -> None:
         for number in group:
-            await self._outage.survive(partial(self._store.ensure_groups, self._streams[number]))
+            await self._outage.retry_until_up(partial(self._store.ensure_groups, self._streams[number]))
 
     def _want(self) -> int:
         ahead = (
-            0.0 if self._gate.counted else PREFETCH_SECONDS
+            0.0 if self._limiter.has_max_active else PREFETCH_SECONDS
         )  # what is fetched ahead has a place, and does not run
-        return self._free_slots() + int(self._pace(self._hand.finished) * ahead) - self._hand.waiting
+        return self._free_slots() + int(self._pace(self._buffer.finished) * ahead) - self._buffer.waiting
 
 
 class ThroughputMeter:

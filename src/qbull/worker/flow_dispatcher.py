@@ -34,23 +34,23 @@ class FlowDispatcher:
         self._due: dict[str, float] = {}
         self._look_at = time.monotonic() + FLOW_POLL_SECONDS
         self._after: dict[str, int] = {}
-        self._bell = asyncio.Event()
+        self._wake_up = asyncio.Event()
 
     def follow(self, partitions: list[Partition]) -> None:
         """These are read from now on."""
         new = {partition.base: partition for partition in partitions}
         for base in self._partitions.keys() - new.keys():
-            self._outage.over(base)
+            self._outage.recovered(base)
         self._hurry(new.keys() - self._partitions.keys())
         self._partitions = new
 
-    def heard(self, base: str) -> None:
+    def on_wake_up(self, base: str) -> None:
         """There is something in a partition; perhaps in any, where none is named."""
         self._hurry({base} & self._partitions.keys() if base else set(self._partitions))
 
     async def run(self) -> None:
         while True:
-            self._bell.clear()
+            self._wake_up.clear()
             if time.monotonic() >= self._look_at:
                 await self._look()
             now = time.monotonic()
@@ -61,21 +61,21 @@ class FlowDispatcher:
             wait = min([self._look_at, *self._due.values()]) - time.monotonic()
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait):
-                    await self._bell.wait()
+                    await self._wake_up.wait()
 
     def _hurry(self, bases: set[str]) -> None:
         if bases:
             self._due |= dict.fromkeys(bases, 0.0)
-            self._bell.set()
+            self._wake_up.set()
 
     async def _ship(self, partition: Partition) -> None:
         try:
             again = await self._flows.ship(partition, self._worker)
         except ServerError as error:
-            self._outage.met(error, partition.base)
+            self._outage.failed(error, partition.base)
             again = FLOW_RETRY_SECONDS
         else:
-            self._outage.over(partition.base)
+            self._outage.recovered(partition.base)
         if again is not None:
             self._due.setdefault(partition.base, time.monotonic() + again)
 
@@ -87,4 +87,4 @@ class FlowDispatcher:
             try:
                 self._after[base] = await self._flows.recheck(partition, self._after.get(base, 0))
             except ServerError as error:
-                self._outage.met(error, base)
+                self._outage.failed(error, base)

@@ -28,11 +28,11 @@ class HistogramWriter:
         self.figures = Histograms()
 
     async def run(self) -> None:
-        await self._outage.survive(partial(self._write, new_token(), {}))
+        await self._outage.retry_until_up(partial(self._write, new_token(), {}))
         while True:
             await asyncio.sleep(HISTOGRAM_FLUSH_SECONDS)
             if counted := self._counted():
-                await self._outage.survive(partial(self._write, new_token(), counted))
+                await self._outage.retry_until_up(partial(self._write, new_token(), counted))
 
     async def close(self) -> None:
         """What is still counted is written down, where that can be done at once."""

@@ -51,23 +51,23 @@ class PartitionLeases:
         self._serve = serve
         self._follow = follow
         self._outage = outage
-        self._bell = asyncio.Event()
+        self._wake_up = asyncio.Event()
         self._complaints = ConfigWarningLogger(settings, worker, speaks=sharing.process == 0)
         self.held: list[int] = []
         self.since: dict[int, int] = {}
         self.leaving = False
 
-    def ring(self) -> None:
+    def wake_up(self) -> None:
         """Somebody has come, gone, or taken something."""
-        self._bell.set()
+        self._wake_up.set()
 
     async def run(self) -> None:
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(LEASE_POLL_SECONDS):
-                    await self._bell.wait()
-            self._bell.clear()
-            await self._outage.survive(self.tick)
+                    await self._wake_up.wait()
+            self._wake_up.clear()
+            await self._outage.retry_until_up(self.tick)
 
     async def tick(self) -> None:
         """Look who is there and which partitions there are, and read what is ours now."""

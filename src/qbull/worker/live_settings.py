@@ -34,12 +34,12 @@ class LiveSettingsFollower:
         self._declared = declared
         self._follow = follow
         self._outage = outage
-        self._bell = asyncio.Event()
+        self._wake_up = asyncio.Event()
         self.live = LiveSettings(declared)
 
-    def ring(self) -> None:
+    def wake_up(self) -> None:
         """Something was changed."""
-        self._bell.set()
+        self._wake_up.set()
 
     async def look(self) -> None:
         found = await live_settings.read(self._store, self._declared)
@@ -55,6 +55,6 @@ class LiveSettingsFollower:
             )
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait):
-                    await self._bell.wait()
-            self._bell.clear()
-            await self._outage.survive(self.look)
+                    await self._wake_up.wait()
+            self._wake_up.clear()
+            await self._outage.retry_until_up(self.look)

@@ -22,7 +22,7 @@ REFUSAL_LOG_SECONDS = 60.0
 class Outage:
     """Shared by all actors of a process, so that ten of them failing is still one line.
 
-    It lasts until everybody who failed has succeeded: of a cluster, only one node may be away.
+    It lasts until everybody actor failed has succeeded: of a cluster, only one node may be away.
     """
 
     def __init__(self, what: str = "the server") -> None:
@@ -31,7 +31,7 @@ class Outage:
         self._since = 0.0
         self._said: dict[str, float] = {}
 
-    async def survive(
+    async def retry_until_up(
         self,
         call: Callable[[], Awaitable[A]],
         *,
@@ -43,7 +43,7 @@ class Outage:
         Without `refusals` it is only waited for a server that is away; what it refuses is raised.
         """
         pause = 0.02
-        who = object()
+        actor = object()
         try:
             while True:
                 try:
@@ -51,17 +51,17 @@ class Outage:
                 except ServerError as error:
                     if not refusals and not isinstance(error, ServerAway | EmbeddedError):
                         raise
-                    self.met(error, who)
+                    self.failed(error, actor)
                 await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311
                 pause = min(pause * 2, longest)
         except asyncio.CancelledError:  # it was told to stop, which is no news of the server
-            self._failing.discard(who)
+            self._failing.discard(actor)
             raise
         finally:
             if self._failing:
-                self.over(who)
+                self.recovered(actor)
 
-    def met(self, error: ServerError, who: object) -> None:
+    def failed(self, error: ServerError, actor: object) -> None:
         now = time.monotonic()
         if not isinstance(error, ServerAway | EmbeddedError):
             self._said = {text: at for text, at in self._said.items() if now - at < REFUSAL_LOG_SECONDS}
@@ -72,11 +72,11 @@ class Outage:
         if not self._failing:
             self._since = now
             log.warning("%s; work goes on when it is back", error)
-        self._failing.add(who)
+        self._failing.add(actor)
 
-    def over(self, who: object) -> None:
+    def recovered(self, actor: object) -> None:
         """This one has succeeded, or has given up."""
-        if who in self._failing:
-            self._failing.discard(who)
+        if actor in self._failing:
+            self._failing.discard(actor)
             if not self._failing:
                 log.warning("%s is back after %.1f s", self._what, time.monotonic() - self._since)

@@ -19,33 +19,33 @@ from qbull.store.verbs.partition import Partition
 class PrefetchBuffer:
     def __init__(self) -> None:
         self._held: dict[tuple[int, bytes], Delivery] = {}
-        self._recalls: list[set[tuple[int, bytes]]] = []
-        self._bands: tuple[deque[Delivery], ...] = tuple(deque() for _ in PRIORITY_LEVELS)
+        self._trackers: list[set[tuple[int, bytes]]] = []
+        self._levels: tuple[deque[Delivery], ...] = tuple(deque() for _ in PRIORITY_LEVELS)
         self.waiting = 0
         self.finished = 0
-        self.taken = time.monotonic()
+        self.last_taken_at = time.monotonic()
         """When something was begun last."""
 
     @contextmanager
-    def recall(self) -> Iterator[set[tuple[int, bytes]]]:
+    def track_departures(self) -> Iterator[set[tuple[int, bytes]]]:
         """While the server is asked what is in this worker's name: what leaves the hand meanwhile, and may still be
         in the answer, although it has been settled or given back."""
         left: set[tuple[int, bytes]] = set()
-        self._recalls.append(left)
+        self._trackers.append(left)
         try:
             yield left
         finally:
-            self._recalls = [other for other in self._recalls if other is not left]
+            self._trackers = [other for other in self._trackers if other is not left]
 
     def put(self, deliveries: Iterable[Delivery]) -> None:
         for delivery in deliveries:
             name = delivery_key(delivery)
             if name not in self._held:
                 self._held[name] = delivery
-                self._bands[int(delivery.band, 16)].append(delivery)
+                self._levels[int(delivery.band, 16)].append(delivery)
                 self.waiting += 1
 
-    def hold(self, deliveries: Iterable[Delivery]) -> list[Delivery]:
+    def hold_for_release(self, deliveries: Iterable[Delivery]) -> list[Delivery]:
         """Those of them that are not here yet, held from now on but not to be run: they are to be given back."""
         new = [delivery for delivery in deliveries if delivery not in self]
         self._held.update((delivery_key(delivery), delivery) for delivery in new)
@@ -53,28 +53,28 @@ class PrefetchBuffer:
 
     def take(self) -> Delivery | None:
         """The next delivery to run: the most urgent band first."""
-        for band in self._bands:
-            if band:
+        for level in self._levels:
+            if level:
                 self.waiting -= 1
-                self.taken = time.monotonic()
-                return band.popleft()
+                self.last_taken_at = time.monotonic()
+                return level.popleft()
         return None
 
     def drop(self, delivery: Delivery) -> None:
         name = delivery_key(delivery)
         if self._held.pop(name, None) is not None:
             self.finished += 1
-            for left in self._recalls:
+            for left in self._trackers:
                 left.add(name)
 
     def take_all(self, of: Container[int] | None = None) -> list[Delivery]:
         """Everything that was not begun, or all of it `of` some partitions, for giving it back."""
         taken: list[Delivery] = []
-        for band in self._bands:
-            kept = [delivery for delivery in band if of is not None and delivery.partition.number not in of]
-            taken += [delivery for delivery in band if of is None or delivery.partition.number in of]
-            band.clear()
-            band.extend(kept)
+        for level in self._levels:
+            kept = [delivery for delivery in level if of is not None and delivery.partition.number not in of]
+            taken += [delivery for delivery in level if of is None or delivery.partition.number in of]
+            level.clear()
+            level.extend(kept)
         self.waiting -= len(taken)
         return taken
 
@@ -82,7 +82,7 @@ class PrefetchBuffer:
         """They could not be given to others: they wait here again."""
         for delivery in deliveries:
             if delivery in self:
-                self._bands[int(delivery.band, 16)].append(delivery)
+                self._levels[int(delivery.band, 16)].append(delivery)
                 self.waiting += 1
 
     def __contains__(self, delivery: Delivery) -> bool:

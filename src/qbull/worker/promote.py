@@ -24,10 +24,10 @@ class Promoter:
         self._outage = outage
         self._safety = safety
         self._ticker = ticker
-        self._bell = asyncio.Event()
+        self._wake_up = asyncio.Event()
 
-    def ring(self) -> None:
-        self._bell.set()
+    def wake_up(self) -> None:
+        self._wake_up.set()
 
     async def run(self) -> None:
         ticking = start_actor(self._ticker.run)
@@ -38,13 +38,13 @@ class Promoter:
 
     async def _promote(self) -> None:
         while True:
-            self._bell.clear()
-            moved, wait, tick = await self._outage.survive(self._partition.promote)
+            self._wake_up.clear()
+            moved, wait, tick = await self._outage.retry_until_up(self._partition.promote)
             self._ticker.expect(tick)
             if moved >= MAX_JOBS_PER_CALL:
                 continue
             try:
                 async with asyncio.timeout(self._safety if wait is None else min(wait, self._safety)):
-                    await self._bell.wait()
+                    await self._wake_up.wait()
             except TimeoutError:
                 pass

@@ -77,15 +77,15 @@ class QueueRunner:
         self._sharing = sharing
         self._outage = outage
         self._changed = changed
-        self._hand = PrefetchBuffer()
+        self._buffer = PrefetchBuffer()
         self._partitions: dict[int, Partition] = {}
         self._settlers: dict[int, Settler] = {}
-        self._gate = Limiter(store, settings, worker, self._hand, outage)
+        self._limiter = Limiter(store, settings, worker, self._buffer, outage)
         self._notes = ProgressWriter(outage)
         self._attempts = AttemptRunner(
             assignment,
             self._settlers,
-            self._gate,
+            self._limiter,
             StartCheck(settings, outage),
             self._notes,
             DependencyLoader(assignment.results, assignment.seals, outage),
@@ -99,7 +99,7 @@ class QueueRunner:
         self._attempts.count_in(self._measure.figures)
         self._runner = SlotRunner(
             settings,
-            self._hand,
+            self._buffer,
             self._attempts,
             self._settlers,
             outage,
@@ -107,7 +107,7 @@ class QueueRunner:
             doubt=min_idle / 2,
         )
         self._fetcher = Fetcher(
-            store, worker, self._hand, self._runner.free_slots, self._runner.arrived, self._gate, outage
+            store, worker, self._buffer, self._runner.free_slots, self._runner.arrived, self._limiter, outage
         )
         self._failing = FailureCounter(store, settings.name, outage) if settings.alert is not None else None
         self._mover = PartitionMover(store, settings, outage)
@@ -115,7 +115,7 @@ class QueueRunner:
         self._leases = PartitionLeases(
             store, settings, worker, sharing, self._serve, self._mover.follow, outage
         )
-        self._canceller = Canceller(self._hand, self._attempts.cancel, outage)
+        self._canceller = Canceller(self._buffer, self._attempts.cancel, outage)
         self._cancelling: list[asyncio.Task[None]] = []
         self._steering = LiveSettingsFollower(store, settings, self._follow, outage)
         self._store = store
@@ -137,8 +137,8 @@ class QueueRunner:
         """Should the server go away or refuse meanwhile, it is waited for: jobs may run here already, and their outcomes would be lost."""
         self._notes.open()
         self._runner.start(self._fetcher.made_room, self._unfinished, self._drop, self._hold)
-        await self._outage.survive(self._steering.look)
-        await self._outage.survive(self._leases.tick)
+        await self._outage.retry_until_up(self._steering.look)
+        await self._outage.retry_until_up(self._leases.tick)
         self._cancelling = [start_actor(self._canceller.run)]
         duties = (
             self._steering.run,
@@ -162,7 +162,7 @@ class QueueRunner:
         await stop_actors([*self._actors, *self._chores, *(task for _, task in self._promoters.values())])
         self._promoters.clear()
         await self._fetcher.stop()
-        await self._give_back(self._hand.take_all())
+        await self._give_back(self._buffer.take_all())
         leaving = asyncio.create_task(self._leave())
         await self._runner.stop(grace)
         await stop_actors(self._cancelling)
@@ -175,7 +175,7 @@ class QueueRunner:
         await self._give_back_all()
         await self._measure.close()
         with suppress(ServerError):
-            await self._gate.leave()
+            await self._limiter.leave()
 
     async def flush(self) -> None:
         for settler in list(self._settlers.values()):
@@ -203,24 +203,24 @@ class QueueRunner:
         """Nothing of the queue begins until somebody resumes it."""
         return self._steering.live.paused
 
-    def heard(self, base: str, word: str) -> None:
+    def on_wake_up(self, base: str, word: str) -> None:
         """Something was said about the queue or a partition; about all of them where it names none."""
         if word == "" or (word == "settings" and base == self._base):
-            self._steering.ring()
+            self._steering.wake_up()
         if base == self._base and word in ("room", self._room):
-            self._gate.ring()
+            self._limiter.wake_up()
         if word in ("workers", "") or (word == "layout" and base == self._base):
-            self._leases.ring()
+            self._leases.wake_up()
         if word in ("move", ""):
-            self._mover.heard(base)
+            self._mover.on_wake_up(base)
         if word in ("flow", ""):
-            self._courier.heard(base)
+            self._courier.on_wake_up(base)
         if word == "" or (word == "cancel" and any(base == each.base for each in self._partitions.values())):
-            self._canceller.ring()
+            self._canceller.wake_up()
         concerned = [number for number in self._promoters if base in (self._partitions[number].base, "")]
         if word in ("due", "tick", ""):
             for number in concerned:
-                self._promoters[number][0].ring()
+                self._promoters[number][0].wake_up()
         if word == "" or (
             word == "bands" and any(base == self._partition(each).base for each in self._share)
         ):
@@ -242,8 +242,8 @@ class QueueRunner:
             self._runner.hold()
             self._still = True
             await self._read()
-            await self._gate.leave()
-            self._gate.follow(now)
+            await self._limiter.leave()
+            self._limiter.apply_settings(now)
         was_still, self._still = self._still, live.still
         self._runner.follow(live)
         if was_still or live.still:
@@ -257,7 +257,7 @@ class QueueRunner:
             numbers = [] if self._still else self._share
             gone = self._promoters.keys() - set(numbers)
             await self._fetcher.serve([self._partition(number) for number in numbers])
-            await self._give_back(self._hand.take_all(None if self._still else gone))
+            await self._give_back(self._buffer.take_all(None if self._still else gone))
             await self._give_back_strays(gone)
             if gone:
                 self._do(self._give_back_late_strays(gone))
@@ -292,7 +292,7 @@ class QueueRunner:
                 async with asyncio.timeout(PRIORITY_POLL_SECONDS * max(len(self._share) / 16, 1)):
                     await self._new_bands.wait()
             self._new_bands.clear()
-            await self._outage.survive(self._read)
+            await self._outage.retry_until_up(self._read)
 
     def _do(self, chore: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(chore)
@@ -304,7 +304,7 @@ class QueueRunner:
 
         async def give_back() -> None:
             await self._settlers[delivery.partition.number].flush()
-            await self._outage.survive(partial(delivery.partition.release, [delivery.place]))
+            await self._outage.retry_until_up(partial(delivery.partition.release, [delivery.place]))
             self._drop(delivery)
 
         self._do(give_back())
@@ -315,8 +315,8 @@ class QueueRunner:
         tell = partial(hold_queue, self._store, self.settings.name, seconds, why)
 
         async def tell_all() -> None:
-            await self._outage.survive(tell)
-            self._steering.ring()
+            await self._outage.retry_until_up(tell)
+            self._steering.wake_up()
 
         self._do(tell_all())
 
@@ -325,16 +325,19 @@ class QueueRunner:
         self._fetcher.made_room()
 
     def _drop(self, delivery: Delivery) -> None:
-        self._hand.drop(delivery)
-        if self._gate.limited:
-            self._gate.freed()
+        self._buffer.drop(delivery)
+        if self._limiter.limited:
+            self._limiter.slot_freed()
 
     async def _let_others_have_them(self) -> None:
         """What was fetched ahead of slots that are now busy for longer goes back: another worker may have a free one."""
         while True:
             await asyncio.sleep(UNSTARTED_RELEASE_SECONDS)
-            if self._hand.waiting and time.monotonic() - self._hand.taken >= UNSTARTED_RELEASE_SECONDS:
-                await self._give_back(self._hand.take_all())
+            if (
+                self._buffer.waiting
+                and time.monotonic() - self._buffer.last_taken_at >= UNSTARTED_RELEASE_SECONDS
+            ):
+                await self._give_back(self._buffer.take_all())
 
     async def _give_back(self, deliveries: Iterable[Delivery]) -> None:
         """Others can begin these now. While the server is away they stay, and are begun here when their turn comes."""
@@ -345,7 +348,7 @@ class QueueRunner:
             try:
                 await self._partitions[number].release([delivery.place for delivery in returned])
             except ServerError:
-                self._hand.put_back(returned)
+                self._buffer.put_back(returned)
                 self._runner.arrived()
             else:
                 for delivery in returned:
@@ -354,8 +357,8 @@ class QueueRunner:
     async def _give_back_strays(self, numbers: Iterable[int]) -> None:
         """What the server has handed over of partitions that are read here no more: it came with the reply to a read
         that was ended."""
-        mine = await self._fetcher.in_my_name([self._partition(number) for number in numbers])
-        await self._give_back(self._hand.hold(mine))
+        mine = await self._fetcher.pending_deliveries([self._partition(number) for number in numbers])
+        await self._give_back(self._buffer.hold_for_release(mine))
 
     async def _give_back_late_strays(self, numbers: Iterable[int]) -> None:
         """The same once more, when the server has certainly seen that the read has ended."""
@@ -367,11 +370,14 @@ class QueueRunner:
         """What is left: interrupted jobs, the rest of trains, and what the last, cut-off reply had brought."""
         try:
             await self._give_back(
-                [*self._hand.held(), *await self._fetcher.in_my_name(list(self._partitions.values()))]
+                [
+                    *self._buffer.held(),
+                    *await self._fetcher.pending_deliveries(list(self._partitions.values())),
+                ]
             )
         except ServerError as error:
             log.warning("%s", error)
-        if self._hand:
+        if self._buffer:
             log.warning(
                 'queue "%s": what this worker still held is taken over by others in a while',
                 self.settings.name,

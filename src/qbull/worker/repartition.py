@@ -48,30 +48,30 @@ class PartitionMover:
         self._looked = 0.0
         self._rung = True
         self._failed = False
-        self._bell = asyncio.Event()
+        self._wake_up = asyncio.Event()
 
     def follow(self, layout: Layout, numbers: list[int]) -> None:
         if (layout, numbers) != (self._layout, self._numbers):
             self._layout, self._numbers = layout, list(numbers)
-            self._ring()
+            self._hurry_up()
 
-    def heard(self, base: str) -> None:
+    def on_wake_up(self, base: str) -> None:
         """Something is to be moved or let go in a partition; perhaps in any, where none is named."""
         mine = self._numbers
         if self._looks_after_all:
             mine = [number for older in self._layout.older for number in older.numbers] + mine
         if not base or any(base == self._names.partition(self._settings.name, number) for number in mine):
-            self._ring()
+            self._hurry_up()
 
     async def run(self) -> None:
         while True:
-            self._bell.clear()
+            self._wake_up.clear()
             began = time.monotonic()
-            wait = await self._outage.survive(self.tick)
+            wait = await self._outage.retry_until_up(self.tick)
             pause = (time.monotonic() - began) * MOVE_PAUSE_FACTOR
             with suppress(TimeoutError):
                 async with asyncio.timeout(None if wait is None else max(wait, pause)):
-                    await self._bell.wait()
+                    await self._wake_up.wait()
 
     async def tick(self) -> float | None:
         """Take all steps that can be taken now; seconds until the next look, None where there is nothing to look for."""
@@ -90,7 +90,7 @@ class PartitionMover:
             if number not in self._clear
         ]
         if not self._failed:
-            self._outage.over(self)
+            self._outage.recovered(self)
         if any(look is not None and look.held for look in looks):
             return HELD_LANES_POLL_SECONDS
         if layout.draining or self._failed:
@@ -131,9 +131,9 @@ class PartitionMover:
             return await step()
         except ServerError as error:
             self._failed = True
-            self._outage.met(error, self)
+            self._outage.failed(error, self)
             return None
 
-    def _ring(self) -> None:
+    def _hurry_up(self) -> None:
         self._rung = True
-        self._bell.set()
+        self._wake_up.set()

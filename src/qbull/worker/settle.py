@@ -92,7 +92,7 @@ class Settler:
         batch.ended.append(delivered.delivery)
         return True
 
-    def later(self, delivered: DeliveredJob, milliseconds: int) -> bool:
+    def postpone(self, delivered: DeliveredJob, milliseconds: int) -> bool:
         """Put off a job that was not started."""
         batch = self._batch()
         batch.outcomes.later(delivered.position, delivered.id, delivered.record, milliseconds)
@@ -136,9 +136,9 @@ class Settler:
                     return await self._partition.settle(outcomes)
 
                 self._sent = time.perf_counter()
-                stale = await self._outage.survive(call)
+                stale = await self._outage.retry_until_up(call)
                 if stale and tries == 1:
-                    self._say_stale(stale)
+                    self._log_stale(stale)
                 if batch.written is not None:
                     batch.written.set_result(stale)
                 for delivery in batch.ended:
@@ -146,7 +146,7 @@ class Settler:
         finally:
             self._sending = None
 
-    def _say_stale(self, refused: list[bytes]) -> None:
+    def _log_stale(self, refused: list[bytes]) -> None:
         for id in refused:
             log.warning(
                 'queue "%s": job %s was taken over by another worker meanwhile; this outcome was refused',

@@ -46,7 +46,7 @@ class Slot:
             self.why = why
             self.task.cancel()
 
-    def absorb(self) -> BaseException | None:
+    def take_interrupt(self) -> BaseException | None:
         """After a cancellation that was ours: the slot goes on. Gives the reason, None where it was not ours."""
         why, self.why = self.why, None
         if why is not None and self.task is not None:

@@ -40,7 +40,7 @@ class SlotRunner:
     def __init__(
         self,
         settings: QueueSettings,
-        hand: PrefetchBuffer,
+        buffer: PrefetchBuffer,
         attempts: AttemptRunner,
         settlers: Mapping[int, Settler],
         outage: Outage,
@@ -50,7 +50,7 @@ class SlotRunner:
     ) -> None:
         self.settings = settings
         self._outage = outage
-        self._hand = hand
+        self._buffer = buffer
         self._attempts = attempts
         self._settlers = settlers
         self._doubt = doubt
@@ -68,7 +68,7 @@ class SlotRunner:
         self._turned = 0.0  # when this turn of it began
         self._room: Callable[[], None] = lambda: None
         self._unfinished: Callable[[Delivery], None] = lambda delivery: None
-        self._drop: Callable[[Delivery], None] = hand.drop
+        self._drop: Callable[[Delivery], None] = buffer.drop
 
     def start(
         self,
@@ -100,7 +100,7 @@ class SlotRunner:
         self.arrived()
 
     def free_slots(self) -> int:
-        """Those that were woken for what is in the hand, and have not taken it yet, are still free."""
+        """Those that were woken for what is in the buffer, and have not taken it yet, are still free."""
         return len(self._idle) + self._woken
 
     def arrived(self) -> None:
@@ -108,7 +108,7 @@ class SlotRunner:
         if self._still:
             return
         self._turned = time.perf_counter()
-        if self._idle and not self._woken and self._hand.waiting:
+        if self._idle and not self._woken and self._buffer.waiting:
             self._wake()
 
     async def stop(self, grace: float) -> None:
@@ -204,12 +204,12 @@ class SlotRunner:
                     await self._wait()
                     continue
             if delivered is None:
-                delivery = self._hand.take()
+                delivery = self._buffer.take()
                 if delivery is None:
                     await self._wait()
                     continue
                 delivered = DeliveredJob(delivery, 0)
-            if self._idle and not self._woken and self._hand.waiting:
+            if self._idle and not self._woken and self._buffer.waiting:
                 self._wake()  # it begins as soon as this one has to wait for something
             try:
                 rest = await self._run_delivery(slot, delivered)
@@ -251,7 +251,7 @@ class SlotRunner:
         """
         look = partial(delivery.partition.holds, delivery.job(0).id, delivery.place, delivery.lane)
         if self.settings.order is not None:
-            return await self._outage.survive(look)
+            return await self._outage.retry_until_up(look)
         try:
             return await look()
         except ServerError:
@@ -314,7 +314,7 @@ class SlotRunner:
             else:
                 await self._rest()
         except asyncio.CancelledError:
-            if slot.absorb() is None:
+            if slot.take_interrupt() is None:
                 raise
             return False  # the worker ends; the rest is given back
         doubtful = delivered.id in refused or time.monotonic() - before > self._doubt

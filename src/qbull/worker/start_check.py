@@ -51,7 +51,7 @@ class StartCheck:
         while ends or rate is not None:
             sent = time.monotonic()
             ask = partial(partition.begin, ends, lane, rate, unused)
-            wait_ms, unused = await self._outage.survive(ask)
+            wait_ms, unused = await self._outage.retry_until_up(ask)
             if wait_ms < 0:
                 return StartDecision(None)
             if rate is None:
@@ -65,7 +65,7 @@ class StartCheck:
                 return StartDecision(0.0, start + rate.slack, unused)
         return StartDecision(0.0)
 
-    async def not_made(self, partition: Partition, job: RunningJob, noted: int) -> None:
+    async def return_start(self, partition: Partition, job: RunningJob, noted: int) -> None:
         """The start of its key is for the next one. Should the server not hear of it, the key has one less."""
         if noted and self.rate is not None:
             with suppress(ServerError):

@@ -46,5 +46,5 @@ class StartReporter:
                     ms = int((now - since) * 1000)
                     said = StartReport(entry_ms(job.place), ms, self._worker, job.record)
                     reports += (b"a" + job.id, encode_start_report(said))
-            await self._outage.survive(lambda to=partition, what=reports: to.report(what))  # type: ignore[misc]
+            await self._outage.retry_until_up(lambda to=partition, what=reports: to.report(what))  # type: ignore[misc]
         self._said |= {id(job): job for job, _ in begun}

@@ -47,27 +47,27 @@ class ScheduleRunner:
         self._place = ScheduleLocation(partition.settings.name, partition.number)
         self._tasks = tasks
         self._outage = outage
-        self._bell = asyncio.Event()
+        self._wake_up = asyncio.Event()
         self._until = float("inf")
         self._said: set[tuple[str, str]] = set()
 
-    def ring(self) -> None:
+    def wake_up(self) -> None:
         """A schedule may be due sooner than thought."""
-        self._bell.set()
+        self._wake_up.set()
 
     def expect(self, wait: float | None) -> None:
         """Somebody has seen that a schedule is due in so many seconds."""
         if wait is not None and asyncio.get_running_loop().time() + wait < self._until - 0.001:
-            self._bell.set()
+            self._wake_up.set()
 
     async def run(self) -> None:
         clock = asyncio.get_running_loop().time
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout_at(None if self._until == float("inf") else self._until):
-                    await self._bell.wait()
-            self._bell.clear()
-            wait = await self._outage.survive(self.tick)
+                    await self._wake_up.wait()
+            self._wake_up.clear()
+            wait = await self._outage.retry_until_up(self.tick)
             self._until = float("inf") if wait is None else clock() + wait
 
     async def tick(self) -> float | None:

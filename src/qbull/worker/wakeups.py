@@ -15,18 +15,18 @@ from qbull.worker.outage import Outage
 
 
 class WakeUpListener:
-    def __init__(self, store: Store, outage: Outage, heard: Callable[[str, str], None]) -> None:
+    def __init__(self, store: Store, outage: Outage, on_wake_up: Callable[[str, str], None]) -> None:
         self._store = store
         self._outage = outage
-        self._heard = heard
+        self._on_wake_up = on_wake_up
 
     async def run(self) -> None:
         while True:
             try:
                 async for _, message in self._store.server.listen(self._store.names.bell):
-                    self._outage.over(self)
+                    self._outage.recovered(self)
                     base, _, word = message.decode("utf-8", "replace").partition("\n")
-                    self._heard(base, word)
+                    self._on_wake_up(base, word)
             except ServerError as error:
-                self._outage.met(error, self)
+                self._outage.failed(error, self)
             await asyncio.sleep(0.2)

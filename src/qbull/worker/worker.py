@@ -1,6 +1,6 @@
 """The worker: one process's lines, put together, started in order and stopped in order.
 
-For each queue a line: leases say which partitions it reads, a fetcher fills a hand, a runner works through it, a
+For each queue a line: leases say which partitions it reads, a fetcher fills a buffer, a runner works through it, a
 settler for each partition writes down what became of it, a promoter wakes what is due. For all of them one bell
 and, where no parent does it, one beat.
 """
@@ -99,7 +99,7 @@ class Worker:
             await self._taken(partial(self._store.register, assignment.settings, sorted(assignment.tasks)))
         if self._beat is not None:
             await self._beat.start()
-        self._listening.append(start_actor(WakeUpListener(self._store, self._outage, self._heard).run))
+        self._listening.append(start_actor(WakeUpListener(self._store, self._outage, self._on_wake_up).run))
         for declarer in self._declarers:
             await self._taken(declarer.tick)
             self._listening.append(start_actor(declarer.run))
@@ -119,7 +119,7 @@ class Worker:
             await self._store.open()
             await call()
 
-        await self._outage.survive(opened, refusals=False)
+        await self._outage.retry_until_up(opened, refusals=False)
 
     async def stop(self, grace: float = 30.0) -> None:
         """Fetch no more, let running jobs end within `grace` seconds, write everything down, give the rest back."""
@@ -182,9 +182,9 @@ class Worker:
         queues = [assignment.settings for assignment in self._assignments]
         return store, Heartbeat(store, queues, lambda: [self.id], self._min_idle, Outage())
 
-    def _heard(self, base: str, word: str) -> None:
+    def _on_wake_up(self, base: str, word: str) -> None:
         for line in self._lines:
-            line.heard(base, word)
+            line.on_wake_up(base, word)
         if word in ("workers", ""):
             for declarer in self._declarers:
-                declarer.ring()
+                declarer.wake_up()

@@ -74,7 +74,7 @@ class Heartbeat:
     async def _beat(self) -> None:
         while True:
             self._soon.clear()
-            silent = await self._outage.survive(self.say, longest=self._min_idle / 5)
+            silent = await self._outage.retry_until_up(self.say, longest=self._min_idle / 5)
             if silent or self._is_time_to_sweep():
                 self._due.set()
             with suppress(TimeoutError):
@@ -85,7 +85,7 @@ class Heartbeat:
         while True:
             await self._due.wait()
             self._due.clear()
-            await self._outage.survive(self.bury_the_dead)
+            await self._outage.retry_until_up(self.bury_the_dead)
 
     async def bury_the_dead(self) -> None:
         if time.monotonic() - self._came < self._min_idle / 6:

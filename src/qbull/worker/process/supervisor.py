@@ -210,7 +210,7 @@ class Supervisor:
 
     async def _until_told(self, call: Callable[[], Awaitable[A]]) -> A | None:
         """Make the call while the server is away; who is to end leaves it to the other workers, after a last try."""
-        calling = asyncio.create_task(self._outage.survive(call))
+        calling = asyncio.create_task(self._outage.retry_until_up(call))
         stopping = asyncio.create_task(self._stop.wait())
         await asyncio.wait([calling, stopping], return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()

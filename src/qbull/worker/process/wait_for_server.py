@@ -27,4 +27,4 @@ async def _open_store(store: Store, outage: Outage) -> None:
     try:
         await store.patiently(store.open)
     except ServerAway:  # not EmbeddedError: nobody else is going to start that one
-        await outage.survive(store.open, refusals=False)
+        await outage.retry_until_up(store.open, refusals=False)
