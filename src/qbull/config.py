@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import Literal, assert_never, get_args
 
 from qbull.core.access import Access
 from qbull.core.alerts import Alert, Alerts
@@ -17,7 +17,8 @@ from qbull.core.rate import Rate
 from qbull.core.record import REPORT_ALL_FLAG
 from qbull.core.retry import Retry
 from qbull.core.route import PARTITION_LANE
-from qbull.errors import MAX_COUNT, MAX_DELAY_SECONDS, ConfigError
+from qbull.core.sharing import Sharing, make_sharing
+from qbull.errors import MAX_COUNT, MAX_DELAY_SECONDS, ConfigError, quoted_choices
 
 Order = Literal["key", "partition"]
 OnFailed = Literal["continue", "halt"]
@@ -98,10 +99,10 @@ class QueueSettings:
         if self.max_active is not None:
             self._whole("max_active", self.max_active)
         check_rate(self.rate, f'queue "{self.name}"')
-        if self.order not in (None, "key", "partition"):
-            self._refuse(f'order={self.order!r}: use "key", "partition" or None')
-        if self.on_failed not in ("continue", "halt"):
-            self._refuse(f'on_failed={self.on_failed!r}: use "continue" or "halt"')
+        if self.order is not None and self.order not in get_args(Order):
+            self._refuse(f"order={self.order!r}: use {quoted_choices(get_args(Order))}, or None")
+        if self.on_failed not in get_args(OnFailed):
+            self._refuse(f"on_failed={self.on_failed!r}: use {quoted_choices(get_args(OnFailed))}")
         if self.order is not None and self.lane is not None and self.lane.limit > 1:
             self._refuse(
                 f'order="{self.order}" runs one job at a time, Lane(limit={self.lane.limit}) more; choose one of them'
@@ -123,9 +124,25 @@ class QueueSettings:
         """What is reported of every job for PostgreSQL."""
         return REPORT_ALL_FLAG if self.track else 0
 
+    @property
+    def needs_key(self) -> bool:
+        """Whether every job must have a key."""
+        return self.order == "key"
+
+    @property
+    def has_single_lane(self) -> bool:
+        """Whether all jobs of a partition share one lane, whatever their keys are."""
+        match self.order:
+            case "partition":
+                return True
+            case "key" | None:
+                return False
+            case _:
+                assert_never(self.order)
+
     def lane_of(self, key_digest: bytes | None) -> bytes:
-        """The lane that a job takes: none where the queue has no lanes, or the job no key."""
-        if self.order == "partition":
+        """The lane that a job takes: none if the queue has no lanes, or the job has no key."""
+        if self.has_single_lane:
             return PARTITION_LANE
         return key_digest if self.lane_limit and key_digest is not None else b""
 
@@ -138,35 +155,6 @@ class QueueSettings:
 
 
 @dataclass(frozen=True)
-class Sharing:
-    """How a worker comes to the partitions it reads. A pod is one `qbull worker` with its processes.
-
-    `most` is the most partitions of a queue that this process takes (None: any number).
-    """
-
-    mode: Literal["auto", "leased", "static"] = "auto"
-    most: int | None = None
-    instance: int = 0
-    instances: int = 1
-    process: int = 0
-    processes: int = 1
-    pod: str = ""
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.instance < self.instances:
-            raise ConfigError(
-                f"INSTANCE_ID={self.instance} with INSTANCE_COUNT={self.instances}: ids go from 0 to {self.instances - 1}"
-            )
-
-    def of_process(self, process: int, processes: int, pod: str) -> Sharing:
-        """The same for one of a pod's processes: they share what the pod may have."""
-        most = self.most
-        if most is not None:
-            most = most // processes + (process < most % processes)
-        return replace(self, most=most, process=process, processes=processes, pod=pod)
-
-
-@dataclass(frozen=True)
 class Environment:
     """What the environment says. Empty variables count as not set."""
 
@@ -175,7 +163,7 @@ class Environment:
     prefix: str | None = None
     partitions: int | None = None
     durability: Durability | None = None
-    sharing: Sharing = Sharing()
+    sharing: Sharing = field(default_factory=Sharing)
     min_idle: float = 30.0
     timezone: str = "UTC"
     log_format: Literal["text", "json"] = "text"
@@ -309,40 +297,6 @@ def _sharing(env: Mapping[str, str]) -> Sharing:
         env.get("INSTANCE_ID"),
         _number(env, "INSTANCE_COUNT", least=1),
     )
-
-
-def make_sharing(
-    mode: str | None, per_pod: int | None, instance: str | None, instances: int | None
-) -> Sharing:
-    """Static where an instance count is given, else auto; an id such as "worker-3" counts as 3."""
-    if mode is not None and mode not in ("auto", "leased", "static"):
-        raise ConfigError(f'QBULL_SHARING="{_in_one_line(mode)}": use "auto", "leased" or "static"')
-    if instances is None:
-        if instance is not None or mode == "static":
-            given = f'INSTANCE_ID="{_in_one_line(instance)}"' if instance is not None else 'sharing "static"'
-            raise ConfigError(f"{given} needs INSTANCE_COUNT: how many instances there are in all")
-        return Sharing("leased" if mode == "leased" else "auto", per_pod)
-    if mode in ("auto", "leased"):
-        raise ConfigError(
-            f'sharing "{mode}" and INSTANCE_COUNT={instances}: choose one; an instance count means "static"'
-        )
-    if per_pod is not None:
-        raise ConfigError(
-            f"PARTITIONS_PER_POD={per_pod} and INSTANCE_COUNT={instances}: choose one; the count decides how many a pod has"
-        )
-    if instance is None:
-        raise ConfigError(f"INSTANCE_COUNT={instances} needs INSTANCE_ID: which of them this is, from 0")
-    digits = re.search(r"(\d+)$", instance)
-    if digits is None:
-        raise ConfigError(
-            f'INSTANCE_ID="{_in_one_line(instance)}": give a number, or a name that ends in one such as worker-3'
-        )
-    return Sharing("static", None, int(digits.group(1)), instances)
-
-
-def _in_one_line(text: str) -> str:
-    """In one line, whatever it is."""
-    return "".join(sign if sign.isprintable() else "?" for sign in text)
 
 
 def _prefix(env: Mapping[str, str], *names: str) -> str | None:

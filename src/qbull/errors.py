@@ -25,10 +25,18 @@ Two more are raised by tasks to steer their own job: RetryAfter and Fail.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 MAX_DELAY_SECONDS = 10 * 366 * 86_400
 """Seconds: no job waits longer than ten years."""
 MAX_COUNT = 10**9
 """No limit, count or position is larger."""
+
+
+def quoted_choices(words: Sequence[str]) -> str:
+    """The words that a setting may have, as an error names them: `"a", "b" or "c"`."""
+    *others, last = (f'"{word}"' for word in words)
+    return f"{', '.join(others)} or {last}" if others else last
 
 
 class QbullError(Exception):

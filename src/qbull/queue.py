@@ -90,7 +90,7 @@ class Queue(QueueControls, DeadLetters, Repartitionable):
         self.app: QueueApp = app
         self.settings = settings
         self.tasks: dict[str, TaskSpec] = {}
-        self._is_usual = settings.order != "partition" and not settings.reports
+        self._is_usual = not settings.has_single_lane and not settings.reports
         self._spread = itertools.count(random.randrange(GENERATION_SPAN_PARTITIONS))  # noqa: S311
 
     def __repr__(self) -> str:

@@ -310,7 +310,7 @@ class Schedules:
             raise NotFound(
                 f'schedule "{name}": queue "{queue_name}" has no task "{task}"; it has: {", ".join(known) or "none"}'
             )
-        if settings.order == "key":
+        if settings.needs_key:
             raise ConfigError(
                 f'schedule "{name}": queue "{queue_name}" is ordered by key, and only the code of the task can make it; '
                 "upsert it from the app that has the task"

@@ -12,7 +12,7 @@ from shell import Shell, open_shell, open_shop, seen  # noqa: F401 - two are fix
 from shop import Shop
 
 import qbull
-from qbull.config import Sharing
+from qbull.core.sharing import Sharing
 from qbull.store.store import Store
 from qbull.worker.worker import Worker
 

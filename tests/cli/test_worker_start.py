@@ -14,7 +14,7 @@ from shop import Shop
 
 import qbull
 from qbull.cli.worker import WorkerOptions
-from qbull.config import Sharing
+from qbull.core.sharing import Sharing
 from qbull.worker.process.crash_board import CrashBoard, board_slots_for
 from topology import Node
 

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from reading import AFTER_GRACE, DEPLOY, READ, parsed, unit, variables
 
-from qbull.config import make_sharing, read_environment
+from qbull.config import read_environment
+from qbull.core.sharing import make_sharing
 
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
 KNOWN = {

@@ -11,7 +11,7 @@ import pytest
 
 import qbull
 from conftest import eventually
-from qbull.config import Sharing
+from qbull.core.sharing import Sharing
 from qbull.store.store import Store
 from qbull.worker.worker import Worker
 

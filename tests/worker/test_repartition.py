@@ -11,7 +11,7 @@ import pytest
 import qbull
 from conftest import eventually
 from proxy import Proxy
-from qbull.config import Sharing
+from qbull.core.sharing import Sharing
 from qbull.embedded.server import EmbeddedServer
 from qbull.store.store import Store
 from qbull.worker.worker import Worker

@@ -11,8 +11,7 @@ from partitioned import Yard, make_yard  # noqa: F401 - a fixture
 
 import qbull
 from conftest import eventually
-from qbull.config import Sharing
-from qbull.core.sharing import static_partitions
+from qbull.core.sharing import Sharing, static_partitions
 from qbull.store.store import Store
 from qbull.worker.worker import Worker
 

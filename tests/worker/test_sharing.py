@@ -10,7 +10,7 @@ from partitioned import Yard, make_yard  # noqa: F401 - a fixture
 
 import qbull
 from conftest import eventually
-from qbull.config import Sharing
+from qbull.core.sharing import Sharing
 from qbull.store.connection.scripts import script
 from qbull.store.store import Store
 from qbull.worker.worker import Worker

@@ -19,7 +19,7 @@ from starlette.requests import Request
 
 from qbull.api.headers import header
 from qbull.api.problems import ApiProblem
-from qbull.core.access import Access, Role
+from qbull.core.access import ROLES, Access, Role
 from qbull.errors import ServerError
 from qbull.store.read.inspect import server_time
 from qbull.store.store import Store
@@ -54,7 +54,7 @@ class Caller(NamedTuple):
 
 
 ANONYMOUS = Caller("nobody", "open", "nobody")
-ROLE_RANK: dict[Role, int] = {"open": 0, "viewer": 1, "admin": 2}
+ROLE_RANK: dict[Role, int] = {role: rank for rank, role in enumerate(ROLES)}
 
 
 class Authenticator:

@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 from qbull.api.context import ApiContext, now
 from qbull.api.endpoint import ApiCall, Endpoint, Nothing
@@ -17,6 +17,7 @@ from qbull.errors import NotFound
 from qbull.store.verbs import flows as planted
 from qbull.views import flows as wire
 from qbull.views import render as plain
+from qbull.views.flows import FlowJobState
 
 MAX_FLOW_JOBS = 300
 """Jobs of one flow that are shown."""
@@ -30,9 +31,6 @@ FLOW_WALK_BATCH_SIZE = 6
 """Flows that are walked through at a time."""
 
 JobAddress: TypeAlias = tuple[str, str]
-FlowJobState: TypeAlias = Literal[
-    "waiting", "active", "delayed", "completed", "failed", "cancelled", "removed"
-]
 FLOW_STATE_BY_CODE: dict[str, FlowJobState] = {"c": "completed", "f": "failed", "x": "cancelled"}
 FLOW_ENDED_STATES = ("completed", "failed", "cancelled")
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import getpass
-from typing import Literal
 
 import click
 
 from qbull.cli.target import Target, as_json, on_target
 from qbull.cli.terminal import ago, print_json, print_table
+from qbull.core.access import TOKEN_ROLES, TokenRole
 from qbull.core.record import to_datetime
 from qbull.errors import ConfigError
 from qbull.store.verbs import tokens
@@ -42,15 +42,13 @@ def _lasts(ctx: click.Context, param: click.Parameter, value: str | None) -> flo
 
 
 @token.command()
-@click.option(
-    "--role", type=click.Choice(("viewer", "admin")), required=True, help="A viewer looks, an admin acts."
-)
+@click.option("--role", type=click.Choice(TOKEN_ROLES), required=True, help="A viewer looks, an admin acts.")
 @click.option("--name", required=True, help="Whose it is; the audit says so.")
 @click.option(
     "--expires", metavar="90d", callback=_lasts, help="How long it is good.  [default: until revoked]"
 )
 @on_target
-def create(target: Target, role: Literal["viewer", "admin"], name: str, expires: float | None) -> None:
+def create(target: Target, role: TokenRole, name: str, expires: float | None) -> None:
     """Make a token and print it; only its digest is kept.
 
     \b

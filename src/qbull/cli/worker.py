@@ -16,7 +16,7 @@ import msgspec
 from qbull.app import App
 from qbull.cli.app_loading import load_app
 from qbull.cli.duration import SecondsParam
-from qbull.config import Sharing, make_sharing
+from qbull.core.sharing import SHARING_MODES, Sharing, make_sharing
 from qbull.errors import ConfigError
 from qbull.observe.log import set_up_logging
 from qbull.worker.actor import stop_actors
@@ -57,7 +57,7 @@ class WorkerOptions:
 )
 @click.option(
     "--sharing",
-    type=click.Choice(["auto", "leased", "static"]),
+    type=click.Choice(SHARING_MODES),
     envvar="QBULL_SHARING",
     help="How the partitions of a queue are shared out over workers.  [default: auto; static with --instance-count]",
 )

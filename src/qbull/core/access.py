@@ -5,12 +5,16 @@ from __future__ import annotations
 import ipaddress
 import re
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, get_args
 
 from qbull.errors import ConfigError
 
-Role = Literal["open", "viewer", "admin"]
-"""What an endpoint asks for. "open" is said of those that need no token."""
+TokenRole = Literal["viewer", "admin"]
+"""The roles that a token or a session can have, the weakest first."""
+TOKEN_ROLES: tuple[TokenRole, ...] = get_args(TokenRole)
+Role = Literal["open", TokenRole]
+"""The role that an endpoint requires; "open" endpoints need no token. Each role includes the ones before it."""
+ROLES: tuple[Role, ...] = get_args(Role)
 
 _ALLOWED_HOST = re.compile(r"\*|\.?[a-z0-9_]([a-z0-9_.-]{0,251}[a-z0-9])?")
 

@@ -21,14 +21,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import msgspec
 
 from qbull.core.flow import NEVER_DUE_MS, Dependent
 
-State = Literal["waiting", "delayed", "active", "completed", "failed", "cancelled"]
-STATES: tuple[State, ...] = ("waiting", "active", "delayed", "completed", "failed", "cancelled")
+State = Literal["waiting", "active", "delayed", "completed", "failed", "cancelled"]
+STATES: tuple[State, ...] = get_args(State)
 
 RECORD_VERSION = 1
 DEFAULT_PRIORITY = 5

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, assert_never, get_args
 
-from qbull.errors import MAX_DELAY_SECONDS, ConfigError
+from qbull.errors import MAX_DELAY_SECONDS, ConfigError, quoted_choices
 
 Backoff = Literal["exponential", "fixed"]
+"""How the wait grows from retry to retry. A new one needs its line in `_backoff_wait`, and nothing else."""
 
 
 @dataclass(frozen=True)
@@ -34,9 +35,9 @@ class Retry:
             raise ConfigError(
                 f"Retry(attempts={self.attempts}): a job runs at least once; use attempts=1 for no retries"
             )
-        if self.backoff not in ("exponential", "fixed"):
+        if self.backoff not in get_args(Backoff):
             raise ConfigError(
-                f'Retry(backoff={self.backoff!r}): use "exponential" or "fixed", or give delays=(…)'
+                f"Retry(backoff={self.backoff!r}): use {quoted_choices(get_args(Backoff))}, or give delays=(…)"
             )
         for wait in (self.delay, self.max_delay, *self.delays):
             if not isinstance(wait, int | float) or not 0 <= wait <= MAX_DELAY_SECONDS:
@@ -51,10 +52,18 @@ class Retry:
         nth = max(attempt - 2, 0)
         if self.delays:
             wait = self.delays[min(nth, len(self.delays) - 1)]
-        elif self.backoff == "fixed":
-            wait = min(self.delay, self.max_delay)
         else:
-            wait = min(self.delay * 2.0 ** min(nth, 64), self.max_delay)
+            wait = min(self._backoff_wait(nth), self.max_delay)
         if self.jitter:
             wait *= random.uniform(1 - self.jitter, 1 + self.jitter)  # noqa: S311 - spreading, not secrecy
         return wait
+
+    def _backoff_wait(self, nth: int) -> float:
+        """Seconds before retry number `nth`, counted from 0, without an upper bound."""
+        match self.backoff:
+            case "exponential":
+                return self.delay * 2.0 ** min(nth, 64)
+            case "fixed":
+                return self.delay
+            case _:
+                assert_never(self.backoff)

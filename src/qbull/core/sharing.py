@@ -8,8 +8,115 @@ from __future__ import annotations
 
 import hashlib
 import heapq
+import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal, assert_never, get_args
+
+from qbull.errors import ConfigError, quoted_choices
+
+SharingMode = Literal["auto", "leased", "static"]
+"""How workers share the partitions: by an even split that all compute alike, by leases, or by their instance's number."""
+SHARING_MODES: tuple[SharingMode, ...] = get_args(SharingMode)
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """How a worker gets the partitions that it reads. A pod is one `qbull worker` with its processes.
+
+    Args:
+        mode: how the workers share the partitions.
+        most: the most partitions of a queue that this process takes; None for any number.
+        instance: the number of this pod, from 0; for "static".
+        instances: the number of pods; for "static".
+        process: the number of this process in its pod, from 0.
+        processes: the number of processes in the pod.
+        pod: the pod's name.
+    """
+
+    mode: SharingMode = "auto"
+    most: int | None = None
+    instance: int = 0
+    instances: int = 1
+    process: int = 0
+    processes: int = 1
+    pod: str = ""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.instance < self.instances:
+            raise ConfigError(
+                f"INSTANCE_ID={self.instance} with INSTANCE_COUNT={self.instances}: "
+                f"ids go from 0 to {self.instances - 1}"
+            )
+
+    def of_process(self, process: int, processes: int, pod: str) -> Sharing:
+        """The sharing of one process of a pod: the processes split what the pod may take."""
+        most = self.most
+        if most is not None:
+            most = most // processes + (process < most % processes)
+        return replace(self, most=most, process=process, processes=processes, pod=pod)
+
+
+def make_sharing(
+    mode: str | None, per_pod: int | None, instance: str | None, instances: int | None
+) -> Sharing:
+    """Make the sharing that the environment or the command line asks for.
+
+    Args:
+        mode: one of SHARING_MODES; by default "static" if `instances` is given, otherwise "auto".
+        per_pod: the most partitions of a queue that a pod takes.
+        instance: the number of this pod; a name such as "worker-3" counts as 3.
+        instances: the number of pods.
+    """
+    chosen = _chosen_mode(mode, instances)
+    match chosen:
+        case "auto" | "leased":
+            if instances is not None:
+                raise ConfigError(
+                    f'sharing "{chosen}" and INSTANCE_COUNT={instances}: choose one; an instance count means "static"'
+                )
+            if instance is not None:
+                raise ConfigError(
+                    f'INSTANCE_ID="{_printable(instance)}" needs INSTANCE_COUNT: how many instances there are in all'
+                )
+            return Sharing(chosen, per_pod)
+        case "static":
+            return _static_sharing(per_pod, instance, instances)
+        case _:
+            assert_never(chosen)
+
+
+def _chosen_mode(mode: str | None, instances: int | None) -> SharingMode:
+    if mode is None:
+        return "auto" if instances is None else "static"
+    for known in SHARING_MODES:
+        if mode == known:
+            return known
+    raise ConfigError(f'QBULL_SHARING="{_printable(mode)}": use {quoted_choices(SHARING_MODES)}')
+
+
+def _static_sharing(per_pod: int | None, instance: str | None, instances: int | None) -> Sharing:
+    if instances is None:
+        given = 'sharing "static"' if instance is None else f'INSTANCE_ID="{_printable(instance)}"'
+        raise ConfigError(f"{given} needs INSTANCE_COUNT: how many instances there are in all")
+    if per_pod is not None:
+        raise ConfigError(
+            f"PARTITIONS_PER_POD={per_pod} and INSTANCE_COUNT={instances}: "
+            "choose one; the count decides how many a pod has"
+        )
+    if instance is None:
+        raise ConfigError(f"INSTANCE_COUNT={instances} needs INSTANCE_ID: which of them this is, from 0")
+    digits = re.search(r"(\d+)$", instance)
+    if digits is None:
+        raise ConfigError(
+            f'INSTANCE_ID="{_printable(instance)}": give a number, or a name that ends in one such as worker-3'
+        )
+    return Sharing("static", None, int(digits.group(1)), instances)
+
+
+def _printable(text: str) -> str:
+    """On one line, with a question mark for each character that cannot be printed."""
+    return "".join(sign if sign.isprintable() else "?" for sign in text)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Literal, get_args
 
 import msgspec
 
-from qbull.errors import MAX_DELAY_SECONDS, ConfigError
+from qbull.errors import MAX_DELAY_SECONDS, ConfigError, quoted_choices
 
 UniqueMode = Literal["first", "last", "debounce", "after"]
 DEFAULT_WINDOW_SECONDS = 86_400.0
@@ -28,7 +28,7 @@ class Unique:
 
     def __post_init__(self) -> None:
         if self.mode not in get_args(UniqueMode):
-            raise ConfigError(f'Unique(mode={self.mode!r}): use "first", "last", "debounce" or "after"')
+            raise ConfigError(f"Unique(mode={self.mode!r}): use {quoted_choices(get_args(UniqueMode))}")
         if self.for_ is None:
             if self.mode != "after":
                 raise ConfigError(

@@ -165,7 +165,7 @@ class JobImporter:
             raise CannotMove(
                 "its arguments have no names; give --app, so that the task's signature can name them"
             )
-        if queue.settings.order == "key":
+        if queue.settings.needs_key:
             raise CannotMove(
                 f'queue "{name}" is ordered by key; give --app, so that the task can make the key'
             )

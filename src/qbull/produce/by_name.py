@@ -39,7 +39,7 @@ async def _enqueue_unchecked(
     known = await client.store.patiently(lambda: client.store.tasks(queue.name))
     if task not in known:
         raise NotFound(_unknown_task(queue.name, task, known, "known to the server"))
-    if queue.settings.order == "key" and options.key is None:
+    if queue.settings.needs_key and options.key is None:
         raise ConfigError(
             f'queue "{queue.name}" is ordered by key; give its key (--key KEY), or use the code (--app) so that the task can make it'
         )

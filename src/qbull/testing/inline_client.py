@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, assert_never
 
 from msgspec.structs import replace
 
@@ -75,11 +75,17 @@ class InlineClient(Client):
         waits = counts is not None and counts.state in ("waiting", "delayed")
         if counts is not None and (job.mode == "first" or waits):
             inline.note(queue, placed, counts.id, False)
-            if job.mode != "first":
-                counts.record = job.record
-            if job.mode == "debounce":
-                counts.wait(job.window_ms, inline.now_ms)
-                inline.open_window(queue, job.name, counts.id, job.window_ms)
+            match job.mode:
+                case "first":
+                    pass
+                case "last" | "after":
+                    counts.record = job.record
+                case "debounce":
+                    counts.record = job.record
+                    counts.wait(job.window_ms, inline.now_ms)
+                    inline.open_window(queue, job.name, counts.id, job.window_ms)
+                case _:
+                    assert_never(job.mode)
             return counts.id, False
         inline.open_window(queue, job.name, job.id, job.window_ms)
         if job.mode == "debounce":

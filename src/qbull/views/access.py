@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
+from qbull.core.access import TokenRole
 from qbull.views.shape import MAX_API_DURATION_SECONDS, AnswerShape, Shape, Timestamp
 
 
@@ -27,7 +28,7 @@ class MeView(AnswerShape, kw_only=True):
     """Who is calling, and what that may be shown and done."""
 
     name: str
-    role: Literal["viewer", "admin"]
+    role: TokenRole
     how: Literal["token", "basic", "session"]
     sees_payloads: bool
     app: str
@@ -46,7 +47,7 @@ class NewTokenBody(Shape, kw_only=True):
     """`expiresIn` is seconds; without it the token is good until it is revoked."""
 
     name: Annotated[str, Meta(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f\x7f-\x9f]+$")]
-    role: Literal["viewer", "admin"]
+    role: TokenRole
     expires_in: Annotated[float, Meta(gt=0, le=MAX_API_DURATION_SECONDS)] | None = None
 
 
@@ -55,7 +56,7 @@ class TokenView(Shape, kw_only=True):
 
     id: str
     name: str
-    role: Literal["viewer", "admin"]
+    role: TokenRole
     created_at: Timestamp
     created_by: str
     expires_at: Timestamp | None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from qbull.core.problems import ProblemKind
+from qbull.core.record import State
 from qbull.views.shape import AnswerShape, Shape, Timestamp
 
 
@@ -39,7 +40,7 @@ class AlertMessageView(Shape, kw_only=True):
     at: Timestamp
     to: AlertPlaceView
     text: str
-    state: Literal["waiting", "active", "delayed", "completed", "failed", "cancelled"]
+    state: State
     error: str | None
 
 

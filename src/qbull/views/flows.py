@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
+from qbull.core.record import State
 from qbull.views.shape import AnswerShape, Shape, Timestamp
 
+FlowJobState = Literal[State, "removed"]
 FlowState = Literal["running", "completed", "rescued", "failed", "cancelled"]
 
 
@@ -19,7 +21,7 @@ class FlowStepView(Shape, kw_only=True):
     queue: str
     id: str
     task: str
-    state: Literal["waiting", "active", "delayed", "completed", "failed", "cancelled", "removed"]
+    state: FlowJobState
     level: int
     waits_for: list[int]
     kept: bool

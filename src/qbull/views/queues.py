@@ -6,8 +6,10 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, UnsetType
 
+from qbull.config import OnFailed, Order
 from qbull.core.health import HealthCode
 from qbull.core.layout import MAX_PARTITIONS
+from qbull.core.retry import Backoff
 from qbull.views.jobs import JobView
 from qbull.views.shape import AnswerShape, DurationSeconds, Shape, Timestamp
 
@@ -54,8 +56,8 @@ class QueueView(AnswerShape, kw_only=True):
     name: str
     stats: StatsView
     partitions: int
-    order: Literal["key", "partition"] | None
-    on_failed: Literal["continue", "halt"]
+    order: Order | None
+    on_failed: OnFailed
     lane: dict[str, Any] | None
     timeout: float | None
     keep: dict[str, Any]
@@ -128,7 +130,7 @@ class RetryBody(Shape, kw_only=True):
 
     delays: list[DurationSeconds] | None = None
     attempts: Annotated[int, Meta(ge=1, le=1000)] | None = None
-    backoff: Literal["exponential", "fixed"] | None = None
+    backoff: Backoff | None = None
     delay: DurationSeconds | None = None
     max_delay: DurationSeconds | None = None
     jitter: Annotated[float, Meta(ge=0, le=1)] | None = None

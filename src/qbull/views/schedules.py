@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from qbull.core.schedule import CatchUp, Overlap
 from qbull.views.shape import (
     MAX_API_DURATION_SECONDS,
     AnswerShape,
@@ -38,9 +39,9 @@ class ScheduleView(Shape, kw_only=True):
     tz: str
     args: Any
     key: str | None
-    catch_up: Literal["skip", "one", "all"]
+    catch_up: CatchUp
     catch_up_limit: int
-    overlap: Literal["skip", "allow"]
+    overlap: Overlap
     jitter: float
     start: Timestamp | None
     end: Timestamp | None
@@ -74,8 +75,8 @@ class NewScheduleBody(Shape, kw_only=True):
     every: Annotated[float, Meta(gt=0, le=MAX_API_DURATION_SECONDS)] | None = None
     tz: Annotated[str, Meta(min_length=1, max_length=100)] | None = None
     args: dict[str, Any] = msgspec.field(default_factory=dict)
-    catch_up: Literal["skip", "one", "all"] = "skip"
-    overlap: Literal["skip", "allow"] | None = None
+    catch_up: CatchUp = "skip"
+    overlap: Overlap | None = None
     catch_up_limit: Annotated[int, Meta(ge=1, le=1000)] = 1000
     jitter: DurationSeconds = 0.0
     start: Timestamp | None = None

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import Meta
+
+from qbull.core.record import State
 
 S = TypeVar("S")
 
@@ -17,7 +19,9 @@ ResourceName = Annotated[str, Meta(min_length=1, max_length=100, pattern=r"^[A-Z
 ShortText = Annotated[str, Meta(min_length=1, max_length=500)]
 DurationSeconds = Annotated[float, Meta(ge=0, le=MAX_API_DURATION_SECONDS)]
 PositiveCount = Annotated[int, Meta(ge=1, le=1_000_000_000)]
-JobStateName = Literal["waiting", "active", "delayed", "completed", "failed", "cancelled"]
+
+
+JobStateName = State
 
 
 class Shape(msgspec.Struct, rename="camel", forbid_unknown_fields=True):

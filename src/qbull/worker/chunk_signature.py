@@ -28,7 +28,7 @@ def make_chunk(
         raise refuse(f"chunk={most!r}: give a whole number from 2 to {MAX_CHUNK_JOBS:,}")
     if isinstance(wait, bool) or not isinstance(wait, int | float) or not 0 <= wait <= MAX_CHUNK_WAIT_SECONDS:
         raise refuse(f"wait={wait!r}: give seconds from 0 to {MAX_CHUNK_WAIT_SECONDS:g}")
-    if settings.order == "partition":
+    if settings.has_single_lane:
         raise refuse('chunk and order="partition": there is one job at a time; use order="key", or no order')
     if settings.concurrency < most:
         raise refuse(

@@ -15,10 +15,11 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
+from typing import assert_never
 
-from qbull.config import QueueSettings, Sharing
+from qbull.config import QueueSettings
 from qbull.core.layout import Generation, Layout
-from qbull.core.sharing import ShareMember, assign_partitions, static_partitions
+from qbull.core.sharing import ShareMember, Sharing, assign_partitions, static_partitions
 from qbull.store.read.inspect import server_time
 from qbull.store.store import Store
 from qbull.store.verbs.workers import RegisteredWorker
@@ -109,6 +110,8 @@ class PartitionLeases:
                 return self._even(generation, members)
             case "leased":
                 return await self._take(generation, members)
+            case _:
+                assert_never(self._sharing.mode)
 
     def _static(self, generation: Generation) -> list[int]:
         s = self._sharing

@@ -10,10 +10,10 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from qbull.config import Sharing
 from qbull.core.codec import PAYLOAD_LIMIT_BYTES
 from qbull.core.rate import Rate
 from qbull.core.schedule import version_of
+from qbull.core.sharing import Sharing
 from qbull.errors import ServerError
 from qbull.store.delivery import Delivery
 from qbull.store.store import Store

@@ -15,8 +15,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 
-from qbull.config import Sharing
 from qbull.core.codec import PAYLOAD_LIMIT_BYTES
+from qbull.core.sharing import Sharing
 from qbull.errors import ServerError
 from qbull.store.read import inspect
 from qbull.store.store import Store

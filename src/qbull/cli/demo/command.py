@@ -102,7 +102,7 @@ def _supervisor(processes: int) -> Supervisor:
     """As `qbull worker` has it."""
     from qbull.cli.demo.app import DEMO_APP_PATH, app
     from qbull.cli.worker import WorkerOptions, make_supervisor
-    from qbull.config import Sharing
+    from qbull.core.sharing import Sharing
 
     return make_supervisor(app, WorkerOptions(DEMO_APP_PATH, DEMO_GRACE_SECONDS, Sharing()), processes)
 

@@ -27,7 +27,7 @@ from qbull.app import App
 from qbull.cli.app_loading import load_app
 from qbull.cli.dev.report import LoadReport, report_of
 from qbull.cli.worker import WorkerOptions, make_supervisor, new_pod
-from qbull.config import Sharing
+from qbull.core.sharing import Sharing
 from qbull.errors import QbullError, ServerError
 from qbull.observe.log import one_line, set_up_logging
 from qbull.store.connection.address import Address

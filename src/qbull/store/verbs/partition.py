@@ -13,6 +13,7 @@ from qbull.config import QueueSettings
 from qbull.core.layout import Generation, index_in_generation
 from qbull.core.rate import Rate
 from qbull.core.record import MAX_CRASHES, Ending, State, append_ending, split_ending
+from qbull.core.unique import UniqueMode
 from qbull.store.confirm import ConfirmedServer
 from qbull.store.connection.server import Server
 from qbull.store.names import DEFAULT_LEVEL, RETURNED_LEVEL
@@ -40,7 +41,7 @@ class UniqueJob(NamedTuple):
     when: int | str
     record: bytes
     name: str
-    mode: str
+    mode: UniqueMode
     window_ms: int
     counts: str = ""
     """The job that counts by what an older partition says, and for how many milliseconds."""

@@ -310,7 +310,7 @@ class ScheduleStore:
 
 def partition_of_schedule(settings: QueueSettings, layout: Layout, schedule: Schedule) -> int:
     """The partition that its ticks go to now: its key's where the key has an order or a limit, else its name's."""
-    keyed = schedule.key is not None and settings.lane_limit and settings.order != "partition"
+    keyed = schedule.key is not None and settings.lane_limit and not settings.has_single_lane
     text = schedule.key if keyed and schedule.key is not None else schedule.name
     return layout.home(digest(text))
 

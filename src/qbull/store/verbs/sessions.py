@@ -10,10 +10,10 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
-from typing import Literal
 
 import msgspec
 
+from qbull.core.access import TokenRole
 from qbull.store.store import Store
 
 MAX_LOGIN_ATTEMPTS = 10
@@ -28,7 +28,7 @@ class Session(msgspec.Struct, frozen=True):
     """`until_ms` is its last moment on the server's clock."""
 
     name: str
-    role: Literal["viewer", "admin"]
+    role: TokenRole
     since_ms: int
     until_ms: int
     token: str | None = None

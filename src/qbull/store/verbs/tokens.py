@@ -10,10 +10,10 @@ import hashlib
 import hmac
 import secrets
 from functools import partial
-from typing import Literal
 
 import msgspec
 
+from qbull.core.access import TokenRole
 from qbull.errors import Conflict, NotFound
 from qbull.store.read.inspect import server_time
 from qbull.store.store import Store
@@ -32,7 +32,7 @@ class Token(msgspec.Struct, frozen=True):
 
     id: str
     name: str
-    role: Literal["viewer", "admin"]
+    role: TokenRole
     digest: str
     created_ms: int
     created_by: str = ""
@@ -63,7 +63,7 @@ def id_in(text: str) -> str | None:
 
 
 async def create(
-    store: Store, name: str, role: Literal["viewer", "admin"], *, by: str, lasts: float | None = None
+    store: Store, name: str, role: TokenRole, *, by: str, lasts: float | None = None
 ) -> tuple[Token, str]:
     """A new token, and its text: this is the only moment at which anybody can see it."""
     id = secrets.token_hex(_TOKEN_ID_CHARS // 2)
