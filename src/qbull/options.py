@@ -104,7 +104,7 @@ class Options:
 
     @cached_property
     def when(self) -> int | str:
-        """When it may run and, where it expires, until when it must have begun: as lua/lib/arrive.lua reads it."""
+        """When it may run and, where it expires, until when it must have begun: as lua/lib/new_job.lua reads it."""
         due: int | str = int((self.delay or 0) * 1000)
         if self.at is not None:
             due = f"@{int(self.at.timestamp() * 1000)}"

@@ -66,8 +66,8 @@ SABOTEURS = (
         "a retry loses its place",
         "those behind a job that waits for its next attempt overtake it",
         "store/lua/settle.lua",
-        "local held = lane and (delays or (word == 'dead' and halt == 1))",
-        "local held = lane and (word == 'dead' and halt == 1)",
+        "local keeps_lane = lane and (delays or (word == 'dead' and halt == 1))",
+        "local keeps_lane = lane and (word == 'dead' and halt == 1)",
         ("tests/guide/test_order.py",),
     ),
     Saboteur(
@@ -145,7 +145,7 @@ SABOTEURS = (
     Saboteur(
         "jobs begin early",
         "a delayed job is due half a second before its time",
-        "store/lua/lib/arrive.lua",
+        "store/lua/lib/new_job.lua",
         "local due = when ~= '0' and moment_of(when)",
         "local due = when ~= '0' and moment_of(when) - 500",
         ("tests/store/test_promote.py", "tests/guide/test_enqueueing.py"),
@@ -250,7 +250,7 @@ SABOTEURS = (
         "a known id is confirmed unwritten",
         "an enqueue that finds its job there waits for nothing, so nothing is known of the replicas",
         "store/confirm.py",
-        'await talk.send(command, ("EVAL", script("mark").source, 1, key + CONFIRM_MARK, CONFIRM_MARK_SECONDS))',
+        "await talk.send(command, mark)",
         'await talk.send(command, ("PING",))',
         ("tests/store/test_confirm.py",),
     ),

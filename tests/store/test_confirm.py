@@ -380,6 +380,6 @@ async def test_what_a_full_server_takes_is_confirmed(pair: Pair, desk: Desk, dur
     await enqueue(desk, durability, "a")
     pair.primary.tell("CONFIG", "SET", "maxmemory", "1")
 
-    assert await desk.store.confirmed(durability).script("group", desk.partition.base, "3") == 1
+    assert await desk.store.confirmed(durability).script("consumer_groups", desk.partition.base, "3") == 1
 
     assert pair.replicas[0].tell("EXISTS", desk.partition.base + "ready:3") == 1

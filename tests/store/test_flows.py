@@ -257,7 +257,7 @@ async def test_one_that_is_being_moved_is_told_when_it_is_there(store: Store) ->
     plan, _, parent = bench.pair()
     await bench.flows.begin(plan, None)
     layout = await repartition(store, bench.settings, 3)
-    await store.server.script("depart", bench.desk(1).partition.base, 0, 100)
+    await store.server.script("move_out", bench.desk(1).partition.base, 0, 100)
     await bench.desk(0).complete_together()
 
     again = await bench.flows.ship(bench.desk(0).partition)
@@ -329,7 +329,7 @@ async def test_the_jobs_of_a_group_that_go_to_one_partition_are_planted_in_one_s
     monkeypatch.setattr(Server, "script", counted)
     flow = await qbull.group(*(work.step(n) for n in range(100)), then=work.step()).enqueue()
 
-    assert steps.count("plant") + steps.count("grow") <= 5
+    assert steps.count("flow_start") + steps.count("flow_continue") <= 5
     assert [job.id for job in flow.jobs][-1] == flow.last.id
 
 
@@ -424,7 +424,7 @@ async def test_notes_for_a_partition_that_is_away_do_not_hold_up_those_behind_th
         await bench.desk(0).complete_together()
 
     async def away(self: Server, name: str, key: str, *args: Any) -> Any:
-        if (name, key) == ("join", dead):
+        if (name, key) == ("flow_deliver", dead):
             tried.append(name)
             raise ServerAway("the server is away")
         return await script(self, name, key, *args)
@@ -447,7 +447,7 @@ async def test_one_courier_at_a_time_and_another_when_that_one_has_gone(store: S
     await bench.flows.begin(plan, None)
     await bench.desk(0).complete_together()
     source = bench.desk(0).partition
-    await store.server.script("outgoing", source.base, "first", 10_000, 100, "-")  # and then it dies
+    await store.server.script("flow_outbox", source.base, "first", 10_000, 100, "-")  # and then it dies
 
     assert await bench.flows.ship(source, "second") is not None
     assert (await bench.notes(0), await bench.state(1, parent)) == (1, "delayed")

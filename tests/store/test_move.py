@@ -202,9 +202,9 @@ async def test_a_job_that_has_arrived_does_not_arrive_again_although_it_has_run_
     house = await House.open(store, order=None, keep=Keep(completed=0, failed=0))
     await house.put(house.old, "j1", when=HOUR)
     layout = await house.change(2)
-    _, _, number, id, due, record, _, _, _ = await store.server.script("depart", house.old.base, 0, 10)
+    _, _, number, id, due, record, _, _, _ = await store.server.script("move_out", house.old.base, 0, 10)
     new = await house.home("j1")
-    arrive = ("land", new.base, 0, number, id, due, record, "", 0, 0)
+    arrive = ("move_in", new.base, 0, number, id, due, record, "", 0, 0)
     await store.server.script(*arrive)  # and whoever brought it dies
     await house.let_time_pass(new)
     ran = await house.run(new)
@@ -221,14 +221,14 @@ async def test_nor_does_it_when_the_number_was_changed_in_between(store: Store) 
     house = await House.open(store, order=None, keep=Keep(completed=0, failed=0))
     await house.put(house.old, "j1", when=HOUR)
     await house.change(2)
-    _, _, number, id, due, record, _, _, _ = await store.server.script("depart", house.old.base, 0, 10)
+    _, _, number, id, due, record, _, _, _ = await store.server.script("move_out", house.old.base, 0, 10)
     between = await house.home("j1")
-    await store.server.script("land", between.base, 0, number, id, due, record, "", 0, 0)
+    await store.server.script("move_in", between.base, 0, number, id, due, record, "", 0, 0)
     await house.let_time_pass(between)
     ran = await house.run(between)
     layout = await house.change(3)
 
-    late = await store.server.script("land", between.base, 0, number, id, due, record, "", 0, 0)
+    late = await store.server.script("move_in", between.base, 0, number, id, due, record, "", 0, 0)
     await house.moves.bring(layout, 0)
 
     assert ran == ["j1"]
@@ -243,9 +243,9 @@ async def test_a_job_arrives_although_a_failover_has_lost_the_number_of_the_one_
     await house.put(house.old, "second", when=2 * HOUR)
     layout = await house.change(1)
     new = house.partition(layout.current.numbers[0])
-    _, _, number, id, due, record, _, _, _ = await store.server.script("depart", house.old.base, 0, 1)
-    assert await store.server.script("land", new.base, 0, number, id, due, record, "", 0, 0) == 1
-    await store.server.script("departed", house.old.base, id)
+    _, _, number, id, due, record, _, _, _ = await store.server.script("move_out", house.old.base, 0, 1)
+    assert await store.server.script("move_in", new.base, 0, number, id, due, record, "", 0, 0) == 1
+    await store.server.script("move_ack", house.old.base, id)
 
     await store.server.call("HDEL", house.old.base + "kept", "departed")
     await house.moves.bring(layout, 0)
@@ -269,7 +269,7 @@ async def test_nobody_changes_a_job_that_is_on_its_way(store: Store, server_url:
     house = await House.open(store)
     await house.put(house.old, "j1", key="a", when=HOUR)
     await house.change(2)
-    await store.server.script("depart", house.old.base, 0, 10)
+    await store.server.script("move_out", house.old.base, 0, 10)
 
     promoted = await house.old.promote_one(new_token(), "j1")
     removed = await house.old.remove(new_token(), [("j1", b"")])
@@ -335,7 +335,7 @@ async def test_who_learns_too_late_changes_nothing(store: Store) -> None:
     new = await house.home("a")
     assert await house.moves.clear(layout, new.number) == 0
 
-    late = await store.server.script("learn", new.base, 1, digest("a"))
+    late = await store.server.script("move_announce_lanes", new.base, 1, digest("a"))
     await house.put(new, "a1", key="a")
 
     assert late == 0

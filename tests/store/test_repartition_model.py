@@ -332,7 +332,10 @@ class Repartitioned(RuleBasedStateMachine):
         if old:
             self.do(self.moves.bring(layout, old[which % len(old)]))
 
-    @rule(which=st.integers(0, 100), before=st.sampled_from(["land", "departed", "unhold", "clear"]))
+    @rule(
+        which=st.integers(0, 100),
+        before=st.sampled_from(["move_in", "move_ack", "move_free_lanes", "move_free_all_lanes"]),
+    )
     def move_and_die(self, which: int, before: str) -> None:
         mortal = MortalMoves(self.clients[1], self.settings, before)
         layout = self.layout()

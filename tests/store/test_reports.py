@@ -228,8 +228,8 @@ async def test_a_partition_that_was_left_stays_until_its_reports_are_told(store:
     for delivery in await desk.fetch():
         await desk.finish(delivery)
 
-    before = await store.server.script("raze", desk.partition.base)
+    before = await store.server.script("move_erase", desk.partition.base)
     untold = await told(desk)
-    after = await store.server.script("raze", desk.partition.base)
+    after = await store.server.script("move_erase", desk.partition.base)
 
     assert (before, untold, after) == (0, ["wa", "ca"], 1)

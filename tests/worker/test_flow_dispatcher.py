@@ -57,7 +57,7 @@ async def test_a_flow_that_was_cancelled_before_all_of_it_was_planted_does_not_r
         ran.append("tell")
 
     async def cut_off(self: Server, name: str, *args: Any) -> Any:
-        if name == "grow":
+        if name == "flow_continue":
             raise ServerAway("the server is away")
         return await script(self, name, *args)
 

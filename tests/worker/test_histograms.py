@@ -86,7 +86,7 @@ async def test_scripts_that_the_server_refuses_are_counted_for_their_queue(
     async with app.worker() as worker:
         for base in ("{test:email}:", "{test:email:0}:", "{test:emails:3}:"):
             with pytest.raises(qbull.ServerRefused):
-                await worker._store.server.script("figures", base, f"token {base}", "name", "no number")
+                await worker._store.server.script("histograms", base, f"token {base}", "name", "no number")
 
     assert (await histograms.read(store, "email"))[SCRIPT_ERRORS_FIELD] == 2
     assert (await histograms.read(store, "emails"))[SCRIPT_ERRORS_FIELD] == 1

@@ -41,8 +41,8 @@ async def test_a_worker_takes_its_place_among_the_others_last(app: qbull.App, st
     await store.server.call("CONFIG", "SET", "slowlog-log-slower-than", 10_000)
 
     scripts = [call[1].decode() for call in calls if call[0] in (b"EVALSHA", b"EVAL") and len(call[1]) == 40]
-    assert scripts.index(script("enroll").digest) > max(
-        n for n, digest in enumerate(scripts) if digest == script("plan").digest
+    assert scripts.index(script("worker_register").digest) > max(
+        n for n, digest in enumerate(scripts) if digest == script("schedule_write").digest
     )
 
 

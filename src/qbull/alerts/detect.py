@@ -1,6 +1,6 @@
 """Watch: read how the queues are, and write down what is wrong together with what is to be said of it.
 
-What was read is worth nothing where somebody else has written meanwhile: the server refuses it (lua/raise.lua).
+What was read is worth nothing where somebody else has written meanwhile: the server refuses it (lua/alert_raise.lua).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Problems: what is wrong, what was said of it, and what is to be said now. Pure; the server's time is given.
 
 Whoever watches reads the state, makes readings, computes here what follows, and writes that if nobody has changed
-the state meanwhile (store/lua/raise.lua). So any number may watch, and each thing is said once.
+the state meanwhile (store/lua/alert_raise.lua). So any number may watch, and each thing is said once.
 
 A reading is a total that only rises (jobs that failed for good), or a level: something is so now, or it is not (a queue is
 stale). A total that rises opens a problem, and so does a level; it is over when the total has rested, or the level is gone.

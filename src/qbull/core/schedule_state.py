@@ -1,7 +1,7 @@
 """A plan: what the server knows of a schedule, and how that changes. Pure; the server's time is given.
 
 Whoever changes a plan reads it, computes the change here, and writes it if nobody has changed it meanwhile
-(store/lua/plan.lua).
+(store/lua/schedule_write.lua).
 """
 
 from __future__ import annotations

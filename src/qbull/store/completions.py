@@ -111,7 +111,7 @@ class ResultListener:
         if self._listening is None:
             self._listening = asyncio.create_task(self._listen())
         await self._up.wait()
-        await self._store.server.script("mark", partition.base + "waiters", WAITER_MARK_SECONDS)
+        await self._store.server.script("set_flag", partition.base + "waiters", WAITER_MARK_SECONDS)
 
     async def _told(self, event: asyncio.Event) -> None:
         waiting = asyncio.create_task(event.wait())

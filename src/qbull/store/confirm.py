@@ -84,7 +84,8 @@ class ConfirmedServer:
             raise self._refusal(talk.server, links)
         if not self.waits:
             return await talk.call(*command)
-        await talk.send(command, ("EVAL", script("mark").source, 1, key + CONFIRM_MARK, CONFIRM_MARK_SECONDS))
+        mark = ("EVAL", script("set_flag").source, 1, key + CONFIRM_MARK, CONFIRM_MARK_SECONDS)
+        await talk.send(command, mark)
         reply = await talk.hear()
         await talk.hear()
         await self._wait(talk, links)

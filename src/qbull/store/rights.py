@@ -42,21 +42,33 @@ class AclRole:
         )
 
 
-_SWITCH_VERBS = ("close", "relayout")
+_SWITCH_VERBS = ("move_close", "move_layout")
 """What whoever comes to a closed partition may have to end."""
-_MOVE_VERBS = (*_SWITCH_VERBS, *("depart", "land", "departed", "learn", "unhold", "clear", "tally", "raze"))
-_REGISTER_VERBS = ("register", "enlist")
+_MOVE_VERBS = (
+    *_SWITCH_VERBS,
+    *(
+        "move_out",
+        "move_in",
+        "move_ack",
+        "move_announce_lanes",
+        "move_free_lanes",
+        "move_free_all_lanes",
+        "drain_status",
+        "move_erase",
+    ),
+)
+_REGISTER_VERBS = ("register", "queue_register")
 _HANDSHAKE_COMMANDS = ("client|setname", "client|setinfo", "info", "eval", "evalsha")
 _PRODUCER_ROLE = AclRole(
     verbs=(
         "put",
         "enqueue",
         "unique",
-        "plant",
-        "grow",
+        "flow_start",
+        "flow_continue",
         "find",
-        "news",
-        "mark",
+        "finished_since",
+        "set_flag",
         *_REGISTER_VERBS,
         *_SWITCH_VERBS,
     ),
@@ -67,11 +79,11 @@ _PRODUCER_ROLE = AclRole(
 _WORKER_ROLE = AclRole(
     verbs=(
         *(
-            "group",
+            "consumer_groups",
             "fetch",
-            "alone",
-            "note",
-            "report",
+            "suspect_start",
+            "progress_write",
+            "reports_add",
             "settle",
             "release",
             "promote",
@@ -79,10 +91,20 @@ _WORKER_ROLE = AclRole(
             "lease",
             "unlease",
         ),
-        *("enroll", "beat", "bury", "roster", "live", "figures", "count"),
-        *(*_REGISTER_VERBS, "declare", "plan", "plans", "tick", "begin", "grant", "hold", "vacate"),
-        *("plant", "grow", "join", "outgoing", "find", *_MOVE_VERBS),
-        *("failing", "watch", "raise", "minutes", "newest"),
+        *("worker_register", "heartbeat", "worker_forget", "workers", "live_settings", "histograms", "count"),
+        *(
+            *_REGISTER_VERBS,
+            "declare",
+            "schedule_write",
+            "schedule_read",
+            "tick",
+            "start_check",
+            "limit_acquire",
+            "queue_hold",
+            "limit_free_slots",
+        ),
+        *("flow_start", "flow_continue", "flow_deliver", "flow_outbox", "find", *_MOVE_VERBS),
+        *("failure_counts", "alert_watch", "alert_raise", "minutes", "newest_finished"),
     ),
     commands=(
         *("hdel", "hget", "hgetall", "hkeys", "hlen", "hmget", "hscan", "smembers", "sscan"),
@@ -93,13 +115,24 @@ _WORKER_ROLE = AclRole(
     channels=("bell", "done"),
 )
 _RELAY_ROLE = AclRole(
-    verbs=("enqueue", "states", "reports", *_REGISTER_VERBS, *_SWITCH_VERBS),
+    verbs=("enqueue", "states", "reports_take", *_REGISTER_VERBS, *_SWITCH_VERBS),
     commands=("hmget", "smembers"),
     names=("queues",),
     channels=("bell",),
 )
 _READER_ROLE = AclRole(
-    verbs=("count", "find", "limits", "live", "newest", "plans", "progress", "roster", "survey", "tally"),
+    verbs=(
+        "count",
+        "find",
+        "limit_usage",
+        "live_settings",
+        "newest_finished",
+        "schedule_read",
+        "progress_read",
+        "workers",
+        "partition_report",
+        "drain_status",
+    ),
     commands=(
         *("hexists", "hget", "hkeys", "hmget", "hscan", "lrange", "smembers", "zrange"),
         *("xinfo|groups", "xpending", "xrange", "xrevrange"),
@@ -112,7 +145,15 @@ _ADMIN_ROLE = (
     | AclRole(
         verbs=(
             *("cancel", "retry", "promote_one", "remove", "clean", "configure"),
-            *("audit", "audit_counts", "beat", "fire", "plan", "promote", *_MOVE_VERBS),
+            *(
+                "integrity",
+                "integrity_counts",
+                "heartbeat",
+                "schedule_run",
+                "schedule_write",
+                "promote",
+                *_MOVE_VERBS,
+            ),
         ),
         commands=("config|get", "hdel", "hlen", "role", "sscan", "time", "type", "zscan"),
         names=("truce",),
@@ -121,8 +162,17 @@ _ADMIN_ROLE = (
 )
 _API_ROLE = _ADMIN_ROLE | AclRole(
     verbs=(
-        *("roam", "lane", "ahead", "flows", "minutes", "news", "operation", "trail"),
-        *("token", "token_used", "session_begin", "session_seen", "attempt", "forgive"),
+        *(
+            "unfinished",
+            "lane_report",
+            "jobs_ahead",
+            "flow_jobs",
+            "minutes",
+            "finished_since",
+            "operation",
+            "audit_log",
+        ),
+        *("token_find", "token_used", "session_start", "session_seen", "login_attempt", "login_forgive"),
     ),
     commands=("get", "hgetall", "hlen", "hvals", "mget", "unlink", "zrem"),
     names=("*",),

@@ -128,7 +128,7 @@ class Store:
                 self._say_other_order(declared, settings)
             followed = replace(settings, partitions=layout.partitions)
             await self.server.script("register", name, "declared", msgspec.json.encode(followed))
-            await self.server.script("enlist", self.names.queues, settings.name)
+            await self.server.script("queue_register", self.names.queues, settings.name)
         if tasks:
             fields = (part for task in tasks for part in (f"task:{task}", "1"))
             await self.server.script("register", name, *fields)
@@ -255,23 +255,27 @@ class Store:
 
     async def beat(self, ttl: float, workers: Sequence[str]) -> list[str]:
         """These workers live; answers with the ones that said nothing for their whole time."""
-        dead = await self.server.script("beat", self.names.app, int(ttl * 1000), *workers)
+        dead = await self.server.script("heartbeat", self.names.app, int(ttl * 1000), *workers)
         return [worker.decode() for worker in dead]
 
     async def enroll(self, worker: str, member: RegisteredWorker, ttl: float) -> None:
         """A worker says what it is and what it reads."""
-        await self.server.script("enroll", self.names.app, worker, int(ttl * 1000), pack_worker(member))
+        await self.server.script(
+            "worker_register", self.names.app, worker, int(ttl * 1000), pack_worker(member)
+        )
 
     async def bury(self, worker: str, *, certain: bool = False, lost: bool = False) -> bool:
         """Forget a worker whose deliveries were taken back; unless it has come back to life, or is certainly gone.
 
         `lost` is said of one that did not end on purpose.
         """
-        return bool(await self.server.script("bury", self.names.app, worker, int(certain), int(lost)))
+        return bool(
+            await self.server.script("worker_forget", self.names.app, worker, int(certain), int(lost))
+        )
 
     async def workers(self) -> dict[str, RegisteredWorker]:
         """The live workers, and what they have said of themselves."""
-        flat = await self.server.script("roster", self.names.app)
+        flat = await self.server.script("workers", self.names.app)
         return {id.decode(): unpack_worker(what) for id, what in zip(flat[::2], flat[1::2], strict=True)}
 
     async def member(self, worker: str) -> RegisteredWorker:

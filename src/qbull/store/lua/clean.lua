@@ -1,6 +1,6 @@
 -- clean: finished jobs that ended before a moment go, the oldest first. What halted its lane lets it go on.
 -- KEYS  base
--- USES  clock record index extras take once stats
+-- USES  clock record index extras take idempotent stats
 -- FLAGS allow-oom
 -- ARGV  token limit:int stream age_ms:int most:int
 -- GIVES how many went, and 1 where there may be more of that age

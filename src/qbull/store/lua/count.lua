@@ -7,10 +7,10 @@
 --       many entries are in front of the workers, the oldest waiting entry, the totals as name, number …
 local ended = redis.call('HMGET', kept, 'completed', 'failed', 'cancelled', 'lanes')
 local completed, failed, cancelled = tonumber(ended[1] or 0), tonumber(ended[2] or 0), tonumber(ended[3] or 0)
-local later = redis.call('ZCARD', delayed)
+local postponed = redis.call('ZCARD', delayed)
 local in_lanes = tonumber(ended[4] or 0)
 local jobs = redis.call('HLEN', index) - redis.call('HEXISTS', index, '\n')
-local in_streams = jobs - completed - failed - cancelled - later - in_lanes
+local in_streams = jobs - completed - failed - cancelled - postponed - in_lanes
 local active, entries, oldest = 0, 0, ''
 local streams = {'0', '5'}
 for _, band in ipairs(redis.call('SMEMBERS', bands)) do streams[#streams + 1] = band end
@@ -33,4 +33,4 @@ for _, band in ipairs(streams) do
     oldest = head[1]
   end
 end
-return {in_streams - active + in_lanes, active, later, completed, failed, cancelled, in_lanes, entries, oldest, redis.call('HGETALL', stats)}
+return {in_streams - active + in_lanes, active, postponed, completed, failed, cancelled, in_lanes, entries, oldest, redis.call('HGETALL', stats)}

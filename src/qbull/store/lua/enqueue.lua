@@ -1,8 +1,8 @@
 -- enqueue: put a batch of jobs into a partition. A job whose id is there already adds nothing.
 -- KEYS  base
--- USES  record report index lane arrive stats
+-- USES  record report index lane new_job stats
 -- ARGV  limit:int  … id when record
---       when: 0, or as in lib/arrive.lua
+--       when: 0, or as in lib/new_job.lua
 -- GIVES the positions (from 0) of the jobs that were there already; before them, where the partition is closed and takes
 --       no others, the mark that says where they go
 
@@ -35,7 +35,7 @@ for i = rest, #ARGV, 3 do
     admit(id, record)
     report('w', id, record, 4)
   else
-    arrive(id, when, record)
+    add_job(id, when, record)
   end
 end
 write_reports()

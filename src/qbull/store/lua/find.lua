@@ -2,11 +2,11 @@
 -- KEYS  base
 -- FLAGS no-writes
 -- NAMES index
--- USES  look
+-- USES  describe
 -- ARGV  id
 -- GIVES nothing for an unknown job, else its progress, state, record (sealed, where it has ended), due time or entry, worker
 local place = redis.call('HGET', index, id)
 if not place then return {} end
-local seen = look_at(id, place)
+local seen = describe(id, place)
 if not seen[1] then return {} end
 return {redis.call('HGET', base .. 'job:' .. id, 'progress') or '', unpack(seen)}

@@ -4,7 +4,7 @@
 -- those beyond a number.
 -- KEYS  base
 -- NAMES delayed schedules expiring
--- USES  clock record report index tell ready lane finish mark take stats
+-- USES  clock record report index tell ready lane finish cancel_mark take stats
 -- FLAGS allow-oom
 -- ARGV  limit:int most:int completed_ms:int failed:int failed_ms:int ending keep_completed:int keep_failed:int
 --       ending: what to seal behind the record of a job that has expired

@@ -6,7 +6,7 @@
 -- cancelled.
 -- KEYS  base
 -- NAMES bands
--- USES  record index tell ready train lane delivery finish mark stats
+-- USES  record index tell ready train lane delivery finish cancel_mark stats
 -- FLAGS allow-oom
 -- ARGV  limit:int halt:int failed:int failed_ms:int consumer most:int crash_limit:int blind_ms:int ending  … started
 --       blind_ms: -1 where somebody saw what was running, else how long a suspect must have been handed over
@@ -30,7 +30,7 @@ for _, band in ipairs(streams) do
       ids, free = without_marked(ids, lane, record)
       local id = ids[1]
       taken = taken + 1
-      leave(band, entry)
+      drop_entry(band, entry)
       if free then freed[#freed + 1] = free end
       if free and is_train then set_train(lane, false) end
       if id and id == first and is_record(record) then
@@ -80,8 +80,8 @@ for _, band in ipairs(streams) do
     if #pending == 0 then redis.call('XGROUP', 'DELCONSUMER', stream, 'workers', consumer) end
   end
 end
-release(freed)
-write_leaving()
+send_next(freed)
+write_dropped_entries()
 write_index()
 write_finished()
 write_lanes()

@@ -1,7 +1,7 @@
 -- release: a worker gives deliveries back that it will not run to their end now. Nothing is counted against them. What was
 -- told to stop is cancelled.
 -- KEYS  base
--- USES  index tell ready train lane delivery finish mark stats
+-- USES  index tell ready train lane delivery finish cancel_mark stats
 -- FLAGS allow-oom
 -- ARGV  limit:int failed:int failed_ms:int  … place
 --       one may be named twice; entries leave at the end, so it would be found there once more
@@ -14,7 +14,7 @@ for i = rest, #ARGV do
   seen[ARGV[i]] = true
   if ids[1] then
     local free
-    leave(band, entry)
+    drop_entry(band, entry)
     ids, free = without_marked(ids, lane, record)
     if free then freed[#freed + 1] = free end
     if lane and ids[1] then
@@ -27,8 +27,8 @@ for i = rest, #ARGV do
     jobs = jobs + #ids
   end
 end
-release(freed)
-write_leaving()
+send_next(freed)
+write_dropped_entries()
 write_index()
 write_finished()
 write_lanes()

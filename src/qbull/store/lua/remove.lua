@@ -1,6 +1,6 @@
 -- remove: jobs go without a trace. What halted its lane lets it go on; what a worker has stays.
 -- KEYS  base
--- USES  record report index flow extras take once stats
+-- USES  record report index flow extras take idempotent stats
 -- FLAGS allow-oom
 -- ARGV  token limit:int  … id place
 --       place: where it was seen; empty: wherever it is

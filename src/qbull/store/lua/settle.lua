@@ -1,7 +1,7 @@
 -- settle: write down what became of a batch of deliveries. One that is no longer the worker's is refused.
 -- KEYS  base
 -- NAMES delayed cancelling
--- USES  clock stamp record report index tell flow ready train lane delivery extras finish mark stats
+-- USES  clock stamp record report index tell flow ready train lane delivery extras finish cancel_mark stats
 -- FLAGS allow-oom
 -- ARGV  limit:int halt:int completed:int completed_ms:int failed:int failed_ms:int singles:int members:int  …
 --       singles (a number of arguments): band, how many, their entries, and for each id, sealed: jobs that are done
@@ -115,7 +115,7 @@ while at < others_at do
     set_train(lane, not ends and following)
     if ends then
       freed[#freed + 1] = lane
-      leave(band, entry)
+      drop_entry(band, entry)
     end
   end
   at = upto + 1
@@ -141,27 +141,27 @@ for i = others_at, #ARGV, 8 do
     if name ~= id and not place_of(id) then forget_extras(id) end
     ours, id, record = true, name, is_record(record) and laneless(record) or foreign_record(foreign[2])
   elseif foreign then
-    leave(band, entry)
+    drop_entry(band, entry)
   end
   if not ours then
     stale[#stale + 1] = id
     if not in_train and not place_of(id) then forget_extras(id) end
   else
     local delays = word == 'delay' or word == 'later'
-    local held = lane and (delays or (word == 'dead' and halt == 1))
+    local keeps_lane = lane and (delays or (word == 'dead' and halt == 1))
     local stops = delays and mark_of(id)
     if marked then redis.call('HDEL', cancelling, id) end
     record = stamped(record, entry)
-    if lane and is_record(record) then record = holding(record, held) end
+    if lane and is_record(record) then record = holding(record, keeps_lane) end
     if in_train then
       behind = behind - 1
-      if held and not is_last then
+      if keeps_lane and not is_last then
         local ids = unsettled(band, entry)
         table.remove(ids, 1)
         back_to_lane(lane, (without_marked(ids, lane)))
       end
       local settled = tonumber(string.match(state, ' (%d+)$') or 0) + 1
-      set_train(lane, not is_last and not held and place .. ' ' .. settled)
+      set_train(lane, not is_last and not keeps_lane and place .. ' ' .. settled)
     end
     if word == 'done' then
       done({id, record .. detail}, 1, 2)
@@ -186,14 +186,14 @@ for i = others_at, #ARGV, 8 do
         add_ready(band_of(record), id, record, entry)
       end
     end
-    if lane and (stops or not held) then leave_lane(lane, stops or is_last) end
-    if is_last or held or not lane then leave(band, entry) end
+    if lane and (stops or not keeps_lane) then leave_lane(lane, stops or is_last) end
+    if is_last or keeps_lane or not lane then drop_entry(band, entry) end
   end
 end
 
 write_finished()
-release(freed)
-write_leaving()
+send_next(freed)
+write_dropped_entries()
 write_index()
 write_lanes()
 counted.cancelled = #stopped

@@ -1,10 +1,10 @@
 -- unique: put jobs into a partition, of which only one for each name counts within its window.
 -- KEYS  base
 -- NAMES delayed
--- USES  stamp record report index ready lane arrive take once stats
+-- USES  stamp record report index ready lane new_job take idempotent stats
 -- A closed partition adds none; but what counts there counts until its window ends.
 -- ARGV  limit:int  … id when record name mode window_ms counts counts_ms
---       when: as in lib/arrive.lua
+--       when: as in lib/new_job.lua
 --       counts, counts_ms: the job that counts by what an older partition says, and for how long; empty where there is none
 -- GIVES for each the id of the job that counts, and 1 where it is new, 0 where it is not. Of a closed partition its mark and a
 --       line's end come first, and besides there is: -1, the id of the one that counts (or nothing), if one is to be added in
@@ -79,7 +79,7 @@ for i = rest, #ARGV, 8 do
   elseif closed then
     counts_now, is_new = counts_now or '', -1
   else
-    arrive(id, mode == 'debounce' and window_ms .. (string.match(when, ' .+$') or '') or when, record)
+    add_job(id, mode == 'debounce' and window_ms .. (string.match(when, ' .+$') or '') or when, record)
     redis.call('SET', name, id, 'PX', window_ms)
     counts_now, is_new, added = id, true, added + 1
   end

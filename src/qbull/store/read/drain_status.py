@@ -66,7 +66,7 @@ class Repartitioning:
 
 
 async def drain_status(partition: Partition) -> DrainStatus:
-    return _read_drain_status(await partition.server.script("tally", partition.base))
+    return _read_drain_status(await partition.server.script("drain_status", partition.base))
 
 
 async def drain_statuses(partitions: Sequence[Partition]) -> list[DrainStatus]:
@@ -74,7 +74,9 @@ async def drain_statuses(partitions: Sequence[Partition]) -> list[DrainStatus]:
     if not partitions:
         return []
     calls = [(partition.base,) for partition in partitions]
-    return [_read_drain_status(reply) for reply in await run_scripts(partitions[0].server, "tally", calls)]
+    return [
+        _read_drain_status(reply) for reply in await run_scripts(partitions[0].server, "drain_status", calls)
+    ]
 
 
 def _read_drain_status(reply: list[Any]) -> DrainStatus:

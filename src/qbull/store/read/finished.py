@@ -101,7 +101,9 @@ async def newest(
 ) -> list[bytes]:
     """The newest entry of each partition up to a place of its own; empty where it has none."""
     calls = [(one.base, state, last, oldest) for one, last in zip(partitions, upto, strict=True)]
-    found: list[bytes] = await fan_out.run_scripts(partitions[0].server, "newest", calls) if calls else []
+    found: list[bytes] = (
+        await fan_out.run_scripts(partitions[0].server, "newest_finished", calls) if calls else []
+    )
     return found
 
 

@@ -70,7 +70,7 @@ async def finished_since(
         )
         for partition, cursor in partitions
     ]
-    replies = await run_scripts(partitions[0][0].server, "news", calls)
+    replies = await run_scripts(partitions[0][0].server, "finished_since", calls)
     return [_read(cursor, reply) for (_, cursor), reply in zip(partitions, replies, strict=True)]
 
 

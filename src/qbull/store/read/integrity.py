@@ -24,12 +24,12 @@ async def check_integrity(partition: Partition) -> list[str]:
         total += len(ids)
         faults += [
             line.decode("utf-8", "replace")
-            for line in await partition.server.script("audit", partition.base, *ids)
+            for line in await partition.server.script("integrity", partition.base, *ids)
         ]
     if total <= MAX_SMALL_PARTITION_JOBS:
         faults += [
             line.decode("utf-8", "replace")
-            for line in await partition.server.script("audit_counts", partition.base)
+            for line in await partition.server.script("integrity_counts", partition.base)
         ]
     return [
         f'queue "{partition.settings.name}" partition {partition.shown}: {fault}'

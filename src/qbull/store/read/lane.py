@@ -34,7 +34,7 @@ class LaneStatus:
 
 async def lane_status(partition: Partition, lane: bytes, most: int, id: str = "") -> LaneStatus:
     _, in_list, first, aboard, holder, state, worker, position = await partition.server.script(
-        "lane", partition.base, lane, most, MAX_HOLDER_SCAN_ENTRIES, id
+        "lane_report", partition.base, lane, most, MAX_HOLDER_SCAN_ENTRIES, id
     )
     behind = [other.decode("utf-8", "replace") for other in (*aboard[1:], *first)][:most]
     return LaneStatus(
@@ -49,5 +49,5 @@ async def lane_status(partition: Partition, lane: bytes, most: int, id: str = ""
 
 async def count_ahead(partition: Partition, place: bytes, most: int) -> int:
     """How many deliveries are before one that is ready, at `<band><entry>`; one more than `most` stands for more."""
-    count: int = await partition.server.script("ahead", partition.base, place[:1], place[1:], most)
+    count: int = await partition.server.script("jobs_ahead", partition.base, place[:1], place[1:], most)
     return count

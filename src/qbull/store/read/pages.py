@@ -78,7 +78,7 @@ async def with_progress(partitions: Sequence[Partition], found: Sequence[StoredJ
         asked.setdefault(job.partition, []).append(job.id)
     some = [partition for partition in partitions if partition.number in asked]
     calls = [(partition.base, *asked[partition.number]) for partition in some]
-    replies = await fan_out.run_scripts(some[0].server, "progress", calls) if some else []
+    replies = await fan_out.run_scripts(some[0].server, "progress_read", calls) if some else []
     for partition, values in zip(some, replies, strict=True):
         number = partition.number
         said |= zip(((number, id) for id in asked[number]), map(read_progress, values), strict=False)

@@ -156,7 +156,7 @@ async def _sample_lanes(
 ) -> list[tuple[PartitionLease | None, list[_SampledLane], list[_SampledLane]]]:
     letters = MAX_DEAD_LETTERS_READ if settings.on_failed == "halt" else 0
     calls = [(partition.base, sample, most, letters) for partition in partitions]
-    replies = await run_scripts(partitions[0].server, "survey", calls)
+    replies = await run_scripts(partitions[0].server, "partition_report", calls)
     return [
         (
             _lease(dict(zip(lease[::2], lease[1::2], strict=True))),

@@ -32,7 +32,9 @@ async def scan_unfinished(
 ) -> AsyncGenerator[ScanBatch, None]:
     step = MIN_SCAN_BATCH_SIZE
     while True:
-        after, looked, *flat = await partition.server.script("roam", partition.base, cursor, step, state)
+        after, looked, *flat = await partition.server.script(
+            "unfinished", partition.base, cursor, step, state
+        )
         cursor = after.decode()
         jobs = [_scanned_job(partition, state, *flat[at : at + 5]) for at in range(0, len(flat), 5)]
         yield ScanBatch(jobs, looked, SCAN_END if cursor == SCAN_START else cursor)

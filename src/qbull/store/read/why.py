@@ -45,7 +45,7 @@ async def _queue_facts(
     settings, paused, rate = now.settings, now.changed.get(live_settings.PAUSED_SETTING), now.settings.rate
     window = (rate.count, rate.window_ms) if rate is not None else (0, 0)
     places, next_start_ms, now_ms = await store.server.script(
-        "limits", store.names.queue(facts.queue), *window
+        "limit_usage", store.names.queue(facts.queue), *window
     )
     served = [
         serving

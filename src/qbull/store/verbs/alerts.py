@@ -1,7 +1,7 @@
 """Alerts on the server: whose turn it is to look, what is known of problems, and what there is to read of queues.
 
 The state lies in the partition of qbull's own queue that messages go to, so that "this was said" and "say it" are one
-script (lua/raise.lua).
+script (lua/alert_raise.lua).
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class TaskFailures(NamedTuple):
 
 async def take_turn(store: Store, who: str, ttl: float) -> AlertSnapshot | None:
     """What is known of problems, where it is this one's turn to look; None where it is another one's."""
-    found = await store.server.script("watch", _base(store), who, int(ttl * 1000))
+    found = await store.server.script("alert_watch", _base(store), who, int(ttl * 1000))
     return AlertSnapshot(found[0], found[1].decode(), _state(found[2])) if found else None
 
 
@@ -63,7 +63,9 @@ async def write(store: Store, seen: AlertSnapshot, state: AlertState, messages: 
     flat = [part for job in messages for part in (job.id, job.when, job.record)]
     packed = msgspec.json.encode(state)
     return bool(
-        await store.server.script("raise", _base(store), ALERT_QUEUE.lane_limit, seen.rev, packed, *flat)
+        await store.server.script(
+            "alert_raise", _base(store), ALERT_QUEUE.lane_limit, seen.rev, packed, *flat
+        )
     )
 
 
@@ -76,7 +78,7 @@ async def add_failures(store: Store, queue: str, counted: Mapping[str, TaskFailu
     flat: list[str | int] = []
     for task, some in counted.items():
         flat += (task, some.many, f"{some.job}\n{some.reason[:MAX_REASON_CHARS]}")
-    await store.server.script("failing", store.names.queue(queue), *flat)
+    await store.server.script("failure_counts", store.names.queue(queue), *flat)
 
 
 async def failures(store: Store, queue: str, now_ms: int) -> dict[str, TaskFailures]:

@@ -245,7 +245,7 @@ class FlowStore:
                 return None
             rest = plan.after(len(some))
             answer: bytes = await server.script(
-                "plant" if first else "grow",
+                "flow_start" if first else "flow_continue",
                 partition.base,
                 plan.token,
                 partition.settings.lane_limit,
@@ -345,7 +345,7 @@ async def _read_messages(partition: Partition, start: bytes, courier: str = "") 
     """Some notes, from a place on. With a `courier`, b"busy" where another one is at it."""
     if courier:
         return await partition.server.script(
-            "outgoing", partition.base, courier, DISPATCHER_LEASE_MS, FLOW_MESSAGE_BATCH_SIZE, start
+            "flow_outbox", partition.base, courier, DISPATCHER_LEASE_MS, FLOW_MESSAGE_BATCH_SIZE, start
         )
     return await partition.server.call(
         "XRANGE", partition.base + "outgoing", start, "+", "COUNT", FLOW_MESSAGE_BATCH_SIZE
@@ -369,7 +369,7 @@ async def deliver_endings(
     for end in ends:
         flat += (end.link.id, end.flow, end.link.position, end.letter, end.told, end.ending)
     answer: bytes = await (server or partition.server).script(
-        "join", partition.base, partition.settings.lane_limit, failed, failed_ms, *flat
+        "flow_deliver", partition.base, partition.settings.lane_limit, failed, failed_ms, *flat
     )
     return answer.decode().split()
 
@@ -398,7 +398,7 @@ async def sample_flow_jobs(partitions: Sequence[Partition], most: int) -> list[s
     """Jobs that wait for others of their flow, and such as ended lately: about so many, over all partitions."""
     each = max(1, most // len(partitions))
     calls = [(partition.base, each, max(1, each // 4)) for partition in partitions]
-    found = await run_scripts(partitions[0].server, "flows", calls)
+    found = await run_scripts(partitions[0].server, "flow_jobs", calls)
     return [id.decode("utf-8", "replace") for ids in found for id in ids]
 
 

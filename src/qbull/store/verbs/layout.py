@@ -80,7 +80,7 @@ async def finish_switch(store: Store, settings: QueueSettings, layout: Layout) -
 async def change_layout(store: Store, settings: QueueSettings, was: Layout, now: Layout) -> bool:
     """Another layout, if it is still the one it was; everybody is told."""
     base = store.names.queue(settings.name)
-    return bool(await store.server.script("relayout", base, _packed(was), _packed(now)))
+    return bool(await store.server.script("move_layout", base, _packed(was), _packed(now)))
 
 
 async def _switch(store: Store, settings: QueueSettings, layout: Layout) -> None:
@@ -88,7 +88,7 @@ async def _switch(store: Store, settings: QueueSettings, layout: Layout) -> None
     coming = Generation(layout.generation + 1, layout.coming)
     bases = [store.names.partition(settings.name, number) for number in layout.current.numbers]
     calls = [(base, coming.number, coming.partitions) for base in bases]
-    for mark in await run_scripts(store.server, "close", calls):
+    for mark in await run_scripts(store.server, "move_close", calls):
         successor = successor_in(mark)
         if successor.partitions != coming.partitions:
             # lost in a failover, and agreed on otherwise; jobs may be there
@@ -99,7 +99,7 @@ async def _switch(store: Store, settings: QueueSettings, layout: Layout) -> None
 
 async def close_partition(partition: Partition, successor: Generation) -> Generation:
     """Let nothing more in; where its keys go: as it said before, where it was closed already."""
-    mark = await partition.server.script("close", partition.base, successor.number, successor.partitions)
+    mark = await partition.server.script("move_close", partition.base, successor.number, successor.partitions)
     return successor_in(mark)
 
 

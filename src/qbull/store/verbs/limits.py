@@ -1,6 +1,6 @@
 """Permits: who may begin how many jobs of a queue, where it has limits over all its workers.
 
-A permit is a place (of `max_active`), a start (of `rate`), or both. The verbs are lua/grant.lua and lua/vacate.lua.
+A permit is a place (of `max_active`), a start (of `rate`), or both. The verbs are lua/limit_acquire.lua and lua/limit_free_slots.lua.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ async def acquire(
         returned[start.noted] = returned.get(start.noted, 0) + 1
     sent = time.monotonic()
     granted, wait_ms, *times = await store.server.script(
-        "grant", store.names.queue(settings.name), worker, -1 if places is None else places, want, max_active,
+        "limit_acquire", store.names.queue(settings.name), worker, -1 if places is None else places, want, max_active,
         *((rate.count, rate.window_ms, rate.ahead_ms if within is None else int(within * 1000)) if rate is not None else (0, 0, 0)),
         *(part for pair in returned.items() for part in pair),
     )  # fmt: skip
@@ -82,7 +82,7 @@ def _start_tokens(rate: Rate, times: Sequence[int], sent: float) -> list[StartTo
 async def free_slots(store: Store, queue: str, workers: Sequence[str]) -> None:
     """These are gone: what they had in use is free, and nobody waits for them."""
     if workers:
-        await store.server.script("vacate", store.names.queue(queue), *workers)
+        await store.server.script("limit_free_slots", store.names.queue(queue), *workers)
 
 
 async def slot_holders(store: Store, queue: str) -> list[str]:

@@ -71,7 +71,7 @@ class LiveSettings:
 
 
 async def read(store: Store, declared: QueueSettings) -> LiveSettings:
-    flat, held_ms, because = await store.server.script("live", store.names.queue(declared.name))
+    flat, held_ms, because = await store.server.script("live_settings", store.names.queue(declared.name))
     changed: dict[str, LiveSetting] = {}
     for name, packed in zip(flat[::2], flat[1::2], strict=True):
         setting = name.decode()
@@ -112,7 +112,7 @@ RESET_SETTING = object()
 
 async def hold_queue(store: Store, queue: str, seconds: float, why: str) -> None:
     """Let nothing of the queue begin for so long, and tell everybody. A longer hold that is there stays."""
-    await store.server.script("hold", store.names.queue(queue), math.ceil(seconds * 1000), why)
+    await store.server.script("queue_hold", store.names.queue(queue), math.ceil(seconds * 1000), why)
 
 
 async def history(store: Store, queue: str) -> list[LiveSettingChange]:

@@ -98,7 +98,7 @@ class PartitionMoves:
         """
         brought = stay = 0
         while True:
-            stay, there, *flat = await self._script("depart", source, stay, MAX_JOBS_PER_CALL)
+            stay, there, *flat = await self._script("move_out", source, stay, MAX_JOBS_PER_CALL)
             jobs = [MovingJob(int(float(n)), *rest) for n, *rest in _rows(flat, 7)]
             if not jobs and stay >= there:
                 await self._bring_schedules(layout, source)
@@ -106,7 +106,7 @@ class PartitionMoves:
             if jobs:
                 layout, stuck, trouble = await self._arrive(layout, source, jobs)
                 came = [job.id for job in jobs if job not in stuck]
-                await self._script("departed", source, *came)
+                await self._script("move_ack", source, *came)
                 if trouble is not None:
                     raise trouble
                 brought += len(came)
@@ -155,7 +155,7 @@ class PartitionMoves:
                 len(job.log),
             )
             flat += (*job.besides, *job.log)
-        return await self._script("land", home, source, *flat)
+        return await self._script("move_in", home, source, *flat)
 
     async def _not_in_between(
         self, layout: Layout, source: int, jobs: Sequence[MovingJob]
@@ -196,7 +196,7 @@ class PartitionMoves:
                 async for lanes in self._lanes(number):
                     await self._tell_lanes(now, asking, older, number, lanes)
         for target in asking:
-            await self._script("learn", target, 1)
+            await self._script("move_announce_lanes", target, 1)
 
     async def _tell_lanes(
         self, now: Generation, asking: Sequence[int], older: Generation, number: int, lanes: Sequence[bytes]
@@ -211,7 +211,9 @@ class PartitionMoves:
                 told[now.home(lane[:8])].append(lane)
         for target in asking:
             for start in range(0, len(told[target]), MAX_JOBS_PER_CALL):
-                await self._script("learn", target, 0, *told[target][start : start + MAX_JOBS_PER_CALL])
+                await self._script(
+                    "move_announce_lanes", target, 0, *told[target][start : start + MAX_JOBS_PER_CALL]
+                )
 
     async def let_go(self, layout: Layout, number: int) -> HeldLanes:
         """Let the lanes of a partition begin of which the older ones have nothing left."""
@@ -224,7 +226,7 @@ class PartitionMoves:
             ahead = await self._ahead(own, number, earlier, lanes) if lanes else ()
             free = [lane for lane in lanes if lane not in ahead]
             if free:
-                let_go += await self._script("unhold", number, self._settings.lane_limit, *free)
+                let_go += await self._script("move_free_lanes", number, self._settings.lane_limit, *free)
             held += len(lanes) - len(free)
             if cursor == b"0":
                 return HeldLanes(held, let_go)
@@ -238,7 +240,9 @@ class PartitionMoves:
                     return None
         let_go, held = 0, 1
         while held:
-            freed, held = await self._script("clear", number, self._settings.lane_limit, MAX_JOBS_PER_CALL)
+            freed, held = await self._script(
+                "move_free_all_lanes", number, self._settings.lane_limit, MAX_JOBS_PER_CALL
+            )
             let_go += freed
         return let_go
 
@@ -295,7 +299,7 @@ class PartitionMoves:
 
     async def _forgotten(self, layout: Layout, older: Generation) -> Layout:
         for number in older.numbers:
-            if not await self._script("raze", number):
+            if not await self._script("move_erase", number):
                 return layout
         for later in layout.generations:
             for number in later.numbers:

@@ -75,7 +75,7 @@ async def newest(store: Store, many: int) -> list[Operation]:
 
 
 async def ask_to_stop(store: Store, id: str) -> None:
-    await store.server.script("mark", f"{store.names.operation(id)}:stop", 60)
+    await store.server.script("set_flag", f"{store.names.operation(id)}:stop", 60)
 
 
 def _with_liveness(operation: Operation, now: float) -> Operation:

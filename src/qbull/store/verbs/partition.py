@@ -259,12 +259,14 @@ class Partition:
         `expires_ms` is a moment or 0, `unused` a start that was noted before and not made, or 0.
         """
         limits = (rate.count, rate.window_ms, min(rate.ahead_ms, 50)) if rate is not None else (0, 0, 0)
-        wait_ms, noted = await self.server.script("begin", self.base, expires_ms, lane, *limits, unused, 1)
+        wait_ms, noted = await self.server.script(
+            "start_check", self.base, expires_ms, lane, *limits, unused, 1
+        )
         return wait_ms, noted
 
     async def not_begun(self, lane: bytes, rate: Rate, unused: int) -> None:
         """A start of a lane was noted and is not made. Not to be sent twice: it would be one too many."""
-        await self.server.script("begin", self.base, 0, lane, rate.count, rate.window_ms, 0, unused, 0)
+        await self.server.script("start_check", self.base, 0, lane, rate.count, rate.window_ms, 0, unused, 0)
 
     async def holds(self, id: bytes, place: bytes, lane: bytes) -> bool:
         """Is this delivery still the one that counts?"""
@@ -280,11 +282,11 @@ class Partition:
 
     async def report(self, reports: Sequence[bytes]) -> None:
         """Letter and id, and what is said: something that no script has done itself."""
-        await self.server.script("report", self.base, *reports)
+        await self.server.script("reports_add", self.base, *reports)
 
     async def reports(self, told: Sequence[bytes], most: int) -> tuple[list[tuple[bytes, list[bytes]]], int]:
         """Drop the entries that were told; gives those that come then, and how many there are in all."""
-        entries, length = await self.server.script("reports", self.base, most, *told)
+        entries, length = await self.server.script("reports_take", self.base, most, *told)
         return entries, length
 
     async def records(self, ids: Sequence[bytes]) -> list[bytes]:
@@ -298,12 +300,12 @@ class Partition:
 
     async def mark_alone(self, job: bytes, place: bytes) -> bool:
         """A suspect is about to run: should it take the worker down, this mark is the proof. False where it is another's by now."""
-        return bool(await self.server.script("alone", self.base, job, place))
+        return bool(await self.server.script("suspect_start", self.base, job, place))
 
     async def note(self, notes: Sequence[JobUpdate]) -> None:
         """Keep what running jobs say of themselves."""
         flat = [argument for note in notes for argument in note.arguments()]
-        await self.server.script("note", self.base, MAX_LOG_LINES, *flat)
+        await self.server.script("progress_write", self.base, MAX_LOG_LINES, *flat)
 
     async def logs(self, id: str, last: int = MAX_LOG_LINES) -> list[LogLine]:
         """The newest lines that a job has logged, in order."""
@@ -323,7 +325,7 @@ class Partition:
         await self.server.script("unlease", self.base, worker)
 
     async def ensure_groups(self, bands: Sequence[str]) -> None:
-        await self.server.script("group", self.base, *bands)
+        await self.server.script("consumer_groups", self.base, *bands)
 
 
 def successor_in(mark: bytes) -> Generation:

@@ -127,7 +127,7 @@ class ScheduleStore:
 
     async def read(self, place: ScheduleLocation, names: Sequence[str], *, due: int = 0) -> PartitionPlans:
         """What is planned of these; or of those that are due, up to so many."""
-        reply = await self._store.server.script("plans", self._base(place), due, *names)
+        reply = await self._store.server.script("schedule_read", self._base(place), due, *names)
         now_ms, wait_ms, *flat = reply
         look = PartitionPlans(now_ms, None if wait_ms < 0 else wait_ms / 1000, {}, {}, {})
         for packed, fields in zip(flat[::2], flat[1::2], strict=True):
@@ -286,7 +286,9 @@ class ScheduleStore:
         due = "" if change.due_ms is None else change.due_ms
         flat = [part for field in change.fields.items() for part in field]
         word = "drop" if change.drop else "put"
-        return bool(await self._store.server.script("plan", self._base(place), name, rev, due, word, *flat))
+        return bool(
+            await self._store.server.script("schedule_write", self._base(place), name, rev, due, word, *flat)
+        )
 
     async def _register(self, name: str, place: ScheduleLocation) -> None:
         """Say where it is. It may have moved on meanwhile: whoever says it last must be right."""

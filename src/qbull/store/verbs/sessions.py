@@ -47,7 +47,7 @@ async def create(store: Store, who: Session, *, idle: float, secret: str | None 
     if secret is not None:
         who = msgspec.structs.replace(who, proof=_proof(text, secret))
     await store.server.script(
-        "session_begin",
+        "session_start",
         store.names.app,
         _digest(text),
         who.until_ms,
@@ -86,13 +86,15 @@ async def count_attempt(store: Store, address: str, right: bool = False) -> int:
     A right one does not count: a tool that sends it with many requests at once does not guess.
     """
     bounds = (MAX_LOGIN_ATTEMPTS, LOGIN_WINDOW_SECONDS, MAX_LOGIN_ATTEMPTS_TOTAL, TOTAL_LOGIN_WINDOW_SECONDS)
-    wait: int = await store.server.script("attempt", store.names.app, _digest(address), int(right), *bounds)
+    wait: int = await store.server.script(
+        "login_attempt", store.names.app, _digest(address), int(right), *bounds
+    )
     return wait
 
 
 async def clear_attempts(store: Store, address: str) -> None:
     """It was the right one: what that address had tried before is forgiven."""
-    await store.server.script("forgive", store.names.app, _digest(address))
+    await store.server.script("login_forgive", store.names.app, _digest(address))
 
 
 def _proof(text: str, secret: str) -> str:

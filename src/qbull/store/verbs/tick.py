@@ -67,7 +67,7 @@ class ScheduleTicks:
         """Run it now, beside its plan; answers whether the job was new, as safe as `confirmed` asks."""
         record = tick_record(partition.settings, schedule, self._seal)
         args = (partition.settings.lane_limit, schedule.name, id, record)
-        return bool(await (confirmed or self._server).script("fire", partition.base, *args))
+        return bool(await (confirmed or self._server).script("schedule_run", partition.base, *args))
 
 
 async def first_due_ms(partitions: Sequence[Partition]) -> list[float | None]:

@@ -84,7 +84,7 @@ async def create(
 
 async def find(store: Store, id: str) -> tuple[Token, float | None] | None:
     """A token that has not expired, and the seconds that it has left."""
-    packed, now_ms = await store.server.script("token", store.names.app, id)
+    packed, now_ms = await store.server.script("token_find", store.names.app, id)
     if not packed:
         return None
     token = msgspec.json.decode(packed, type=Token)

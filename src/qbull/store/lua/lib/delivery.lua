@@ -1,19 +1,19 @@
 -- delivery: entries that leave a ready stream.
 -- NEEDS base
 -- USES  stamp record index train
-local leaving = {}
+local dropped = {}
 
-local function leave(band, entry)
-  local list = leaving[band]
+local function drop_entry(band, entry)
+  local list = dropped[band]
   if not list then
     list = {}
-    leaving[band] = list
+    dropped[band] = list
   end
   list[#list + 1] = entry
 end
 
-local function write_leaving()
-  for band, entries in pairs(leaving) do
+local function write_dropped_entries()
+  for band, entries in pairs(dropped) do
     local stream = base .. 'ready:' .. band
     for from = 1, #entries, 2000 do
       local upto = math.min(from + 1999, #entries)
@@ -21,7 +21,7 @@ local function write_leaving()
       redis.call('XDEL', stream, unpack(entries, from, upto))
     end
   end
-  leaving = {}
+  dropped = {}
 end
 
 -- An entry that is there although the index does not name it: another program wrote it into the stream. It is not dropped

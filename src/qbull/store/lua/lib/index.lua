@@ -1,7 +1,7 @@
 -- index: job id → where it is. Read and written once for a whole batch.
 --   r<band><entry>  in a ready stream, waiting or handed over
 --   l<record>  behind others of its lane: in the lane's list, or in a train      d<record>  delayed
---   m<record>  delayed, and on its way to another partition (depart.lua)
+--   m<record>  delayed, and on its way to another partition (move_out.lua)
 --   c<entry>  completed      f<entry>  failed      x<entry>  cancelled
 -- What the partition says of itself is in its index too, under a name that no id can have, so that whoever looks ids up
 -- sees it at no cost. It says nothing in a queue whose number of partitions was never changed:

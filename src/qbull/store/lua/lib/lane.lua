@@ -59,10 +59,10 @@ local function tell_mover()
   mover_told = true
 end
 
-local later, waits = nil, {}
+local is_later_generation, waits = nil, {}
 local function is_held(lane, before)
-  if later == nil then later = tonumber(string.match(base, ':(%d+)}:$')) >= 4096 end
-  if not later then return false end
+  if is_later_generation == nil then is_later_generation = tonumber(string.match(base, ':(%d+)}:$')) >= 4096 end
+  if not is_later_generation then return false end
   if waits[lane] == nil then
     local held = redis.call('SISMEMBER', base .. 'held', lane) == 1
     if not held and before == 0 then -- one that has jobs here was let go before
@@ -91,7 +91,7 @@ local function admit(id, record)
     local count = lane_count(lane) + 1
     counts[lane] = count
     local most = #lane == 9 and 1 or limit
-    if most > 0 and (count > most or (later ~= false and places[MARK] ~= 'clear' and is_held(lane, count - 1))) then
+    if most > 0 and (count > most or (is_later_generation ~= false and places[MARK] ~= 'clear' and is_held(lane, count - 1))) then
       local ids = joining[lane]
       if not ids then
         ids = {}
@@ -132,7 +132,7 @@ local function send_train(lane, ids, first)
 end
 
 -- Take jobs from the heads of these lanes, as far as they have room, and send them off.
-local function release(freed)
+local function send_next(freed)
   write_joining()
   local sending, heads, n = {}, {}, 0
   for i = 1, #freed do

@@ -32,11 +32,11 @@ end
 
 -- When up to `want` starts may be made, not later than `horizon`: {time, starts} …; and when the next one after these.
 local function plan_starts(log, count, window_ms, want, horizon)
-  local plan, leaving, used, time = {}, 1, log.used, math.max(now_ms, log.latest)
+  local plan, oldest, used, time = {}, 1, log.used, math.max(now_ms, log.latest)
   while true do
     while used >= count do -- the oldest must have left the window
-      local one = log[leaving] or plan[leaving - #log]
-      leaving = leaving + 1
+      local one = log[oldest] or plan[oldest - #log]
+      oldest = oldest + 1
       time = math.max(time, one[1] + window_ms)
       used = used - one[2]
     end

@@ -42,7 +42,7 @@ local function leave_train(id, lane, place, ids)
   for _, other in ipairs(ids) do
     if other ~= id then others[#others + 1] = other end
   end
-  leave(string.sub(place, 1, 1), string.sub(place, 2))
+  drop_entry(string.sub(place, 1, 1), string.sub(place, 2))
   counts[lane] = lane_count(lane) - 1
   if #others > 1 then
     add_train('0', lane, others, string.sub(place, 2))
@@ -126,8 +126,8 @@ local function drop_empty()
 end
 
 local function write_taken()
-  release(freed)
-  write_leaving()
+  send_next(freed)
+  write_dropped_entries()
   write_index()
   write_lanes()
   drop_empty()

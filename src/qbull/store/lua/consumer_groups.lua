@@ -1,0 +1,9 @@
+-- consumer_groups: workers may read these ready streams, also where nothing is in them yet. A script for the same reason as register.
+-- KEYS  base
+-- FLAGS allow-oom
+-- ARGV  … band
+for i = rest, #ARGV do
+  local made = redis.pcall('XGROUP', 'CREATE', base .. 'ready:' .. ARGV[i], 'workers', '0', 'MKSTREAM')
+  if made.err and not string.find(made.err, 'BUSYGROUP', 1, true) then return made end
+end
+return 1

@@ -1,0 +1,97 @@
+-- flow_deliver: jobs have ended that others of their flow wait for here. One that has no more to wait for is let go; one that cannot run
+-- any more ends too. To be told the same again changes nothing.
+-- KEYS  base
+-- NAMES delayed
+-- USES  report index tell flow new_job extras finish cancel_mark take stats
+-- FLAGS allow-oom
+-- ARGV  limit:int failed:int failed_ms:int  … id flow position letter told ending
+--       id, position: who waits, and for which of them; letter: as in lib/flow.lua; ending: what to seal behind its record, should it end too
+-- GIVES a word for each: "joined", "known", "unknown" (it is not here), "again" (it is on its way elsewhere: ask again)
+local words, ended, failures, changed = {}, {}, 0, false
+do
+  local ids = {}
+  for i = rest, #ARGV, 6 do ids[#ids + 1] = ARGV[i] end
+  look_up(ids)
+end
+
+-- A job that expires so many seconds after it came has come now.
+local function let_go(id, record, when)
+  if expires_at(when) then record = string.sub(record, 1, 4) .. '\0\0\0\0\0\0' .. string.sub(record, 11) end
+  add_job(id, when, record)
+end
+
+local function end_too(id, place, letter, ending)
+  local record = take_waiting(id, place)
+  redis.call('HSET', base .. 'job:' .. id, 'stopped', 1)
+  if letter == 'f' or letter == 't' then
+    finish('failed', failed, {id, record .. ending}, 1, 2)
+    failures = failures + 1
+  else
+    finish_cancelled(id, record, ending)
+  end
+  forget(id) -- until write_finished says where it is
+  ended[#ended + 1] = id
+  ended[id] = true
+end
+
+local function join(id, place, flow, position, letter, told, ending)
+  local job, kind = base .. 'job:' .. id, string.sub(place, 1, 1)
+  local known = redis.call('HMGET', job, 'flow', 'mode', 'child:' .. position, 'when', 'stopped')
+  local mode, before = known[2], known[3] and string.sub(known[3], 1, 1)
+  if known[1] ~= flow or not before or before == 'c' then return 'known' end
+  local counts_as_done = letter == 'c' or mode == 'continue'
+  local was_done = mode == 'continue' and before ~= 'w'
+  if was_done and letter ~= 'c' then return 'known' end
+  redis.call('HSET', job, 'child:' .. position, letter .. told)
+  local left = counts_as_done and not was_done and redis.call('HINCRBY', job, 'left', -1)
+  local waits = kind == 'd' and redis.call('ZSCORE', delayed, id) == FAR
+  if waits and (letter == 'u' or (mode == 'rescue' and letter == 'c')) then -- it is not needed
+    tell_flow('u', id, take_waiting(id, place))
+    forget(id)
+    forget_extras(id)
+    ended[id] = true
+    changed = true
+  elseif letter == 'u' then
+    return 'joined'
+  elseif mode == 'rescue' then
+    if not waits then return 'joined' end
+    redis.call('HSET', job, 'left', 0)
+    let_go(id, take_waiting(id, place), known[4])
+    changed = true
+  elseif left == 0 and waits then
+    let_go(id, take_waiting(id, place), known[4])
+    changed = true
+  elseif left == 0 and known[5] and (kind == 'f' or kind == 'x') then -- what had stopped it was retried
+    local sealed = take_finished(id, place)
+    redis.call('HDEL', job, 'stopped')
+    let_go(id, string.sub(sealed, 1, -5 - seal_size(sealed)), known[4])
+    changed = true
+  elseif not counts_as_done and waits then
+    end_too(id, place, letter, ending)
+    changed = true
+  end
+  return 'joined'
+end
+
+for i = rest, #ARGV, 6 do
+  local id = ARGV[i]
+  local place, word = place_of(id), nil
+  if ended[id] or (place and string.sub(place, 1, 1) == 'm') then
+    word = 'again'
+  elseif not place then
+    word = 'unknown'
+  else
+    word = join(id, place, unpack(ARGV, i + 1, i + 5))
+  end
+  words[#words + 1] = word
+end
+if changed then
+  write_taken()
+  write_finished()
+  count_up({failed = failures, cancelled = #stopped})
+  if failures > 0 then trim('failed', failed, failed_ms, 1000) end
+  if stopped[1] then trim('cancelled', failed, failed_ms, 1000) end
+  if ended[1] and redis.call('EXISTS', base .. 'waiters') == 1 then tell('done', table.concat(ended, '\n')) end
+  tell_due()
+end
+return table.concat(words, ' ')

@@ -1,0 +1,94 @@
+-- integrity: is every job of these in exactly the place that the index says, and no other? Looks, changes nothing.
+-- KEYS  base
+-- FLAGS no-writes
+-- NAMES index delayed extras cancelling
+-- USES  record index train
+-- ARGV  … id
+-- GIVES one line for each fault
+local FAR = '253402300799000'
+local faults = {}
+local function fault(id, what) faults[#faults + 1] = 'job ' .. id .. ': ' .. what end
+local streams = {c = 'completed', f = 'failed', x = 'cancelled'}
+
+local function in_train(lane, id)
+  local band, entry, settled = string.match(train_state(lane) or '', '^(.)(%S+) ?(%d*)$')
+  if not band then return false end
+  local found = redis.call('XRANGE', base .. 'ready:' .. band, entry, entry)[1]
+  for _, other in ipairs(found and ids_of_train(found[2], tonumber(settled) or 0) or {}) do
+    if other == id then return true end
+  end
+  return false
+end
+
+local function check_lane(id, record)
+  local lane = lane_of(record)
+  if not lane then return fault(id, 'is behind others of its lane, but its record names none') end
+  local listed, riding = redis.call('LPOS', base .. 'lane:' .. lane, id), in_train(lane, id)
+  if not listed and not riding then fault(id, 'is behind others of its lane, but neither in its list nor in a train') end
+  if listed and riding then fault(id, 'is in the list of its lane and in a train') end
+end
+
+local function check_extras(id, place)
+  local known = redis.call('SISMEMBER', extras, id) == 1
+  local mark = redis.call('HGET', cancelling, id)
+  if known and not place then fault(id, 'has extras, but the index does not know it') end
+  if not known and (mark or redis.call('EXISTS', base .. 'job:' .. id, base .. 'log:' .. id) > 0) then
+    fault(id, 'has extras that are not listed')
+  end
+  if mark and place then
+    local delivery = string.sub(place, 2)
+    if string.sub(place, 1, 1) == 'l' then
+      delivery = string.match(lane_of(delivery) and train_state(lane_of(delivery)) or '', '^%S+')
+    end
+    if string.match(mark, '^%S+') ~= delivery then fault(id, 'is told to stop, but not with the delivery that it has') end
+  end
+end
+
+-- A job that waits for others must wait for as many as it counts, or it would wait for ever.
+local function check_flow(id)
+  local known = redis.call('HGETALL', base .. 'job:' .. id)
+  local facts, waits = {}, 0
+  for j = 1, #known, 2 do facts[known[j]] = known[j + 1] end
+  for name, told in pairs(facts) do
+    local letter = string.sub(told, 1, 1)
+    if string.sub(name, 1, 6) == 'child:' and letter ~= 'c' and (letter == 'w' or facts.mode ~= 'continue') then waits = waits + 1 end
+  end
+  if waits == 0 or tonumber(facts.left) ~= waits then
+    fault(id, 'counts ' .. (facts.left or 'no') .. ' jobs of its flow that it waits for, and there are ' .. waits)
+  end
+end
+
+for i = rest, #ARGV do
+  local id = ARGV[i]
+  local place = redis.call('HGET', index, id)
+  local is_delayed = redis.call('ZSCORE', delayed, id)
+  if id ~= MARK then check_extras(id, place) end
+  if place and id ~= MARK then
+    local kind, at = string.sub(place, 1, 1), string.sub(place, 2)
+    if is_delayed == FAR then check_flow(id) end
+    if (kind == 'd' or kind == 'm') ~= (is_delayed and true or false) then
+      fault(id, 'index says "' .. kind .. '", but it is ' .. (is_delayed and '' or 'not ') .. 'in delayed')
+    end
+    local stream, entry
+    if kind == 'l' then
+      check_lane(id, at)
+    elseif kind == 'r' then
+      stream, entry = 'ready:' .. string.sub(at, 1, 1), string.sub(at, 2)
+    elseif streams[kind] then
+      stream, entry = streams[kind], at
+    elseif kind == 'm' then
+      if not redis.call('ZSCORE', base .. 'leaving', id) then fault(id, 'is on its way to another partition, but not leaving') end
+    elseif kind ~= 'd' then
+      fault(id, 'index says "' .. place .. '", which is no place')
+    end
+    if stream then
+      local found = redis.call('XRANGE', base .. stream, entry, entry)[1]
+      local there = false
+      for j = 1, found and #found[2] or 0, 2 do there = there or found[2][j] == id end
+      if not there then fault(id, 'index says ' .. stream .. ' ' .. entry .. ', but it is not there') end
+    end
+  elseif is_delayed then
+    fault(id, 'is in delayed, but the index does not know it')
+  end
+end
+return faults

@@ -1,0 +1,24 @@
+-- jobs_ahead: how many deliveries are before a ready job, up to a bound. More urgent bands come first.
+-- KEYS  base
+-- FLAGS no-writes
+-- NAMES bands
+-- ARGV  band entry most:int
+-- GIVES how many; one more than `most` stands for more
+local streams, before = {'0', '5'}, 0
+for _, used in ipairs(redis.call('SMEMBERS', bands)) do streams[#streams + 1] = used end
+for _, used in ipairs(streams) do
+  if used <= band and before <= most then
+    local after = '-'
+    local groups = redis.pcall('XINFO', 'GROUPS', base .. 'ready:' .. used)
+    if not groups.err then
+      for _, group in ipairs(groups) do
+        for i = 1, #group, 2 do
+          if group[i] == 'last-delivered-id' then after = '(' .. group[i + 1] end
+        end
+      end
+    end
+    local upto = used == band and '(' .. entry or '+'
+    before = before + #redis.call('XRANGE', base .. 'ready:' .. used, after, upto, 'COUNT', most + 1 - before)
+  end
+end
+return before

@@ -1,0 +1,65 @@
+-- lane_report: the line behind one key: who is outside of it, who waits in it, and what keeps it.
+-- A bounded look: of the dead letters, the delayed and the ready jobs so many are looked through for who holds the lane.
+-- KEYS  base
+-- FLAGS no-writes
+-- NAMES index delayed lanes bands failed
+-- USES  record train describe
+-- ARGV  lane most:int looks:int id
+--       most: how many of those who wait are wanted; id: whose position is wanted, or ''
+-- GIVES how many are admitted; how many wait in the list; the first of these; those of the train that is out, in order; the holder, its
+--       state and worker, or ''; the position of the id behind the holder (from 1), or 0
+local list = base .. 'lane:' .. lane
+local waiting = redis.call('LLEN', list)
+local first = redis.call('LRANGE', list, 0, most - 1)
+local aboard, holder, state, worker = {}, '', '', ''
+
+local function holds(record) return is_record(record) and lane_of(record) == lane end
+
+local band, entry, settled = string.match(train_state(lane) or '', '^(.)(%S+) ?(%d*)$')
+if band then
+  aboard = ids_of_train(in_entry(base .. 'ready:' .. band, entry), tonumber(settled) or 0)
+  holder = aboard[1] or ''
+end
+
+if holder == '' then
+  for _, found in ipairs(redis.call('XREVRANGE', failed, '+', '-', 'COUNT', looks)) do
+    for i = 1, #found[2], 2 do
+      local id, record = found[2][i], found[2][i + 1]
+      if holder == '' and holds(record) and holds_lane(record) and redis.call('HGET', index, id) == 'f' .. found[1] then
+        holder = id
+      end
+    end
+  end
+end
+if holder == '' then
+  local ids = redis.call('ZRANGE', delayed, 0, looks - 1)
+  local places = ids[1] and redis.call('HMGET', index, unpack(ids)) or {}
+  for i, place in ipairs(places) do
+    local record = place and string.sub(place, 2) or ''
+    if holder == '' and holds(record) and holds_lane(record) then holder = ids[i] end
+  end
+end
+if holder == '' then
+  local streams = {'0', '5'}
+  for _, used in ipairs(redis.call('SMEMBERS', bands)) do streams[#streams + 1] = used end
+  for _, used in ipairs(streams) do
+    for _, found in ipairs(redis.call('XRANGE', base .. 'ready:' .. used, '-', '+', 'COUNT', looks)) do
+      if holder == '' and found[2][1] ~= '' and holds(found[2][2]) then holder = found[2][1] end
+    end
+  end
+end
+if holder ~= '' then
+  local place = redis.call('HGET', index, holder)
+  local seen = place and describe(holder, place) or {}
+  state, worker = seen[1] or '', seen[4] or ''
+end
+
+local position = 0
+if id ~= '' and id ~= holder then
+  for i, other in ipairs(aboard) do
+    if other == id then position = i - 1 end
+  end
+  local at = position == 0 and redis.call('LPOS', list, id, 'MAXLEN', 10000)
+  if at then position = math.max(#aboard - 1, 0) + at + 1 end
+end
+return {tonumber(redis.call('HGET', lanes, lane) or 0), waiting, first, aboard, holder, state, worker, position}

@@ -1,0 +1,47 @@
+-- cancel_mark: a job that a worker has is told to stop by a mark: cancelling: id → <place of the delivery> <ending>.
+-- The mark goes with the delivery. What would go on after it, as a next attempt or with another worker, is cancelled instead.
+-- Nothing is asked for marks where no job of the partition has extras.
+-- NEEDS base failed
+-- NAMES cancelling
+-- USES  record index lane finish
+local has_extras = redis.call('EXISTS', base .. 'extras') == 1
+local marked = has_extras and redis.call('EXISTS', cancelling) == 1
+local stopped = {}
+
+local function mark(id, place, ending)
+  redis.call('SADD', base .. 'extras', id)
+  redis.call('HSETNX', cancelling, id, place .. ' ' .. ending)
+end
+
+local function drop_marks(list, from, upto, step)
+  for i = from, upto, step do redis.call('HDEL', cancelling, list[i]) end
+end
+
+local function mark_of(id)
+  local text = marked and redis.call('HGET', cancelling, id)
+  return text and string.sub(text, string.find(text, ' ', 1, true) + 1)
+end
+
+local function finish_cancelled(id, record, ending)
+  finish('cancelled', failed, {id, holding(record, false) .. ending}, 1, 2)
+  stopped[#stopped + 1] = id
+end
+
+-- What came back of a delivery, without the jobs that were told to stop: ids, and the lane that is free where none is
+-- left. `lane` is that of a train, `record` that of a job that is alone.
+local function without_marked(ids, lane, record)
+  if not marked or not ids[1] then return ids end
+  local left, its_lane = {}, lane or lane_of(record)
+  for _, id in ipairs(ids) do
+    local ending = mark_of(id)
+    if ending then
+      finish_cancelled(id, lane and records_of({id})[1] or record, ending)
+      redis.call('HDEL', cancelling, id)
+      if lane then behind = behind - 1 end
+      if its_lane then counts[its_lane] = lane_count(its_lane) - 1 end
+    else
+      left[#left + 1] = id
+    end
+  end
+  return left, not left[1] and its_lane
+end

@@ -1,0 +1,45 @@
+-- describe: what is known of a job, given its place.
+-- NEEDS base
+-- NAMES delayed
+-- USES  record train
+local ENDED = {c = 'completed', f = 'failed', x = 'cancelled'}
+
+local function in_entry(stream, entry)
+  local found = redis.call('XRANGE', stream, entry, entry)
+  return found[1] and found[1][2] or {}
+end
+
+-- The first of a train that is handed over is the one that runs.
+local function runs_at(id, lane)
+  local band, entry, settled = string.match(train_state(lane) or '', '^(.)(%S+) ?(%d*)$')
+  if not band then return nil end
+  local stream = base .. 'ready:' .. band
+  local pending = redis.pcall('XPENDING', stream, 'workers', entry, entry, 1)
+  if pending.err or not pending[1] then return nil end
+  if ids_of_train(in_entry(stream, entry), tonumber(settled) or 0)[1] == id then return entry, pending[1][2] end
+end
+
+-- Its state, record (sealed, where it has ended), due time or entry, worker; nothing where its place is empty.
+local function describe(id, place)
+  local kind, at = string.sub(place, 1, 1), string.sub(place, 2)
+  if kind == 'l' then
+    local lane = lane_of(at)
+    local entry, worker
+    if lane then entry, worker = runs_at(id, lane) end
+    if entry then return {'active', at, entry, worker} end
+    return {'waiting', at, '', ''}
+  end
+  if kind == 'd' or kind == 'm' then return {'delayed', at, redis.call('ZSCORE', delayed, id) or '', ''} end
+  if kind == 'r' then
+    local stream, entry = base .. 'ready:' .. string.sub(at, 1, 1), string.sub(at, 2)
+    local record = in_entry(stream, entry)[2] or ''
+    local pending = redis.pcall('XPENDING', stream, 'workers', entry, entry, 1)
+    if not pending.err and pending[1] then return {'active', record, entry, pending[1][2]} end
+    return {'waiting', record, entry, ''}
+  end
+  local fields = in_entry(base .. ENDED[kind], at)
+  for i = 1, #fields, 2 do
+    if fields[i] == id then return {ENDED[kind], fields[i + 1], at, ''} end
+  end
+  return {}
+end

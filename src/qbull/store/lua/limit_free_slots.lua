@@ -1,0 +1,10 @@
+-- limit_free_slots: a worker that is gone uses no places of a queue any more. Who waits for one is told.
+-- KEYS  base
+-- NAMES places
+-- USES  tell_queue
+-- FLAGS allow-oom
+-- ARGV  … worker
+-- GIVES how many had any
+local gone = redis.call('HDEL', places, unpack(ARGV, rest))
+if gone > 0 and redis.call('EXISTS', places) == 1 then tell_queue('room') end
+return gone

@@ -1,0 +1,15 @@
+-- move_free_all_lanes: no older partition has jobs of any lane of this one: nothing is held here from now on.
+-- KEYS  base
+-- NAMES index held ahead
+-- USES  index lane
+-- FLAGS allow-oom
+-- ARGV  limit:int most:int
+-- GIVES how many lanes were let go, and how many are still held; call it again until there are none
+if not is_closed() then redis.call('HSET', index, MARK, 'clear') end
+redis.call('UNLINK', ahead)
+local freed = redis.call('SPOP', held, most)
+load_lanes(freed)
+send_next(freed)
+write_index()
+write_lanes()
+return {#freed, redis.call('SCARD', held)}

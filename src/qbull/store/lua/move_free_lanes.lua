@@ -1,0 +1,16 @@
+-- move_free_lanes: no older partition has jobs of these lanes any more: they go on here.
+-- KEYS  base
+-- NAMES held ahead
+-- USES  index lane
+-- FLAGS allow-oom
+-- ARGV  limit:int  … lane
+local freed = {}
+for i = rest, #ARGV do
+  redis.call('SREM', ahead, ARGV[i])
+  if redis.call('SREM', held, ARGV[i]) == 1 then freed[#freed + 1] = ARGV[i] end
+end
+load_lanes(freed)
+send_next(freed)
+write_index()
+write_lanes()
+return #freed

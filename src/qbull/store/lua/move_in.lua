@@ -1,0 +1,43 @@
+-- move_in: jobs come from a closed partition. They come in the order of their numbers, so the last one that has come says
+-- of each whether it was here before, even if it has been run and forgotten since.
+-- KEYS  base
+-- NAMES delayed arrivals extras expiring
+-- USES  index tell
+-- FLAGS allow-oom
+-- ARGV  source  … number id due record ends besides lines
+--       besides, lines: how many arguments follow these: field, value … of what the job has besides, then lines of its log
+-- GIVES 1, or the mark of this partition where it is closed itself
+if is_closed() then return mark_of_partition() end
+
+-- There may be more of them than `unpack` takes.
+local function arguments(from, upto)
+  local list = {}
+  for i = from, upto do list[#list + 1] = ARGV[i] end
+  return list
+end
+
+local last = tonumber(redis.call('HGET', arrivals, source) or 0)
+local at, came = rest, false
+while at <= #ARGV do
+  local number, id, due, record = tonumber(ARGV[at]), ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
+  local ends, besides = ARGV[at + 4], at + 7
+  local lines = besides + ARGV[at + 5]
+  at = lines + ARGV[at + 6]
+  look_up({id})
+  if number > last and not place_of(id) then
+    redis.call('ZADD', delayed, due, id)
+    put(id, 'd' .. record)
+    if ends ~= '' then redis.call('ZADD', expiring, ends, id) end
+    if at > besides then
+      in_chunks('HSET', base .. 'job:' .. id, arguments(besides, lines - 1))
+      in_chunks('RPUSH', base .. 'log:' .. id, arguments(lines, at - 1))
+      redis.call('SADD', extras, id)
+    end
+    came = true
+  end
+  last = math.max(last, number)
+end
+redis.call('HSET', arrivals, source, string.format('%.0f', last))
+write_index()
+if came then tell('bell', 'due') end
+return 1

@@ -1,8 +1,0 @@
--- report: something that no script has done itself is told to PostgreSQL. A full server takes it too, as it takes what scripts report.
--- KEYS  base
--- USES  report
--- FLAGS allow-oom
--- ARGV  … name what
---       name: a letter and the id, as in lib/report.lua
-for from = 1, #ARGV, 100 do add_report(unpack(ARGV, from, math.min(from + 99, #ARGV))) end
-return 1

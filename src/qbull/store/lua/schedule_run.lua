@@ -1,0 +1,16 @@
+-- schedule_run: run a schedule now, beside its plan. A job whose id is there already adds nothing.
+-- KEYS  base
+-- USES  clock report index lane stats
+-- ARGV  limit:int name id record
+-- GIVES 1 where the job was added
+look_up({id})
+if place_of(id) then return 0 end
+admit(id, record)
+report('w', id, record, 4)
+write_reports()
+write_index()
+write_lanes()
+count_up({enqueued = 1})
+local state = base .. 'schedule:' .. name
+if redis.call('EXISTS', state) == 1 then redis.call('HSET', state, 'manual', id, 'manual_at', now_ms) end
+return 1

@@ -1,0 +1,17 @@
+-- start_check: may a job begin now? Not one that has expired, and none of a key that has had its starts.
+-- KEYS  base
+-- USES  clock rate
+-- FLAGS allow-oom
+-- ARGV  expires_ms:int lane count:int window_ms:int ahead_ms:int unused:int want:int
+--       expires_ms: a moment, 0: never; count: 0 where its lane has no rate; unused: a start that was granted and not made;
+--       want: 1, or 0 where that is only given back
+-- GIVES the milliseconds until it may begin, -1 where it has expired; and how its start was noted, 0 where it was not
+if expires_ms > 0 and now_ms >= expires_ms then return {-1, 0} end
+if count == 0 then return {0, 0} end
+local name = base .. 'rate:' .. lane
+local log = read_log(name, window_ms)
+if unused > 0 then take_back(log, unused, 1) end
+local plan, next_start = plan_starts(log, count, window_ms, want, now_ms + ahead_ms)
+local noted = plan[1] and note_starts(log, count, window_ms, plan[1][1], 1) or 0
+write_log(name, log, window_ms)
+return {(plan[1] and plan[1][1] or next_start) - now_ms, noted}

@@ -1,7 +1,0 @@
--- token: what is known of a token, and what time it is.
--- KEYS  base
--- FLAGS no-writes
--- NAMES tokens
--- USES  clock
--- ARGV  id
-return {redis.call('HGET', tokens, id) or '', now_ms}

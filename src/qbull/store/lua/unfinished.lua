@@ -1,0 +1,24 @@
+-- unfinished: some of the unfinished jobs of a partition. Whatever is there from the first call to the last is met at least once.
+-- KEYS  base
+-- FLAGS no-writes
+-- NAMES index
+-- USES  describe
+-- ARGV  cursor count:int state
+--       state: "waiting", "active" or "delayed"
+-- GIVES the next cursor ("0": that was all), how many were looked at, and of each that is in the state: id, record, due time or
+--       entry, worker, and what its place begins with: r<band> before the entry, l or d before the record
+local found = redis.call('HSCAN', index, cursor, 'COUNT', count)
+local flat, answer = found[2], {found[1], #found[2] / 2}
+local kinds = state == 'delayed' and 'dm' or 'rl'
+for i = 1, #flat, 2 do
+  local id, place = flat[i], flat[i + 1]
+  if string.find(kinds, string.sub(place, 1, 1), 1, true) then
+    local seen = describe(id, place)
+    if seen[1] == state then
+      local n = #answer
+      answer[n + 1], answer[n + 2], answer[n + 3], answer[n + 4] = id, seen[2], seen[3], seen[4]
+      answer[n + 5] = string.sub(place, 1, string.sub(place, 1, 1) == 'r' and 2 or 1)
+    end
+  end
+end
+return answer

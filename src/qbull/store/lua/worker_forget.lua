@@ -1,0 +1,26 @@
+-- worker_forget: forget a dead worker whose deliveries have all been taken back; one that has come back to life stays.
+-- KEYS  base
+-- NAMES workers roster losses
+-- USES  clock tell_all
+-- FLAGS allow-oom
+-- ARGV  worker certain:int lost:int
+--       lost: it did not end on purpose, and counts as lost unless it only sent alerts
+-- GIVES 1 where it was forgotten
+
+-- One that sends the alerts of a process, beside the workers that run its jobs.
+local function only_alerts(member)
+  local read, said = pcall(cjson.decode, member or '')
+  local queues = read and type(said) == 'table' and said.queues or {}
+  return next(queues) == 'qbull.alerts' and next(queues, 'qbull.alerts') == nil
+end
+
+local until_ms = redis.call('ZSCORE', workers, worker)
+if until_ms and certain == 0 and tonumber(until_ms) > now_ms then return 0 end
+local member = redis.call('HGET', roster, worker)
+local known = redis.call('ZREM', workers, worker) + redis.call('HDEL', roster, worker)
+if known > 0 then tell_all('workers') end
+if known > 0 and lost == 1 and not only_alerts(member) then
+  redis.call('HINCRBY', losses, 'total', 1)
+  redis.call('HSET', losses, 'worker', worker, 'at', now_ms)
+end
+return math.min(known, 1)
