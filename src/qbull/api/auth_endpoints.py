@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import qbull
 from qbull.api.auth import SECURE_SESSION_COOKIE, SESSION_COOKIE, cookie_name, cookie_of
 from qbull.api.context import now
@@ -61,7 +63,7 @@ def _cookie(call: ApiCall, text: str, seconds: int) -> str:  # type: ignore[type
 
 async def list_tokens(call: ApiCall[Nothing, Nothing]) -> wire.TokensView:
     store = call.site.store
-    found = await tokens.list_all(store)
+    found = await store.patiently(partial(tokens.list_all, store))
     return wire.TokensView(timestamp=now(), tokens=[_token_view(token) for token in found])
 
 
@@ -99,7 +101,7 @@ def _token_view(token: tokens.Token) -> wire.TokenView:
 
 async def audit(call: ApiCall[wire.AuditQuery, Nothing]) -> wire.AuditPageView:
     store, limit = call.site.store, call.query.limit
-    found = await audit_log.read(store, limit, call.query.before)
+    found = await store.patiently(partial(audit_log.read, store, limit, call.query.before))
     entries = [
         wire.AuditEntryView(
             id=one.id,

@@ -120,10 +120,10 @@ async def collect(site: ApiContext) -> str:
 
 
 async def _collect(site: ApiContext, samples: MetricSamples) -> None:
-    store = site.store.without_retry
+    store = site.store
     members = await store.workers()
     samples.add(WORKER_PROCESSES_METRIC, len(members))
-    now = await server_time(store)
+    now = await server_time(store.server)
     for queue in await site.queues():
         counts = await queue.stats()
         layout = await site.app.client().layout(queue.settings)

@@ -56,8 +56,8 @@ async def queue_stats(call: ApiCall[Nothing, Nothing]) -> wire.QueueStatsView:
 async def queue_details(call: ApiCall[Nothing, Nothing]) -> wire.QueueView:
     queue = await call.site.queue(call.path["queue"])
     store, settings = call.site.store, queue.settings
-    names = sorted({*queue.tasks, *await store.tasks(queue.name)})
-    members = await store.workers()
+    names = sorted({*queue.tasks, *await store.patiently(lambda: store.tasks(queue.name))})
+    members = await store.patiently(store.workers)
     serving = [who.queues[queue.name] for who in members.values() if queue.name in who.queues]
     stats = plain.stats(queue.name, await queue.stats())
     return wire.QueueView(
@@ -144,7 +144,7 @@ async def queue_minutes(call: ApiCall[wire.MinutesQuery, Nothing]) -> wire.Minut
 
 async def queue_partitions(call: ApiCall[Nothing, Any]) -> wire.PartitionsView:
     queue, store = await call.site.queue(call.path["queue"]), call.site.store
-    found = await partition_report(store, queue.settings)
+    found = await store.patiently(lambda: partition_report(store, queue.settings))
     left = await queue.repartitioning()
     made = {
         "timestamp": now(),
@@ -166,7 +166,7 @@ async def queue_key(call: ApiCall[wire.KeyQuery, Nothing]) -> wire.KeyView:
     client = call.site.app.client()
     layout = await client.layout(queue.settings)
     partition = client.partition(queue.settings, layout.home(digest(key)))
-    line = await lane.lane_status(partition, digest(key), call.query.limit)
+    line = await client.store.patiently(lambda: lane.lane_status(partition, digest(key), call.query.limit))
 
     async def shown(id: str) -> JobView | None:
         info: JobInfo | None = await queue.job(id).info()

@@ -23,7 +23,7 @@ MAX_SHOWN_RUNNING_JOBS = 200
 
 async def workers(call: ApiCall[Nothing, Nothing]) -> wire.WorkersView:
     store = call.site.store
-    living = await store.workers()
+    living = await store.patiently(store.workers)
     return wire.WorkersView(
         timestamp=now(), workers=[_worker_view(id, who) for id, who in sorted(living.items())]
     )
@@ -72,9 +72,9 @@ def _running_job_view(info: JobInfo) -> wire.RunningJobView:
 
 async def system(call: ApiCall[Nothing, Nothing]) -> wire.SystemView:
     store = call.site.store
-    primaries = await store.primaries()
+    primaries = await store.patiently(store.server.primaries)
     asked = time.time()
-    theirs = await server_time(store)
+    theirs = await store.patiently(partial(server_time, store.server))
     ours = (asked + time.time()) / 2
     return wire.SystemView(
         timestamp=now(),
@@ -83,7 +83,7 @@ async def system(call: ApiCall[Nothing, Nothing]) -> wire.SystemView:
         python=platform.python_version(),
         topology=store.server.address.topology,
         durability=call.site.app.durability,
-        servers=[await store.retrying(partial(_server_view, primary)) for primary in primaries],
+        servers=[await store.patiently(partial(_server_view, primary)) for primary in primaries],
         clock_skew_ms=round((theirs - ours) * 1000, 1),
     )
 

@@ -62,7 +62,7 @@ class DatabaseMaintainer:
 
     async def run(self) -> None:
         """Keep until cancelled."""
-        store = self._make_store().without_retry
+        store = self._make_store()
         try:
             while True:
                 try:

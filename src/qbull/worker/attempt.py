@@ -255,6 +255,8 @@ class AttemptRunner:
             self._deadlines.limit(slot, timeout)
         if self._board is not None:
             self._board.begin(slot.number, b"%s %d %s" % (job.queue.encode(), number, job.place))
+            if task.kind == "process":
+                job.process_started = partial(self._board.in_process, slot.number)
         token = running.set(job)
         slot.job = job
         self._isolation.busy += 1

@@ -35,10 +35,11 @@ from qbull.core.task import TaskSpec
 from qbull.errors import Fail, PayloadError, RetryAfter
 from qbull.store.verbs.progress import MAX_LOG_LINE_CHARS
 from qbull.worker.current import RunningJob, running
+from qbull.worker.process.lifeline import end_group, follow_parent, is_cut
 from qbull.worker.slot import StartTooLate
 
 _LENGTH_PREFIX = struct.Struct(">I")
-_PROCESS_MAIN = "import sys; from qbull.worker.cpu_pool import serve; serve(int(sys.argv[1]))"
+_PROCESS_MAIN = "import sys; from qbull.worker.cpu_pool import serve; serve(*map(int, sys.argv[1:]))"
 
 
 class ProcessDied(ReportedError):
@@ -47,6 +48,14 @@ class ProcessDied(ReportedError):
 
 class RemoteError(ReportedError):
     """What a task raised in its process."""
+
+    def __init__(self, text: str, stacktrace: str) -> None:
+        super().__init__(text)
+        self.stacktrace = stacktrace
+
+
+class RemoteFail(Fail):
+    """`Fail`, raised by a task in its process."""
 
     def __init__(self, text: str, stacktrace: str) -> None:
         super().__init__(text)
@@ -100,6 +109,8 @@ class ProcessPool:
                 payload,
                 job.dependencies,
             )
+            if job.process_started is not None:
+                job.process_started(process.pid)
             answer = await process.send(request, partial(_pass_progress_on, job))
         except BaseException:
             await self._end(process)
@@ -110,7 +121,7 @@ class ProcessPool:
         if answer.word == "retry":
             raise RetryAfter(answer.delay, answer.error, queue=answer.queue)
         if answer.word == "fail":
-            raise Fail(answer.error)
+            raise RemoteFail(answer.error, answer.stacktrace)
         if answer.word == "undeliverable":
             raise Undeliverable(answer.error)
         if answer.result is None:
@@ -139,7 +150,10 @@ class ProcessPool:
 
 
 class _PoolProcess:
-    """`connection` is another handle of the socket that is read and written: event loops do not let go of their own."""
+    """`connection` is another handle of the socket that is read and written: event loops do not let go of their own.
+
+    `life` is this worker's end of the lifeline: the process ends when it is closed.
+    """
 
     def __init__(
         self,
@@ -147,12 +161,19 @@ class _PoolProcess:
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
         connection: socket.socket,
+        life: int,
     ) -> None:
         self._process = process
         self._reader = reader
         self._writer = writer
         self._socket = connection
+        self._life = life
         self._watching = asyncio.create_task(self._watch(), context=Context())
+
+    @property
+    def pid(self) -> int:
+        """Its process id, which is the id of its process group too."""
+        return self._process.pid
 
     @property
     def ended(self) -> bool:
@@ -161,13 +182,25 @@ class _PoolProcess:
     @classmethod
     async def start(cls) -> _PoolProcess:
         ours, theirs = socket.socketpair()
-        with theirs:
-            process = await asyncio.create_subprocess_exec(
-                sys.executable, "-c", _PROCESS_MAIN, str(theirs.fileno()), pass_fds=(theirs.fileno(),), start_new_session=True, stdin=asyncio.subprocess.DEVNULL
-            )  # fmt: skip
+        life, held = os.pipe()
+        try:
+            with theirs:
+                fds = (theirs.fileno(), life)
+                process = await asyncio.create_subprocess_exec(
+                    *(sys.executable, "-c", _PROCESS_MAIN, *map(str, fds), str(os.getpid())),
+                    pass_fds=fds,
+                    start_new_session=True,
+                    stdin=asyncio.subprocess.DEVNULL,
+                )
+        except BaseException:
+            ours.close()
+            os.close(held)
+            raise
+        finally:
+            os.close(life)
         connection = ours.dup()
         reader, writer = await asyncio.open_connection(sock=ours)
-        return cls(process, reader, writer, connection)
+        return cls(process, reader, writer, connection, held)
 
     async def send(
         self, request: ProcessRequest, on_progress: Callable[[ProcessReply], None]
@@ -197,6 +230,7 @@ class _PoolProcess:
         """A process that it has started may hold its socket open: nothing more is to be read once it has ended itself."""
         await self._process.wait()
         self._kill()
+        os.close(self._life)
         with self._socket, suppress(OSError):
             self._socket.shutdown(socket.SHUT_RD)
 
@@ -234,6 +268,9 @@ class ProcessProgressSink:
         return written
 
     def tell(self, answer: ProcessReply) -> None:
+        # An error text may contain lone surrogates, which no encoding can carry.
+        answer.error = answer.error.encode("utf-8", "replace").decode()
+        answer.stacktrace = answer.stacktrace.encode("utf-8", "replace").decode()
         body = msgspec.msgpack.encode(answer)
         with self._turn:
             self._answers.write(_LENGTH_PREFIX.pack(len(body)) + body)
@@ -244,7 +281,7 @@ def _exit_description(code: int) -> str:
     return f"signal {-code}" if code < 0 else f"code {code}"
 
 
-def _run_request(request: ProcessRequest, sink: ProcessProgressSink) -> ProcessReply:
+def _run_request(request: ProcessRequest, sink: ProcessProgressSink, life: int) -> ProcessReply:
     try:
         function = _find_function(request)
         body = body_of(request.record)
@@ -256,11 +293,14 @@ def _run_request(request: ProcessRequest, sink: ProcessProgressSink) -> ProcessR
         running.set(job)
         if time.monotonic() > request.start_by:  # the steady clock is one for all processes of a machine
             return ProcessReply(word="late")
+        # The job may be another worker's by now.
+        if is_cut(life):
+            end_group()
         value = function(*args, **kwargs)
     except RetryAfter as error:
         return ProcessReply(error=str(error), word="retry", delay=error.delay, queue=error.queue)
     except Fail as error:
-        return ProcessReply(error=str(error), word="fail")
+        return ProcessReply(error=str(error), word="fail", stacktrace=traceback.format_exc())
     except AlreadyDone:
         return ProcessReply(b"null")
     except BaseException as error:
@@ -278,11 +318,12 @@ def _find_function(request: ProcessRequest) -> Any:
     return found.spec.function if hasattr(found, "spec") else found
 
 
-def serve(fd: int) -> None:
-    """What a process of the pool does until its worker is gone."""
+def serve(fd: int, life: int, parent: int) -> None:
+    """The main function of a process of the pool: run requests until its worker is gone."""
+    follow_parent(life, parent)
     sys.path.insert(0, os.getcwd())
     with os.fdopen(os.dup(fd), "rb") as source, os.fdopen(fd, "wb") as answers:
         sink = ProcessProgressSink(answers)
         while len(head := source.read(4)) == 4:
             request = msgspec.msgpack.decode(source.read(_LENGTH_PREFIX.unpack(head)[0]), type=ProcessRequest)
-            sink.tell(_run_request(request, sink))
+            sink.tell(_run_request(request, sink, life))

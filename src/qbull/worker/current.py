@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -31,6 +31,7 @@ class RunningJob:
     """Kept by the runner for each job; turned into a CurrentJob only when a task asks.
 
     `lane` is that of the train that it is in; `app` is said where it has no partition, in a process of its own.
+    `process_started` is told the id of the process that is about to run it.
     `dependencies` is what it has waited for, where it is a job of a flow. `cancelled` says why it was cancelled, `stopped` that nobody waits for its outcome any more, `has_output` that it has
     said something of itself.
     """
@@ -45,6 +46,7 @@ class RunningJob:
         "lane",
         "partition",
         "place",
+        "process_started",
         "progress_sink",
         "queue",
         "record",
@@ -66,6 +68,7 @@ class RunningJob:
         self.stopped = False
         self.has_output = False
         self.start_by = inf
+        self.process_started: Callable[[int], None] | None = None
         self.dependencies: list[tuple[str, Dependency]] = []
 
     @classmethod

@@ -19,7 +19,7 @@ from qbull.core.task import TaskSpec
 from qbull.errors import RetryAfter
 from qbull.middleware import RunEnd, Settled
 from qbull.store.delivery import DeliveredJob
-from qbull.worker.cpu_pool import ProcessDied, RemoteError
+from qbull.worker.cpu_pool import ProcessDied, RemoteError, RemoteFail
 from qbull.worker.current import entry_ms
 from qbull.worker.settle import Settler
 from qbull.worker.slot import TimedOut
@@ -138,7 +138,7 @@ class OutcomeRecorder:
 
 def _stacktrace_of(error: Exception) -> str | None:
     match error:
-        case RemoteError():
+        case RemoteError() | RemoteFail():
             return error.stacktrace
         case TimedOut() | ProcessDied() | Undeliverable():
             return None

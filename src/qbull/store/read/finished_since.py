@@ -11,7 +11,6 @@ from typing import Any
 
 from qbull.core.record import State, split_ending, task_in
 from qbull.store.connection.fan_out import run_scripts
-from qbull.store.retry import idempotent
 from qbull.store.verbs.partition import Partition
 
 FINISHED_SINCE_BATCH_SIZE = 8
@@ -71,13 +70,8 @@ async def finished_since(
         )
         for partition, cursor in partitions
     ]
-    replies = await _send([partition for partition, _ in partitions], calls)
+    replies = await run_scripts(partitions[0][0].server, "finished_since", calls)
     return [_read(cursor, reply) for (_, cursor), reply in zip(partitions, replies, strict=True)]
-
-
-@idempotent
-async def _send(partitions: Sequence[Partition], calls: Sequence[tuple[str | int, ...]]) -> list[Any]:
-    return await run_scripts(partitions[0].server, "finished_since", calls)
 
 
 async def server_times(partitions: Sequence[Partition]) -> list[int]:

@@ -20,7 +20,7 @@ def board_slots_for(concurrency: int) -> int:
 
 
 class CrashBoard:
-    """`slots` places of SLOT bytes: a length, then `<queue> <partition> <band><entry>`."""
+    """`slots` places of SLOT bytes: a length, then `<queue> <partition> <level><entry>[ <process>]`."""
 
     def __init__(self, fd: int, slots: int) -> None:
         self.fd = fd
@@ -44,17 +44,29 @@ class CrashBoard:
         self._memory[at + 1 : at + 1 + length] = text
         self._memory[at] = length
 
+    def in_process(self, slot: int, pid: int) -> None:
+        """The job of the slot runs in a process of its own, which leads a process group."""
+        at = slot * BOARD_SLOT_BYTES
+        length = self._memory[at]
+        self.begin(slot, self._memory[at + 1 : at + 1 + length] + b" %d" % pid)
+
     def end(self, slot: int) -> None:
         self._memory[slot * BOARD_SLOT_BYTES] = 0
 
     def running(self) -> list[tuple[str, int, bytes]]:
-        """Queue, partition and place of each job that has begun and not ended."""
+        """Queue, partition and place of each job that has started and not ended."""
+        return [(queue.decode(), int(partition), place) for queue, partition, place, *_ in self._entries()]
+
+    def processes(self) -> list[int]:
+        """The processes of their own in which jobs are running."""
+        return [int(entry[3]) for entry in self._entries() if len(entry) > 3]
+
+    def _entries(self) -> list[list[bytes]]:
         found = []
         for at in range(0, self.slots * BOARD_SLOT_BYTES, BOARD_SLOT_BYTES):
             length = self._memory[at]
             if length:
-                queue, partition, place = self._memory[at + 1 : at + 1 + length].split(b" ")
-                found.append((queue.decode(), int(partition), place))
+                found.append(self._memory[at + 1 : at + 1 + length].split(b" "))
         return found
 
     def close(self) -> None:

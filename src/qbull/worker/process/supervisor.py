@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from qbull.config import QueueSettings
-from qbull.core.backoff import ExponentialBackoff
 from qbull.store.store import Store
 from qbull.worker.actor import start_actor, stop_actors
 from qbull.worker.outage import Outage
@@ -32,11 +31,15 @@ A = TypeVar("A")
 
 STABLE_UPTIME_SECONDS = 10.0
 """A process that lived this long is started again at once when it dies; others wait longer each time."""
-RESTART_BACKOFF = ExponentialBackoff(first_seconds=0.25, max_seconds=30.0)
+MAX_RESTART_DELAY_SECONDS = 30.0
 RECLAIM_TIMEOUT_SECONDS = 2.0
 """Seconds in which all is taken back that a process held, usually. A part of a cluster may be away: then nobody waits for that."""
 SHUTDOWN_RECONNECT_SECONDS = 2.0
 """Seconds that a server has to come back in, once the parent is to end."""
+EXTRA_STOP_SECONDS = 1.5
+"""How long a process may take to record outcomes and to end, after its grace period."""
+ORPHAN_TIMEOUT_SECONDS = 10.0
+"""How long to wait for the processes of a dead worker to be gone, before its jobs go to others all the same."""
 SIGNAL_DEBOUNCE_SECONDS = 0.5
 """SIGTERMs this close together are one: some senders signal a process and then its whole group."""
 
@@ -64,13 +67,13 @@ class Supervisor:
         min_idle: float,
         beside: Sequence[Callable[[], Awaitable[None]]] = (),
     ) -> None:
-        self._store = store.without_retry
+        self._store = store
         self._queues = queues
         self._command = command
         self._processes = processes
         self._grace = grace
         self._outage = Outage()
-        self._beat = Heartbeat(self._store, queues, lambda: list(self._children), min_idle, self._outage)
+        self._beat = Heartbeat(store, queues, lambda: list(self._children), min_idle, self._outage)
         self._beside = beside
         self._children: dict[str, WorkerProcess] = {}
         self._cleaning: set[asyncio.Task[None]] = set()
@@ -113,27 +116,37 @@ class Supervisor:
             if child is None:
                 return
             code = await self._end_of(child)
-            if code != 0:
-                log.warning(
-                    "worker %s ended with %s", child.id, f"signal {-code}" if code < 0 else f"code {code}"
-                )
-            cleaning = asyncio.create_task(self._clean_up(child, lost=code != 0 and not self._stop.is_set()))
+            running = child.board.running()
+            crashed = not self._stop.is_set() and (code != 0 or bool(running))
+            self._log_end(child, code, running)
+            cleaning = asyncio.create_task(self._clean_up(child, running, lost=crashed))
             self._cleaning.add(cleaning)
             await asyncio.wait([cleaning], timeout=2 * RECLAIM_TIMEOUT_SECONDS)
             for done in [task for task in self._cleaning if task.done()]:
                 self._cleaning.discard(done)
                 await done
-            quick_deaths = (
-                0 if time.monotonic() - child.started >= STABLE_UPTIME_SECONDS else quick_deaths + 1
-            )
+            if running or time.monotonic() - child.started >= STABLE_UPTIME_SECONDS:
+                # A job is to blame, and it is known which: the others need not wait for a new process.
+                quick_deaths = 0
+            else:
+                quick_deaths += 1
             if quick_deaths > 1 and not self._stop.is_set():
-                wait = RESTART_BACKOFF.delay(quick_deaths - 2)
-                log.warning("the next worker is started in %.3g s", wait)
+                wait = min(0.25 * 2 ** (quick_deaths - 2), MAX_RESTART_DELAY_SECONDS)
+                log.warning(
+                    "worker processes die before they run a job; starting the next one in %.3g s", wait
+                )
                 await self._pause(wait)
+
+    def _log_end(self, child: WorkerProcess, code: int, running: Sequence[tuple[str, int, bytes]]) -> None:
+        how = f"signal {-code}" if code < 0 else f"code {code}"
+        if running and not self._stop.is_set():
+            log.error("worker %s crashed: it ended with %s while it ran %d jobs", child.id, how, len(running))
+        elif code != 0:
+            log.warning("worker %s ended with %s", child.id, how)
 
     async def _start_at_last(self, number: int) -> WorkerProcess | None:
         """A machine that is short of memory, processes or files is waited for. None where a signal came first."""
-        delays = RESTART_BACKOFF.delays()
+        wait = 0.25
         while not self._stop.is_set():
             try:
                 child = await self._start(number)
@@ -144,7 +157,8 @@ class Supervisor:
             else:
                 self._short = False
                 return child
-            await self._pause(next(delays))
+            await self._pause(wait)
+            wait = min(wait * 2, MAX_RESTART_DELAY_SECONDS)
         return None
 
     async def _pause(self, seconds: float) -> None:
@@ -182,15 +196,17 @@ class Supervisor:
         stopping.cancel()
         if not ending.done():
             _send_signal(child.process, signal.SIGTERM)
-            await asyncio.wait([ending], timeout=self._grace + 10)
+            await asyncio.wait([ending], timeout=self._grace + EXTRA_STOP_SECONDS)
             if not ending.done():
-                log.error("worker %s did not end in time and is killed", child.id)
+                log.error("worker %s did not stop in time and is killed", child.id)
                 _send_signal(child.process, signal.SIGKILL)
         return await ending
 
-    async def _clean_up(self, child: WorkerProcess, *, lost: bool) -> None:
+    async def _clean_up(
+        self, child: WorkerProcess, running: Sequence[tuple[str, int, bytes]], *, lost: bool
+    ) -> None:
         """Take back what a dead process held; only the jobs that were running are suspected."""
-        running = child.board.running()
+        await self._end_orphans(child)
         taking = asyncio.create_task(self._until_told(lambda: self._beat.reclaim(child.id, running)))
         await asyncio.wait([taking], timeout=RECLAIM_TIMEOUT_SECONDS)
         del self._children[
@@ -207,6 +223,18 @@ class Supervisor:
                 taken,
                 len(running),
             )
+
+    async def _end_orphans(self, child: WorkerProcess) -> None:
+        """End the processes in which the dead worker ran `cpu=True` jobs: nobody else may start these before."""
+        left = child.board.processes()
+        deadline = time.monotonic() + ORPHAN_TIMEOUT_SECONDS
+        while left := [pid for pid in left if _kill_group(pid)]:
+            if time.monotonic() > deadline:
+                log.error(
+                    "worker %s: processes %s cannot be killed; their jobs start elsewhere", child.id, left
+                )
+                return
+            await asyncio.sleep(0.01)
 
     async def _until_told(self, call: Callable[[], Awaitable[A]]) -> A | None:
         """Make the call while the server is away; who is to end leaves it to the other workers, after a last try."""
@@ -240,3 +268,12 @@ class Supervisor:
 def _send_signal(process: asyncio.subprocess.Process, name: signal.Signals) -> None:
     with suppress(ProcessLookupError):
         process.send_signal(name)
+
+
+def _kill_group(pid: int) -> bool:
+    """Kill a process and everything that it has started. Returns whether anything of it was left."""
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True

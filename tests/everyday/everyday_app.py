@@ -1,0 +1,87 @@
+"""The app that worker processes serve in the tests of ordinary days. Each task writes a line when it starts and when it ends."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import qbull
+
+app = qbull.App(os.environ.get("EVERYDAY_URL") or "redis://127.0.0.1:1/0", prefix="test")
+work = app.queue("work", order="key", concurrency=int(os.environ.get("EVERYDAY_CONCURRENCY", "10")))
+free = app.queue("free", concurrency=int(os.environ.get("EVERYDAY_CONCURRENCY", "10")))
+
+
+def record(word: str, key: str, number: int) -> None:
+    """Write what happened as one line."""
+    line = f"{word} {key} {number} {qbull.current_job().attempt} {os.getpid()} {time.time()}\n"
+    fd = os.open(os.environ["EVERYDAY_LOG"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    os.write(fd, line.encode())
+    os.close(fd)
+
+
+def overlaps(key: str) -> bool:
+    """Is a process alive that has started a job of this key and not ended it?"""
+    open_runs: dict[str, int] = {}
+    with open(os.environ["EVERYDAY_LOG"]) as log:
+        for word, of, number, _, pid, _ in (line.split(" ") for line in log):
+            if of == key and word == "start":
+                open_runs[f"{number} {pid}"] = int(pid)
+            elif of == key:
+                open_runs.pop(f"{number} {pid}", None)
+    return any(pid != os.getpid() and is_alive(pid) for pid in open_runs.values())
+
+
+def is_alive(pid: int) -> bool:
+    """A zombie runs nothing any more."""
+    try:
+        with open(f"/proc/{pid}/stat") as stat:
+            return stat.read().rpartition(")")[2].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def take_time(key: str, number: int, seconds: float) -> None:
+    """The first run of a job takes its time, a second one none."""
+    with open(os.environ["EVERYDAY_LOG"]) as log:
+        starts = sum(line.startswith(f"start {key} {number} ") for line in log)
+    time.sleep(seconds if starts < 2 else 0)
+
+
+@work.task(key="{key}")
+def plain(key: str, number: int, seconds: float = 0.0) -> None:
+    """A plain function, which no worker can interrupt. Only its first run takes long."""
+    record("start", key, number)
+    if overlaps(key):
+        record("overlap", key, number)
+    take_time(key, number, seconds)
+    record("end", key, number)
+
+
+@work.task(key="{key}", cpu=True)
+def heavy(key: str, number: int, seconds: float = 0.0) -> None:
+    """A function in a process of its own."""
+    record("start", key, number)
+    if overlaps(key):
+        record("overlap", key, number)
+    take_time(key, number, seconds)
+    record("end", key, number)
+
+
+@free.task(timeout=1)
+def hang(number: int) -> None:
+    """A plain function that does not return."""
+    record("start", "hang", number)
+    time.sleep(3600)
+
+
+@free.task
+def quick(number: int) -> None:
+    record("start", "quick", number)
+
+
+@free.task
+def leave(number: int, code: int = 3) -> None:
+    """Ends the whole process."""
+    record("start", "leave", number)
+    os._exit(code)
