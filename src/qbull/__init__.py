@@ -8,8 +8,8 @@ from qbull.codecs.payload import Compressed, Encrypted, Signed
 from qbull.config import Keep, Lane
 from qbull.core.access import Access
 from qbull.core.alerts import Alert, Alerts
+from qbull.core.job_info import JobInfo
 from qbull.core.rate import Rate
-from qbull.core.record import JobInfo
 from qbull.core.retry import Retry
 from qbull.core.unique import Unique
 from qbull.errors import (

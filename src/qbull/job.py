@@ -12,7 +12,8 @@ from qbull.config import QueueSettings
 from qbull.core.codec import decode_untyped
 from qbull.core.envelope import is_wrapped
 from qbull.core.ids import new_token
-from qbull.core.record import Body, Ending, JobInfo, State, UnreadableRecord, append_ending, body_of
+from qbull.core.job_info import JobInfo
+from qbull.core.record import Body, Ending, State, UnreadableRecord, append_ending, body_of
 from qbull.core.why import Why
 from qbull.errors import (
     ArgumentsError,

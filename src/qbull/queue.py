@@ -17,6 +17,7 @@ from qbull.config import Environment, QueueSettings, check_name
 from qbull.core.codec import ArgumentTemplate, Signature, decode_untyped, encode_payload
 from qbull.core.durability import Durability
 from qbull.core.ids import check_id, new_id
+from qbull.core.job_info import JobInfo
 from qbull.core.layout import GENERATION_SPAN_PARTITIONS, Layout
 from qbull.core.record import (
     DEFAULT_PRIORITY,
@@ -25,7 +26,6 @@ from qbull.core.record import (
     STATES,
     Body,
     ExtendedBody,
-    JobInfo,
     State,
     pack,
 )

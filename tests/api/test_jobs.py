@@ -14,7 +14,8 @@ from qbull.api import operations
 
 FIELDS = [
     "id", "queue", "task", "state", "key", "priority", "payload", "result", "error", "stacktrace", "failedReason", "attempt", "maxAttempts",
-    "progress", "createdAt", "dueAt", "startedAt", "finishedAt", "durationMs", "partition", "schedule",
+    "progress", "createdAt", "dueAt", "expiresAt", "startedAt", "finishedAt", "durationMs", "timeout", "partition", "worker", "crashes",
+    "history", "schedule", "flow",
 ]  # fmt: skip
 
 

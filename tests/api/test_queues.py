@@ -14,8 +14,10 @@ import qbull
 from conftest import eventually
 from qbull.api.health import find_problems
 from qbull.core import health
+from qbull.store.read.inspect import Counts
 from qbull.store.store import Store
 from qbull.store.verbs import audit_log
+from qbull.views.queues import StatsView
 from topology import COMMON, Node, wait_for
 from topology import PASSWORD as SECRET
 
@@ -324,8 +326,8 @@ async def open_away(tmp_path: Path) -> AsyncIterator[tuple[qbull.App, Node]]:
     node.kill()
 
 
-def counted(**stats: Any) -> dict[str, Any]:
-    return {"waiting": 3, "isPaused": False, "oldestWaitingAt": "2020-01-01T00:00:00.000Z", **stats}
+def counted(waiting: int = 3, paused: bool = False, oldest_waiting_ms: int | None = 0) -> StatsView:
+    return StatsView.of("email", Counts(waiting, paused=paused, oldest_waiting_ms=oldest_waiting_ms))
 
 
 def test_what_is_wrong_is_said_in_words() -> None:
@@ -334,9 +336,9 @@ def test_what_is_wrong_is_said_in_words() -> None:
 
     assert said(set()) == 'queue "email": 3 jobs wait and no worker serves it'
     assert "stale" in said({"email"})
-    assert said({"email"}, isPaused=True) == 'queue "email": paused, 3 jobs wait'
+    assert said({"email"}, paused=True) == 'queue "email": paused, 3 jobs wait'
     assert (
-        said({"email"}, isPaused=True, waiting=0) == said(set(), oldestWaitingAt=None) == health.ALL_HEALTHY
+        said({"email"}, paused=True, waiting=0) == said(set(), oldest_waiting_ms=None) == health.ALL_HEALTHY
     )
 
 

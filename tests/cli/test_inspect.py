@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 
+import msgspec
 import pytest
 from shell import QBULL, Shell, open_shell, open_shop, seen  # noqa: F401 - two are fixtures
 from shop import Shop, send
@@ -16,23 +17,7 @@ import qbull
 from qbull.store.store import Store
 from qbull.store.verbs.workers import RegisteredWorker
 
-JOB = [
-    *(
-        "id",
-        "queue",
-        "task",
-        "state",
-        "key",
-        "priority",
-        "payload",
-        "result",
-        "error",
-        "stacktrace",
-        "failedReason",
-    ),
-    *("attempt", "maxAttempts", "progress", "createdAt", "dueAt", "startedAt", "finishedAt", "durationMs"),
-    *("partition", "schedule"),
-]
+JOB = [field.encode_name for field in msgspec.structs.fields(qbull.JobInfo)]
 
 
 async def test_queues_are_listed_with_their_counts(shell: Shell, shop: Shop) -> None:
@@ -153,7 +138,7 @@ async def test_live_workers_are_listed(shell: Shell, shop: Shop, app: qbull.App)
         shown = await asyncio.to_thread(shell.ok, "workers")
 
     assert listed["id"] == worker.id
-    assert listed["queues"] == {"email": 5}
+    assert listed["queues"]["email"]["concurrency"] == 5
     assert worker.id in shown and "email (5)" in shown
     assert shell.json("workers") == []
 

@@ -74,9 +74,10 @@ async def test_exponential_waits_double(app: qbull.App) -> None:
 
     info = await job.info()
     assert info is not None
-    one, two, three = (attempt.at_ms for attempt in info.history)
-    assert two - one >= 49
-    assert three - two >= 99
+    one, two, three = (attempt.at for attempt in info.history)
+    assert one is not None and two is not None and three is not None
+    assert two - one >= timedelta(milliseconds=49)
+    assert three - two >= timedelta(milliseconds=99)
 
 
 async def test_after_the_last_attempt_a_job_is_a_dead_letter(app: qbull.App) -> None:

@@ -222,13 +222,19 @@ export interface Job {
   attempt: number;
   maxAttempts: number | null;
   progress: number | null;
-  createdAt: string | null;
+  createdAt: string;
   dueAt: string | null;
+  expiresAt: string | null;
   startedAt: string | null;
   finishedAt: string | null;
   durationMs: number | null;
+  timeout: number | null;
   partition: number;
+  worker: string | null;
+  crashes: number;
+  history: Attempt[];
   schedule: string | null;
+  flow: string | null;
 }
 
 export interface JobOptions {
@@ -456,14 +462,14 @@ export interface Partition {
 }
 
 export interface Partitions {
-  success?: boolean;
-  timestamp: string;
   queue: string;
-  repartitioning: Repartitioning | null;
   partitions: Partition[];
   longLanes: LongLane[];
   haltedLanes: HaltedLane[];
   misfits: Misfit[];
+  success?: boolean;
+  timestamp: string;
+  repartitioning: Repartitioning | null;
 }
 
 export interface Preview {
@@ -540,6 +546,9 @@ export interface Reason {
   code: "behind" | "busy" | "due" | "finished" | "flow" | "halted" | "held" | "limit" | "line" | "next" | "no-task" | "no-worker" | "paused" | "put-off" | "rate" | "retry" | "running" | "stopping" | "unread";
   text: string;
   jobId: string | null;
+  worker: string | null;
+  since: string | null;
+  until: string | null;
   at: string | null;
   values: Record<string, string | number>;
 }
@@ -648,13 +657,13 @@ export interface SettingChange {
 }
 
 export interface Settings {
-  success?: boolean;
-  timestamp: string;
   queue: string;
   paused: boolean;
   settings: Record<string, unknown>;
   changed: Record<string, ChangedSetting>;
   history: SettingChange[];
+  success?: boolean;
+  timestamp: string;
 }
 
 export interface ShownFlow {
@@ -665,7 +674,7 @@ export interface ShownFlow {
   state: "cancelled" | "completed" | "failed" | "rescued" | "running";
   steps: FlowStep[];
   more: boolean;
-  createdAt: string | null;
+  createdAt: string;
 }
 
 export interface Started {
@@ -741,12 +750,13 @@ export interface Waiting {
 }
 
 export interface Why {
-  success?: boolean;
-  timestamp: string;
   queue: string;
   jobId: string;
   state: "active" | "cancelled" | "completed" | "delayed" | "failed" | "waiting";
+  text: string;
   reasons: Reason[];
+  success?: boolean;
+  timestamp: string;
 }
 
 export interface Worker {

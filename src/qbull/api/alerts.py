@@ -9,13 +9,13 @@ from qbull.alerts.message import MessageSender, title_of
 from qbull.api.context import ApiContext, now
 from qbull.api.endpoint import ApiCall, Endpoint, Nothing
 from qbull.core.alerts import Destination
+from qbull.core.job_info import JobInfo
 from qbull.core.problems import AlertNotification, OpenProblem, ProblemNotice, subject_of, text_of
-from qbull.core.record import JobInfo, to_datetime
+from qbull.core.record import to_datetime
 from qbull.errors import Conflict, NotFound
 from qbull.queue import Queue
 from qbull.store.verbs import alerts as board
 from qbull.views import alerts as wire
-from qbull.views import render as plain
 
 MAX_SHOWN_MESSAGES = 10
 """Messages of each state that are shown, the newest."""
@@ -77,7 +77,7 @@ def _message_view(info: JobInfo, voice: MessageSender) -> wire.AlertMessageView 
         return None
     return wire.AlertMessageView(
         id=info.id,
-        at=plain.moment(info.created_at) or "",
+        at=info.created_at,
         to=to,
         text=title_of(message, voice),
         state=info.state,
@@ -97,9 +97,9 @@ def _problem_view(site: ApiContext, one: OpenProblem) -> wire.AlertProblemView:
         job=problem.job or None,
         reason=None if site.veil.hides else problem.reason or None,
         count=problem.count,
-        since=plain.moment(to_datetime(one.since_ms)) or "",
+        since=to_datetime(one.since_ms),
         said=one.times,
-        said_at=plain.moment(to_datetime(one.told_ms)) if one.told_ms else None,
+        said_at=to_datetime(one.told_ms) if one.told_ms else None,
         over=one.over,
     )
 

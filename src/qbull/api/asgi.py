@@ -26,6 +26,7 @@ from qbull.api.table import TABLE
 from qbull.app import App
 from qbull.core.access import Access, Role
 from qbull.store.verbs.audit_log import AuditLogEntry
+from qbull.views.shape import to_plain
 
 log = logging.getLogger("qbull.api")
 
@@ -188,7 +189,9 @@ def _response(answer: Any, endpoint: Endpoint) -> Response:
     if isinstance(answer, Response):
         return answer
     reply = answer if isinstance(answer, Reply) else Reply(answer)
-    response = FastJsonResponse(_encode(reply.value), reply.status or endpoint.status, reply.headers)
+    response = FastJsonResponse(
+        _encode(to_plain(reply.value)), reply.status or endpoint.status, reply.headers
+    )
     if reply.cookie is not None:
         response.raw_headers.append((b"set-cookie", reply.cookie.encode("latin-1")))
     return response

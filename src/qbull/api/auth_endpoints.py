@@ -12,7 +12,7 @@ from qbull.api.problems import ApiProblem
 from qbull.core.record import to_datetime
 from qbull.store.verbs import audit_log, tokens
 from qbull.views import access as wire
-from qbull.views import render as plain
+from qbull.views.shape import view_of
 
 
 async def me(call: ApiCall[Nothing, Nothing]) -> wire.MeView:
@@ -64,7 +64,7 @@ def _cookie(call: ApiCall, text: str, seconds: int) -> str:  # type: ignore[type
 async def list_tokens(call: ApiCall[Nothing, Nothing]) -> wire.TokensView:
     store = call.site.store
     found = await store.patiently(partial(tokens.list_all, store))
-    return wire.TokensView(timestamp=now(), tokens=[_token_view(token) for token in found])
+    return wire.TokensView(timestamp=now(), tokens=[wire.TokenView.of(token) for token in found])
 
 
 async def create_token(call: ApiCall[Nothing, wire.NewTokenBody]) -> wire.CreatedTokenView:
@@ -74,7 +74,7 @@ async def create_token(call: ApiCall[Nothing, wire.NewTokenBody]) -> wire.Create
     call.notes.update(target=asked.name, role=asked.role)
     by, lasts = call.caller.name, asked.expires_in
     token, text = await tokens.create(store, asked.name, asked.role, by=by, lasts=lasts)
-    return wire.CreatedTokenView(timestamp=now(), token=text, details=_token_view(token))
+    return wire.CreatedTokenView(timestamp=now(), token=text, details=wire.TokenView.of(token))
 
 
 async def revoke_token(call: ApiCall[Nothing, Nothing]) -> wire.DoneView:
@@ -84,40 +84,10 @@ async def revoke_token(call: ApiCall[Nothing, Nothing]) -> wire.DoneView:
     return wire.DoneView(message=f"token {id} was revoked", timestamp=now())
 
 
-def _token_view(token: tokens.Token) -> wire.TokenView:
-    def at(ms: int | None) -> str | None:
-        return None if ms is None else plain.moment(to_datetime(ms))
-
-    return wire.TokenView(
-        id=token.id,
-        name=token.name,
-        role=token.role,
-        created_at=at(token.created_ms) or "",
-        created_by=token.created_by,
-        expires_at=at(token.expires_ms),
-        last_used_at=at(token.used_ms),
-    )
-
-
 async def audit(call: ApiCall[wire.AuditQuery, Nothing]) -> wire.AuditPageView:
     store, limit = call.site.store, call.query.limit
     found = await store.patiently(partial(audit_log.read, store, limit, call.query.before))
-    entries = [
-        wire.AuditEntryView(
-            id=one.id,
-            at=plain.moment(to_datetime(one.at_ms)) or "",
-            who=one.entry.who,
-            role=one.entry.role,
-            how=one.entry.how,
-            action=one.entry.action,
-            target=one.entry.target,
-            status=one.entry.status,
-            detail=one.entry.detail,
-            address=one.entry.address,
-            count=one.entry.count,
-        )
-        for one in found
-    ]
+    entries = [view_of(wire.AuditEntryView, one.entry, id=one.id, at=to_datetime(one.at_ms)) for one in found]
     return wire.AuditPageView(
         timestamp=now(), entries=entries, next=found[-1].id if len(found) == limit else None
     )

@@ -12,11 +12,10 @@ from qbull.api.context import ApiContext, now
 from qbull.api.endpoint import ApiCall, Endpoint, Nothing
 from qbull.api.jobs import unknown
 from qbull.core.flow import NEVER_DUE_MS, Dependency
-from qbull.core.record import JobInfo
+from qbull.core.job_info import JobInfo
 from qbull.errors import NotFound
 from qbull.store.verbs import flows as planted
 from qbull.views import flows as wire
-from qbull.views import render as plain
 from qbull.views.flows import FlowJobState
 
 MAX_FLOW_JOBS = 300
@@ -151,8 +150,8 @@ def _steps(site: ApiContext, walked: FlowWalk) -> list[wire.FlowStepView]:
                 blocked=one.blocked,
                 fallback=one.fallback,
                 error=error,
-                started_at=None if info is None else plain.moment(info.started_at),
-                finished_at=None if info is None else plain.moment(info.finished_at),
+                started_at=None if info is None else info.started_at,
+                finished_at=None if info is None else info.finished_at,
                 duration_ms=None if info is None else info.duration_ms,
             )
         )
@@ -195,7 +194,7 @@ async def read_flows(site: ApiContext) -> wire.FlowsView:
                 flows.append(_flow_view(site, walked))
                 met |= set(walked.seen)
         places = [place for place in places if place not in met]
-    flows.sort(key=lambda flow: flow.created_at or "", reverse=True)
+    flows.sort(key=lambda flow: flow.created_at, reverse=True)
     return wire.FlowsView(timestamp=now(), flows=flows[:MAX_LISTED_FLOWS])
 
 
@@ -212,7 +211,7 @@ def _flow_view(site: ApiContext, walked: FlowWalk) -> wire.ShownFlowView:
         state=_state_of(kept[last], list(kept.values())),
         steps=_steps(site, walked),
         more=walked.more,
-        created_at=plain.moment(min(created)),
+        created_at=min(created),
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime
-from typing import Any
 
 from qbull.api.context import ApiContext, now
 from qbull.api.endpoint import ApiCall, Endpoint, Nothing, Reply
@@ -14,7 +13,7 @@ from qbull.core.health import HealthProblem
 from qbull.errors import ServerError
 from qbull.store.read.partition_report import halted_summary
 from qbull.views import queues as wire
-from qbull.views.shape import to_shape
+from qbull.views.shape import view_of
 
 HEALTH_TIMEOUT_SECONDS = 2.0
 """Seconds for the server to answer a load balancer's question."""
@@ -53,21 +52,21 @@ async def read_health(site: ApiContext) -> Reply:
 
 
 def find_problems(
-    found: dict[str, dict[str, Any]], served: set[str], stale_after: float
+    found: dict[str, wire.StatsView], served: set[str], stale_after: float
 ) -> list[HealthProblem]:
     """What the counts of the queues say."""
     wrong = []
     for name, stats in found.items():
-        oldest = stats["oldestWaitingAt"]
-        if stats["isPaused"]:
-            if stats["waiting"]:
-                wrong.append(health.paused(name, stats["waiting"]))
+        oldest = stats.oldest_waiting_at
+        if stats.is_paused:
+            if stats.waiting:
+                wrong.append(health.paused(name, stats.waiting))
             continue
         if oldest is None:
             continue
-        age = (datetime.now(UTC) - datetime.fromisoformat(oldest)).total_seconds()
+        age = (datetime.now(UTC) - oldest).total_seconds()
         if name not in served and age > UNSERVED_AFTER_SECONDS:
-            wrong.append(health.unserved(name, stats["waiting"]))
+            wrong.append(health.unserved(name, stats.waiting))
         elif age > stale_after:
             wrong.append(health.stale(name, age))
     return wrong
@@ -83,18 +82,13 @@ async def find_halted_queues(site: ApiContext) -> list[HealthProblem]:
     return found
 
 
-def _health_reply(wrong: list[HealthProblem], found: dict[str, Any]) -> Reply:
+def _health_reply(wrong: list[HealthProblem], found: dict[str, wire.StatsView]) -> Reply:
     serious = any(ill.serious for ill in wrong)
     answer = wire.HealthView(
         status="unhealthy" if serious else "healthy",
         message=health.summarize(wrong),
-        problems=[
-            wire.IllView(
-                code=ill.code, serious=ill.serious, queue=ill.queue, text=ill.text, values=ill.values
-            )
-            for ill in wrong
-        ],
-        details=to_shape(found, dict[str, wire.StatsView]),
+        problems=[view_of(wire.IllView, ill) for ill in wrong],
+        details=found,
         timestamp=now(),
     )
     return Reply(answer, 503 if serious else 200)

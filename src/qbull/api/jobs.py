@@ -10,15 +10,14 @@ from qbull.api.context import now
 from qbull.api.endpoint import ApiCall, Endpoint, Nothing, Reply
 from qbull.api.filters import filters_of, moment_in
 from qbull.api.problems import ApiProblem, Wrong
-from qbull.core.record import Attempt, JobInfo, to_datetime
+from qbull.core.job_info import AttemptInfo, JobInfo
 from qbull.errors import NotFound
 from qbull.job import Job
 from qbull.options import Options
 from qbull.produce import by_name
 from qbull.store.read import why
 from qbull.views import jobs as wire
-from qbull.views import render as plain
-from qbull.views.shape import to_shape
+from qbull.views.shape import view_of
 
 JOBS_PAGE_SIZE = 50
 PLAIN_OPTIONS = Options()
@@ -49,24 +48,23 @@ async def jobs(call: ApiCall[wire.JobsQuery, Nothing]) -> wire.JobsView:
     return answer(jobs=[job_view(call, info) for info in page.jobs], next=page.next)
 
 
-async def job(call: ApiCall[Nothing, Nothing]) -> wire.JobView:
+async def job(call: ApiCall[Nothing, Nothing]) -> JobInfo:
     return job_view(call, await info_of(call))
 
 
 async def job_history(call: ApiCall[Nothing, Nothing]) -> wire.HistoryView:
     info = await info_of(call)
-    runs = [_run(attempt) for attempt in info.history]
+    shown = job_view(call, info)
+    runs = [*shown.history]
     if info.finished_at is not None:
-        last = wire.AttemptView(
+        last = AttemptInfo(
             attempt=info.attempt,
-            at=plain.moment(info.started_at),
-            duration_ms=round(info.duration_ms or 0.0, 3),
-            error=info.error,
+            at=info.started_at,
+            duration_ms=info.duration_ms or 0.0,
+            error=shown.error,
             worker=info.worker or "?",
         )
         runs.append(last)
-    for run in runs:
-        run.error = call.site.veil.text(run.error, info) if run.error else None
     return wire.HistoryView(
         timestamp=now(),
         queue=info.queue,
@@ -84,10 +82,7 @@ async def job_logs(call: ApiCall[wire.LogsQuery, Nothing]) -> wire.LogsView:
     info = await handle.info() if call.site.veil.hides else None
     if not call.site.veil.sees_payloads(call.caller):
         lines = []
-    shown = [
-        to_shape({**plain.log_line(line), "text": call.site.veil.text(line.text, info)}, wire.LogLineView)
-        for line in lines
-    ]
+    shown = [view_of(wire.LogLineView, line, text=call.site.veil.text(line.text, info)) for line in lines]
     return wire.LogsView(timestamp=now(), queue=queue.name, job_id=handle.id, logs=shown)
 
 
@@ -102,17 +97,16 @@ async def job_why(call: ApiCall[Nothing, Nothing]) -> wire.WhyView:
         lambda: why.explain_job(client.store, queue.settings, partition, found)
     )
     info = found.info(queue.name, queue.attempts_of(found.body().task))
-    return wire.WhyView(
+    return view_of(
+        wire.WhyView,
+        answer,
         timestamp=now(),
-        queue=queue.name,
-        job_id=id,
-        state=found.state,
+        text=call.site.veil.text(answer.text, info),
         reasons=[
-            wire.ReasonView(
-                code=one.code,
+            view_of(
+                wire.ReasonView,
+                one,
                 text=call.site.veil.text(one.text, info),
-                job_id=one.job,
-                at=plain.moment(one.until or one.since),
                 values={name: _redacted(call, value, info) for name, value in one.values.items()},
             )
             for one in answer.reasons
@@ -187,22 +181,12 @@ def unknown(queue: str, id: str) -> NotFound:
     return NotFound(f'queue "{queue}": no job {id}; it never was there, or is not kept any more')
 
 
-def job_view(call: ApiCall[Any, Any], info: JobInfo) -> wire.JobView:
-    return to_shape(call.site.veil.job(plain.job(info), call.caller), wire.JobView)
+def job_view(call: ApiCall[Any, Any], info: JobInfo) -> JobInfo:
+    return call.site.veil.job(info, call.caller)
 
 
 def _redacted(call: ApiCall[Any, Any], value: str | int, info: JobInfo) -> str | int:
     return call.site.veil.text(value, info) if isinstance(value, str) else value
-
-
-def _run(attempt: Attempt) -> wire.AttemptView:
-    return wire.AttemptView(
-        attempt=attempt.attempt,
-        at=plain.moment(to_datetime(attempt.at_ms)),
-        duration_ms=round(attempt.duration_ms, 3),
-        error=attempt.error,
-        worker=attempt.worker,
-    )
 
 
 JOB_PATH = "/api/queues/{queue}/jobs/{id}"
@@ -237,7 +221,7 @@ ENDPOINTS = [
         role="viewer",
         summary="One job",
         handler=job,
-        answer=wire.JobView,
+        answer=JobInfo,
         problems=(404,),
     ),
     Endpoint(

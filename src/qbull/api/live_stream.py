@@ -30,7 +30,8 @@ from qbull.store.read.inspect import Counts, counts
 from qbull.store.store import Store
 from qbull.store.verbs.live_settings import is_paused
 from qbull.store.verbs.partition import Partition
-from qbull.views import render as plain
+from qbull.views.queues import LiveStatsView, StatsView
+from qbull.views.shape import iso_time, to_plain, view_of
 
 log = logging.getLogger("qbull.api")
 
@@ -209,18 +210,18 @@ class EventBroadcaster:
         events = [self._finished(queue, one) for one in found.finished]
         return [*events, StreamEvent("gap", b"{}", queue)] if found.cut else events
 
-    async def _stats(self, name: str, counted: Counts) -> dict[str, Any]:
+    async def _stats(self, name: str, counted: Counts) -> Any:
         paused = await is_paused(self._store(), name)
-        made = plain.stats(name, replace(counted, paused=paused))
+        stats = StatsView.of(name, replace(counted, paused=paused))
         now = time.monotonic()
         before, totals = self._totals.get(name, (now, counted.totals))
         seconds = max(now - before, 0.001)
-        made["perSecond"] = {
+        per_second = {
             what: round(max(counted.totals.get(what, 0) - totals.get(what, 0), 0) / seconds, 2)
             for what in RATE_COUNTERS
         }
         self._totals[name] = now, counted.totals
-        return made
+        return to_plain(view_of(LiveStatsView, stats, per_second=per_second))
 
     async def _progress(self) -> list[StreamEvent]:
         """How far the jobs are that somebody listens to."""
@@ -249,6 +250,6 @@ class EventBroadcaster:
             "task": one.task,
             "state": one.state,
             "error": one.error if self._errors else None,
-            "finishedAt": plain.moment(to_datetime(one.at_ms)),
+            "finishedAt": iso_time(to_datetime(one.at_ms)),
         }
         return StreamEvent("job", msgspec.json.encode(data), queue, one.id)

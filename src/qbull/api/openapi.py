@@ -63,8 +63,8 @@ def describe(table: list[Endpoint]) -> dict[str, Any]:
 
 
 def published_name(name: str) -> str:
-    """The schema name of a shape: its class name without the suffix View, Body or Shape."""
-    for suffix in ("View", "Body", "Shape"):
+    """The schema name of a shape: its class name without the suffix Info, View, Body or Shape."""
+    for suffix in ("Info", "View", "Body", "Shape"):
         if name.endswith(suffix) and name != "ProblemBody":
             return name.removesuffix(suffix)
     return name

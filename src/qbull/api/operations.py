@@ -13,7 +13,8 @@ from qbull.api.redaction import REDACTED
 from qbull.api.running_operations import BULK_ACTIONS, OperationRequest
 from qbull.core.failures import normal_form
 from qbull.core.job_filter import JobFilter, JobFilterArguments
-from qbull.core.record import JobInfo, State, to_datetime
+from qbull.core.job_info import JobInfo
+from qbull.core.record import State, to_datetime
 from qbull.manage import bulk
 from qbull.manage.bulk import BulkOperation, BulkStep
 from qbull.manage.search import FailureGroup
@@ -22,9 +23,8 @@ from qbull.store.verbs import operations
 from qbull.store.verbs.operations import Operation
 from qbull.views import jobs as jobs_wire
 from qbull.views import operations as wire
-from qbull.views import render as plain
 from qbull.views.access import DoneView
-from qbull.views.shape import to_shape
+from qbull.views.shape import view_of
 
 OPERATION_WAIT_SECONDS = 5.0
 """Seconds for which a redrive or a clean is waited for; what takes longer goes on, and can be asked about."""
@@ -49,13 +49,12 @@ async def failure_group_view(
     site: ApiContext, queue: Queue, group: FailureGroup
 ) -> jobs_wire.FailureGroupView:
     """Its error is that of the newest of them, without the values of hidden fields."""
-    made = {**plain.failure_group(group), "lastError": group.last_error}
-    if site.veil.hides:
-        info: JobInfo | None = await queue.job(group.last).info()
-        known = info is not None and info.error is not None
-        made["lastError"] = site.veil.text(info.error or "", info) if info and known else REDACTED
-        made["error"] = normal_form(made["lastError"])
-    return to_shape(made, jobs_wire.FailureGroupView)
+    if not site.veil.hides:
+        return view_of(jobs_wire.FailureGroupView, group)
+    info: JobInfo | None = await queue.job(group.last).info()
+    known = info is not None and info.error is not None
+    last_error = site.veil.text(info.error or "", info) if info and known else REDACTED
+    return view_of(jobs_wire.FailureGroupView, group, error=normal_form(last_error), last_error=last_error)
 
 
 async def matching(call: ApiCall[wire.MatchingQuery, Nothing]) -> wire.MatchingView:
@@ -182,19 +181,11 @@ async def stop_operation(call: ApiCall[Nothing, Nothing]) -> DoneView:
 
 
 def _operation_view(one: Operation) -> wire.OperationView:
-    return wire.OperationView(
-        id=one.id,
-        action=one.action,
-        queue=one.queue,
-        filter=one.filter,
-        by=one.by,
-        state=one.state,
-        done=one.done,
-        looked_at=one.looked_at,
-        total=one.total,
-        started_at=plain.moment(to_datetime(one.started_ms)) or "",
-        updated_at=plain.moment(to_datetime(one.updated_ms)) or "",
-        error=one.error,
+    return view_of(
+        wire.OperationView,
+        one,
+        started_at=to_datetime(one.started_ms),
+        updated_at=to_datetime(one.updated_ms),
     )
 
 

@@ -13,14 +13,11 @@ from qbull.api.context import ApiContext, CachedValue, now
 from qbull.api.endpoint import ApiCall, Endpoint, Nothing
 from qbull.api.operations import failure_group_view
 from qbull.core import histograms
-from qbull.core.record import to_datetime
 from qbull.queue import Queue
 from qbull.store.read import histograms as written
 from qbull.store.read import minutes as counted
 from qbull.views import overview as wire
-from qbull.views import render as plain
 from qbull.views.queues import MinutesQuery, MinuteView
-from qbull.views.shape import to_shape
 
 OVERVIEW_CACHE_SECONDS = 2.0
 """Seconds for which an overview stands."""
@@ -59,15 +56,9 @@ async def read_overview(site: ApiContext, span: int) -> wire.Overview:
         waits.update(counts)
     lately = site.waits.lately(waits)
     failing.sort(key=lambda group: group.group.count, reverse=True)
-    rows = [
-        {**one._asdict(), "at": plain.moment(to_datetime(one.at_ms))}
-        for one in _sum([rows for rows, _, _ in found])
-    ]
-    for row in rows:
-        del row["at_ms"]
     return wire.Overview(
         timestamp=now(),
-        minutes=to_shape(rows, list[MinuteView]),
+        minutes=[MinuteView.of(minute) for minute in _sum([rows for rows, _, _ in found])],
         wait=wire.WaitingView(
             p50_ms=histograms.quantile(lately, 0.5), p95_ms=histograms.quantile(lately, 0.95)
         ),

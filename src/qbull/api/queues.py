@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import asdict
 from typing import Any
 
 import msgspec
@@ -13,8 +12,8 @@ from qbull.api.context import ApiContext, now
 from qbull.api.endpoint import ApiCall, Endpoint, Nothing
 from qbull.api.jobs import job_view
 from qbull.core.ids import check_key
+from qbull.core.job_info import JobInfo
 from qbull.core.rate import Rate
-from qbull.core.record import JobInfo, to_datetime
 from qbull.core.retry import Retry
 from qbull.core.route import digest
 from qbull.queue import Queue
@@ -22,35 +21,33 @@ from qbull.store.read import lane
 from qbull.store.read.partition_report import partition_report
 from qbull.views import access
 from qbull.views import queues as wire
-from qbull.views import render as plain
-from qbull.views.jobs import JobView
-from qbull.views.shape import to_shape
+from qbull.views.shape import view_of
 
 MAX_CONCURRENT_COUNTS = 8
 """Queues whose counts are read at a time."""
 
 
-async def read_counts(site: ApiContext) -> dict[str, dict[str, Any]]:
+async def read_counts(site: ApiContext) -> dict[str, wire.StatsView]:
     """The counts of all queues by name."""
     turn = asyncio.Semaphore(MAX_CONCURRENT_COUNTS)
 
-    async def one(queue: Queue) -> dict[str, Any]:
+    async def one(queue: Queue) -> wire.StatsView:
         async with turn:
-            return plain.stats(queue.name, await queue.stats())
+            return wire.StatsView.of(queue.name, await queue.stats())
 
     found = await asyncio.gather(*(one(queue) for queue in await site.queues()))
-    return {made["name"]: made for made in found}
+    return {stats.name: stats for stats in found}
 
 
 async def all_stats(call: ApiCall[Nothing, Nothing]) -> wire.AllStatsView:
     found = await read_counts(call.site)
-    return wire.AllStatsView(timestamp=now(), queues=to_shape(found, dict[str, wire.StatsView]))
+    return wire.AllStatsView(timestamp=now(), queues=found)
 
 
 async def queue_stats(call: ApiCall[Nothing, Nothing]) -> wire.QueueStatsView:
     queue = await call.site.queue(call.path["queue"])
-    made = plain.stats(queue.name, await queue.stats())
-    return to_shape({**made, "timestamp": now()}, wire.QueueStatsView)
+    stats = wire.StatsView.of(queue.name, await queue.stats())
+    return view_of(wire.QueueStatsView, stats, timestamp=now())
 
 
 async def queue_details(call: ApiCall[Nothing, Nothing]) -> wire.QueueView:
@@ -59,11 +56,10 @@ async def queue_details(call: ApiCall[Nothing, Nothing]) -> wire.QueueView:
     names = sorted({*queue.tasks, *await store.patiently(lambda: store.tasks(queue.name))})
     members = await store.patiently(store.workers)
     serving = [who.queues[queue.name] for who in members.values() if queue.name in who.queues]
-    stats = plain.stats(queue.name, await queue.stats())
     return wire.QueueView(
         timestamp=now(),
         name=queue.name,
-        stats=to_shape(stats, wire.StatsView),
+        stats=wire.StatsView.of(queue.name, await queue.stats()),
         partitions=(await call.site.app.client().layout(settings)).partitions,
         order=settings.order,
         on_failed=settings.on_failed,
@@ -96,8 +92,7 @@ async def resume(call: ApiCall[Nothing, Nothing]) -> access.DoneView:
 
 async def settings(call: ApiCall[Any, Any]) -> wire.SettingsView:
     queue = await call.site.queue(call.path["queue"])
-    made = plain.live(await queue.live(), await queue.changes())
-    return to_shape(msgspec.to_builtins({"timestamp": now(), "queue": queue.name, **made}), wire.SettingsView)
+    return wire.SettingsView.of(queue.name, await queue.live(), await queue.changes(), timestamp=now())
 
 
 async def change_settings(call: ApiCall[Nothing, wire.NewSettingsBody]) -> wire.SettingsView:
@@ -136,22 +131,15 @@ async def queue_minutes(call: ApiCall[wire.MinutesQuery, Nothing]) -> wire.Minut
     queue = await call.site.queue(call.path["queue"])
     partitions = await call.site.app.client().partitions(queue.settings)
     found = await call.site.minutes.last(queue.name, partitions, call.query.minutes)
-    rows = [{**one._asdict(), "at": plain.moment(to_datetime(one.at_ms))} for one in found]
-    for row in rows:
-        del row["at_ms"]
-    return wire.MinutesView(timestamp=now(), queue=queue.name, minutes=to_shape(rows, list[wire.MinuteView]))
+    minutes = [wire.MinuteView.of(minute) for minute in found]
+    return wire.MinutesView(timestamp=now(), queue=queue.name, minutes=minutes)
 
 
 async def queue_partitions(call: ApiCall[Nothing, Any]) -> wire.PartitionsView:
     queue, store = await call.site.queue(call.path["queue"]), call.site.store
     found = await store.patiently(lambda: partition_report(store, queue.settings))
     left = await queue.repartitioning()
-    made = {
-        "timestamp": now(),
-        **plain.partition_report_view(found),
-        "repartitioning": None if left is None else asdict(left),
-    }
-    return to_shape(msgspec.to_builtins(made), wire.PartitionsView)
+    return wire.PartitionsView.of(found, timestamp=now(), repartitioning=left)
 
 
 async def repartition(call: ApiCall[Nothing, wire.NewPartitionsBody]) -> wire.PartitionsView:
@@ -168,7 +156,7 @@ async def queue_key(call: ApiCall[wire.KeyQuery, Nothing]) -> wire.KeyView:
     partition = client.partition(queue.settings, layout.home(digest(key)))
     line = await client.store.patiently(lambda: lane.lane_status(partition, digest(key), call.query.limit))
 
-    async def shown(id: str) -> JobView | None:
+    async def shown(id: str) -> JobInfo | None:
         info: JobInfo | None = await queue.job(id).info()
         return None if info is None else job_view(call, info)
 

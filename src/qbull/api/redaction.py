@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from qbull.api.auth import Caller
 from qbull.api.problems import ApiProblem
 from qbull.core.access import Access
-from qbull.core.record import JobInfo
+from qbull.core.job_info import JobInfo
 
 REDACTED = "[redacted]"
 MIN_REDACTED_CHARS = 4
@@ -22,17 +24,23 @@ class Redaction:
     def sees_payloads(self, caller: Caller) -> bool:
         return caller.role == "admin" or not self._hide
 
-    def job(self, made: dict[str, Any], caller: Caller) -> dict[str, Any]:
-        """A job in JSON as this caller may see it."""
+    def job(self, info: JobInfo, caller: Caller) -> JobInfo:
+        """A job as this caller may see it."""
         if self._fields:
             secrets: set[str] = set()
-            made["payload"] = self._without(made["payload"], secrets)
-            made["result"] = self._without(made["result"], secrets)
-            for name in ("error", "failedReason", "stacktrace"):
-                made[name] = _redact_text(made[name], secrets)
+            info = replace(
+                info, payload=self._without(info.payload, secrets), result=self._without(info.result, secrets)
+            )
+            info = replace(
+                info,
+                error=_redact_text(info.error, secrets),
+                failed_reason=_redact_text(info.failed_reason, secrets),
+                stacktrace=_redact_text(info.stacktrace, secrets),
+                history=tuple(replace(one, error=_redact_text(one.error, secrets)) for one in info.history),
+            )
         if not self.sees_payloads(caller):
-            made["payload"] = made["result"] = made["stacktrace"] = None
-        return made
+            info = replace(info, payload=None, result=None, stacktrace=None)
+        return info
 
     @property
     def hides(self) -> bool:

@@ -8,10 +8,9 @@ from qbull.api.context import now
 from qbull.api.endpoint import ApiCall, Endpoint, Nothing
 from qbull.api.filters import moment_in
 from qbull.schedules import ScheduleInfo
-from qbull.views import render as plain
 from qbull.views import schedules as wire
 from qbull.views.access import DoneView
-from qbull.views.shape import to_shape
+from qbull.views.shape import view_of
 
 
 async def list_schedules(call: ApiCall[Nothing, Nothing]) -> wire.SchedulesView:
@@ -76,7 +75,7 @@ async def preview_schedule(call: ApiCall[wire.PreviewQuery, Nothing]) -> wire.Pr
         timestamp=now(),
         name=name,
         tz=info.tz,
-        next=[plain.moment(at) or "" for at in found],
+        next=found,
         local=[at.isoformat(timespec="milliseconds") for at in found],
     )
 
@@ -93,9 +92,7 @@ async def _one(call: ApiCall[Any, Any]) -> wire.OneScheduleView:
 
 
 def _schedule_view(call: ApiCall[Any, Any], info: ScheduleInfo) -> wire.ScheduleView:
-    made = plain.schedule(info)
-    made["args"] = call.site.veil.value(made["args"], call.caller)
-    return to_shape(made, wire.ScheduleView)
+    return view_of(wire.ScheduleView, info, args=call.site.veil.value(info.args, call.caller))
 
 
 SCHEDULE_PATH = "/api/schedules/{name}"

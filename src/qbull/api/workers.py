@@ -9,13 +9,11 @@ from functools import partial
 import qbull
 from qbull.api.context import now
 from qbull.api.endpoint import ApiCall, Endpoint, Nothing
-from qbull.core.layout import index_in_generation
-from qbull.core.record import JobInfo
 from qbull.store.connection.requirements import read_info, server_settings
 from qbull.store.connection.server import Server
 from qbull.store.read.inspect import server_time
-from qbull.store.verbs.workers import RegisteredWorker
 from qbull.views import workers as wire
+from qbull.views.shape import view_of
 
 MAX_SHOWN_RUNNING_JOBS = 200
 """Running jobs that are shown."""
@@ -25,25 +23,7 @@ async def workers(call: ApiCall[Nothing, Nothing]) -> wire.WorkersView:
     store = call.site.store
     living = await store.patiently(store.workers)
     return wire.WorkersView(
-        timestamp=now(), workers=[_worker_view(id, who) for id, who in sorted(living.items())]
-    )
-
-
-def _worker_view(id: str, who: RegisteredWorker) -> wire.WorkerView:
-    return wire.WorkerView(
-        id=id,
-        host=who.host,
-        pid=who.pid,
-        pod=who.pod or id,
-        queues={
-            name: wire.ServingView(
-                concurrency=serving.concurrency,
-                partitions=sorted({index_in_generation(number) for number in serving.partitions}),
-                sharing=serving.sharing,
-                leaving=serving.leaving,
-            )
-            for name, serving in sorted(who.queues.items())
-        },
+        timestamp=now(), workers=[wire.WorkerView.of(id, who) for id, who in sorted(living.items())]
     )
 
 
@@ -51,22 +31,11 @@ async def running(call: ApiCall[Nothing, Nothing]) -> wire.RunningView:
     found: list[wire.RunningJobView] = []
     for queue in await call.site.queues():
         some = await queue.jobs("active", 0, MAX_SHOWN_RUNNING_JOBS + 1 - len(found))
-        found += [_running_job_view(info) for info in some]
+        found += [view_of(wire.RunningJobView, info, worker=info.worker or "?") for info in some]
         if len(found) > MAX_SHOWN_RUNNING_JOBS:
             break
     return wire.RunningView(
         timestamp=now(), jobs=found[:MAX_SHOWN_RUNNING_JOBS], more=len(found) > MAX_SHOWN_RUNNING_JOBS
-    )
-
-
-def _running_job_view(info: JobInfo) -> wire.RunningJobView:
-    return wire.RunningJobView(
-        queue=info.queue,
-        id=info.id,
-        task=info.task,
-        key=info.key,
-        partition=info.partition,
-        worker=info.worker or "?",
     )
 
 

@@ -15,7 +15,8 @@ from qbull.cli.terminal import ago, print_json, print_table
 from qbull.core.job_filter import JobFilterArguments
 from qbull.core.record import State
 from qbull.manage.search import Redriven
-from qbull.views import render
+from qbull.views.jobs import FailureGroupView
+from qbull.views.shape import to_plain, view_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -77,14 +78,15 @@ def failures(target: Target, queue_name: str, scan: int, filters: JobFilterArgum
       qbull failures email
       qbull redrive email --fingerprint 6f1c0a2b9d3e
 
-    With --json: a list of {"fingerprint", "error", "count", "tasks", "firstAt", "lastAt", "lastId"}.
+    With --json: a list of {"fingerprint", "error", "count", "tasks", "firstAt", "lastAt", "lastId",
+    "lastError"}.
     """
 
     async def main() -> None:
         queue = await target.queue(queue_name)
         groups = await queue.failures(scan=scan, **filters)
         if as_json:
-            print_json([render.failure_group(group) for group in groups])
+            print_json([to_plain(view_of(FailureGroupView, group)) for group in groups])
         elif groups:
             rows: list[list[object]] = [
                 [group.count, group.fingerprint, ", ".join(group.tasks), ago(group.last_at), group.error]

@@ -8,13 +8,15 @@ from qbull.cli.dead_letters import filtered
 from qbull.cli.target import Target, as_json, on_target
 from qbull.cli.terminal import ago, json_text, lines_of, print_json, print_table, short, span
 from qbull.core.job_filter import JobFilterArguments
-from qbull.core.record import STATES, Attempt, JobInfo, State, to_datetime
+from qbull.core.job_info import AttemptInfo, JobInfo
+from qbull.core.record import STATES, State
 from qbull.core.why import Why
 from qbull.errors import NotFound
 from qbull.observe.log import one_line
 from qbull.queue import Queue
 from qbull.store.verbs.progress import LogLine
-from qbull.views import render
+from qbull.views.jobs import LogLineView, ReasonView, WhyShape
+from qbull.views.shape import field_list, iso_time, to_plain, view_of
 
 
 @click.command()
@@ -64,7 +66,7 @@ def jobs(
         else:
             found = await queue.jobs(state, start, end)
         if as_json:
-            print_json([render.job(info) for info in found])
+            print_json(to_plain(found))
         elif found:
             print_table(*_table(state, found))
         else:
@@ -73,27 +75,29 @@ def jobs(
     target.run(main)
 
 
-@click.command()
+JOB_HELP = f"""Show one job, its log lines, or why it is not running.
+
+\b
+Example:
+  qbull job email 0199c2f0a1b27000b4a1f3c2d5e6f708
+  qbull job why email 0199c2f0a1b27000b4a1f3c2d5e6f708
+  qbull job email 0199c2f0a1b27000b4a1f3c2d5e6f708 --logs
+
+With --json: {field_list(JobInfo)}.
+
+With --logs --json: a list of {{{field_list(LogLineView)}}}.
+
+With why --json: {field_list(WhyShape)}; each reason has {field_list(ReasonView)}.
+"""
+
+
+@click.command(help=JOB_HELP)
 @click.argument("words", nargs=-1, metavar="[why] QUEUE ID")
 @click.option("--logs", is_flag=True, help="What its task has logged, and nothing else.")
 @on_target
 @as_json
 def job(target: Target, words: tuple[str, ...], logs: bool, as_json: bool) -> None:
-    """Show one job, its log lines, or why it is not running.
-
-    \b
-    Example:
-      qbull job email 0199c2f0a1b27000b4a1f3c2d5e6f708
-      qbull job why email 0199c2f0a1b27000b4a1f3c2d5e6f708
-      qbull job email 0199c2f0a1b27000b4a1f3c2d5e6f708 --logs
-
-    With --logs --json: a list of {"at", "attempt", "text"}.
-
-    With --json: id, queue, task, state, key, priority, payload, result, error, stacktrace, failedReason, attempt,
-    maxAttempts, progress, createdAt, dueAt, startedAt, finishedAt, durationMs, partition, schedule.
-
-    With why --json: id, queue, state, text and reasons, a list of {"code", "text", "job", "worker", "since", "until"}.
-    """
+    """Show one job, its log lines, or why it is not running."""
     asks_why = len(words) == 3 and words[0] == "why"
     if len(words) != 2 and not asks_why:
         raise click.UsageError("give a queue and the id of a job")
@@ -111,7 +115,7 @@ def job(target: Target, words: tuple[str, ...], logs: bool, as_json: bool) -> No
         if info is None:
             raise NotFound(f'queue "{queue_name}": no job {id}; it never was there, or is not kept any more')
         if as_json:
-            print_json(render.job(info))
+            print_json(to_plain(info))
         else:
             click.echo("\n".join(_page(info)))
 
@@ -122,7 +126,7 @@ def _show_why(answer: Why, as_json: bool) -> None:
     if answer.state is None:
         raise NotFound(str(answer))
     if as_json:
-        print_json(render.why(answer))
+        print_json(to_plain(view_of(WhyShape, answer)))
         return
     for reason in answer.reasons:
         click.echo(one_line(f"{reason.code:<10} {reason.text}"))
@@ -130,9 +134,9 @@ def _show_why(answer: Why, as_json: bool) -> None:
 
 def _show_logs(lines: list[LogLine], as_json: bool) -> None:
     if as_json:
-        print_json([render.log_line(line) for line in lines])
+        print_json([to_plain(view_of(LogLineView, line)) for line in lines])
     for line in [] if as_json else lines:
-        click.echo(f"{render.moment(line.at)}  {line.attempt}  {one_line(line.text)}")
+        click.echo(f"{iso_time(line.at)}  {line.attempt}  {one_line(line.text)}")
 
 
 def _table(state: State, found: list[JobInfo]) -> tuple[tuple[str, ...], list[list[object]]]:
@@ -179,9 +183,11 @@ def _page(info: JobInfo) -> list[str]:
         ("worker", info.worker),
         ("enqueued", _time(info, "created_at")),
         ("due", _time(info, "due_at")),
+        ("start by", _time(info, "expires_at")),
         ("started", _time(info, "started_at")),
         ("finished", _time(info, "finished_at")),
         ("took", None if info.duration_ms is None else span(info.duration_ms / 1000)),
+        ("timeout", None if info.timeout is None else span(info.timeout)),
     ]
     lines = [f"job {one_line(info.id)}", ""]
     lines += [f"  {name:<10}{one_line(str(value))}" for name, value in facts if value is not None]
@@ -203,11 +209,10 @@ def _part(title: str, text: str) -> list[str]:
 
 def _time(info: JobInfo, name: str) -> str | None:
     at = getattr(info, name)
-    return None if at is None else f"{render.moment(at)} ({ago(at)})"
+    return None if at is None else f"{iso_time(at)} ({ago(at)})"
 
 
-def _attempt(attempt: Attempt) -> str:
+def _attempt(attempt: AttemptInfo) -> str:
+    at = "" if attempt.at is None else iso_time(attempt.at)
     took = span(attempt.duration_ms / 1000)
-    return (
-        f"{attempt.attempt}. {render.moment(to_datetime(attempt.at_ms))}, {took}, {one_line(attempt.error)}"
-    )
+    return f"{attempt.attempt}. {at}, {took}, {one_line(attempt.error or 'no error')}"

@@ -12,7 +12,8 @@ from qbull.core.rate import Rate
 from qbull.core.retry import Retry
 from qbull.manage.live_settings import QueueControls
 from qbull.store.verbs.live_settings import LIVE_SETTING_TYPES
-from qbull.views import render
+from qbull.views.queues import SettingsShape
+from qbull.views.shape import to_plain
 
 by = click.option("--by", help="Who does it, for the history.  [default: user@host]")
 
@@ -174,7 +175,7 @@ def settings(target: Target, queue_name: str, history: bool, as_json: bool) -> N
     async def main() -> None:
         queue = await target.queue(queue_name)
         if as_json:
-            print_json(render.live(await queue.live(), await queue.changes()))
+            print_json(to_plain(SettingsShape.of(queue_name, await queue.live(), await queue.changes())))
         elif not history:
             await _print(queue)
         elif changes := await queue.changes():

@@ -9,7 +9,8 @@ from qbull.cli.terminal import ago, print_json, print_table
 from qbull.core.record import to_datetime
 from qbull.observe.log import one_line
 from qbull.store.read.partition_report import PartitionStatus, partition_report
-from qbull.views import render
+from qbull.views.queues import PartitionReportShape
+from qbull.views.shape import to_plain
 
 PARTITION_COLUMNS = (
     ">partition",
@@ -47,7 +48,7 @@ def partitions(target: Target, queue_name: str, as_json: bool) -> None:
         queue = await target.queue(queue_name)
         found = await partition_report(target.store, await target.store.settings(queue.name))
         if as_json:
-            print_json(render.partition_report_view(found))
+            print_json(to_plain(PartitionReportShape.of(found)))
             return
         print_table(PARTITION_COLUMNS, [_line(partition) for partition in found.partitions])
         if found.hot:

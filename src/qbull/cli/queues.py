@@ -11,7 +11,8 @@ from qbull.cli.terminal import ago, print_json, print_table, table, watch, watch
 from qbull.core.record import to_datetime
 from qbull.queue import Queue
 from qbull.store.read.inspect import Counts
-from qbull.views import render
+from qbull.views.queues import StatsView
+from qbull.views.shape import to_plain
 
 redraw = click.option("--watch", "watching", is_flag=True, help="Draw again every second, until Ctrl-C.")
 
@@ -43,7 +44,7 @@ def queues(target: Target, as_json: bool, watching: bool) -> None:
     """
 
     async def read() -> list[dict[str, Any]]:
-        return [render.stats(queue.name, await queue.stats()) for queue in await target.queues()]
+        return [to_plain(StatsView.of(queue.name, await queue.stats())) for queue in await target.queues()]
 
     async def rows() -> list[list[object]]:
         serving = await _serving(target)
@@ -82,8 +83,9 @@ def stats(target: Target, queue_name: str, as_json: bool, watching: bool) -> Non
     "isPaused", "oldestWaitingAt"}; "paused" is how many of the waiting ones a pause holds back.
     """
 
-    async def read() -> dict[str, Any]:
-        return render.stats(queue_name, await (await target.queue(queue_name)).stats())
+    async def read() -> Any:
+        stats = await (await target.queue(queue_name)).stats()
+        return to_plain(StatsView.of(queue_name, stats))
 
     async def draw() -> Any:
         return table((queue_name, ""), await _facts(target, queue_name))

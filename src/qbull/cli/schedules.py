@@ -13,7 +13,8 @@ from qbull.cli.target import Target, as_json, on_target
 from qbull.cli.terminal import ago, print_json, print_table, short
 from qbull.errors import ArgumentsError
 from qbull.schedules import ScheduleInfo
-from qbull.views import render
+from qbull.views.schedules import ScheduleView
+from qbull.views.shape import to_plain, view_of
 
 SCHEDULE_COLUMNS = (
     "schedule",
@@ -68,7 +69,7 @@ def list_schedules(target: Target, as_json: bool) -> None:
     async def main() -> None:
         found = await target.app.schedules.list()
         if as_json:
-            print_json([render.schedule(info) for info in found])
+            print_json([to_plain(view_of(ScheduleView, info)) for info in found])
         elif found:
             print_table(SCHEDULE_COLUMNS, [_row(info) for info in found])
         else:
@@ -120,7 +121,7 @@ def put(
     async def main() -> None:
         info = await target.app.schedules.upsert(name, task, args=args, **rule)
         if as_json:
-            print_json(render.schedule(info))
+            print_json(to_plain(view_of(ScheduleView, info)))
         else:
             click.echo(f"{name}: next run {_time(info.next[0]) if info.next else 'never'}")
 
@@ -145,7 +146,7 @@ def preview(target: Target, name: str, count: int, as_json: bool) -> None:
     async def main() -> None:
         instants = await target.app.schedules.preview(name, count)
         if as_json:
-            print_json([render.moment(at) for at in instants])
+            print_json(to_plain(instants))
         for at in [] if as_json else instants:
             click.echo(f"{_time(at)}  {ago(at)}")
 

@@ -13,7 +13,8 @@ from qbull.core.record import to_datetime
 from qbull.errors import ConfigError
 from qbull.store.verbs import tokens
 from qbull.store.verbs.tokens import Token
-from qbull.views.render import moment as written
+from qbull.views.access import TokenView
+from qbull.views.shape import iso_time, to_plain
 
 TOKEN_UNIT_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 MAX_TOKEN_LIFETIME_SECONDS = 10 * 366 * 86_400
@@ -78,7 +79,7 @@ def list_tokens(target: Target, as_json: bool) -> None:
         await target.store.open()
         found = await tokens.list_all(target.store)
         if as_json:
-            print_json([_wire(one) for one in found])
+            print_json([to_plain(TokenView.of(one)) for one in found])
         elif found:
             rows: list[list[object]] = [
                 [one.id, one.name, one.role, ago(to_datetime(one.created_ms)), _ago(one.used_ms), _until(one)]
@@ -109,27 +110,12 @@ def revoke(target: Target, id: str) -> None:
     target.run(main)
 
 
-def _wire(one: Token) -> dict[str, object]:
-    def at(ms: int | None) -> str | None:
-        return None if ms is None else written(to_datetime(ms))
-
-    return {
-        "id": one.id,
-        "name": one.name,
-        "role": one.role,
-        "createdAt": at(one.created_ms),
-        "createdBy": one.created_by,
-        "expiresAt": at(one.expires_ms),
-        "lastUsedAt": at(one.used_ms),
-    }
-
-
 def _ago(ms: int | None) -> str | None:
     return None if ms is None else ago(to_datetime(ms))
 
 
 def _until(one: Token) -> str:
-    return "never" if one.expires_ms is None else str(written(to_datetime(one.expires_ms)))
+    return "never" if one.expires_ms is None else iso_time(to_datetime(one.expires_ms))
 
 
 def _user() -> str:

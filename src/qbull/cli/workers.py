@@ -9,7 +9,8 @@ import click
 from qbull.cli.target import Target, as_json, on_target
 from qbull.cli.terminal import print_json, print_table
 from qbull.errors import NotFound
-from qbull.views import render
+from qbull.views.shape import to_plain
+from qbull.views.workers import WorkerView
 
 
 @click.command()
@@ -24,22 +25,21 @@ def workers(target: Target, as_json: bool, here: bool) -> None:
       qbull workers
       qbull workers --here        # for health checks: does a worker of this container live?
 
-    With --json: a list of {"id", "host", "pid", "queues": {name: jobs at a time}}.
+    With --json: a list of {"id", "host", "pid", "pod", "queues": {name: {"concurrency", "partitions", "sharing",
+    "leaving"}}}.
     """
 
     async def main() -> None:
         await target.store.open()
         living = [
-            render.worker(
-                id, who.host, who.pid, {name: serving.concurrency for name, serving in who.queues.items()}
-            )
+            WorkerView.of(id, who)
             for id, who in sorted((await target.store.workers()).items())
             if not here or who.host == socket.gethostname()
         ]
         if as_json:
-            print_json(living)
+            print_json(to_plain(living))
         elif living:
-            rows = [[w["id"], w["host"], w["pid"], _queues(w["queues"])] for w in living]
+            rows = [[worker.id, worker.host, worker.pid, _queues(worker)] for worker in living]
             print_table(("worker", "host", ">process", "*queues (jobs at a time)"), rows)
         elif not here:
             click.echo('no worker is running; start one with "qbull worker MODULE:APP"', err=True)
@@ -49,5 +49,5 @@ def workers(target: Target, as_json: bool, here: bool) -> None:
     target.run(main)
 
 
-def _queues(queues: dict[str, int]) -> str:
-    return ", ".join(f"{name} ({concurrency})" for name, concurrency in queues.items())
+def _queues(worker: WorkerView) -> str:
+    return ", ".join(f"{name} ({serving.concurrency})" for name, serving in worker.queues.items())

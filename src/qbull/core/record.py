@@ -19,9 +19,8 @@ old workers read during a rolling deploy: add fields at the end, with defaults.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import msgspec
 
@@ -243,37 +242,6 @@ def split_ending(sealed: bytes) -> tuple[bytes, Ending]:
         return sealed[: -4 - length], _decode_ending(sealed[-4 - length : -4])
     except (msgspec.DecodeError, ValueError, RecursionError):
         return sealed, Ending(0, 0.0, "?", error="what was written down of its end cannot be read")
-
-
-@dataclass(frozen=True, slots=True)
-class JobInfo:
-    """Everything that is known about a job, for people and programs that ask."""
-
-    id: str
-    queue: str
-    task: str
-    state: State
-    key: str | None
-    priority: int
-    payload: Any
-    attempt: int
-    max_attempts: int | None
-    partition: int
-    created_at: datetime
-    due_at: datetime | None = None
-    started_at: datetime | None = None
-    finished_at: datetime | None = None
-    duration_ms: float | None = None
-    result: Any = None
-    error: str | None = None
-    stacktrace: str | None = None
-    crashes: int = 0
-    worker: str | None = None
-    history: tuple[Attempt, ...] = field(default=())
-    expires_at: datetime | None = None
-    progress: float | None = None
-    schedule: str | None = None
-    flow: str | None = None
 
 
 def due_datetime(milliseconds: int | None) -> datetime | None:

@@ -31,6 +31,11 @@ class Reason:
     until: datetime | None = None
     values: dict[str, str | int] = field(default_factory=dict)
 
+    @property
+    def at(self) -> datetime | None:
+        """The time that matters: until when it will hold, or since when it has."""
+        return self.until or self.since
+
 
 @dataclass(frozen=True, slots=True)
 class Why:
@@ -40,6 +45,11 @@ class Why:
     queue: str
     state: State | None
     reasons: tuple[Reason, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The same as `str(why)`."""
+        return str(self)
 
     def __str__(self) -> str:
         if self.state is None:

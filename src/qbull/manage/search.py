@@ -16,7 +16,8 @@ from typing import Unpack
 
 from qbull.core.failures import fingerprint, normal_form
 from qbull.core.job_filter import JobFilter, JobFilterArguments
-from qbull.core.record import STATES, JobInfo, State, to_datetime
+from qbull.core.job_info import JobInfo
+from qbull.core.record import STATES, State, to_datetime
 from qbull.errors import MAX_COUNT, MAX_DELAY_SECONDS, ArgumentsError
 from qbull.manage import bulk
 from qbull.manage.bulk import FINISHED_STATES, BulkOperation, error_of, run_bulk

@@ -1,4 +1,4 @@
-"""Wire: the shapes of what the API takes and gives. What is written here is what the OpenAPI document says.
+"""Views: the JSON shapes of the REST API, and of the command line where it prints the same things.
 
-A job, counts and the rest are made in qbull/wire.py, which the command line prints too; `shaped` holds them to these shapes.
+Each shape is defined once. The OpenAPI document and the dashboard's types follow from it.
 """

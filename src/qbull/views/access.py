@@ -7,7 +7,16 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from qbull.core.access import TokenRole
-from qbull.views.shape import MAX_API_DURATION_SECONDS, AnswerShape, Shape, Timestamp
+from qbull.store.verbs.tokens import Token
+from qbull.views.shape import (
+    MAX_API_DURATION_SECONDS,
+    AnswerShape,
+    Instant,
+    Shape,
+    Timestamp,
+    instant,
+    view_of,
+)
 
 
 class LoginBody(Shape, kw_only=True):
@@ -57,10 +66,20 @@ class TokenView(Shape, kw_only=True):
     id: str
     name: str
     role: TokenRole
-    created_at: Timestamp
+    created_at: Instant
     created_by: str
-    expires_at: Timestamp | None
-    last_used_at: Timestamp | None
+    expires_at: Instant | None
+    last_used_at: Instant | None
+
+    @classmethod
+    def of(cls, token: Token) -> TokenView:
+        return view_of(
+            cls,
+            token,
+            created_at=instant(token.created_ms),
+            expires_at=instant(token.expires_ms),
+            last_used_at=instant(token.used_ms),
+        )
 
 
 class TokensView(AnswerShape, kw_only=True):
@@ -87,7 +106,7 @@ class AuditEntryView(Shape, kw_only=True):
     """Who did what, when, from where, and what it was answered with. `count` is more than 1 where several were counted together."""
 
     id: str
-    at: Timestamp
+    at: Instant
     who: str
     role: str
     how: str

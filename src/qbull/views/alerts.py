@@ -6,7 +6,7 @@ from typing import Literal
 
 from qbull.core.problems import ProblemKind
 from qbull.core.record import State
-from qbull.views.shape import AnswerShape, Shape, Timestamp
+from qbull.views.shape import AnswerShape, Instant, Shape
 
 
 class AlertPlaceView(Shape, kw_only=True):
@@ -27,9 +27,9 @@ class AlertProblemView(Shape, kw_only=True):
     job: str | None
     reason: str | None
     count: int
-    since: Timestamp
+    since: Instant
     said: int
-    said_at: Timestamp | None
+    said_at: Instant | None
     over: bool
 
 
@@ -37,7 +37,7 @@ class AlertMessageView(Shape, kw_only=True):
     """A message, and whether it arrived; `id` is its job's, in the queue qbull.alerts."""
 
     id: str
-    at: Timestamp
+    at: Instant
     to: AlertPlaceView
     text: str
     state: State

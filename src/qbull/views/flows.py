@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from qbull.core.record import State
-from qbull.views.shape import AnswerShape, Shape, Timestamp
+from qbull.views.shape import AnswerShape, Instant, Shape
 
 FlowJobState = Literal[State, "removed"]
 FlowState = Literal["running", "completed", "rescued", "failed", "cancelled"]
@@ -28,8 +28,8 @@ class FlowStepView(Shape, kw_only=True):
     blocked: bool
     fallback: bool
     error: str | None
-    started_at: Timestamp | None
-    finished_at: Timestamp | None
+    started_at: Instant | None
+    finished_at: Instant | None
     duration_ms: float | None
 
 
@@ -53,7 +53,7 @@ class ShownFlowView(Shape, kw_only=True):
     state: FlowState
     steps: list[FlowStepView]
     more: bool
-    created_at: Timestamp | None
+    created_at: Instant
 
 
 class FlowsView(AnswerShape, kw_only=True):

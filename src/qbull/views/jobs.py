@@ -8,12 +8,14 @@ import msgspec
 from msgspec import Meta
 
 from qbull.core.durability import Durability
+from qbull.core.job_info import AttemptInfo, JobInfo
+from qbull.core.record import State
 from qbull.core.why import ReasonCode
 from qbull.views.shape import (
     MAX_API_DURATION_SECONDS,
     AnswerShape,
     DurationSeconds,
-    JobStateName,
+    Instant,
     ResourceName,
     Shape,
     ShortText,
@@ -21,49 +23,13 @@ from qbull.views.shape import (
 )
 
 
-class JobView(Shape, kw_only=True):
-    """Times are ISO 8601 in UTC, durations milliseconds; what is not known is null."""
-
-    id: str
-    queue: str
-    task: str
-    state: JobStateName
-    key: str | None
-    priority: int
-    payload: Any
-    result: Any
-    error: str | None
-    stacktrace: str | None
-    failed_reason: str | None
-    attempt: int
-    max_attempts: int | None
-    progress: float | None
-    created_at: Timestamp | None
-    due_at: Timestamp | None
-    started_at: Timestamp | None
-    finished_at: Timestamp | None
-    duration_ms: float | None
-    partition: int
-    schedule: str | None
-
-
 class JobsView(AnswerShape, kw_only=True):
     """`next` is the cursor of the page after this one; null where there is no more, or where `start` and `end` were asked for."""
 
     queue: str
-    state: JobStateName
-    jobs: list[JobView]
+    state: State
+    jobs: list[JobInfo]
     next: str | None = None
-
-
-class AttemptView(Shape, kw_only=True):
-    """One run that did not succeed, or the one that did."""
-
-    attempt: int
-    at: Timestamp | None
-    duration_ms: float
-    error: str | None
-    worker: str
 
 
 class HistoryView(AnswerShape, kw_only=True):
@@ -71,15 +37,15 @@ class HistoryView(AnswerShape, kw_only=True):
 
     queue: str
     job_id: str
-    attempts: list[AttemptView]
+    attempts: list[AttemptInfo]
     worker: str | None
     crashes: int
 
 
 class LogLineView(Shape, kw_only=True):
-    """What a task has logged."""
+    """A line that a task has logged."""
 
-    at: Timestamp
+    at: Instant
     attempt: int
     text: str
 
@@ -99,22 +65,35 @@ class LogsQuery(Shape, kw_only=True):
 
 
 class ReasonView(Shape, kw_only=True):
-    """`text` is for people, `code` with its `values` for programs. `jobId` is the one that it waits for, `at` until or since when."""
+    """`text` is for people, `code` with its `values` for programs. `jobId` is the job that it waits for, `worker` the worker that
+    has that job, `since` or `until` (both also as `at`) the time that matters.
+    """
 
     code: ReasonCode
     text: str
-    job_id: str | None
-    at: Timestamp | None
+    job: str | None = msgspec.field(name="jobId")
+    worker: str | None
+    since: Instant | None
+    until: Instant | None
+    at: Instant | None
     values: dict[str, str | int]
 
 
-class WhyView(AnswerShape, kw_only=True):
-    """What stands in the way of a job, in the order in which to deal with it."""
+class WhyShape(Shape, kw_only=True):
+    """What stands in the way of a job, in the order in which to deal with it; `text` has all reasons in one line."""
 
     queue: str
-    job_id: str
-    state: JobStateName
+    id: str = msgspec.field(name="jobId")
+    state: State
+    text: str
     reasons: list[ReasonView]
+
+
+class WhyView(WhyShape, kw_only=True):
+    """What stands in the way of a job, in the order in which to deal with it; `text` has all reasons in one line."""
+
+    success: bool = True
+    timestamp: Timestamp
 
 
 class JobOptionsBody(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw_only=True, frozen=True):
@@ -182,7 +161,7 @@ class FilterShape(Shape, kw_only=True):
 class JobsQuery(FilterShape, kw_only=True):
     """One state, from `start` up to `end`; or, with a filter, a cursor or a limit, `limit` at a time and on with `cursor`."""
 
-    state: JobStateName = "waiting"
+    state: State = "waiting"
     start: Annotated[int, Meta(ge=0, le=1000)] | None = None
     end: Annotated[int, Meta(ge=0, le=1000)] | None = None
     limit: Annotated[int, Meta(ge=1, le=1000)] | None = None
@@ -202,9 +181,9 @@ class FailureGroupView(Shape, kw_only=True):
     error: str
     count: int
     tasks: list[str]
-    first_at: Timestamp
-    last_at: Timestamp
-    last_id: str
+    first_at: Instant
+    last_at: Instant
+    last: str = msgspec.field(name="lastId")
     last_error: str
 
 

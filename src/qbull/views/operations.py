@@ -6,16 +6,16 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
+from qbull.core.record import State
 from qbull.views.jobs import FilterShape
 from qbull.views.shape import (
     AnswerShape,
     DurationSeconds,
-    JobStateName,
+    Instant,
     PositiveCount,
     ResourceName,
     Shape,
     ShortText,
-    Timestamp,
 )
 
 OperationAction = Literal["retry", "redrive", "cancel", "promote", "remove", "clean"]
@@ -26,7 +26,7 @@ class NewOperationBody(FilterShape, kw_only=True):
     """What is to be done with all jobs of a state that fit. `rate` is how many a second at most, `olderThan` how many seconds ago they ended."""
 
     action: OperationAction
-    state: JobStateName | None = None
+    state: State | None = None
     older_than: DurationSeconds = 0.0
     limit: PositiveCount | None = None
     rate: RatePerSecond | None = None
@@ -61,8 +61,8 @@ class OperationView(Shape, kw_only=True):
     done: int
     looked_at: int
     total: int | None
-    started_at: Timestamp
-    updated_at: Timestamp
+    started_at: Instant
+    updated_at: Instant
     error: str | None
 
 
@@ -86,14 +86,14 @@ class StartedView(AnswerShape, kw_only=True):
 
 
 class MatchingQuery(FilterShape, kw_only=True):
-    state: JobStateName = "failed"
+    state: State = "failed"
 
 
 class MatchingView(AnswerShape, kw_only=True):
     """How many jobs fit. Where `exact` is false there may be more: only the first `lookedAt` were looked at."""
 
     queue: str
-    state: JobStateName
+    state: State
     count: int
     exact: bool
     looked_at: int

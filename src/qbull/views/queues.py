@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, Self
 
+import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from qbull.config import OnFailed, Order
 from qbull.core.health import HealthCode
+from qbull.core.job_info import JobInfo
 from qbull.core.layout import MAX_PARTITIONS
+from qbull.core.record import to_datetime
 from qbull.core.retry import Backoff
-from qbull.views.jobs import JobView
-from qbull.views.shape import AnswerShape, DurationSeconds, Shape, Timestamp
+from qbull.store.read.inspect import Counts
+from qbull.store.read.minutes import MinuteCounts
+from qbull.store.read.partition_report import PartitionReport, PartitionStatus
+from qbull.store.verbs.live_settings import LIVE_SETTING_TYPES, LiveSettingChange, LiveSettings
+from qbull.views.shape import (
+    AnswerShape,
+    DurationSeconds,
+    Instant,
+    Shape,
+    Timestamp,
+    instant,
+    view_of,
+)
 
 
 class StatsView(Shape, kw_only=True):
@@ -27,7 +42,25 @@ class StatsView(Shape, kw_only=True):
     total: int
     cancelled: int
     is_paused: bool
-    oldest_waiting_at: Timestamp | None
+    oldest_waiting_at: Instant | None
+
+    @classmethod
+    def of(cls, name: str, counts: Counts) -> StatsView:
+        """The counts of a queue."""
+        return view_of(
+            StatsView,
+            counts,
+            name=name,
+            paused=counts.waiting if counts.paused else 0,
+            is_paused=counts.paused,
+            oldest_waiting_at=instant(counts.oldest_waiting_ms),
+        )
+
+
+class LiveStatsView(StatsView, kw_only=True):
+    """Counts in the stream of events, with jobs per second since the last event."""
+
+    per_second: dict[str, float]
 
 
 class QueueStatsView(StatsView, kw_only=True):
@@ -103,12 +136,16 @@ class MinutesQuery(Shape, kw_only=True):
 class MinuteView(Shape, kw_only=True):
     """What was counted in it; `at` is its begin."""
 
-    at: Timestamp
+    at: Instant
     enqueued: int
     completed: int
     failed: int
     retried: int
     cancelled: int
+
+    @classmethod
+    def of(cls, minute: MinuteCounts) -> MinuteView:
+        return view_of(cls, minute, at=to_datetime(minute.at_ms))
 
 
 class MinutesView(AnswerShape, kw_only=True):
@@ -154,21 +191,21 @@ class ResetQuery(Shape, kw_only=True):
 class ChangedSettingView(Shape, kw_only=True):
     value: Any
     by: str
-    at: Timestamp
+    at: Instant
 
 
 class SettingChangeView(Shape, kw_only=True):
     """null is what the code says."""
 
-    at: Timestamp
+    at: Instant
     by: str
     setting: str
     before: Any
     after: Any
 
 
-class SettingsView(AnswerShape, kw_only=True):
-    """What is in force for a queue, what of it was changed at run time, and the last changes, the newest first."""
+class SettingsShape(Shape, kw_only=True):
+    """The settings in force for a queue, those of them that were changed at run time, and the last changes, the newest first."""
 
     queue: str
     paused: bool
@@ -176,22 +213,57 @@ class SettingsView(AnswerShape, kw_only=True):
     changed: dict[str, ChangedSettingView]
     history: list[SettingChangeView]
 
+    @classmethod
+    def of(cls, queue: str, live: LiveSettings, changes: Sequence[LiveSettingChange], **more: Any) -> Self:
+        """The settings of a queue. Rates and retries become plain JSON values."""
+        return view_of(
+            cls,
+            live,
+            queue=queue,
+            settings={name: msgspec.to_builtins(getattr(live.settings, name)) for name in LIVE_SETTING_TYPES},
+            changed={
+                name: view_of(ChangedSettingView, one, value=msgspec.to_builtins(one.value))
+                for name, one in live.changed.items()
+            },
+            history=[
+                view_of(
+                    SettingChangeView,
+                    one,
+                    before=msgspec.to_builtins(one.before),
+                    after=msgspec.to_builtins(one.after),
+                )
+                for one in changes
+            ],
+            **more,
+        )
+
+
+class SettingsView(SettingsShape, kw_only=True):
+    """The settings in force for a queue, those of them that were changed at run time, and the last changes, the newest first."""
+
+    success: bool = True
+    timestamp: Timestamp
+
 
 class ReaderView(Shape, kw_only=True):
+    """A worker that reads a partition."""
+
     worker: str
     host: str
     sharing: str
-    since: Timestamp | None
+    since: Instant | None
 
 
 class LeaseView(Shape, kw_only=True):
+    """With sharing "leased": the worker that has the partition for itself."""
+
     owner: str
     epoch: int
-    since: Timestamp | None
+    since: Instant | None
 
 
 class PartitionView(Shape, kw_only=True):
-    """`draining` is said of one that the queue had before the number of its partitions was changed."""
+    """A partition is `draining` if the queue had it before the number of its partitions was changed."""
 
     partition: int
     draining: bool
@@ -202,16 +274,29 @@ class PartitionView(Shape, kw_only=True):
     active: int
     delayed: int
     failed: int
-    oldest_waiting_at: Timestamp | None
+    oldest_waiting_at: Instant | None
+
+    @classmethod
+    def of(cls, status: PartitionStatus) -> PartitionView:
+        lease = status.lease
+        return view_of(
+            cls,
+            status.counts,
+            partition=status.number,
+            draining=status.draining,
+            readers=[view_of(ReaderView, one, since=instant(one.since_ms)) for one in status.readers],
+            lease=None if lease is None else view_of(LeaseView, lease, since=instant(lease.since_ms)),
+            oldest_waiting_at=instant(status.counts.oldest_waiting_ms),
+        )
 
 
 class LongLaneView(Shape, kw_only=True):
-    """A key with jobs behind each other; null is the one lane of a whole partition."""
+    """A key with many jobs in its lane; null is the one lane of a whole partition."""
 
     partition: int
     key: str | None
     waiting: int
-    oldest_waiting_at: Timestamp | None
+    oldest_waiting_at: Instant | None
 
 
 class HaltedLaneView(Shape, kw_only=True):
@@ -220,19 +305,45 @@ class HaltedLaneView(Shape, kw_only=True):
     partition: int
     key: str | None
     waiting: int
-    job_id: str
-    since: Timestamp | None
+    job: str = msgspec.field(name="jobId")
+    since: Instant | None
 
 
 class MisfitView(Shape, kw_only=True):
-    """Settings of workers that do not fit together, and what to do."""
+    """Settings of workers that do not fit together, and the remedy."""
 
     kind: str
     serious: bool
     fact: str
-    next: str
+    next_step: str = msgspec.field(name="next")
     partitions: list[int]
     workers: list[str]
+
+
+class PartitionReportShape(Shape, kw_only=True):
+    """The readers of each partition, the jobs that wait there, and the keys that hold them up."""
+
+    queue: str
+    partitions: list[PartitionView]
+    long_lanes: list[LongLaneView]
+    halted_lanes: list[HaltedLaneView]
+    misfits: list[MisfitView]
+
+    @classmethod
+    def of(cls, report: PartitionReport, **more: Any) -> Self:
+        """A partition report as JSON."""
+        return view_of(
+            cls,
+            report,
+            partitions=[PartitionView.of(one) for one in report.partitions],
+            long_lanes=[
+                view_of(LongLaneView, lane, oldest_waiting_at=instant(lane.oldest_ms)) for lane in report.hot
+            ],
+            halted_lanes=[
+                view_of(HaltedLaneView, lane, since=instant(lane.since_ms)) for lane in report.halted
+            ],
+            **more,
+        )
 
 
 class NewPartitionsBody(Shape, kw_only=True):
@@ -253,15 +364,14 @@ class RepartitioningView(Shape, kw_only=True):
     halted: int
 
 
-class PartitionsView(AnswerShape, kw_only=True):
-    """Who reads which partition, what waits there, and which keys it waits for. `repartitioning` is null where no change is under way."""
+class PartitionsView(PartitionReportShape, kw_only=True):
+    """The readers of each partition, the jobs that wait there, and the keys that hold them up. `repartitioning` is null if no
+    change of the number of partitions is under way.
+    """
 
-    queue: str
+    success: bool = True
+    timestamp: Timestamp
     repartitioning: RepartitioningView | None
-    partitions: list[PartitionView]
-    long_lanes: list[LongLaneView]
-    halted_lanes: list[HaltedLaneView]
-    misfits: list[MisfitView]
 
 
 class KeyQuery(Shape, kw_only=True):
@@ -278,7 +388,7 @@ class KeyView(AnswerShape, kw_only=True):
     queue: str
     key: str
     partition: int
-    holder: JobView | None
+    holder: JobInfo | None
     halted: bool
     waiting: int
-    jobs: list[JobView]
+    jobs: list[JobInfo]

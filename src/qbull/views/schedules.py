@@ -7,12 +7,13 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from qbull.core.record import State
 from qbull.core.schedule import CatchUp, Overlap
 from qbull.views.shape import (
     MAX_API_DURATION_SECONDS,
     AnswerShape,
     DurationSeconds,
-    JobStateName,
+    Instant,
     Shape,
     Timestamp,
 )
@@ -22,9 +23,9 @@ class LastRunView(Shape, kw_only=True):
     """`state` is null where the job is not kept any more."""
 
     job_id: str
-    planned_at: Timestamp | None
-    fired_at: Timestamp | None
-    state: JobStateName | None
+    planned_at: Instant | None
+    fired_at: Instant | None
+    state: State | None
     error: str | None
 
 
@@ -43,12 +44,12 @@ class ScheduleView(Shape, kw_only=True):
     catch_up_limit: int
     overlap: Overlap
     jitter: float
-    start: Timestamp | None
-    end: Timestamp | None
+    start: Instant | None
+    end: Instant | None
     source: Literal["code", "run time"]
     paused: bool
-    next: list[Timestamp]
-    last_run: LastRunView | None
+    next: list[Instant]
+    last: LastRunView | None = msgspec.field(name="lastRun")
     fired: int
     skipped: int
     missed: int
@@ -92,7 +93,7 @@ class Preview(AnswerShape, kw_only=True):
 
     name: str
     tz: str
-    next: list[Timestamp]
+    next: list[Instant]
     local: list[Timestamp]
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from qbull.views.shape import AnswerShape, Shape
+from qbull.core.layout import index_in_generation
+from qbull.store.verbs.workers import RegisteredWorker
+from qbull.views.shape import AnswerShape, Shape, view_of
 
 
 class ServingView(Shape, kw_only=True):
@@ -22,6 +24,23 @@ class WorkerView(Shape, kw_only=True):
     pid: int
     pod: str
     queues: dict[str, ServingView]
+
+    @classmethod
+    def of(cls, id: str, worker: RegisteredWorker) -> WorkerView:
+        return view_of(
+            cls,
+            worker,
+            id=id,
+            pod=worker.pod or id,
+            queues={
+                name: view_of(
+                    ServingView,
+                    serving,
+                    partitions=sorted({index_in_generation(number) for number in serving.partitions}),
+                )
+                for name, serving in sorted(worker.queues.items())
+            },
+        )
 
 
 class WorkersView(AnswerShape, kw_only=True):

@@ -126,7 +126,10 @@ function Facts({ job }: { job: Job }) {
     ...(job.schedule ? [[t("Schedule"), <a href={to.schedules()}>{job.schedule}</a>] as [string, preact.ComponentChildren]] : []),
     [t("Enqueued"), job.createdAt ? moment(job.createdAt) : "–"],
     ...(job.dueAt ? [[t("Due"), moment(job.dueAt)] as [string, preact.ComponentChildren]] : []),
+    ...(job.expiresAt ? [[t("Expires"), moment(job.expiresAt)] as [string, preact.ComponentChildren]] : []),
     [t("Took"), job.durationMs === null ? "–" : duration(job.durationMs)],
+    ...(job.timeout === null ? [] : [[t("Timeout"), duration(job.timeout * 1000)] as [string, preact.ComponentChildren]]),
+    ...(job.worker ? [[t("Worker"), <a class="mono" href={to.workers()}>{job.worker}</a>] as [string, preact.ComponentChildren]] : []),
   ];
   return (
     <dl class="facts">

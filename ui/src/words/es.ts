@@ -478,6 +478,7 @@ export const spanish = {
   "Test of the alerts": "Prueba de las alertas",
   "Flows": "Flujos",
   "Flow": "Flujo",
+  "Worker": "Worker",
   "Jobs that wait for other jobs: one after the other, or all of a group before the next.": "Trabajos que esperan a otros: uno tras otro, o todo un grupo antes del siguiente.",
   "There are no flows": "No hay flujos",
   "Chains and groups of jobs appear here while they run, and for a while after.": "Las cadenas y grupos de trabajos aparecen aquí mientras corren y un tiempo después.",

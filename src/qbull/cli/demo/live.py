@@ -12,7 +12,7 @@ import click
 
 from qbull.cli.demo.app import app, archive, charge, forecast, newsletter, remind, render, welcome
 from qbull.cli.terminal import ago, console, table
-from qbull.core.record import JobInfo
+from qbull.core.job_info import JobInfo
 from qbull.queue import Queue
 from qbull.store.read.inspect import Counts
 

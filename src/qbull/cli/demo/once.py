@@ -13,7 +13,8 @@ import click
 
 from qbull.cli.demo.app import archive, charge, forecast, newsletter, remind, render, welcome
 from qbull.cli.terminal import print_table
-from qbull.core.record import JobInfo, State
+from qbull.core.job_info import JobInfo
+from qbull.core.record import State
 from qbull.errors import JobFailed
 from qbull.job import Job
 from qbull.task import Task

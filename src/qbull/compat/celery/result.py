@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from qbull.compat.celery.instead import CELERY_GUIDE, CELERY_RESULT_ATTRIBUTE_HINTS
 from qbull.compat.refusal import refuse, refuse_attribute
-from qbull.core.record import JobInfo
+from qbull.core.job_info import JobInfo
 from qbull.errors import ArgumentsError, Conflict, JobCancelled, JobFailed, NotFound
 from qbull.job import Job
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from qbull.app import App
 from qbull.compat.refusal import refuse_attribute
 from qbull.compat.rq.instead import RQ_JOB_ATTRIBUTE_HINTS
-from qbull.core.record import JobInfo
+from qbull.core.job_info import JobInfo
 from qbull.errors import NotFound
 from qbull.job import Job as Handle
 from qbull.queue import Queue

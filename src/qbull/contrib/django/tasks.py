@@ -31,7 +31,7 @@ from django.utils.module_loading import import_string
 from qbull.app import App
 from qbull.contrib.django import DjangoConnections
 from qbull.core.codec import decode_untyped
-from qbull.core.record import JobInfo
+from qbull.core.job_info import JobInfo
 from qbull.core.retry import Retry
 from qbull.errors import ConfigError, NotFound
 from qbull.queue import Queue

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from qbull.core.codec import decode_untyped
+from qbull.core.job_info import JobInfo, attempt_info
 from qbull.core.layout import index_in_generation
 from qbull.core.record import (
     Ending,
     ExtendedBody,
-    JobInfo,
     State,
     UnreadableRecord,
     body_of,
@@ -112,6 +112,7 @@ class StoredJob:
         readable = body.task != "?"
         finished = self.finished_ms
         started = int(finished - ending.duration_ms) if finished is not None and ending is not None else None
+        error = ending.error if ending is not None else (body.history[-1].error if body.history else None)
         return JobInfo(
             id=self.id,
             queue=queue,
@@ -120,26 +121,28 @@ class StoredJob:
             key=body.key,
             priority=priority_of(self.record) if readable else 5,
             payload=decode_untyped(body.payload),
+            result=_displayable_result(ending),
+            error=error,
+            stacktrace=ending.stacktrace if ending is not None else None,
+            failed_reason=error if self.state == "failed" else None,
             attempt=(ending.attempt if ending is not None else 0) or body.attempt,
             max_attempts=body.attempts or attempts,
-            partition=index_in_generation(self.partition),
+            progress=self.progress,
             created_at=to_datetime(self.created_ms() if readable else finished or 0),
             due_at=due_datetime(self.due_ms),
-            started_at=None if started is None else to_datetime(started),
-            finished_at=None if finished is None else to_datetime(finished),
-            duration_ms=ending.duration_ms if ending is not None else None,
-            result=_displayable_result(ending),
-            error=ending.error if ending is not None else (body.history[-1].error if body.history else None),
-            stacktrace=ending.stacktrace if ending is not None else None,
-            crashes=crashes_of(self.record) if readable else 0,
-            worker=(ending.worker if ending is not None else self.worker) or None,
-            history=tuple(body.history),
-            progress=self.progress,
-            schedule=body.schedule,
-            flow=body.flow or None,
             expires_at=None
             if body.expires is None
             else to_datetime(expires_ms(body, self.created_ms()) or 0),
+            started_at=None if started is None else to_datetime(started),
+            finished_at=None if finished is None else to_datetime(finished),
+            duration_ms=round(ending.duration_ms, 3) if ending is not None else None,
+            timeout=body.timeout,
+            partition=index_in_generation(self.partition),
+            worker=(ending.worker if ending is not None else self.worker) or None,
+            crashes=crashes_of(self.record) if readable else 0,
+            history=tuple(attempt_info(attempt) for attempt in body.history),
+            schedule=body.schedule,
+            flow=body.flow or None,
         )
 
     def again(self, payload: bytes | None = None) -> bytes:

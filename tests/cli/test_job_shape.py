@@ -1,0 +1,35 @@
+"""A job has one public shape: Python, the REST API and the command line show the same fields with the same values."""
+
+from __future__ import annotations
+
+import asyncio
+
+from shell import Shell, open_shell  # noqa: F401 - a fixture
+from web import ADMIN, opened
+
+import qbull
+from qbull.views.shape import to_plain
+
+
+async def test_python_rest_and_command_line_show_the_same_job(shell: Shell, app: qbull.App) -> None:
+    email = app.queue("email", retry=qbull.Retry(delays=(0.01,)), order="key")
+
+    @email.task(key="{to}")
+    async def send(to: str) -> None:
+        await qbull.current_job().progress(40)
+        raise ValueError(f"no mailbox for {to}")
+
+    enqueued = await send.options(priority=2, timeout=5, expires=600).enqueue("ada")
+    async with app.worker() as worker:
+        await worker.drain()
+
+    info = await enqueued.info()
+    async with opened(app) as web:
+        rest = await (await web.person(ADMIN)).get(f"/api/queues/email/jobs/{enqueued.id}")
+    printed = await asyncio.to_thread(shell.json, "job", "email", enqueued.id)
+
+    assert info is not None
+    assert to_plain(info) == rest == printed
+    unset = {name for name, value in rest.items() if value is None}
+    assert unset == {"result", "dueAt", "schedule", "flow"}
+    assert rest["history"][0]["error"] == "ValueError: no mailbox for ada"
