@@ -11,7 +11,7 @@ import pytest
 import qbull
 from qbull.embedded import disk
 from qbull.embedded.server import EmbeddedServer
-from qbull.store import store
+from qbull.store import retry
 from small_disk import fill, mount_small_disk  # noqa: F401 - one is a fixture
 
 
@@ -51,7 +51,7 @@ def test_a_large_disk_is_not_spoken_of(tmp_path: Path, caplog: pytest.LogCapture
 async def test_a_disk_that_fills_up_is_said_and_work_goes_on_when_there_is_room(
     small_disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store, "SERVER_RETRY_SECONDS", 1.0)
+    monkeypatch.setattr(retry, "SERVER_RETRY_SECONDS", 1.0)
     app = qbull.App(f"embedded://{small_disk / 'data'}")
     queue = app.queue("work")
 
@@ -66,7 +66,7 @@ async def test_a_disk_that_fills_up_is_said_and_work_goes_on_when_there_is_room(
             await note.enqueue(text="x" * 10_000)
     log = (small_disk / "data" / "server.log").read_text(errors="replace")
     (small_disk / "filler").unlink()
-    monkeypatch.setattr(store, "SERVER_RETRY_SECONDS", 20.0)
+    monkeypatch.setattr(retry, "SERVER_RETRY_SECONDS", 20.0)
     later = await note.enqueue(text="c")
 
     assert "AOF write error" in log

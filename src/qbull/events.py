@@ -11,7 +11,6 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 
 from qbull.config import QueueSettings
 from qbull.core.record import State, to_datetime
@@ -44,7 +43,7 @@ async def follow_events(
     """The events of these queues from a place or a moment on; from now on, where none is given."""
     reader = _EventReader(client, queues, _moment_of(after))
     with client.results.ends() as ends:
-        await client.store.patiently(client.store.open)
+        await client.store.retrying(client.store.open)
         while True:
             looked = time.monotonic()
             ends.clear()
@@ -79,8 +78,7 @@ class _EventReader:
             await ends.expect(partition)
         for settings, partitions in all_of_them:
             reads = [(partition, self._cursors[partition.base]) for partition in partitions]
-            read = partial(finished_since, reads, oldest_first=True)
-            for said in await self._client.store.patiently(read):
+            for said in await finished_since(reads, oldest_first=True):
                 found += [(settings.name, one) for one in said.finished]
                 more = more or said.cut
                 lowest = said.reached_ms if lowest is None else min(lowest, said.reached_ms)
@@ -93,7 +91,7 @@ class _EventReader:
         """A partition that comes up later, for example by repartitioning, is read from what was told last."""
         if not partitions:
             return
-        now = await self._client.store.patiently(partial(server_times, partitions))
+        now = await server_times(partitions)
         for partition, now_ms in zip(partitions, now, strict=True):
             self._cursors[partition.base] = FinishedCursor.since(now_ms if low is None else low)
 

@@ -10,7 +10,6 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
 
 from qbull.core.codec import decode_untyped
@@ -170,7 +169,7 @@ class Flow(Generic[R]):
         left = [*self._fallbacks, self.last, *self.jobs]
         queues = {job.queue for job in left}
         while unknown := [job for job in left if not await _cancel(job, reason)]:
-            planted = await client.store.patiently(partial(client.flows.finish, self.id, queues))
+            planted = await client.flows.finish(self.id, queues)
             if not planted and len(unknown) == len(left):
                 return  # they are not kept any more
             left = unknown  # not there yet: an outage has cut the planting off, or a worker is at it
@@ -354,7 +353,7 @@ async def _send(layout: _FlowBuilder) -> Flow[Any]:
     plan = layout.plan(layouts)
     confirmed = client.store.confirmed(app.durability) if app.durability is not None else None
     try:
-        created = await client.store.patiently(partial(client.flows.begin, plan, confirmed))
+        created = await client.flows.begin(plan, confirmed)
     except NotConfirmed as error:
         raise error.of(last.step.queue.name, last.job.job.id) from None
     jobs = {node: _handle(node, created) for node in layout.nodes}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from qbull.config import QueueSettings
@@ -115,9 +114,7 @@ class Job(Generic[R]):
         there = await client.find(self._queue.settings, self.id)
         if there is None:
             return Why(self.id, self.queue, None)
-        return await client.store.patiently(
-            partial(why.explain_job, client.store, self._queue.settings, *there)
-        )
+        return await why.explain_job(client.store, self._queue.settings, *there)
 
     async def logs(self, last: int = MAX_LOG_LINES) -> list[LogLine]:
         """What its task has logged, in order: the newest lines, 1,000 at most."""
@@ -127,7 +124,7 @@ class Job(Generic[R]):
         there = await client.find(self._queue.settings, self.id)
         if there is None:
             raise self._unknown()
-        return await client.store.patiently(partial(there[0].logs, self.id, last))
+        return await there[0].logs(self.id, last)
 
     async def result(self, timeout: float | None = None) -> R:
         """Wait until the job has finished and give what its task returned, as annotated there."""
@@ -227,7 +224,7 @@ class Job(Generic[R]):
             if found.state not in ("failed", "cancelled"):
                 raise self._conflict(found.state, RETRY_CONFLICTS)
             job = JobToRetry(self.id, found.place, self._again(found, payload))
-            [word] = await self._queue.app.client().store.patiently(partial(partition.retry, token, [job]))
+            [word] = await partition.retry(token, [job])
             if word == "retried":
                 return "waiting"
             if word != "moved":  # moved: it was retried meanwhile, and has failed once more

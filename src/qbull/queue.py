@@ -7,7 +7,6 @@ import random
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from dataclasses import replace
 from datetime import datetime
-from functools import partial
 from typing import Any, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 import msgspec
@@ -204,8 +203,8 @@ class Queue(QueueControls, DeadLetters, Repartitionable):
         """How many jobs are in which state, over all partitions."""
         client = self.app.client()
         partitions = await client.partitions(self.settings)
-        counts = await client.store.patiently(partial(inspect.counts, partitions))
-        paused = await client.store.patiently(partial(live_settings.is_paused, client.store, self.name))
+        counts = await inspect.counts(partitions)
+        paused = await live_settings.is_paused(client.store, self.name)
         total = sum(counts[1:], counts[0])
         return replace(total, paused=paused, totals=client.totals(self.settings, total.totals))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -121,12 +121,12 @@ class Schedules:
         queue = self._app.queues.get(settings.name)
         if queue is not None:
             await self._app.client().register(queue.settings, queue.tasks)
-        await self._patiently(lambda: self._stored.put(schedule, "own", settings))
+        await self._stored.put(schedule, "own", settings)
         return await self.get(name)
 
     async def list(self) -> ScheduleInfos:
         """All schedules of the server, and those of the code that no worker has brought there yet."""
-        places = await self._patiently(self._stored.everywhere)
+        places = await self._stored.everywhere()
         found: ScheduleInfos = []
         for place in sorted(set(places.values())):
             found += await self._infos(place, [name for name, there in places.items() if there == place])
@@ -176,7 +176,7 @@ class Schedules:
         durability = self._app.durability
         server = client.store.confirmed(durability) if durability is not None else None
         ticks = ScheduleTicks(client.store, queue.seal)
-        created = await self._patiently(lambda: ticks.fire_now(partition, schedule, id, server))
+        created = await ticks.fire_now(partition, schedule, id, server)
         return queue.handle(id, created)
 
     async def pause(self, name: str) -> None:
@@ -189,7 +189,7 @@ class Schedules:
 
     async def remove(self, name: str) -> None:
         """Take away what was made at run time. One that the code declares as well is as in the code again."""
-        place = await self._patiently(lambda: self._stored.where(name))
+        place = await self._stored.where(name)
         if place is None:
             raise await self._unknown(name)
         plan = (await self._look(place, [name])).plans.get(name)
@@ -198,7 +198,7 @@ class Schedules:
                 f'schedule "{name}": the code of queue "{place.queue}" declares it and would bring it back; '
                 "pause it, or remove it from the code"
             )
-        await self._patiently(lambda: self._stored.remove(name))
+        await self._stored.remove(name)
 
     # What is asked of the server.
 
@@ -206,33 +206,30 @@ class Schedules:
     def _stored(self) -> Stored:
         return Stored(self._app.client().store)
 
-    async def _patiently(self, call: Callable[[], Awaitable[A]]) -> A:
-        return await self._app.client().store.patiently(call)
-
     async def _find(self, name: str) -> StoredSchedule | None:
-        return await self._patiently(lambda: self._stored.find(name))
+        return await self._stored.find(name)
 
     async def _look(self, place: ScheduleLocation, names: Sequence[str]) -> PartitionPlans:
-        return await self._patiently(lambda: self._stored.read(place, names))
+        return await self._stored.read(place, names)
 
     async def _change(self, name: str, how: Callable[[SchedulePlan, int], PlanChange | None]) -> None:
         try:
-            await self._patiently(lambda: self._stored.change(name, how))
+            await self._stored.change(name, how)
         except NotFound:
             schedule = self._app.declared.get(name)
             if schedule is None:
                 raise await self._unknown(name) from None
             await self._bring(schedule)
-            await self._patiently(lambda: self._stored.change(name, how))
+            await self._stored.change(name, how)
 
     async def _bring(self, schedule: Schedule) -> None:
         """Do for one schedule of the code what a worker would do when it starts."""
         client, queue = self._app.client(), self._app.queues[schedule.queue]
         await client.register(queue.settings, queue.tasks)
         declared = ScheduleDeclarations(client.store)
-        before = await self._patiently(lambda: declared.names(queue.name))
-        await self._patiently(lambda: declared.remember(queue.name, before | {schedule.name}))
-        await self._patiently(lambda: self._stored.put(schedule, "code", queue.settings))
+        before = await declared.names(queue.name)
+        await declared.remember(queue.name, before | {schedule.name})
+        await self._stored.put(schedule, "code", queue.settings)
 
     async def _in_force(self, name: str) -> tuple[Schedule, ScheduleLocation | None]:
         known = await self._find(name)
@@ -246,7 +243,7 @@ class Schedules:
         served = await self._served()
         settings = await self._settings(place.queue)
         store = self._app.client().store
-        tasks = await self._patiently(lambda: store.tasks(place.queue))
+        tasks = await store.tasks(place.queue)
         found: ScheduleInfos = []
         for some in in_batches(names):
             look = await self._look(place, some)
@@ -276,11 +273,11 @@ class Schedules:
         if queue in self._app.queues:
             return self._app.queues[queue].settings
         store = self._app.client().store
-        return await self._patiently(lambda: store.settings(queue))
+        return await store.settings(queue)
 
     async def _served(self) -> set[str]:
         """The queues that live workers serve."""
-        workers = await self._patiently(self._app.client().store.workers)
+        workers = await self._app.client().store.workers()
         return {queue for worker in workers.values() for queue in worker.queues}
 
     async def _now_ms(self, schedule: Schedule) -> int:
@@ -304,8 +301,8 @@ class Schedules:
         if not queue_name:
             raise NotFound(f'schedule "{name}": task "{task}": give "queue/task"')
         store = self._app.client().store
-        settings = await self._patiently(lambda: store.settings(queue_name))
-        known = await self._patiently(lambda: store.tasks(queue_name))
+        settings = await store.settings(queue_name)
+        known = await store.tasks(queue_name)
         if task not in known:
             raise NotFound(
                 f'schedule "{name}": queue "{queue_name}" has no task "{task}"; it has: {", ".join(known) or "none"}'
@@ -319,7 +316,7 @@ class Schedules:
         return rule.schedule(name, queue_name, task, encode_payload(task, dict(args)), None, zone), settings
 
     async def _unknown(self, name: str) -> NotFound:
-        names = sorted({*self._app.declared, *await self._patiently(self._stored.everywhere)})
+        names = sorted({*self._app.declared, *await self._stored.everywhere()})
         some = ", ".join(names[:20]) + (" …" if len(names) > 20 else "")
         return NotFound(f'schedule "{name}": there is none of this name; there is: {some or "none"}')
 

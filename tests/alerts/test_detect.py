@@ -183,7 +183,7 @@ async def test_a_stale_queue_is_said_unless_it_is_paused(app: qbull.App, store: 
     async def old() -> bool:
         await watcher(store).look()
         oldest = (await board.counts(store, EMAIL)).oldest_waiting_ms
-        return oldest is not None and await server_time(store.server) * 1000 - oldest > 1000
+        return oldest is not None and await server_time(store) * 1000 - oldest > 1000
 
     await eventually(old)
     await watcher(store).look()

@@ -19,7 +19,7 @@ import pytest
 import qbull
 from conftest import eventually
 from qbull.core.durability import Durability
-from qbull.store import store
+from qbull.store import retry
 from topology import DURABLE, Node, Pair, raised_pair
 
 COMPILER = shutil.which("cc")
@@ -46,7 +46,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def little_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits for servers without power."""
-    monkeypatch.setattr(store, "SERVER_RETRY_SECONDS", 0.2)
+    monkeypatch.setattr(retry, "SERVER_RETRY_SECONDS", 0.2)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 import qbull
 from conftest import eventually
 from qbull.core.durability import Durability
-from qbull.store import confirm, store
+from qbull.store import confirm, retry
 from topology import Pair, raised_pair
 
 pytestmark = [pytest.mark.xdist_group("confirm"), pytest.mark.timeout(60)]
@@ -146,7 +146,7 @@ async def test_a_queue_that_is_not_confirmed_has_no_jobs_yet(
     pair: Pair, hurried: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the server must know of a queue is as safe as its jobs, and comes before them."""
-    monkeypatch.setattr(store, "SERVER_RETRY_SECONDS", 0.1)
+    monkeypatch.setattr(retry, "SERVER_RETRY_SECONDS", 0.1)
     async with qbull.App(pair.url, durability="replicated") as app:
 
         @app.queue("orders").task

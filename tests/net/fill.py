@@ -187,6 +187,7 @@ async def enqueue_for_later(shop: Shop) -> None:
     await shop.add("stages", "stage-0", "stage-1", key="s")
     await shop.add("resting", "resting-0", "resting-1")
     await shop.add("steered", "steered-0")
+    await shop.add("limited", "limit-4", key="another tenant")
     await shop.add("tracked", "tracked-0")
     await shop.add("sealed", "sealed-0", "sealed-1")
     for n, handle in enumerate(await shop.pack.enqueue_many([{"item": f"chunk-{n}"} for n in range(7)])):

@@ -34,7 +34,7 @@ async def open_shop(
     request: pytest.FixtureRequest,
 ) -> AsyncIterator[Shop]:
     monkeypatch.setenv("QBULL_SHARING", request.param)
-    monkeypatch.setenv("MIN_IDLE_TIME_MS", "1000")
+    monkeypatch.setenv("MIN_IDLE_TIME_MS", "3000")
     restore(server_url)
     shop = Shop(server_url, app.prefix, manifest)
     yield shop
@@ -59,13 +59,16 @@ async def test_every_job_is_read_as_it_was_left(shop: Shop, manifest: Manifest) 
 
 
 @pytest.mark.parametrize("shop", ["auto", "leased"], indirect=True)
-async def test_every_job_ends_once_and_in_order(shop: Shop, manifest: Manifest) -> None:
+async def test_every_job_ends_once_and_in_order(
+    shop: Shop, manifest: Manifest, caplog: pytest.LogCaptureFixture
+) -> None:
     async with shop.working() as drain:
         redriven = [await shop.queue(name).redrive() for name in ("plain", "halting", "sealed")]
         await drain()
         ran_in_the_pause = [label for label in shop.ran if label.startswith("resting")]
         await shop.queue("resting").resume()
 
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
     assert (redriven, ran_in_the_pause) == ([2, 1, 1], [])
     ran = [label for label in shop.ran if not label.startswith("tick")]
     assert Counter(ran) == Counter(job.label for job in manifest.jobs if job.state not in OVER)

@@ -162,8 +162,8 @@ SABOTEURS = (
         "a parent says nothing",
         "nobody speaks for worker processes whose event loop is blocked",
         "worker/process/supervisor.py",
-        "Heartbeat(store, queues, lambda: list(self._children), min_idle, self._outage)",
-        "Beat(store, queues, lambda: [], min_idle, self._outage)",
+        "Heartbeat(self._store, queues, lambda: list(self._children), min_idle, self._outage)",
+        "Heartbeat(self._store, queues, lambda: [], min_idle, self._outage)",
         ("tests/worker/test_crash.py",),
     ),
     Saboteur(

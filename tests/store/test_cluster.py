@@ -53,6 +53,7 @@ async def whole(cluster: Cluster) -> AsyncIterator[Server]:
 async def cluster_store(cluster: Cluster, whole: Server) -> AsyncIterator[Store]:
     store = Store(cluster.url, "test")
     store.server = whole
+    store = store.without_retry
     await store.open()
     yield store
     assert await every_fault(store) == []
@@ -203,6 +204,7 @@ async def test_whoever_starts_while_a_primary_is_dead_finds_its_successor(
 ) -> None:
     store = Store(cluster.url, "test")
     store.server = whole
+    store = store.without_retry
     await whole.primaries()  # it has learned who they are
     cluster.primaries()[0].kill()
 
@@ -481,7 +483,7 @@ async def producing(desk: Desk) -> AsyncIterator[list[str]]:
     async def produce() -> None:
         while not stop.is_set():
             id = uuid4().hex
-            await desk.store.patiently(partial(desk.enqueue, id))
+            await desk.store.retrying(partial(desk.enqueue, id))
             sent.append(id)
 
     async def twenty_more() -> None:

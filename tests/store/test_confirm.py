@@ -38,7 +38,7 @@ def pair(tmp_path: Path) -> Iterator[Pair]:
 
 @pytest.fixture
 async def desk(pair: Pair) -> AsyncIterator[Desk]:
-    store = Store(pair.url, "test")
+    store = Store(pair.url, "test").without_retry
     yield await Desk.open(store)
     faults = await every_fault(store)
     await store.close()
@@ -95,7 +95,7 @@ async def test_a_job_that_was_there_already_is_not_taken_for_confirmed(
 ) -> None:
     """A connection that has written nothing is told at once that all replicas have its nothing."""
     await enqueue(desk, durability, "before")
-    other = Store(pair.url, "test")
+    other = Store(pair.url, "test").without_retry
 
     with frozen(*pair.replicas):
         await Desk(other, desk.settings).enqueue("a")
@@ -167,7 +167,7 @@ async def test_a_replica_that_has_come_back_confirms_again(pair: Pair, desk: Des
 
     pair.replicas[0].start()
     pair.replicas[0].tell_when_up("REPLICAOF", "127.0.0.1", pair.primary.port)
-    await desk.store.patiently(partial(enqueue, desk, "strict", "a", "b"))
+    await desk.store.retrying(partial(enqueue, desk, "strict", "a", "b"))
 
     assert sorted(pair.replicas[0].tell("HKEYS", desk.partition.base + "index")) == [b"a", b"b", b"before"]
 
@@ -291,7 +291,7 @@ async def test_a_server_that_was_started_anew_is_looked_at_anew(pair: Pair, desk
     pair.primary.start()
 
     with pytest.raises(ServerRefused, match="appendfsync everysec"):
-        await desk.store.patiently(partial(enqueue, desk, "durable", "b"))
+        await desk.store.retrying(partial(enqueue, desk, "durable", "b"))
 
 
 @pytest.mark.parametrize("command", [("WAIT", 1, 1), ("WAITAOF", 1, 1, 1)])
@@ -328,7 +328,7 @@ async def test_settings_that_this_user_may_not_read_are_no_proof(pair: Pair) -> 
 
 async def test_a_lost_reply_doubles_nothing(server: EmbeddedServer, store: Store) -> None:
     async with Proxy(server.socket).running() as proxy:
-        far = Store(f"redis://:{server.password}@127.0.0.1:{proxy.port}/0", "test")
+        far = Store(f"redis://:{server.password}@127.0.0.1:{proxy.port}/0", "test").without_retry
         desk = await Desk.open(far)
         await enqueue(desk, "durable", "before")
 

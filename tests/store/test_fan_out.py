@@ -91,7 +91,7 @@ async def test_the_nodes_of_a_cluster_are_each_asked_for_what_they_have(
         there = await fan_out.partitions_holding(partitions, "job-42")
         assert isinstance(store.server, ClusterServer)
         store.server._owners.reverse()  # as after slots have moved: each node says that they are another's
-        again = await store.patiently(
+        again = await store.retrying(
             lambda: inspect.counts(partitions)
         )  # it asks around at most every moment
     finally:

@@ -43,6 +43,7 @@ async def kept(trio: Trio) -> AsyncIterator[Server]:
 async def kept_store(trio: Trio, kept: Server) -> AsyncIterator[Store]:
     store = Store(trio.url, "test")
     store.server = kept
+    store = store.without_retry
     await store.open()
     yield store
     assert await every_fault(store) == []

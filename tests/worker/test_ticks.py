@@ -111,7 +111,7 @@ async def test_every_tick_once_while_workers_are_killed(
             tower.kill(luck.randrange(3))
             tower.start()
             kills += 1
-        until = int(await inspect.server_time(store.server))
+        until = int(await inspect.server_time(store))
         await eventually(lambda: _no_faults(tower, since, until), within=60)
         doubled = await _doubled(store)
 
@@ -135,7 +135,7 @@ async def test_clocks_that_are_wrong_by_an_hour_change_nothing(
         await eventually(lambda: _rung(tower, 40), within=60)
         until = max(planned for _, planned, _ in tower.rung()) - 1
         await eventually(lambda: _no_faults(tower, since, until))
-        now = await inspect.server_time(store.server)
+        now = await inspect.server_time(store)
         doubled = await _doubled(store)
 
     assert doubled == []

@@ -52,7 +52,7 @@ class AlertService:
             "send", self._send, Signature("send", self._send), "async", ALERT_QUEUE.retry, ALERT_QUEUE.timeout
         )
         worker = Worker(self._make_store, [Assignment(ALERT_QUEUE, {"send": spec})])
-        store = self._make_store()
+        store = self._make_store().without_retry
         try:
             await self._outage.retry_until_up(store.open)
             await worker.start()

@@ -23,7 +23,7 @@ MAX_SHOWN_MESSAGES = 10
 
 async def alerts(call: ApiCall[Nothing, Nothing]) -> wire.AlertsView:
     site = call.site
-    known = await site.store.patiently(lambda: board.read_known_problems(site.store))
+    known = await board.read_known_problems(site.store)
     queue = await _queue(site)
     return wire.AlertsView(
         timestamp=now(),

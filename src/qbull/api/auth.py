@@ -97,23 +97,21 @@ class Authenticator:
             await self._try_password(request, "admin", password or "")
             who = Caller("admin", "admin", "session")
         assert who.role != "open"
-        now = int(await self._patiently(partial(server_time, self._store().server)) * 1000)
+        now = int(await server_time(self._store()) * 1000)
         until = now + int(self._access.session_longest * 1000)
         session = Session(who.name, who.role, now, until, who.token)
         secret = self._secrets[who.name] if who.token is None else None
         idle = self._access.session_idle
-        text = await self._patiently(
-            partial(sessions.create, self._store(), session, idle=idle, secret=secret)
-        )
+        text = await sessions.create(self._store(), session, idle=idle, secret=secret)
         return text, session
 
     async def log_out(self, text: str) -> None:
         self._known.pop(f"s{text}", None)
-        await self._patiently(partial(sessions.end, self._store(), text))
+        await sessions.end(self._store(), text)
 
     async def log_all_out(self) -> int:
         self.forget()
-        return await self._patiently(partial(sessions.end_all, self._store()))
+        return await sessions.end_all(self._store())
 
     def forget(self) -> None:
         """Somebody was shut out: look again."""
@@ -190,28 +188,25 @@ class Authenticator:
             raise unknown("no password is set on this server (QUEUES_UI_PASS); use a token")
         address = address_of(request)
         is_right = hmac.compare_digest(self._password, digest_of(password))
-        wait = await self._patiently(partial(sessions.count_attempt, self._store(), address, is_right))
+        wait = await sessions.count_attempt(self._store(), address, is_right)
         if wait:
             raise ApiProblem(
                 429, f"too many wrong passwords; try again in {wait} s", headers={"retry-after": str(wait)}
             )
         if not is_right:
             raise unknown("the password is wrong")
-        await self._patiently(partial(sessions.clear_attempts, self._store(), address))
+        await sessions.clear_attempts(self._store(), address)
 
     async def _remembered(self, name: str, look: Callable[[], Awaitable[tuple[Caller, float]]]) -> Caller:
         until, known = self._known.get(name, (0.0, ANONYMOUS))
         if time.monotonic() < until:
             return known
         self._known.pop(name, None)
-        caller, lasts = await self._patiently(look)
+        caller, lasts = await look()
         if len(self._known) >= MAX_CACHED_CALLERS:
             self._known.clear()
         self._known[name] = time.monotonic() + min(lasts, CALLER_CACHE_SECONDS), caller
         return caller
-
-    async def _patiently(self, call: Callable[[], Awaitable[T]]) -> T:
-        return await self._store().patiently(call)
 
 
 def unknown(why: str) -> ApiProblem:

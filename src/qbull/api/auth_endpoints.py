@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import qbull
 from qbull.api.auth import SECURE_SESSION_COOKIE, SESSION_COOKIE, cookie_name, cookie_of
 from qbull.api.context import now
@@ -63,7 +61,7 @@ def _cookie(call: ApiCall, text: str, seconds: int) -> str:  # type: ignore[type
 
 async def list_tokens(call: ApiCall[Nothing, Nothing]) -> wire.TokensView:
     store = call.site.store
-    found = await store.patiently(partial(tokens.list_all, store))
+    found = await tokens.list_all(store)
     return wire.TokensView(timestamp=now(), tokens=[wire.TokenView.of(token) for token in found])
 
 
@@ -86,7 +84,7 @@ async def revoke_token(call: ApiCall[Nothing, Nothing]) -> wire.DoneView:
 
 async def audit(call: ApiCall[wire.AuditQuery, Nothing]) -> wire.AuditPageView:
     store, limit = call.site.store, call.query.limit
-    found = await store.patiently(partial(audit_log.read, store, limit, call.query.before))
+    found = await audit_log.read(store, limit, call.query.before)
     entries = [view_of(wire.AuditEntryView, one.entry, id=one.id, at=to_datetime(one.at_ms)) for one in found]
     return wire.AuditPageView(
         timestamp=now(), entries=entries, next=found[-1].id if len(found) == limit else None

@@ -82,7 +82,7 @@ class ApiContext:
             check_name("queue", name)
         except ConfigError as error:
             raise NotFound(str(error)) from None
-        settings = await self.store.patiently(lambda: self.store.settings(name))
+        settings = await self.store.settings(name)
         queue = Queue(self.app, settings)
         self._strangers[name] = time.monotonic() + QUEUE_SETTINGS_CACHE_SECONDS, queue
         return queue
@@ -94,7 +94,7 @@ class ApiContext:
 
     async def queues(self) -> list[Queue]:
         """All that the server knows and the app declares, by name."""
-        names = {*self.app.queues, *await self.store.patiently(self.store.queues)}
+        names = {*self.app.queues, *await self.store.queues()}
         return [await self.queue(name) for name in sorted(names)]
 
 

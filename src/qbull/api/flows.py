@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TypeAlias
 
 from qbull.api.context import ApiContext, now
@@ -180,9 +179,7 @@ async def read_flows(site: ApiContext) -> wire.FlowsView:
     places: list[JobAddress] = []
     for queue in await site.queues():
         partitions = await client.partitions(queue.settings)
-        ids = await client.store.patiently(
-            partial(planted.sample_flow_jobs, partitions, MAX_SCANNED_FLOW_JOBS)
-        )
+        ids = await planted.sample_flow_jobs(partitions, MAX_SCANNED_FLOW_JOBS)
         places += [(queue.name, id) for id in ids]
     places.sort(key=lambda place: place[1], reverse=True)  # ids begin with when they were made
     flows: list[wire.ShownFlowView] = []

@@ -44,7 +44,9 @@ async def read_health(site: ApiContext) -> Reply:
     try:
         async with asyncio.timeout(HEALTH_TIMEOUT_SECONDS * 2):
             found = await read_counts(site)
-            served = {name for who in (await site.store.workers()).values() for name in who.queues}
+            served = {
+                name for who in (await site.store.without_retry.workers()).values() for name in who.queues
+            }
             still = await site.halted.get()
     except (ServerError, TimeoutError):
         return _health_reply([health.unavailable()], {})

@@ -93,9 +93,7 @@ async def job_why(call: ApiCall[Nothing, Nothing]) -> wire.WhyView:
     if there is None:
         raise unknown(queue.name, id)
     partition, found = there
-    answer = await client.store.patiently(
-        lambda: why.explain_job(client.store, queue.settings, partition, found)
-    )
+    answer = await why.explain_job(client.store, queue.settings, partition, found)
     info = found.info(queue.name, queue.attempts_of(found.body().task))
     return view_of(
         wire.WhyView,

@@ -196,7 +196,8 @@ class EventBroadcaster:
         return events
 
     async def _partitions(self, queue: Queue) -> list[Partition]:
-        return await queue.app.client().partitions(queue.settings)
+        partitions = await queue.app.client().partitions(queue.settings)
+        return [partition.without_retry for partition in partitions]
 
     async def _news(self, queue: str, partitions: list[Partition]) -> list[FinishedSince]:
         new = [partition for partition in partitions if (queue, partition.number) not in self._cursors]
@@ -211,7 +212,7 @@ class EventBroadcaster:
         return [*events, StreamEvent("gap", b"{}", queue)] if found.cut else events
 
     async def _stats(self, name: str, counted: Counts) -> Any:
-        paused = await is_paused(self._store(), name)
+        paused = await is_paused(self._store().without_retry, name)
         stats = StatsView.of(name, replace(counted, paused=paused))
         now = time.monotonic()
         before, totals = self._totals.get(name, (now, counted.totals))

@@ -120,10 +120,10 @@ async def collect(site: ApiContext) -> str:
 
 
 async def _collect(site: ApiContext, samples: MetricSamples) -> None:
-    store = site.store
+    store = site.store.without_retry
     members = await store.workers()
     samples.add(WORKER_PROCESSES_METRIC, len(members))
-    now = await server_time(store.server)
+    now = await server_time(store)
     for queue in await site.queues():
         counts = await queue.stats()
         layout = await site.app.client().layout(queue.settings)

@@ -161,19 +161,19 @@ async def _started(call: ApiCall[Any, Any], request: OperationRequest, wait: flo
 
 async def list_operations(call: ApiCall[Nothing, Nothing]) -> wire.OperationsView:
     store = call.site.store
-    found = await store.patiently(partial(operations.newest, store, MAX_SHOWN_OPERATIONS))
+    found = await operations.newest(store, MAX_SHOWN_OPERATIONS)
     return wire.OperationsView(timestamp=now(), operations=[_operation_view(one) for one in found])
 
 
 async def one_operation(call: ApiCall[Nothing, Nothing]) -> wire.OneOperationView:
     store = call.site.store
-    found = await store.patiently(partial(operations.find, store, call.path["operation"]))
+    found = await operations.find(store, call.path["operation"])
     return wire.OneOperationView(timestamp=now(), operation=_operation_view(found))
 
 
 async def stop_operation(call: ApiCall[Nothing, Nothing]) -> DoneView:
     store, id = call.site.store, call.path["operation"]
-    found = await store.patiently(partial(operations.find, store, id))
+    found = await operations.find(store, id)
     if found.state != "running":
         raise ApiProblem(409, f"operation {id} is {found.state}")
     await call.site.running.stop(id)

@@ -53,8 +53,8 @@ async def queue_stats(call: ApiCall[Nothing, Nothing]) -> wire.QueueStatsView:
 async def queue_details(call: ApiCall[Nothing, Nothing]) -> wire.QueueView:
     queue = await call.site.queue(call.path["queue"])
     store, settings = call.site.store, queue.settings
-    names = sorted({*queue.tasks, *await store.patiently(lambda: store.tasks(queue.name))})
-    members = await store.patiently(store.workers)
+    names = sorted({*queue.tasks, *await store.tasks(queue.name)})
+    members = await store.workers()
     serving = [who.queues[queue.name] for who in members.values() if queue.name in who.queues]
     return wire.QueueView(
         timestamp=now(),
@@ -137,7 +137,7 @@ async def queue_minutes(call: ApiCall[wire.MinutesQuery, Nothing]) -> wire.Minut
 
 async def queue_partitions(call: ApiCall[Nothing, Any]) -> wire.PartitionsView:
     queue, store = await call.site.queue(call.path["queue"]), call.site.store
-    found = await store.patiently(lambda: partition_report(store, queue.settings))
+    found = await partition_report(store, queue.settings)
     left = await queue.repartitioning()
     return wire.PartitionsView.of(found, timestamp=now(), repartitioning=left)
 
@@ -154,7 +154,7 @@ async def queue_key(call: ApiCall[wire.KeyQuery, Nothing]) -> wire.KeyView:
     client = call.site.app.client()
     layout = await client.layout(queue.settings)
     partition = client.partition(queue.settings, layout.home(digest(key)))
-    line = await client.store.patiently(lambda: lane.lane_status(partition, digest(key), call.query.limit))
+    line = await lane.lane_status(partition, digest(key), call.query.limit)
 
     async def shown(id: str) -> JobInfo | None:
         info: JobInfo | None = await queue.job(id).info()

@@ -89,7 +89,7 @@ class OperationRunner:
                 f"{MAX_RUNNING_OPERATIONS} operations are running here already; wait for one to end, or stop it"
             )
         store = self._store()
-        now = int(await store.patiently(partial(server_time, store.server)) * 1000)
+        now = int(await server_time(store) * 1000)
         counts = await request.queue.stats()
         operation = Operation(
             id=secrets.token_hex(8),
@@ -101,7 +101,7 @@ class OperationRunner:
             updated_ms=now,
             total=getattr(counts, request.state),
         )
-        await store.patiently(partial(operations.write, store, operation))
+        await operations.write(store, operation)
         self._now[operation.id] = operation
         task = self._tasks[operation.id] = asyncio.create_task(self._run(operation.id, request))
         task.add_done_callback(lambda _: self._tasks.pop(operation.id, None))
@@ -117,7 +117,7 @@ class OperationRunner:
     async def stop(self, id: str) -> None:
         """Wherever it runs."""
         store = self._store()
-        await store.patiently(partial(operations.ask_to_stop, store, id))
+        await operations.ask_to_stop(store, id)
         if id in self._tasks:
             self._tasks[id].cancel()
 
@@ -170,7 +170,7 @@ class OperationRunner:
                 return
 
     async def _say(self, id: str) -> bool:
-        store = self._store()
-        now = int(await server_time(store.server) * 1000)
+        store = self._store().without_retry
+        now = int(await server_time(store) * 1000)
         self._now[id] = msgspec.structs.replace(self._now[id], updated_ms=now)
         return await operations.write(store, self._now[id])

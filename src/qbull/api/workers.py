@@ -21,7 +21,7 @@ MAX_SHOWN_RUNNING_JOBS = 200
 
 async def workers(call: ApiCall[Nothing, Nothing]) -> wire.WorkersView:
     store = call.site.store
-    living = await store.patiently(store.workers)
+    living = await store.workers()
     return wire.WorkersView(
         timestamp=now(), workers=[wire.WorkerView.of(id, who) for id, who in sorted(living.items())]
     )
@@ -41,9 +41,9 @@ async def running(call: ApiCall[Nothing, Nothing]) -> wire.RunningView:
 
 async def system(call: ApiCall[Nothing, Nothing]) -> wire.SystemView:
     store = call.site.store
-    primaries = await store.patiently(store.server.primaries)
+    primaries = await store.primaries()
     asked = time.time()
-    theirs = await store.patiently(partial(server_time, store.server))
+    theirs = await server_time(store)
     ours = (asked + time.time()) / 2
     return wire.SystemView(
         timestamp=now(),
@@ -52,7 +52,7 @@ async def system(call: ApiCall[Nothing, Nothing]) -> wire.SystemView:
         python=platform.python_version(),
         topology=store.server.address.topology,
         durability=call.site.app.durability,
-        servers=[await store.patiently(partial(_server_view, primary)) for primary in primaries],
+        servers=[await store.retrying(partial(_server_view, primary)) for primary in primaries],
         clock_skew_ms=round((theirs - ours) * 1000, 1),
     )
 

@@ -58,10 +58,10 @@ def repartition(target: Target, queue_name: str, partitions: int, no_wait: bool)
 
 async def _watch(target: Target, queue: Queue) -> None:
     """Show what is left until nothing is, and help with it."""
-    moves = PartitionMoves(target.store, queue.settings)
+    moves = PartitionMoves(target.app.client().store, queue.settings)
     with _RepartitionProgress(queue.name) as display:
         while True:
-            await target.store.patiently(moves.all_steps)
+            await moves.all_steps()
             left = await queue.repartitioning()
             if left is None:
                 return

@@ -40,7 +40,8 @@ class Target:
 
     @property
     def store(self) -> Store:
-        return self.app.client().store
+        """The server, without retries: a command says at once that it is unavailable."""
+        return self.app.client().store.without_retry
 
     async def queue(self, name: str) -> Queue:
         await self.store.open()

@@ -10,7 +10,6 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -83,7 +82,7 @@ class JobImporter:
         for queue, ids in by_queue.items():
             client = self._app.client()
             for partition in await client.partitions(queue.settings):
-                found |= await client.store.patiently(partial(partition.has, ids))
+                found |= await partition.has(ids)
         return found
 
     async def deliver(self, parcels: Sequence[PreparedJob]) -> None:
@@ -152,10 +151,10 @@ class JobImporter:
         """Without the code: the queue and the task are known to the server, and the worker checks the arguments."""
         name = self._to or letter.queue
         if name not in self._known:
-            client = self._app.client()
-            await client.store.open()
-            queue = Queue(self._app, await client.store.settings(name))
-            self._known[name] = queue, await client.store.tasks(name)
+            store = self._app.client().store.without_retry
+            await store.open()
+            queue = Queue(self._app, await store.settings(name))
+            self._known[name] = queue, await store.tasks(name)
         queue, tasks = self._known[name]
         if task not in tasks:
             raise CannotMove(

@@ -11,7 +11,6 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from functools import partial
 from typing import NamedTuple
 
 from qbull.core.ids import new_token
@@ -98,8 +97,7 @@ async def _sweep(
     more = True
     while more and (wanted.limit is None or done < wanted.limit):
         most = SWEEP_BATCH_SIZE if wanted.limit is None else min(SWEEP_BATCH_SIZE, wanted.limit - done)
-        clean = partial(partition.clean, new_token(), wanted.state, wanted.age, most)
-        removed, more = await client.store.patiently(clean)
+        removed, more = await partition.clean(new_token(), wanted.state, wanted.age, most)
         done += removed
         if on_step is not None:
             on_step(BulkStep(done, done))
@@ -114,7 +112,7 @@ async def _matching_jobs(
     if work.state in FINISHED_STATES:
         span = TimeSpan(wanted.after_ms, wanted.before_ms)
         if work.age > 0:
-            now = await client.store.patiently(partial(server_time, partition.server))
+            now = await server_time(partition)
             oldest = int((now - work.age) * 1000)
             span = TimeSpan(span.after_ms, oldest if span.before_ms is None else min(oldest, span.before_ms))
         async with aclosing(oldest_first(partition, work.state, span)) as lists:
@@ -149,14 +147,14 @@ async def retry(client: Client, partition: Partition, jobs: Sequence[StoredJob])
     ]
     if not some:
         return 0
-    words = await client.store.patiently(partial(partition.retry, new_token(), some))
+    words = await partition.retry(new_token(), some)
     return words.count("retried")
 
 
 async def remove(client: Client, partition: Partition, jobs: Sequence[StoredJob]) -> int:
     """Forget them. One that is no longer where it was seen stays, and one that a worker has."""
     some = [(job.id, job.place) for job in jobs]
-    words = await client.store.patiently(partial(partition.remove, new_token(), some))
+    words = await partition.remove(new_token(), some)
     return words.count("removed")
 
 
@@ -164,7 +162,7 @@ async def cancel(client: Client, partition: Partition, jobs: Sequence[StoredJob]
     """Cancel them; those that workers have are told to stop."""
     sealed = append_ending(Ending(0, 0.0, "", error="cancelled"))
     ids = [job.id for job in jobs]
-    words = await client.store.patiently(partial(partition.cancel, sealed, ids))
+    words = await partition.cancel(sealed, ids)
     return words.count("cancelled") + words.count("cancelling")
 
 
@@ -172,7 +170,7 @@ async def promote(client: Client, partition: Partition, jobs: Sequence[StoredJob
     """Let delayed ones run now."""
     done = 0
     for job in jobs:
-        word = await client.store.patiently(partial(partition.promote_one, new_token(), job.id))
+        word = await partition.promote_one(new_token(), job.id)
         done += word == "promoted"
     return done
 

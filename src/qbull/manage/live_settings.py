@@ -89,20 +89,18 @@ class QueueControls:
     async def live(self) -> LiveSettings:
         """What is in force now, and who has changed what of it."""
         store = self.app.client().store
-        return await store.patiently(lambda: live_settings.read(store, self.settings))
+        return await live_settings.read(store, self.settings)
 
     async def changes(self) -> list[LiveSettingChange]:
         """The last 100 changes, the newest first."""
         store = self.app.client().store
-        return await store.patiently(lambda: live_settings.history(store, self.settings.name))
+        return await live_settings.history(store, self.settings.name)
 
     async def _change(self, values: Mapping[str, Any], by: str | None) -> None:
         who = _checked_author(by) if by is not None else _default_author()
         client = self.app.client()
         await client.register(self.settings, ())
-        await client.store.patiently(
-            lambda: live_settings.change(client.store, self.settings.name, values, who)
-        )
+        await live_settings.change(client.store, self.settings.name, values, who)
 
 
 def _setting_names() -> str:

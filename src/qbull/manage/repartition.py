@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from functools import partial
 
 from qbull.config import QueueSettings
 from qbull.core.layout import MAX_PARTITIONS
@@ -36,13 +35,13 @@ class Repartitionable(ABC):
             raise ConfigError(f'queue "{ALERTS.name}": it is qbull\'s own and has one partition')
         client = self._client()
         await client.layout(self.settings)
-        await client.store.patiently(partial(repartition, client.store, self.settings, partitions))
+        await repartition(client.store, self.settings, partitions)
         await client.layout(self.settings)
 
     async def repartitioning(self) -> Repartitioning | None:
         """How far a change of the number of partitions is; None where none is under way."""
         client = self._client()
-        return await client.store.patiently(partial(repartitioning_status, client.store, self.settings))
+        return await repartitioning_status(client.store, self.settings)
 
     @abstractmethod
     def _client(self) -> Client: ...

@@ -62,7 +62,7 @@ class DatabaseMaintainer:
 
     async def run(self) -> None:
         """Keep until cancelled."""
-        store = self._make_store()
+        store = self._make_store().without_retry
         try:
             while True:
                 try:

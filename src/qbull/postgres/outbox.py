@@ -7,13 +7,13 @@ its id included, so shipping a row twice adds nothing. The relay is woken when t
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from qbull.core.backoff import ExponentialBackoff, jittered
 from qbull.errors import ArgumentsError, DatabaseAway
 from qbull.postgres import transaction as callers
 from qbull.store.batch import Batcher
@@ -25,6 +25,7 @@ OUTBOX_CHANNEL = "qbull_outbox"
 OUTBOX_BATCH_SIZE = 500
 OUTBOX_RETRY_SECONDS = 10.0
 """Seconds for which a row is sent again while the database is away."""
+OUTBOX_BACKOFF = ExponentialBackoff(first_seconds=0.05, max_seconds=1.0)
 
 
 class NewOutboxRow(msgspec.Struct, frozen=True):
@@ -99,17 +100,18 @@ class Outbox:
 
     async def _send(self, rows: Sequence[NewOutboxRow]) -> list[None]:
         clock = asyncio.get_running_loop().time
-        began, pause = clock(), 0.05
+        started = clock()
+        delays = OUTBOX_BACKOFF.delays()
         while True:
             try:
                 async with self._one_at_a_time():
                     await self._write(rows)
                 return [None] * len(rows)
             except DatabaseAway:
-                if clock() + pause - began > OUTBOX_RETRY_SECONDS:
+                delay = next(delays)
+                if clock() + delay - started > OUTBOX_RETRY_SECONDS:
                     raise
-            await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311
-            pause = min(pause * 2, 1.0)
+            await asyncio.sleep(jittered(delay))
 
     @asynccontextmanager
     async def _one_at_a_time(self) -> AsyncIterator[None]:

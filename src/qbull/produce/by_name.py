@@ -36,7 +36,7 @@ async def _enqueue_unchecked(
 ) -> Job[Any]:
     """For a task that the server has heard of and whose code is elsewhere."""
     client = queue.app.client()
-    known = await client.store.patiently(lambda: client.store.tasks(queue.name))
+    known = await client.store.tasks(queue.name)
     if task not in known:
         raise NotFound(_unknown_task(queue.name, task, known, "known to the server"))
     if queue.settings.needs_key and options.key is None:

@@ -14,7 +14,6 @@ from collections.abc import (
     Iterator,
     Sequence,
 )
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -109,9 +108,7 @@ class Client:
 
     async def layout(self, settings: QueueSettings) -> Layout:
         """As the server says now."""
-        self._declared[settings.name], layout = await self.store.patiently(
-            partial(self.store.known, settings)
-        )
+        self._declared[settings.name], layout = await self.store.known(settings)
         return self._keep(settings, layout)
 
     def totals(self, settings: QueueSettings, counted: dict[str, int]) -> dict[str, int]:
@@ -133,8 +130,8 @@ class Client:
         async with self._registering:  # one after the other, so that calls made at once stay in their order
             layout = self.known(settings, tasks, durability)
             if layout is None:
-                register = partial(self.store.register, settings, list(tasks), durability)
-                layout = self._keep(settings, await self.store.patiently(register))
+                layout = await self.store.register(settings, list(tasks), durability)
+                self._keep(settings, layout)
                 self._registered[settings.name, durability] = len(tasks)
                 self._declared[settings.name] = settings
             return layout
@@ -209,7 +206,7 @@ class Client:
 
     async def find(self, settings: QueueSettings, id: str) -> tuple[Partition, StoredJob] | None:
         async for partition in self._likely(settings, id):
-            found = await self.store.patiently(partial(inspect.find, partition, id))
+            found = await inspect.find(partition, id)
             if found is not None:
                 return partition, found
         return None
@@ -225,7 +222,7 @@ class Client:
         until, word = clock() + MOVING_JOB_TIMEOUT_SECONDS, "moving"
         while word == "moving" and clock() < until:
             async for partition in self._likely(settings, id):
-                word = await self.store.patiently(partial(verb, partition))
+                word = await verb(partition)
                 if word != "unknown":
                     break
             if word == "moving":
@@ -263,7 +260,7 @@ class Client:
             others = [self.partition(settings, number) for number in generation.numbers]
             if not layout.older and first in others:  # with older ones, it may have come there meanwhile
                 others.remove(first)
-            for partition in await self.store.patiently(partial(partitions_holding, others, id)):
+            for partition in await partitions_holding(others, id):
                 yield partition
 
     def _keep(self, settings: QueueSettings, layout: Layout) -> Layout:
@@ -273,7 +270,7 @@ class Client:
 
     async def _follow(self, settings: QueueSettings, successor: Generation) -> None:
         """A partition has said that its jobs go to a later generation now."""
-        layout = await self.store.patiently(partial(follow_successor, self.store, settings, successor))
+        layout = await follow_successor(self.store, settings, successor)
         self._keep(settings, layout)
 
     def _batcher(
@@ -300,8 +297,7 @@ class Client:
             older = await self._in_older(settings, jobs, confirmed) if layout.older else set()
             sent = [placed for placed in jobs if placed.job.id not in older] if older else jobs
             verb = partition.put if all(placed.plain for placed in jobs) else partition.enqueue
-            call = partial(verb, [placed.job for placed in sent], confirmed)
-            known = await self.store.patiently(call) if sent else set()
+            known = await verb([placed.job for placed in sent], confirmed) if sent else set()
         except NotConfirmed as error:
             raise error.of(settings.name, *(placed.job.id for placed in jobs)) from None
         except PartitionClosed as closed:
@@ -332,9 +328,9 @@ class Client:
         for generation in self._layouts[settings.name].generations[:-1]:
             for number, some in _batches((at, placed.home(generation)) for at, placed in enumerate(given)):
                 older = self.partition(settings, number)
-                there = await self.store.patiently(partial(older.has, [given[at].job.id for at in some]))
+                there = await older.has([given[at].job.id for at in some])
                 if there and confirmed is not None:
-                    await self.store.patiently(partial(confirmed.confirm, older.base))
+                    await older.confirm(confirmed)
                 found |= there
         return found
 
@@ -344,7 +340,7 @@ class Client:
         settings = partition.settings
         confirmed = self.store.confirmed(durability) if durability is not None else None
         try:
-            found = await self.store.patiently(partial(partition.unique, jobs, confirmed))
+            found = await partition.unique(jobs, confirmed)
         except NotConfirmed as error:
             raise error.of(settings.name, *(job.id for job in jobs)) from None
         except PartitionClosed as closed:

@@ -73,7 +73,7 @@ class OutboxShipping:
             shipped.resting[name] = error
 
     async def _queue(self, name: str) -> tuple[Queue, Layout]:
-        store = self._app.client().store
+        store = self._app.client().store.without_retry
         await store.open()
         if name in self._queues:
             queue, layout, until = self._queues[name]
@@ -88,7 +88,7 @@ class OutboxShipping:
 
     async def _registered(self, name: str) -> Queue:
         try:
-            return Queue(self._app, await self._app.client().store.settings(name))
+            return Queue(self._app, await self._app.client().store.without_retry.settings(name))
         except NotFound:
             if name in self._queues:  # the server has lost it since
                 return self._queues[name][0]

@@ -66,7 +66,7 @@ class ResultListener:
             async with asyncio.timeout(timeout):
                 while found.ending is None:
                     with self._expecting(partition, id, event):
-                        await self._store.patiently(partial(self._expect, partition))
+                        await self._store.retrying(partial(self._expect, partition))
                         before = partition
                         partition, found = await look()
                         if found.ending is None and partition.base == before.base:
@@ -92,7 +92,7 @@ class ResultListener:
         """Be told that something has ended, until the block ends."""
 
         async def expect(partition: Partition) -> None:
-            await self._store.patiently(partial(self._expect, partition))
+            await self._store.retrying(partial(self._expect, partition))
 
         ends = EndListener(expect)
         self._ends.add(ends)

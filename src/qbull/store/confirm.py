@@ -19,6 +19,7 @@ from functools import partial
 from typing import Any, assert_never
 from weakref import WeakKeyDictionary
 
+from qbull.core.backoff import ExponentialBackoff
 from qbull.core.durability import Durability, UnmetRequirement, profile_of, unmet_requirement
 from qbull.errors import NotConfirmed, ServerAway, ServerError, ServerRefused
 from qbull.store.connection.facts import ReplicaLinks, facts_of, links_in
@@ -34,8 +35,8 @@ WAIT_SLICE_SECONDS = 0.5
 """Seconds after which a wait looks up: is this still the primary, and who is connected?"""
 PROFILE_RECHECK_SECONDS = 0.1
 """Seconds between two looks at servers that do not hold the profile now."""
-MIN_WAITAOF_PAUSE_SECONDS, MAX_WAITAOF_PAUSE_SECONDS = 0.002, 0.064
-"""Seconds between two WAITAOFs, at first and at last."""
+WAITAOF_BACKOFF = ExponentialBackoff(first_seconds=0.002, max_seconds=0.064)
+"""Pauses between two WAITAOFs."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +129,9 @@ class ConfirmedServer:
     async def _ask_for_disks(self, talk: Conversation, need: int) -> tuple[int, ReplicaLinks]:
         """A server looks at its clock when something arrives: each new question also ends the wait of the one before."""
         clock = asyncio.get_running_loop().time
-        end, pause, open_questions = clock() + WAIT_SLICE_SECONDS, MIN_WAITAOF_PAUSE_SECONDS, 0
+        end, open_questions = clock() + WAIT_SLICE_SECONDS, 0
+        pauses = WAITAOF_BACKOFF.delays()
+        pause = next(pauses)
         while True:
             await talk.send(("WAITAOF", 1, need, 1), ("ROLE",))
             open_questions += 1
@@ -141,7 +144,7 @@ class ConfirmedServer:
                         await talk.hear()
                     return (answer[1] if answer[0] else 0), links
                 answer = await talk.hear(within=pause) if open_questions else None
-            pause = min(2 * pause, MAX_WAITAOF_PAUSE_SECONDS)
+            pause = next(pauses)
 
     async def _look(self, talk: Conversation, *, anew: bool = False) -> ReplicaLinks | UnmetRequirement:
         """Who must confirm; or what keeps this server from holding the profile."""

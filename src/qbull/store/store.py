@@ -5,9 +5,7 @@ What happens inside a queue is in partition.py; what people may look at is in in
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
@@ -18,24 +16,18 @@ import msgspec
 from qbull.config import QueueSettings
 from qbull.core.durability import Durability
 from qbull.core.layout import Layout
-from qbull.errors import ConfigError, EmbeddedError, NotFound, ServerAway, ServerError
+from qbull.errors import ConfigError, NotFound, ServerError
 from qbull.store.confirm import ConfirmedServer
 from qbull.store.connection import server
-from qbull.store.connection.requirements import read_info, refuse_unfit_server
-from qbull.store.connection.server import ErrorReply, open_server
+from qbull.store.connection.server import ErrorReply, Server, open_server
 from qbull.store.delivery import Delivery, load_trains
 from qbull.store.names import CONSUMER_GROUP, Names, ready_stream
+from qbull.store.retry import Retriable, Retrier, idempotent
 from qbull.store.verbs.partition import Partition
 from qbull.store.verbs.workers import RegisteredWorker, pack_worker, unpack_worker
 
 A = TypeVar("A")
 log = logging.getLogger("qbull")
-
-SERVER_RETRY_SECONDS = 10.0
-"""Seconds for which a producer sends a call again while the server is away."""
-FIRST_CONNECT_RETRY_SECONDS = 1.0
-"""The same before the server was ever reached: then the address is probably wrong."""
-
 
 _warned_queues: set[str] = set()
 """Warnings that one line in a process is enough for."""
@@ -49,48 +41,25 @@ class ReadyStream:
     tag: bytes
 
 
-class Store:
+class Store(Retriable):
     def __init__(self, url: str, prefix: str) -> None:
         self.server = open_server(url)
         self.names = Names(prefix)
-        self._checked = False
-        self._checking = asyncio.Lock()
+        self._retrier = Retrier(self)
+        self.retrier = self._retrier
         self._confirmed: dict[Durability, ConfirmedServer] = {}
 
     async def open(self) -> None:
-        """Reach the server for the first time, and refuse one that would not keep jobs."""
-        if self._checked:
-            return
-        async with self._checking:
-            if not self._checked:
-                for primary in await self.server.primaries():
-                    try:
-                        refuse_unfit_server(primary.address.shown, await read_info(primary))
-                    except ServerAway:
-                        self.server.doubt(primary)
-                        raise
-                self._checked = True
+        """Reach the server for the first time, and refuse one that would not keep jobs. Not retried."""
+        await self._retrier.open()
 
     async def close(self) -> None:
         await self.server.close()
-        self._checked = False
+        self._retrier.forget()
 
-    async def patiently(self, call: Callable[[], Awaitable[A]]) -> A:
-        """Send again while the server is away: for PATIENCE seconds, or a second before it was reached for the first time."""
-        clock = asyncio.get_running_loop().time
-        began = clock()
-        pause = 0.01
-        while True:
-            try:
-                await self.open()
-                return await call()
-            except (ServerAway, EmbeddedError):
-                if clock() + pause - began > (
-                    SERVER_RETRY_SECONDS if self._checked else FIRST_CONNECT_RETRY_SECONDS
-                ):
-                    raise
-            await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311
-            pause = min(pause * 2, 1.0)
+    async def retrying(self, call: Callable[[], Awaitable[A]]) -> A:
+        """Repeat several calls as one while the server is unavailable. Verbs do that by themselves."""
+        return await self._retrier.run(call)
 
     def confirmed(self, durability: Durability) -> ConfirmedServer:
         """The server, seen through a profile: it answers once a write is as safe as that asks."""
@@ -99,7 +68,9 @@ class Store:
         return self._confirmed[durability]
 
     def partition(self, settings: QueueSettings, number: int) -> Partition:
-        return Partition(self.server, self.names.partition(settings.name, number), number, settings)
+        return Partition(
+            self.server, self.names.partition(settings.name, number), number, settings, self.retrier
+        )
 
     async def partitions(self, settings: QueueSettings) -> list[Partition]:
         """All that may have jobs of this queue, the oldest first."""
@@ -110,10 +81,12 @@ class Store:
         """Which partitions the queue has, as the server says; as declared, where it does not know the queue."""
         return (await self.known(settings))[1]
 
+    @idempotent
     async def known(self, settings: QueueSettings) -> tuple[QueueSettings, Layout]:
         """The settings and the partitions that the server has; as declared here, where it does not know the queue."""
         return await self._known(settings.name) or (settings, Layout(partitions=settings.partitions))
 
+    @idempotent
     async def register(
         self, settings: QueueSettings, tasks: Sequence[str], durability: Durability | None = None
     ) -> Layout:
@@ -158,9 +131,16 @@ class Store:
             before.lane,
         )
 
+    @idempotent
+    async def primaries(self) -> list[Server]:
+        """The servers that keep jobs: one, or all primaries of a cluster."""
+        return await self.server.primaries()
+
+    @idempotent
     async def queues(self) -> list[str]:
         return sorted(name.decode() for name in await self.server.call("SMEMBERS", self.names.queues))
 
+    @idempotent
     async def settings(self, queue: str) -> QueueSettings:
         known = await self._known(queue)
         if known is None:
@@ -168,11 +148,13 @@ class Store:
             raise NotFound(f'queue "{queue}": not on this server; it has: {others}')
         return known[0]
 
+    @idempotent
     async def knows(self, queue: str) -> bool:
         """Is it still registered?"""
         (declared,) = await self.server.call("HMGET", self.names.settings(queue), "declared")
         return declared is not None
 
+    @idempotent
     async def tasks(self, queue: str) -> list[str]:
         fields = await self.server.call("HKEYS", self.names.settings(queue))
         return sorted(field.decode().removeprefix("task:") for field in fields if field.startswith(b"task:"))
@@ -247,23 +229,27 @@ class Store:
         ]
         return await load_trains(deliveries)
 
+    @idempotent
     async def ensure_groups(self, streams: dict[bytes, ReadyStream]) -> None:
         for stream in streams.values():
             await stream.partition.ensure_groups([stream.band])
 
     # Who lives.
 
+    @idempotent
     async def beat(self, ttl: float, workers: Sequence[str]) -> list[str]:
         """These workers live; answers with the ones that said nothing for their whole time."""
         dead = await self.server.script("heartbeat", self.names.app, int(ttl * 1000), *workers)
         return [worker.decode() for worker in dead]
 
+    @idempotent
     async def enroll(self, worker: str, member: RegisteredWorker, ttl: float) -> None:
         """A worker says what it is and what it reads."""
         await self.server.script(
             "worker_register", self.names.app, worker, int(ttl * 1000), pack_worker(member)
         )
 
+    @idempotent
     async def bury(self, worker: str, *, certain: bool = False, lost: bool = False) -> bool:
         """Forget a worker whose deliveries were taken back; unless it has come back to life, or is certainly gone.
 
@@ -273,20 +259,24 @@ class Store:
             await self.server.script("worker_forget", self.names.app, worker, int(certain), int(lost))
         )
 
+    @idempotent
     async def workers(self) -> dict[str, RegisteredWorker]:
         """The live workers, and what they have said of themselves."""
         flat = await self.server.script("workers", self.names.app)
         return {id.decode(): unpack_worker(what) for id, what in zip(flat[::2], flat[1::2], strict=True)}
 
+    @idempotent
     async def member(self, worker: str) -> RegisteredWorker:
         """What a worker has said of itself, also where it has fallen silent."""
         said = await self.server.call("HGET", self.names.roster, worker)
         return unpack_worker(said or b"")
 
+    @idempotent
     async def remembered(self) -> set[str]:
         """The workers of which it is known whether they live."""
         return {name.decode() for name in await self.server.call("ZRANGE", self.names.workers, 0, -1)}
 
+    @idempotent
     async def consumers(self, stream: ReadyStream) -> dict[str, int]:
         """Who has deliveries of this stream, and for how many milliseconds it has not been heard of."""
         try:

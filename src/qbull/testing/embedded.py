@@ -80,7 +80,7 @@ class EmbeddedTestServer(EnqueueRecorder):
 
     async def now(self) -> datetime:
         """The server's time."""
-        return datetime.fromtimestamp(await inspect.server_time(self._store.server), UTC)
+        return datetime.fromtimestamp(await inspect.server_time(self._store), UTC)
 
     async def drain(self) -> None:
         """Run what waits and is due now, and what that enqueues. Delayed jobs and retries wait for `advance()`."""

@@ -159,7 +159,7 @@ class _NoServer:
 
     async def open(self) -> None: ...
 
-    async def patiently(self, call: Callable[[], Awaitable[A]]) -> A:
+    async def retrying(self, call: Callable[[], Awaitable[A]]) -> A:
         return await call()
 
     def __getattr__(self, name: str) -> NoReturn:

@@ -80,7 +80,7 @@ class PartitionLeases:
         if share != self.held:
             log.debug('queue "%s": reading partitions %s', self._settings.name, share)
             before, since = self.held, self.since
-            now = int(await server_time(self._store.server) * 1000)
+            now = int(await server_time(self._store) * 1000)
             self.held, self.since = share, {number: since.get(number, now) for number in share}
             try:
                 await self._serve(share)

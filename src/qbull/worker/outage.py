@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+from qbull.core.backoff import ExponentialBackoff, jittered
 from qbull.errors import EmbeddedError, ServerAway, ServerError
 
 log = logging.getLogger("qbull.worker")
 A = TypeVar("A")
 
+FIRST_RECONNECT_PAUSE_SECONDS = 0.02
 MAX_RECONNECT_PAUSE_SECONDS = 2.0
 REFUSAL_LOG_SECONDS = 60.0
 """Seconds for which a refusal that was said is not said again."""
@@ -42,7 +43,7 @@ class Outage:
 
         Without `refusals` it is only waited for a server that is away; what it refuses is raised.
         """
-        pause = 0.02
+        delays = ExponentialBackoff(FIRST_RECONNECT_PAUSE_SECONDS, longest).delays()
         actor = object()
         try:
             while True:
@@ -52,8 +53,7 @@ class Outage:
                     if not refusals and not isinstance(error, ServerAway | EmbeddedError):
                         raise
                     self.failed(error, actor)
-                await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311
-                pause = min(pause * 2, longest)
+                await asyncio.sleep(jittered(next(delays)))
         except asyncio.CancelledError:  # it was told to stop, which is no news of the server
             self._failing.discard(actor)
             raise

@@ -58,7 +58,7 @@ class Worker:
     ) -> None:
         self.id = id or new_worker_id()
         self._make_store = make_store
-        self._store = make_store()
+        self._store = make_store().without_retry
         self._assignments = assignments
         self._sharing = sharing or Sharing()
         self._min_idle = min_idle
@@ -112,7 +112,7 @@ class Worker:
     async def _taken(self, call: Callable[[], Awaitable[object]]) -> None:
         """A process of its own waits for a server that is away; within a program it is said after a while."""
         if not self._supervised:
-            await self._store.patiently(call)
+            await self._store.retrying(call)
             return
 
         async def opened() -> None:
@@ -155,7 +155,7 @@ class Worker:
             left = 0
             for line in self._lines:
                 await line.flush()
-                for count in await self._store.patiently(partial(self._counts, line)):
+                for count in await self._store.retrying(partial(self._counts, line)):
                     left += count.active if line.paused else count.runnable
             if not left:
                 moved = await self._moved()
@@ -178,7 +178,7 @@ class Worker:
         await self._store.enroll(self.id, member, self._min_idle)
 
     def _make_beat(self) -> tuple[Store, Heartbeat]:
-        store = self._make_store()
+        store = self._make_store().without_retry
         queues = [assignment.settings for assignment in self._assignments]
         return store, Heartbeat(store, queues, lambda: [self.id], self._min_idle, Outage())
 

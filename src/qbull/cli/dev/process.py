@@ -163,7 +163,7 @@ class RunningVersion:
         """Wait for something that the roster says of the pods that read."""
         store = self._app.client().store
         while True:
-            if holds(_reading(await store.patiently(store.workers))):
+            if holds(_reading(await store.workers())):
                 return
             await asyncio.sleep(TAKEOVER_POLL_SECONDS)
 
@@ -181,7 +181,7 @@ async def _declare(app: App) -> None:
     """As the worker will do: what the server refuses is said before the version that works is told to end."""
     store = app.client().store
     for assignment in app.assignments():
-        await store.patiently(partial(store.register, assignment.settings, sorted(assignment.tasks)))
+        await store.register(assignment.settings, sorted(assignment.tasks))
 
 
 async def _tell(app: App) -> None:

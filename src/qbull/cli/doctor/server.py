@@ -111,7 +111,7 @@ def _is_here(host: str) -> bool:
 
 async def _clock(store: Store) -> Finding:
     asked = time.time()
-    theirs = await inspect.server_time(store.server)
+    theirs = await inspect.server_time(store)
     skew = theirs - (asked + time.time()) / 2
     if abs(skew) < MAX_CLOCK_SKEW_SECONDS:
         return ok("clock", f"{span(abs(skew))} from the clock here")

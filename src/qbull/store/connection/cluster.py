@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 
 from redis.crc import key_slot
 
+from qbull.core.backoff import jittered
 from qbull.errors import ServerAway, ServerError, ServerRefused
 from qbull.store.connection.address import Address
 from qbull.store.connection.server import (
@@ -119,7 +120,7 @@ class ClusterServer(Server):
                     break
             else:
                 raise lost
-            await asyncio.sleep(CLUSTER_REDISCOVERY_PAUSE_SECONDS * random.uniform(0.5, 1.5))  # noqa: S311
+            await asyncio.sleep(jittered(CLUSTER_REDISCOVERY_PAUSE_SECONDS))
 
     async def primaries(self) -> list[Server]:
         await self._learn()

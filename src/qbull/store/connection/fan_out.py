@@ -13,6 +13,7 @@ from typing import Any
 from qbull.errors import ServerAway
 from qbull.store.connection.scripts import script
 from qbull.store.connection.server import CommandArgument, Conversation, ErrorReply, NoScript, Server
+from qbull.store.retry import idempotent
 from qbull.store.verbs.partition import Partition
 
 PIPELINE_BATCH_SIZE = 64
@@ -66,9 +67,14 @@ async def partitions_holding(partitions: Sequence[Partition], id: str) -> list[P
     """Those of these partitions that know a job."""
     if not partitions:
         return []
-    asked = [("HEXISTS", partition.base + "index", id) for partition in partitions]
-    known = await run_commands(partitions[0].server, asked)
+    known = await _exists(partitions, id)
     return [partition for partition, there in zip(partitions, known, strict=True) if there]
+
+
+@idempotent
+async def _exists(partitions: Sequence[Partition], id: str) -> list[int]:
+    asked = [("HEXISTS", partition.base + "index", id) for partition in partitions]
+    return await run_commands(partitions[0].server, asked)
 
 
 async def _each(

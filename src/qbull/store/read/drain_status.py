@@ -8,6 +8,7 @@ from typing import Any
 
 from qbull.config import QueueSettings
 from qbull.store.connection.fan_out import run_scripts
+from qbull.store.retry import idempotent
 from qbull.store.store import Store
 from qbull.store.verbs.partition import Partition
 
@@ -86,6 +87,7 @@ def _read_drain_status(reply: list[Any]) -> DrainStatus:
     return DrainStatus(mark=mark, totals=totals, **dict(zip(names, numbers, strict=True)))
 
 
+@idempotent
 async def repartitioning_status(store: Store, settings: QueueSettings) -> Repartitioning | None:
     """What a change of the number of partitions has left to do; None where none is under way."""
     layout = await store.layout(settings)

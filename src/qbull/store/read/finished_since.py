@@ -11,6 +11,7 @@ from typing import Any
 
 from qbull.core.record import State, split_ending, task_in
 from qbull.store.connection.fan_out import run_scripts
+from qbull.store.retry import idempotent
 from qbull.store.verbs.partition import Partition
 
 FINISHED_SINCE_BATCH_SIZE = 8
@@ -70,8 +71,13 @@ async def finished_since(
         )
         for partition, cursor in partitions
     ]
-    replies = await run_scripts(partitions[0][0].server, "finished_since", calls)
+    replies = await _send([partition for partition, _ in partitions], calls)
     return [_read(cursor, reply) for (_, cursor), reply in zip(partitions, replies, strict=True)]
+
+
+@idempotent
+async def _send(partitions: Sequence[Partition], calls: Sequence[tuple[str | int, ...]]) -> list[Any]:
+    return await run_scripts(partitions[0].server, "finished_since", calls)
 
 
 async def server_times(partitions: Sequence[Partition]) -> list[int]:

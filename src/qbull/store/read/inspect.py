@@ -26,7 +26,7 @@ from qbull.core.record import (
 )
 from qbull.store import clock
 from qbull.store.connection import fan_out
-from qbull.store.connection.server import Server
+from qbull.store.retry import idempotent
 from qbull.store.store import Store
 from qbull.store.verbs.partition import Partition
 from qbull.store.verbs.progress import read_progress
@@ -165,6 +165,7 @@ def _displayable_result(ending: Ending | None) -> Any:
     return decode_untyped(ending.result) if ending.result is not None else None
 
 
+@idempotent
 async def find(partition: Partition, id: str) -> StoredJob | None:
     reply = await partition.server.script("find", partition.base, id)
     if not reply:
@@ -199,10 +200,12 @@ async def find(partition: Partition, id: str) -> StoredJob | None:
     )
 
 
+@idempotent
 async def count(partition: Partition) -> Counts:
     return _counts(await partition.server.script("count", partition.base))
 
 
+@idempotent
 async def counts(partitions: Sequence[Partition]) -> list[Counts]:
     """Of each of them."""
     if not partitions:
@@ -229,8 +232,10 @@ def ms_of(entry: bytes) -> int:
 # What `qbull doctor` asks of the server itself.
 
 
-async def server_time(server: Server) -> float:
-    seconds, microseconds = await server.call("TIME")
+@idempotent
+async def server_time(target: Store | Partition) -> float:
+    """The clock of the server, in seconds since the epoch."""
+    seconds, microseconds = await target.server.call("TIME")
     return int(seconds) + int(microseconds) / 1e6 + clock.shift_ms / 1000
 
 

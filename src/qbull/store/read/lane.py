@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from qbull.core.record import State
+from qbull.store.retry import idempotent
 from qbull.store.verbs.partition import Partition
 
 MAX_HOLDER_SCAN_ENTRIES = 50
@@ -32,6 +33,7 @@ class LaneStatus:
         return self.holder_state == "failed"
 
 
+@idempotent
 async def lane_status(partition: Partition, lane: bytes, most: int, id: str = "") -> LaneStatus:
     _, in_list, first, aboard, holder, state, worker, position = await partition.server.script(
         "lane_report", partition.base, lane, most, MAX_HOLDER_SCAN_ENTRIES, id

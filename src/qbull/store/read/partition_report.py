@@ -14,6 +14,7 @@ from qbull.core.config_warnings import ConfigWarning, config_warnings
 from qbull.core.route import PARTITION_LANE
 from qbull.store.connection.fan_out import run_scripts
 from qbull.store.read.inspect import Counts, counts, find
+from qbull.store.retry import idempotent
 from qbull.store.store import Store
 from qbull.store.verbs.partition import Partition
 from qbull.store.verbs.workers import RegisteredWorker, settings_digest, worker_declarations
@@ -104,6 +105,7 @@ class _SampledLane:
     job: str
 
 
+@idempotent
 async def partition_report(store: Store, settings: QueueSettings) -> PartitionReport:
     """`settings` are those that the server has."""
     members, layout = await store.workers(), await store.layout(settings)

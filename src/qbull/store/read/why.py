@@ -13,6 +13,7 @@ from qbull.core.why import MAX_COUNTED_AHEAD, JobFacts, LaneHolder, Why, explain
 from qbull.store.names import CONSUMER_GROUP, ready_stream
 from qbull.store.read import lane
 from qbull.store.read.inspect import StoredJob, counts
+from qbull.store.retry import idempotent
 from qbull.store.store import Store
 from qbull.store.verbs import live_settings
 from qbull.store.verbs.flows import dependencies_of
@@ -20,6 +21,7 @@ from qbull.store.verbs.partition import Partition
 from qbull.store.verbs.workers import ServedQueue
 
 
+@idempotent
 async def explain_job(store: Store, declared: QueueSettings, partition: Partition, found: StoredJob) -> Why:
     """A bounded number of looks; they change nothing."""
     facts = JobFacts(declared.name, found.state, found.body())

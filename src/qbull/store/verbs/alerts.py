@@ -20,6 +20,7 @@ from qbull.store.read import inspect
 from qbull.store.read.finished import TimeSpan, merged
 from qbull.store.read.inspect import Counts, StoredJob
 from qbull.store.read.minutes import last_minutes
+from qbull.store.retry import idempotent
 from qbull.store.store import Store
 from qbull.store.verbs.partition import NewJob
 
@@ -69,6 +70,7 @@ async def write(store: Store, seen: AlertSnapshot, state: AlertState, messages: 
     )
 
 
+@idempotent
 async def read_known_problems(store: Store) -> AlertState:
     """What is known of problems, for whoever only looks."""
     return _state(await store.server.call("HGET", _base(store) + "alerts", "state") or b"")

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from qbull.store.retry import idempotent
 from qbull.store.store import Store
 
 MAX_AUDIT_ENTRIES = 10_000
@@ -48,6 +49,7 @@ async def write(store: Store, entries: list[AuditLogEntry], *, strangers: bool =
     )
 
 
+@idempotent
 async def read(store: Store, limit: int, before: str | None = None) -> list[AuditLogRecord]:
     """The newest first; `before` is the id of the last one that was seen."""
     if before is not None and not before.strip("0-"):

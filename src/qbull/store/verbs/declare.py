@@ -6,18 +6,19 @@ from collections.abc import Sequence
 
 import msgspec
 
-from qbull.store.store import Store
+from qbull.store.retry import StoreVerbs, idempotent
 
 
-class ScheduleDeclarations:
-    def __init__(self, store: Store) -> None:
-        self._store = store
+class ScheduleDeclarations(StoreVerbs):
+    """The schedules that the code of a queue's workers declares."""
 
+    @idempotent
     async def newest(self, queue: str, versions: Sequence[str]) -> str:
         """Which of these versions decides: the one that came last."""
         newest: bytes = await self._store.server.script("declare", self._store.names.queue(queue), *versions)
         return newest.decode()
 
+    @idempotent
     async def names(self, queue: str) -> set[str]:
         """The schedules that the code has declared so far."""
         found = await self._store.server.call("HGET", self._store.names.settings(queue), "schedules")
@@ -26,6 +27,7 @@ class ScheduleDeclarations:
         except msgspec.MsgspecError:
             return set()
 
+    @idempotent
     async def remember(self, queue: str, names: set[str]) -> None:
         packed = msgspec.json.encode(sorted(names))
         await self._store.server.script("register", self._store.names.settings(queue), "schedules", packed)

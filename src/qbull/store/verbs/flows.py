@@ -36,6 +36,7 @@ from qbull.store.confirm import ConfirmedServer
 from qbull.store.connection.fan_out import run_scripts
 from qbull.store.connection.server import Server
 from qbull.store.read import inspect
+from qbull.store.retry import StoreVerbs, idempotent
 from qbull.store.store import Store
 from qbull.store.verbs.layout import follow_successor
 from qbull.store.verbs.partition import MAX_JOBS_PER_CALL, Partition, successor_in
@@ -81,15 +82,16 @@ class FlowMessage(NamedTuple):
     entry: bytes
 
 
-class FlowStore:
+class FlowStore(StoreVerbs):
     """For one app on one event loop."""
 
     def __init__(self, store: Store, durability: Durability | None = None) -> None:
-        self._store = store
+        super().__init__(store)
         self._known: dict[str, tuple[QueueSettings, Layout, float]] = {}
         waits = durability is not None and profile_of(durability).waits_for_replicas
         self._server = store.confirmed(durability) if durability is not None and waits else store.server
 
+    @idempotent
     async def begin(self, plan: FlowPlan, confirmed: ConfirmedServer | None) -> bool:
         """Plant a new flow; False where its first job is there already, and nothing was planted.
 
@@ -110,6 +112,7 @@ class FlowStore:
         if planted is not None:
             await self._plant_rest(*planted, self._server)
 
+    @idempotent
     async def finish(self, flow: str, queues: Iterable[str]) -> bool:
         """Plant what is noted as left of a flow in any of its queues; False where nothing is."""
         found = False
@@ -394,6 +397,7 @@ async def dependencies_and_mode(
     return fields.get(b"mode", b"").decode(), [found[position] for position in sorted(found)]
 
 
+@idempotent
 async def sample_flow_jobs(partitions: Sequence[Partition], most: int) -> list[str]:
     """Jobs that wait for others of their flow, and such as ended lately: about so many, over all partitions."""
     each = max(1, most // len(partitions))

@@ -13,14 +13,15 @@ waits for somebody who may be dead.
 from __future__ import annotations
 
 import asyncio
-import random
 
 import msgspec
 
 from qbull.config import QueueSettings
+from qbull.core.backoff import jittered
 from qbull.core.layout import MAX_PARTITIONS_WITH_OLDER, Generation, Layout
 from qbull.errors import Conflict
 from qbull.store.connection.fan_out import run_scripts
+from qbull.store.retry import idempotent
 from qbull.store.store import Store
 from qbull.store.verbs.partition import Partition, successor_in
 
@@ -30,6 +31,7 @@ SWITCH_HEAD_START_SECONDS = 0.02
 """Seconds within which whoever has begun a change should have ended it; then others help."""
 
 
+@idempotent
 async def repartition(store: Store, settings: QueueSettings, partitions: int) -> Layout:
     """Change the number of partitions; the layout that is in force then."""
     while True:
@@ -57,6 +59,7 @@ def _refuse_too_many(settings: QueueSettings, layout: Layout, partitions: int) -
         )
 
 
+@idempotent
 async def follow_successor(store: Store, settings: QueueSettings, successor: Generation) -> Layout:
     """The layout for somebody who was told by a closed partition that its keys are in another generation now."""
     while True:
@@ -72,7 +75,7 @@ async def follow_successor(store: Store, settings: QueueSettings, successor: Gen
 
 async def finish_switch(store: Store, settings: QueueSettings, layout: Layout) -> None:
     """End a change that somebody has begun, if he does not do it himself."""
-    await asyncio.sleep(SWITCH_HEAD_START_SECONDS * random.uniform(0.0, 1.0))  # noqa: S311
+    await asyncio.sleep(jittered(SWITCH_HEAD_START_SECONDS / 2, 1.0))
     if await store.layout(settings) == layout:
         await _switch(store, settings, layout)
 

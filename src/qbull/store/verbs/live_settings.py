@@ -18,6 +18,7 @@ from qbull.core.rate import Rate
 from qbull.core.record import to_datetime
 from qbull.core.retry import Retry
 from qbull.errors import ConfigError
+from qbull.store.retry import idempotent
 from qbull.store.store import Store
 
 LIVE_SETTING_TYPES: dict[str, Any] = {
@@ -70,6 +71,7 @@ class LiveSettings:
         return self.paused or self.held > 0
 
 
+@idempotent
 async def read(store: Store, declared: QueueSettings) -> LiveSettings:
     flat, held_ms, because = await store.server.script("live_settings", store.names.queue(declared.name))
     changed: dict[str, LiveSetting] = {}
@@ -89,10 +91,12 @@ async def read(store: Store, declared: QueueSettings) -> LiveSettings:
     )
 
 
+@idempotent
 async def is_paused(store: Store, queue: str) -> bool:
     return bool(await store.server.call("HEXISTS", store.names.queue(queue) + "live", PAUSED_SETTING))
 
 
+@idempotent
 async def change(store: Store, queue: str, values: Mapping[str, Any], by: str) -> int:
     """Set these, or RESET them, and tell everybody. Gives how many that has changed."""
     flat = [
@@ -110,11 +114,13 @@ RESET_SETTING = object()
 """In place of a value: back to what the code says."""
 
 
+@idempotent
 async def hold_queue(store: Store, queue: str, seconds: float, why: str) -> None:
     """Let nothing of the queue begin for so long, and tell everybody. A longer hold that is there stays."""
     await store.server.script("queue_hold", store.names.queue(queue), math.ceil(seconds * 1000), why)
 
 
+@idempotent
 async def history(store: Store, queue: str) -> list[LiveSettingChange]:
     """The newest first."""
     lines = await store.server.call(

@@ -19,6 +19,7 @@ from qbull.core.record import UnreadableRecord, body_of, lane_of
 from qbull.core.route import PARTITION_LANE, digest
 from qbull.errors import ServerError
 from qbull.store.read.drain_status import DrainStatus, drain_status, drain_statuses
+from qbull.store.retry import StoreVerbs, idempotent
 from qbull.store.store import Store
 from qbull.store.verbs.layout import change_layout, close_partition, finish_switch, follow_successor
 from qbull.store.verbs.partition import MAX_JOBS_PER_CALL, Partition, successor_in
@@ -46,11 +47,11 @@ class HeldLanes(NamedTuple):
     let_go: int
 
 
-class PartitionMoves:
+class PartitionMoves(StoreVerbs):
     """For one queue."""
 
     def __init__(self, store: Store, settings: QueueSettings) -> None:
-        self._store = store
+        super().__init__(store)
         self._settings = settings
 
     def partition(self, number: int) -> Partition:
@@ -62,6 +63,7 @@ class PartitionMoves:
     async def _tallies(self, generation: Generation) -> list[DrainStatus]:
         return await drain_statuses([self.partition(number) for number in generation.numbers])
 
+    @idempotent
     async def all_steps(self) -> int | None:
         """Take every step that can be taken now, for all partitions; how many jobs and lanes that has moved on.
 

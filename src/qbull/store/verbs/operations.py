@@ -12,6 +12,7 @@ import msgspec
 
 from qbull.errors import NotFound
 from qbull.store.read.inspect import server_time
+from qbull.store.retry import idempotent
 from qbull.store.store import Store
 
 OPERATION_TTL_SECONDS = 7 * 86_400
@@ -39,6 +40,7 @@ class Operation(msgspec.Struct, frozen=True, omit_defaults=True):
     error: str | None = None
 
 
+@idempotent
 async def write(store: Store, operation: Operation) -> bool:
     """How far it is; answers whether it is to stop."""
     stop: int = await store.server.script(
@@ -53,19 +55,21 @@ async def write(store: Store, operation: Operation) -> bool:
     return bool(stop)
 
 
+@idempotent
 async def find(store: Store, id: str) -> Operation:
     packed = await store.server.call("GET", store.names.operation(id))
     if packed is None:
         raise NotFound(f'no operation "{id[:50]}"; they are kept for a week')
-    return _with_liveness(msgspec.json.decode(packed, type=Operation), await server_time(store.server))
+    return _with_liveness(msgspec.json.decode(packed, type=Operation), await server_time(store))
 
 
+@idempotent
 async def newest(store: Store, many: int) -> list[Operation]:
     ids = await store.server.call("ZRANGE", store.names.operations, 0, many - 1, "REV")
     if not ids:
         return []
     names = [store.names.operation(id.decode()) for id in ids]
-    now = await server_time(store.server)
+    now = await server_time(store)
     found = await store.server.call("MGET", *names)
     return [
         _with_liveness(msgspec.json.decode(packed, type=Operation), now)
@@ -74,6 +78,7 @@ async def newest(store: Store, many: int) -> list[Operation]:
     ]
 
 
+@idempotent
 async def ask_to_stop(store: Store, id: str) -> None:
     await store.server.script("set_flag", f"{store.names.operation(id)}:stop", 60)
 

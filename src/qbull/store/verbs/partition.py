@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from qbull.config import QueueSettings
 from qbull.core.layout import Generation, index_in_generation
@@ -17,6 +17,7 @@ from qbull.core.unique import UniqueMode
 from qbull.store.confirm import ConfirmedServer
 from qbull.store.connection.server import Server
 from qbull.store.names import DEFAULT_LEVEL, RETURNED_LEVEL
+from qbull.store.retry import Retriable, Retrier, idempotent
 from qbull.store.verbs.outcomes import PartitionOutcomes
 from qbull.store.verbs.progress import MAX_LOG_LINES, JobUpdate, LogLine, read_log_line
 
@@ -105,20 +106,39 @@ class Promoted(NamedTuple):
     tick: float | None
 
 
-class Partition:
-    def __init__(self, server: Server, base: str, number: int, settings: QueueSettings) -> None:
+class Partition(Retriable):
+    def __init__(
+        self,
+        server: Server,
+        base: str,
+        number: int,
+        settings: QueueSettings,
+        retrier: Retrier | None = None,
+    ) -> None:
         self.server = server
         self.base = base
         self.number = number
         self.shown = index_in_generation(number)
         self.app = base[1:].removesuffix(f":{settings.name}:{number}}}:")
         self.settings = settings
+        self.retrier = retrier
+        # Made once: the enqueue path asks for it with each call.
+        self._without_retry: Self | None = None
         keep = settings.keep
         self._limit = settings.lane_limit
         self._halt = int(settings.on_failed == "halt")
         self._keep_completed = (_count(keep.completed), _ms(keep.completed_for))
         self._keep_failed = (_count(keep.failed), _ms(keep.failed_for))
 
+    @property
+    def without_retry(self) -> Self:
+        if self.retrier is None:
+            return self
+        if self._without_retry is None:
+            self._without_retry = super().without_retry
+        return self._without_retry
+
+    @idempotent
     async def enqueue(self, jobs: Sequence[NewJob], confirmed: ConfirmedServer | None = None) -> set[int]:
         """Add a batch; answers with the positions of those whose id was there already. Raises Closed."""
         flat = [argument for job in jobs for argument in job]
@@ -127,17 +147,25 @@ class Partition:
             raise PartitionClosed(set(known[1:]), successor_in(known[0]))
         return set(known)
 
+    @idempotent
     async def put(self, jobs: Sequence[NewJob], confirmed: ConfirmedServer | None = None) -> set[int]:
         """The same as enqueue, quicker, for jobs that lua/put.lua takes."""
         flat = [argument for id, _, record in jobs for argument in (id, record)]
         is_new = await (confirmed or self.server).script("put", self.base, *flat)
         return set() if is_new else await self.enqueue(jobs, confirmed)
 
+    @idempotent
+    async def confirm(self, confirmed: ConfirmedServer) -> None:
+        """Wait until everything written here before now is as safe as the profile asks."""
+        await confirmed.confirm(self.base)
+
+    @idempotent
     async def has(self, ids: Sequence[str]) -> set[str]:
         """Which of these ids it has."""
         places = await self.server.call("HMGET", self.base + "index", *ids)
         return {id for id, place in zip(ids, places, strict=True) if place is not None}
 
+    @idempotent
     async def unique(
         self, jobs: Sequence[UniqueJob], confirmed: ConfirmedServer | None = None
     ) -> list[tuple[str, bool]]:
@@ -152,6 +180,7 @@ class Partition:
         ]
         raise PartitionClosed(set(), successor_in(answer[0]), counting)
 
+    @idempotent
     async def bands(self) -> list[str]:
         """The ready streams that may have jobs, the most urgent first."""
         used = {
@@ -161,6 +190,7 @@ class Partition:
         }
         return sorted(used)
 
+    @idempotent
     async def settle(self, outcomes: PartitionOutcomes) -> list[bytes]:
         """Write down a batch of outcomes; answers with the ids of those that were stale and changed nothing."""
         stale: list[bytes] = await self.server.script(
@@ -174,6 +204,7 @@ class Partition:
         )
         return stale
 
+    @idempotent
     async def promote(self, most: int = MAX_JOBS_PER_CALL, completed: int = -1, failed: int = -1) -> Promoted:
         """Move what is due to ready, drop what is too old; answers with how many, and when the next is due.
 
@@ -192,11 +223,13 @@ class Partition:
         )
         return Promoted(moved, _seconds(wait_ms), _seconds(tick_ms))
 
+    @idempotent
     async def release(self, places: Sequence[bytes]) -> int:
         """Give back deliveries that will not be run to their end here; answers with the number of jobs."""
         jobs: int = await self.server.script("release", self.base, self._limit, *self._keep_failed, *places)
         return jobs
 
+    @idempotent
     async def reclaim(
         self, worker: str, seal: bytes, started: Sequence[bytes] | None = None, silent: float = 0.0
     ) -> Reclaimed:
@@ -214,6 +247,7 @@ class Partition:
     # What people do with single jobs, or with some of them. `token` is made before the first send: a call that is sent
     # again after a lost reply gets the answer that it had.
 
+    @idempotent
     async def cancel(self, seal: bytes, ids: Sequence[str]) -> list[str]:
         """For each "cancelled" (now or before), "cancelling" (a worker has it), "completed", "failed" or "unknown"."""
         answer: bytes = await self.server.script(
@@ -221,6 +255,7 @@ class Partition:
         )
         return answer.decode().split()
 
+    @idempotent
     async def marks(self) -> list[CancelMark]:
         """The jobs of this partition that workers have and that are to stop."""
         flat = await self.server.call("HGETALL", self.base + "cancelling")
@@ -230,20 +265,24 @@ class Partition:
             marks.append(CancelMark(id, place, split_ending(sealed)[1].error or ""))
         return marks
 
+    @idempotent
     async def retry(self, token: str, jobs: Sequence[JobToRetry]) -> list[str]:
         """Send finished jobs round again; for each "retried", "moved", "unknown" or the state that it is in instead."""
         flat = [argument for job in jobs for argument in job]
         return await self._words("retry", token, *flat)
 
+    @idempotent
     async def remove(self, token: str, jobs: Sequence[tuple[str, bytes]]) -> list[str]:
         """Id and where it was seen (empty: wherever); for each "removed", "active", "moved", "moving" or "unknown"."""
         flat = [argument for job in jobs for argument in job]
         return await self._words("remove", token, *flat)
 
+    @idempotent
     async def promote_one(self, token: str, id: str) -> str:
         """A delayed job may run now; "promoted", "unknown" or the state that it is in instead."""
         return (await self._words("promote_one", token, id))[0]
 
+    @idempotent
     async def clean(self, token: str, state: State, age: float, most: int) -> tuple[int, bool]:
         """Forget the oldest finished jobs; how many, and whether there may be more of that age."""
         removed, more = await self._words("clean", token, state, int(age * 1000), most)
@@ -253,6 +292,7 @@ class Partition:
         answer: bytes = await self.server.script(verb, self.base, token, self._limit, *arguments)
         return answer.decode().split()
 
+    @idempotent
     async def begin(self, expires_ms: int, lane: bytes, rate: Rate | None, unused: int) -> tuple[int, int]:
         """Milliseconds until a job may begin, -1 where it has expired; and how its start was noted, 0: it was not.
 
@@ -268,6 +308,7 @@ class Partition:
         """A start of a lane was noted and is not made. Not to be sent twice: it would be one too many."""
         await self.server.script("start_check", self.base, 0, lane, rate.count, rate.window_ms, 0, unused, 0)
 
+    @idempotent
     async def holds(self, id: bytes, place: bytes, lane: bytes) -> bool:
         """Is this delivery still the one that counts?"""
         if lane:
@@ -275,20 +316,24 @@ class Partition:
             return state is not None and state.partition(b" ")[0] == place
         return bool(await self.server.call("HGET", self.base + "index", id) == b"r" + place)
 
+    @idempotent
     async def states(self, ids: Sequence[str]) -> str:
         """For each the first letter of where it is (lua/lib/index.lua), "-" for one that is not here."""
         letters: bytes = await self.server.script("states", self.base, *ids)
         return letters.decode()
 
+    @idempotent
     async def report(self, reports: Sequence[bytes]) -> None:
         """Letter and id, and what is said: something that no script has done itself."""
         await self.server.script("reports_add", self.base, *reports)
 
+    @idempotent
     async def reports(self, told: Sequence[bytes], most: int) -> tuple[list[tuple[bytes, list[bytes]]], int]:
         """Drop the entries that were told; gives those that come then, and how many there are in all."""
         entries, length = await self.server.script("reports_take", self.base, most, *told)
         return entries, length
 
+    @idempotent
     async def records(self, ids: Sequence[bytes]) -> list[bytes]:
         """The records of jobs that are delayed or behind others of their lane; empty for one that is not."""
         if not ids:
@@ -298,15 +343,18 @@ class Partition:
             place[1:] if place is not None and place[:1] in (b"l", b"d", b"m") else b"" for place in places
         ]
 
+    @idempotent
     async def mark_alone(self, job: bytes, place: bytes) -> bool:
         """A suspect is about to run: should it take the worker down, this mark is the proof. False where it is another's by now."""
         return bool(await self.server.script("suspect_start", self.base, job, place))
 
+    @idempotent
     async def note(self, notes: Sequence[JobUpdate]) -> None:
         """Keep what running jobs say of themselves."""
         flat = [argument for note in notes for argument in note.arguments()]
         await self.server.script("progress_write", self.base, MAX_LOG_LINES, *flat)
 
+    @idempotent
     async def logs(self, id: str, last: int = MAX_LOG_LINES) -> list[LogLine]:
         """The newest lines that a job has logged, in order."""
         return [
@@ -314,6 +362,7 @@ class Partition:
             for line in await self.server.call("LRANGE", f"{self.base}log:{id}", -last, -1)
         ]
 
+    @idempotent
     async def lease(self, worker: str, living: Sequence[str]) -> int:
         """Take the partition for this worker alone, where none of the living has it; the epoch, or 0."""
         epoch: int = await self.server.script(
@@ -321,9 +370,11 @@ class Partition:
         )
         return epoch
 
+    @idempotent
     async def unlease(self, worker: str) -> None:
         await self.server.script("unlease", self.base, worker)
 
+    @idempotent
     async def ensure_groups(self, bands: Sequence[str]) -> None:
         await self.server.script("consumer_groups", self.base, *bands)
 

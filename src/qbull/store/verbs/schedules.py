@@ -28,7 +28,7 @@ from qbull.core.schedule_state import (
 )
 from qbull.errors import NotFound, ServerError
 from qbull.store.read import inspect
-from qbull.store.store import Store
+from qbull.store.retry import StoreVerbs, idempotent
 
 SCHEDULE_BATCH_SIZE = 50
 """Schedules in one call at most."""
@@ -68,12 +68,12 @@ class PartitionPlans(NamedTuple):
         return (self.plans.get(name) or self.traces.get(name) or SchedulePlan()).rev
 
 
-class ScheduleStore:
-    def __init__(self, store: Store) -> None:
-        self._store = store
+class ScheduleStore(StoreVerbs):
+    """The schedules of one app, in the partitions of their queues."""
 
     # Where they are.
 
+    @idempotent
     async def find(self, name: str) -> StoredSchedule | None:
         """Where it is and what is planned of it, also while it moves."""
         place = await self.where(name)
@@ -91,11 +91,13 @@ class ScheduleStore:
                 break
         return None
 
+    @idempotent
     async def where(self, name: str) -> ScheduleLocation | None:
         """As the registry says."""
         found = await self._store.server.call("HGET", self._store.names.schedules, name)
         return _location(found.decode()) if found is not None else None
 
+    @idempotent
     async def everywhere(self) -> dict[str, ScheduleLocation]:
         """All there are, by name."""
         found: dict[str, ScheduleLocation] = {}
@@ -125,6 +127,7 @@ class ScheduleStore:
                         del wanted[name]
         return list(wanted.values())
 
+    @idempotent
     async def read(self, place: ScheduleLocation, names: Sequence[str], *, due: int = 0) -> PartitionPlans:
         """What is planned of these; or of those that are due, up to so many."""
         reply = await self._store.server.script("schedule_read", self._base(place), due, *names)
@@ -145,6 +148,7 @@ class ScheduleStore:
 
     # What is said of them.
 
+    @idempotent
     async def put(self, schedule: Schedule, origin: PlanOrigin, settings: QueueSettings) -> None:
         """This is what the code, or somebody at run time, says of a schedule from now on."""
         name, layout = schedule.name, await self._store.layout(settings)
@@ -171,6 +175,7 @@ class ScheduleStore:
         ):
             await self._unregister(name)
 
+    @idempotent
     async def remove(self, name: str) -> None:
         """Take away what was said at run time; where nothing was, or nobody can read it, all of it."""
         place = await self.where(name)
@@ -186,6 +191,7 @@ class ScheduleStore:
                 await self._change(name, known.place, lambda plan, _: _dropped(plan))
         await self._unregister(name)
 
+    @idempotent
     async def change(self, name: str, how: Callable[[SchedulePlan, int], PlanChange | None]) -> None:
         """Change what is planned of it. Raises NotFound where there is none of this name."""
         known = await self.find(name)

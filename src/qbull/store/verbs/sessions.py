@@ -14,6 +14,7 @@ import secrets
 import msgspec
 
 from qbull.core.access import TokenRole
+from qbull.store.retry import idempotent
 from qbull.store.store import Store
 
 MAX_LOGIN_ATTEMPTS = 10
@@ -41,6 +42,7 @@ class Session(msgspec.Struct, frozen=True):
         return hmac.compare_digest(self.proof, _proof(text, secret))
 
 
+@idempotent
 async def create(store: Store, who: Session, *, idle: float, secret: str | None = None) -> str:
     """A new session; gives its name: 256 random bits."""
     text = secrets.token_urlsafe(32)
@@ -57,16 +59,19 @@ async def create(store: Store, who: Session, *, idle: float, secret: str | None 
     return text
 
 
+@idempotent
 async def find(store: Store, text: str, idle: float) -> Session | None:
     """A session that has not ended. Its idle time begins anew."""
     packed = await store.server.script("session_seen", store.names.app, _digest(text), int(idle * 1000))
     return None if packed is None else msgspec.json.decode(packed, type=Session)
 
 
+@idempotent
 async def end(store: Store, text: str) -> None:
     await _end(store, _digest(text))
 
 
+@idempotent
 async def end_all(store: Store) -> int:
     """Everybody has to log in again."""
     names = await store.server.call("ZRANGE", store.names.sessions, 0, -1)
@@ -80,6 +85,7 @@ async def _end(store: Store, name: str) -> None:
     await store.server.call("ZREM", store.names.sessions, name)
 
 
+@idempotent
 async def count_attempt(store: Store, address: str, right: bool = False) -> int:
     """Somebody tries a password. The seconds that he has to wait for an answer, or 0 where he may have it.
 
@@ -92,6 +98,7 @@ async def count_attempt(store: Store, address: str, right: bool = False) -> int:
     return wait
 
 
+@idempotent
 async def clear_attempts(store: Store, address: str) -> None:
     """It was the right one: what that address had tried before is forgiven."""
     await store.server.script("login_forgive", store.names.app, _digest(address))

@@ -11,6 +11,7 @@ from qbull.core.route import digest
 from qbull.core.schedule import MISSED_AFTER_MS, OVERLAP_RECHECK_MS, Schedule, propose_ticks
 from qbull.store.confirm import ConfirmedServer
 from qbull.store.connection.fan_out import run_commands
+from qbull.store.retry import StoreVerbs, idempotent
 from qbull.store.store import Store
 from qbull.store.verbs.partition import Partition
 from qbull.store.verbs.schedules import PartitionPlans
@@ -25,11 +26,11 @@ class TickResult(NamedTuple):
     missed: int
 
 
-class ScheduleTicks:
+class ScheduleTicks(StoreVerbs):
     """`seal` makes of a task and its arguments what lies on the server."""
 
     def __init__(self, store: Store, seal: Callable[[str, bytes], bytes] = lambda task, args: args) -> None:
-        self._server = store.server
+        super().__init__(store)
         self._seal = seal
 
     async def fire_due(self, partition: Partition, look: PartitionPlans) -> list[TickResult]:
@@ -52,7 +53,7 @@ class ScheduleTicks:
             proposed.append(schedule)
         if not proposed:
             return []
-        answers = await self._server.script(
+        answers = await self._store.server.script(
             "tick", partition.base, partition.settings.lane_limit, MISSED_AFTER_MS, OVERLAP_RECHECK_MS, *flat
         )
         counts = zip(answers[::3], answers[1::3], answers[2::3], strict=True)
@@ -61,13 +62,14 @@ class ScheduleTicks:
             for schedule, (fired, skipped, missed) in zip(proposed, counts, strict=True)
         ]
 
+    @idempotent
     async def fire_now(
         self, partition: Partition, schedule: Schedule, id: str, confirmed: ConfirmedServer | None = None
     ) -> bool:
         """Run it now, beside its plan; answers whether the job was new, as safe as `confirmed` asks."""
         record = tick_record(partition.settings, schedule, self._seal)
         args = (partition.settings.lane_limit, schedule.name, id, record)
-        return bool(await (confirmed or self._server).script("schedule_run", partition.base, *args))
+        return bool(await (confirmed or self._store.server).script("schedule_run", partition.base, *args))
 
 
 async def first_due_ms(partitions: Sequence[Partition]) -> list[float | None]:

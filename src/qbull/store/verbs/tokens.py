@@ -9,13 +9,13 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
-from functools import partial
 
 import msgspec
 
 from qbull.core.access import TokenRole
 from qbull.errors import Conflict, NotFound
 from qbull.store.read.inspect import server_time
+from qbull.store.retry import idempotent
 from qbull.store.store import Store
 
 MAX_TOKENS = 1000
@@ -68,23 +68,26 @@ async def create(
     """A new token, and its text: this is the only moment at which anybody can see it."""
     id = secrets.token_hex(_TOKEN_ID_CHARS // 2)
     text = f"{TOKEN_PREFIX}{id}_{secrets.token_urlsafe(32)}"
-
-    async def write() -> Token:
-        now = int(await server_time(store.server) * 1000)
-        expires = None if lasts is None else now + int(lasts * 1000)
-        token = Token(id, name, role, digest_of(text), now, by, expires)
-        await _sweep(store, now)
-        if await store.server.call("HLEN", store.names.tokens) >= MAX_TOKENS:
-            raise Conflict(f"there are {MAX_TOKENS:,} tokens already; revoke some")
-        await store.server.script("register", store.names.tokens, id, msgspec.json.encode(token))
-        return token
-
-    return await store.patiently(write), text
+    token = Token(id, name, role, digest_of(text), created_ms=0, created_by=by)
+    return await _write(store, token, lasts), text
 
 
+@idempotent
+async def _write(store: Store, token: Token, lasts: float | None) -> Token:
+    now = int(await server_time(store) * 1000)
+    expires = None if lasts is None else now + int(lasts * 1000)
+    token = msgspec.structs.replace(token, created_ms=now, expires_ms=expires)
+    await _sweep(store, now)
+    if await store.server.call("HLEN", store.names.tokens) >= MAX_TOKENS:
+        raise Conflict(f"there are {MAX_TOKENS:,} tokens already; revoke some")
+    await store.server.script("register", store.names.tokens, token.id, msgspec.json.encode(token))
+    return token
+
+
+@idempotent
 async def find(store: Store, id: str) -> tuple[Token, float | None] | None:
     """A token that has not expired, and the seconds that it has left."""
-    packed, now_ms = await store.server.script("token_find", store.names.app, id)
+    packed, now_ms = await _read(store, id)
     if not packed:
         return None
     token = msgspec.json.decode(packed, type=Token)
@@ -93,6 +96,7 @@ async def find(store: Store, id: str) -> tuple[Token, float | None] | None:
     return (token, (token.expires_ms - now_ms) / 1000) if token.expires_ms > now_ms else None
 
 
+@idempotent
 async def list_all(store: Store) -> list[Token]:
     """The newest first."""
     flat = await store.server.call("HGETALL", store.names.tokens)
@@ -106,12 +110,20 @@ async def list_all(store: Store) -> list[Token]:
 
 
 async def revoke(store: Store, id: str) -> None:
-    packed, _ = await store.patiently(partial(store.server.script, "token", store.names.app, id))
+    packed, _ = await _read(store, id)
     if not packed:
         raise NotFound(f'no token "{id}"; "qbull token list" shows what there is')
-    await store.patiently(partial(_remove, store, id))
+    await _remove(store, id)
 
 
+@idempotent
+async def _read(store: Store, id: str) -> tuple[bytes, int]:
+    """A token as it is stored, empty if there is none; and the server's time in milliseconds."""
+    packed, now_ms = await store.server.script("token_find", store.names.app, id)
+    return packed, now_ms
+
+
+@idempotent
 async def _remove(store: Store, id: str) -> None:
     await store.server.call("HDEL", store.names.tokens, id)
     await store.server.call("HDEL", store.names.tokens_used, id)
@@ -127,5 +139,6 @@ async def _sweep(store: Store, now_ms: int) -> None:
             await _remove(store, token.id)
 
 
+@idempotent
 async def record_use(store: Store, id: str) -> None:
     await store.server.script("token_used", store.names.app, id)

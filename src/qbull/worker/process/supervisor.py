@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from qbull.config import QueueSettings
+from qbull.core.backoff import ExponentialBackoff
 from qbull.store.store import Store
 from qbull.worker.actor import start_actor, stop_actors
 from qbull.worker.outage import Outage
@@ -31,7 +32,7 @@ A = TypeVar("A")
 
 STABLE_UPTIME_SECONDS = 10.0
 """A process that lived this long is started again at once when it dies; others wait longer each time."""
-MAX_RESTART_DELAY_SECONDS = 30.0
+RESTART_BACKOFF = ExponentialBackoff(first_seconds=0.25, max_seconds=30.0)
 RECLAIM_TIMEOUT_SECONDS = 2.0
 """Seconds in which all is taken back that a process held, usually. A part of a cluster may be away: then nobody waits for that."""
 SHUTDOWN_RECONNECT_SECONDS = 2.0
@@ -67,13 +68,13 @@ class Supervisor:
         min_idle: float,
         beside: Sequence[Callable[[], Awaitable[None]]] = (),
     ) -> None:
-        self._store = store
+        self._store = store.without_retry
         self._queues = queues
         self._command = command
         self._processes = processes
         self._grace = grace
         self._outage = Outage()
-        self._beat = Heartbeat(store, queues, lambda: list(self._children), min_idle, self._outage)
+        self._beat = Heartbeat(self._store, queues, lambda: list(self._children), min_idle, self._outage)
         self._beside = beside
         self._children: dict[str, WorkerProcess] = {}
         self._cleaning: set[asyncio.Task[None]] = set()
@@ -131,7 +132,7 @@ class Supervisor:
             else:
                 quick_deaths += 1
             if quick_deaths > 1 and not self._stop.is_set():
-                wait = min(0.25 * 2 ** (quick_deaths - 2), MAX_RESTART_DELAY_SECONDS)
+                wait = RESTART_BACKOFF.delay(quick_deaths - 2)
                 log.warning(
                     "worker processes die before they run a job; starting the next one in %.3g s", wait
                 )
@@ -146,7 +147,7 @@ class Supervisor:
 
     async def _start_at_last(self, number: int) -> WorkerProcess | None:
         """A machine that is short of memory, processes or files is waited for. None where a signal came first."""
-        wait = 0.25
+        delays = RESTART_BACKOFF.delays()
         while not self._stop.is_set():
             try:
                 child = await self._start(number)
@@ -157,8 +158,7 @@ class Supervisor:
             else:
                 self._short = False
                 return child
-            await self._pause(wait)
-            wait = min(wait * 2, MAX_RESTART_DELAY_SECONDS)
+            await self._pause(next(delays))
         return None
 
     async def _pause(self, seconds: float) -> None:

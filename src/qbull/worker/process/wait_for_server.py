@@ -25,6 +25,6 @@ async def wait_for_server(store: Store, outage: Outage, stop: asyncio.Event) -> 
 
 async def _open_store(store: Store, outage: Outage) -> None:
     try:
-        await store.patiently(store.open)
+        await store.retrying(store.open)
     except ServerAway:  # not EmbeddedError: nobody else is going to start that one
         await outage.retry_until_up(store.open, refusals=False)

@@ -1,0 +1,133 @@
+"""Retrying: a verb that may be sent twice is sent again while the server is unavailable.
+
+Whether that is safe is a property of the verb, and the verb declares it: `@idempotent` verbs are retried by the
+store's own call, so that callers simply await them. Verbs without it are sent once. A caller that must not wait,
+such as a health probe or a worker that waits for the server in its own way, uses the `without_retry` view of a
+store or partition.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
+
+from qbull.core.backoff import ExponentialBackoff, jittered
+from qbull.errors import EmbeddedError, ServerAway
+from qbull.store.connection.requirements import read_info, refuse_unfit_server
+
+if TYPE_CHECKING:
+    from qbull.store.store import Store
+
+SERVER_RETRY_SECONDS = 10.0
+"""For how long a verb is sent again while the server is unavailable."""
+FIRST_CONNECT_RETRY_SECONDS = 1.0
+"""The same before the server was reached for the first time: the address is probably wrong then."""
+SERVER_BACKOFF = ExponentialBackoff(first_seconds=0.01, max_seconds=1.0)
+
+A = TypeVar("A")
+P = ParamSpec("P")
+
+
+class Retrier:
+    """Opens a server and repeats calls to it. A store has one, which its partitions share."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._checked = False
+        self._checking = asyncio.Lock()
+
+    async def open(self) -> None:
+        """Reach the server for the first time, and refuse one that would not keep jobs."""
+        if self._checked:
+            return
+        async with self._checking:
+            if not self._checked:
+                for primary in await self._store.server.primaries():
+                    try:
+                        refuse_unfit_server(primary.address.shown, await read_info(primary))
+                    except ServerAway:
+                        self._store.server.doubt(primary)
+                        raise
+                self._checked = True
+
+    def forget(self) -> None:
+        """Check the server again before the next call."""
+        self._checked = False
+
+    async def run(self, call: Callable[[], Awaitable[A]]) -> A:
+        """Open the server and make the call; do both again while the server is unavailable."""
+        clock = asyncio.get_running_loop().time
+        started = clock()
+        delays = SERVER_BACKOFF.delays()
+        while True:
+            try:
+                await self.open()
+                return await call()
+            except (ServerAway, EmbeddedError):
+                delay = next(delays)
+                patience = SERVER_RETRY_SECONDS if self._checked else FIRST_CONNECT_RETRY_SECONDS
+                if clock() + delay - started > patience:
+                    raise
+            await asyncio.sleep(jittered(delay))
+
+
+class Retriable:
+    """An object whose verbs are retried: a store, a partition, or a group of verbs of a store."""
+
+    retrier: Retrier | None = None
+
+    @property
+    def without_retry(self) -> Self:
+        """The same object for a caller that must not wait: its verbs are sent once."""
+        if self.retrier is None:
+            return self
+        view = copy.copy(self)
+        view.retrier = None
+        return view
+
+
+T = TypeVar("T", bound=Retriable | Sequence[Retriable])
+
+
+def idempotent(
+    verb: Callable[Concatenate[T, P], Coroutine[Any, Any, A]],
+) -> Callable[Concatenate[T, P], Coroutine[Any, Any, A]]:
+    """Declare that a verb may be sent twice. It is retried while the server is unavailable.
+
+    The first parameter of the verb is the store, partition or sequence of partitions that it works on. The verb gets
+    the view of it without retry: a verb made of others is repeated as a whole, within one limit of time.
+    """
+
+    @wraps(verb)
+    async def retried(target: T, /, *args: P.args, **kwargs: P.kwargs) -> A:
+        retrier, direct = _direct(target)
+        if retrier is None:
+            return await verb(target, *args, **kwargs)
+        return await retrier.run(lambda: verb(direct, *args, **kwargs))
+
+    return retried
+
+
+def _direct(target: Any) -> tuple[Retrier | None, Any]:
+    """The retrier of a verb's first argument, and that argument without retry."""
+    if isinstance(target, Sequence):
+        retrier = target[0].retrier if target else None
+        return retrier, target if retrier is None else [one.without_retry for one in target]
+    return target.retrier, target.without_retry
+
+
+class StoreVerbs(Retriable):
+    """A group of verbs of one store, retried as the store says."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.retrier = store.retrier
+
+    @property
+    def without_retry(self) -> Self:
+        view = super().without_retry
+        view._store = self._store.without_retry
+        return view
