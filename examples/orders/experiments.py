@@ -58,7 +58,7 @@ def run(workers: int, jobs: int) -> float:
 async def ready() -> int:
     """How many workers have asked for work."""
     async with app:
-        members = await app.client().store.workers()
+        members = await app._client().store.workers()
     return sum("orders" in member.queues for member in members.values())
 
 

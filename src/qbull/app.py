@@ -38,7 +38,9 @@ from qbull.events import Event, follow_events
 from qbull.job import Job
 from qbull.middleware import Middleware, MiddlewareChain
 from qbull.observe.trace import Tracing
-from qbull.produce.client import Client, Portal
+from qbull.produce.chain import EnqueueChain
+from qbull.produce.client import Client
+from qbull.produce.portal import Portal
 from qbull.queue import Queue
 from qbull.schedules import Schedules
 from qbull.store.connection.address import Address
@@ -90,7 +92,9 @@ class App:
         traced = self.environment.trace if trace is None else trace
         self.tracing: Tracing | None = Tracing() if traced else None
         self.middleware = MiddlewareChain(middleware)
-        self.seals = CodecChain(self.middleware.all)
+        self._codecs = CodecChain(self.middleware.all)
+        is_wrapped = self.tracing is not None or bool(self.middleware.around_enqueue)
+        self._chain = EnqueueChain(self.tracing, self.middleware) if is_wrapped else None
         self.alerts = self.environment.alerts if alerts is None else alerts
         self.queues: dict[str, Queue] = {}
         self.declared: dict[str, Schedule] = {}
@@ -103,7 +107,6 @@ class App:
         self._clients: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Client] = (
             weakref.WeakKeyDictionary()
         )
-        self._last: tuple[weakref.ref[asyncio.AbstractEventLoop], Client] | None = None
         self._portal: Portal | None = None
         _forget_after_fork(self)
 
@@ -155,19 +158,19 @@ class App:
     def worker(self, queues: Sequence[str] | None = None, *, concurrency: int | None = None) -> Worker:
         """A worker in this process: `async with app.worker() as worker`. All queues of the app where none are named."""
         return Worker(
-            self.make_store,
-            self.assignments(queues, concurrency),
+            self._make_store,
+            self._assignments(queues, concurrency),
             sharing=self.environment.sharing,
             min_idle=self.environment.min_idle,
             payload_limit=self.payload_limit,
-            beside=self.beside(),
+            beside=self._alongside(),
         )
 
     def events(self, after: str | datetime | None = None) -> AsyncGenerator[Event, None]:
         """What becomes of the jobs of all queues of this app, as `queue.events()` says it of one."""
-        return follow_events(self.client(), [queue.settings for queue in self.queues.values()], after)
+        return follow_events(self._client(), [queue.settings for queue in self.queues.values()], after)
 
-    def assignments(
+    def _assignments(
         self, queues: Sequence[str] | None = None, concurrency: int | None = None
     ) -> list[Assignment]:
         """The queues that a worker of this app serves, with their tasks."""
@@ -184,29 +187,29 @@ class App:
                 self.results,
                 self.tracing,
                 self.middleware,
-                self.seals,
+                self._codecs,
                 self.durability,
             )
             for queue in served
         ]
 
-    def loaded(self) -> None:
+    def _loaded(self) -> None:
         """Called when the module of MODULE:APP was imported, for an app that completes itself then."""
 
-    def beside(self) -> list[Callable[[], Awaitable[None]]]:
+    def _alongside(self) -> list[Callable[[], Awaitable[None]]]:
         """What runs beside the workers of this app: where it has a database, the relay, and the keeper of its tables; where
         alerts have somewhere to go, who looks for problems and says so."""
-        return [*self._beside_database(), *self.alerting()]
+        return [*self._database_services(), *self._alerting()]
 
-    def alerting(self) -> list[Callable[[], Awaitable[None]]]:
+    def _alerting(self) -> list[Callable[[], Awaitable[None]]]:
         """Who looks for problems and tells people; nobody, where no place is named to tell them."""
         if not self.alerts.destinations:
             return []
         from qbull.alerts.alerting import AlertService
 
-        return [AlertService(self.make_store, self.prefix, self.alerts).run]
+        return [AlertService(self._make_store, self.prefix, self.alerts).run]
 
-    def _beside_database(self) -> list[Callable[[], Awaitable[None]]]:
+    def _database_services(self) -> list[Callable[[], Awaitable[None]]]:
         if self.database is None:
             return []
         if find_spec("psycopg") is None:
@@ -218,7 +221,7 @@ class App:
         away = Outage("PostgreSQL")
         return [
             self.relay(away).run,
-            DatabaseMaintainer(self.database, self.prefix, self.make_store, away).run,
+            DatabaseMaintainer(self.database, self.prefix, self._make_store, away).run,
         ]
 
     def relay(self, away: Outage | None = None) -> Relay:
@@ -230,23 +233,19 @@ class App:
             raise ConfigError("no database is named; set QBULL_DATABASE_URL, or App(database=…)")
         return Relay(self.database, self.prefix, OutboxShipping(self), away)
 
-    def make_store(self) -> Store:
+    def _make_store(self) -> Store:
         """A new connection to the app's server, for whoever runs in an event loop of its own."""
         return Store(self.url, self.prefix)
 
-    def client(self) -> Client:
+    def _client(self) -> Client:
         """The connections of the running event loop."""
         loop = asyncio.get_running_loop()
-        last = self._last
-        if last is not None and last[0]() is loop:
-            return last[1]
         client = self._clients.get(loop)
         if client is None:
-            client = self._clients[loop] = self.make_client()
-        self._last = (weakref.ref(loop), client)
+            client = self._clients[loop] = self._make_client()
         return client
 
-    def make_client(self) -> Client:
+    def _make_client(self) -> Client:
         """New connections, for one more event loop."""
         return Client(self.url, self.prefix, self.results)
 
@@ -258,7 +257,6 @@ class App:
 
     async def close(self) -> None:
         """Close the connections of the running event loop."""
-        self._last = None
         client = self._clients.pop(asyncio.get_running_loop(), None)
         if client is not None:
             await client.close()
@@ -276,6 +274,10 @@ class App:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
+    def _undeclared_queue(self, settings: QueueSettings) -> Queue:
+        """A queue that only the server knows. It has no tasks and is not part of the app."""
+        return Queue(self, settings)
+
     def _known(self, name: str) -> Queue:
         if name not in self.queues:
             raise NotFound(
@@ -284,9 +286,8 @@ class App:
         return self.queues[name]
 
     def _forget_connections(self) -> None:
-        _keep_parent_connections((self._clients, self._last, self._portal))
+        _keep_parent_connections((self._clients, self._portal))
         self._clients = weakref.WeakKeyDictionary()
-        self._last = None
         self._portal = None
 
 

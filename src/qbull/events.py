@@ -70,7 +70,7 @@ class _EventReader:
         low, lowest = self._low, None
         found: list[tuple[str, FinishedJob]] = []
         more = False
-        all_of_them = [(one, await self._client.partitions(one)) for one in self._queues]
+        all_of_them = [(one, await self._client.router.partitions(one)) for one in self._queues]
         everywhere = [partition for _, partitions in all_of_them for partition in partitions]
         # First from when on, then that somebody listens: what ends in between is told.
         await self._begin([one for one in everywhere if one.base not in self._cursors], low)

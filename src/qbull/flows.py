@@ -9,10 +9,8 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
 
-from qbull.core.codec import decode_untyped
 from qbull.core.flow import (
     FLOW_LIMIT_BYTES,
     HAS_DEPENDENCIES_FLAG,
@@ -33,12 +31,13 @@ from qbull.core.layout import Layout
 from qbull.core.record import body_of, repack
 from qbull.errors import ArgumentsError, Conflict, JobCancelled, JobFailed, NotConfirmed, NotFound, TooLarge
 from qbull.job import Job
-from qbull.middleware import Enqueueing
-from qbull.produce.client import PlacedJob
+from qbull.produce.chain import Request
+from qbull.produce.router import PlacedJob
 
 if TYPE_CHECKING:
+    from qbull.app import App
     from qbull.options import EncodedArguments, Options
-    from qbull.queue import Queue, QueueApp
+    from qbull.queue import Queue
     from qbull.task import Call
 
 R = TypeVar("R")
@@ -77,8 +76,8 @@ class _Composite(Generic[R]):
 
     def enqueue_sync(self) -> Flow[R]:
         """The same from synchronous code."""
-        layout = _FlowBuilder(self)
-        return layout.app.run_sync(_enqueue(self, layout))
+        builder = _FlowBuilder(self)
+        return builder.app.run_sync(_enqueue(self, builder))
 
 
 class Chain(_Composite[R]):
@@ -130,7 +129,7 @@ class Flow(Generic[R]):
 
     def __init__(
         self,
-        app: QueueApp,
+        app: App,
         id: str,
         jobs: Sequence[Job[Any]],
         last: Job[R],
@@ -165,7 +164,7 @@ class Flow(Generic[R]):
 
         What an outage has kept from being planted is planted first: it may begin, and is told to stop then.
         """
-        client = self._app.client()
+        client = self._app._client()
         left = [*self._fallbacks, self.last, *self.jobs]
         queues = {job.queue for job in left}
         while unknown := [job for job in left if not await _cancel(job, reason)]:
@@ -219,7 +218,7 @@ class _FlowBuilder:
             )
         self.last = exits[0][0][0]
         self.fallbacks = [node for node, _ in exits[0][1:]]
-        self.app: QueueApp = self.last.step.queue.app
+        self.app: App = self.last.step.queue.app
         self._check()
 
     def _lay(
@@ -267,14 +266,15 @@ class _FlowBuilder:
         flow = new_token()
         for node in self.nodes:
             step = node.step
-            arguments = step.call.sealed(step.arguments)
-            node.placed = step.queue.place(layouts[step.queue.name], step.task, arguments, node.options)
+            producer = step.queue._producer
+            arguments = producer.encode(step.task, step.arguments)
+            node.placed = producer.place(layouts[step.queue.name], step.task, arguments, node.options)
         for node in self.nodes:
             for position, sources in enumerate(node.awaits):
                 for source, unless in sources:
                     job = node.job
                     source.links.append(
-                        Dependent(node.step.queue.name, job.job.id, job.together, position, unless)
+                        Dependent(node.step.queue.name, job.job.id, job.affinity, position, unless)
                     )
         seeds = [_flow_job_seed(flow, node) for node in self._planting()]
         plan = FlowPlan(flow, seeds)
@@ -301,70 +301,56 @@ class _FlowBuilder:
         return sorted(self.nodes, key=place)
 
 
-async def _enqueue(written: _Composite[Any], layout: _FlowBuilder | None = None) -> Flow[Any]:
-    layout = layout or _FlowBuilder(written)
-    if layout.app.tracing is None:
-        return await _within_hooks(layout)
-    last = layout.last.step
-    with layout.app.tracing.send(last.queue.name, last.task, len(layout.nodes)) as carried:
-        for node in layout.nodes:
-            node.options = replace(node.options, trace=carried)
-        return await _within_hooks(layout)
+async def _enqueue(written: _Composite[Any], builder: _FlowBuilder | None = None) -> Flow[Any]:
+    """Send a flow within the app's tracing and middleware, with one request for each of its tasks."""
+    builder = builder or _FlowBuilder(written)
+    chain = builder.app._chain
+    if chain is None:
+        return await _send(builder)
+    nodes: dict[tuple[str, str], list[_StepNode]] = {}
+    for node in builder.nodes:
+        nodes.setdefault((node.step.queue.name, node.step.task), []).append(node)
+    groups = list(nodes.values())
+    requests = [_request(group) for group in groups]
+    last = next(request for request, group in zip(requests, groups, strict=True) if builder.last in group)
+    sent: list[Flow[Any]] = []
+
+    async def send() -> list[list[Job[Any]]]:
+        for request, group in zip(requests, groups, strict=True):
+            for node in group:
+                node.options = request.carried(node.options)
+        sent.append(await _send(builder))
+        return [[_handle(node, True) for node in group] for group in groups]
+
+    await chain.run(requests, send, last)
+    return sent[0]
 
 
-async def _within_hooks(layout: _FlowBuilder) -> Flow[Any]:
-    """Middleware is asked once for each task of the flow."""
-    middleware = layout.app.middleware
-    if not middleware.around_enqueue:
-        return await _send(layout)
-    calls: dict[tuple[str, str], list[_StepNode]] = {}
-    for node in layout.nodes:
-        calls.setdefault((node.step.queue.name, node.step.task), []).append(node)
-    sent: Flow[Any] | None = None
-
-    async def enqueue(left: list[tuple[str, str]]) -> list[Job[Any]]:
-        nonlocal sent
-        if not left:
-            sent = await _send(layout)
-            return []
-        queue, task = left[0]
-        nodes = calls[queue, task]
-        call = Enqueueing(queue, task, [decode_untyped(node.step.arguments.payload) for node in nodes])
-
-        async def inner() -> list[Job[Any]]:
-            for node in nodes:
-                node.options = node.step.call.with_headers(call, node.options)
-            await enqueue(left[1:])
-            return [_handle(node, True) for node in nodes]
-
-        return await middleware.enqueue(call, inner)
-
-    await enqueue(list(calls))
-    assert sent is not None
-    return sent
+def _request(nodes: Sequence[_StepNode]) -> Request:
+    step = nodes[0].step
+    return Request(step.queue, step.task, [node.step.arguments for node in nodes], step.options)
 
 
-async def _send(layout: _FlowBuilder) -> Flow[Any]:
-    app, last = layout.app, layout.last
-    client = app.client()
+async def _send(builder: _FlowBuilder) -> Flow[Any]:
+    app, last = builder.app, builder.last
+    client = app._client()
     layouts: dict[str, Layout] = {}
-    for queue in {node.step.queue for node in layout.nodes}:
-        layouts[queue.name] = await client.register(queue.settings, queue.tasks, app.durability)
-    plan = layout.plan(layouts)
+    for queue in {node.step.queue for node in builder.nodes}:
+        layouts[queue.name] = await client.router.register(queue.settings, queue.tasks, app.durability)
+    plan = builder.plan(layouts)
     confirmed = client.store.confirmed(app.durability) if app.durability is not None else None
     try:
         created = await client.flows.begin(plan, confirmed)
     except NotConfirmed as error:
         raise error.of(last.step.queue.name, last.job.job.id) from None
-    jobs = {node: _handle(node, created) for node in layout.nodes}
-    fallbacks = [jobs[node] for node in layout.fallbacks]
+    jobs = {node: _handle(node, created) for node in builder.nodes}
+    fallbacks = [jobs[node] for node in builder.fallbacks]
     return Flow(app, plan.flow, list(jobs.values()), jobs[last], fallbacks, created)
 
 
 def _handle(node: _StepNode, created: bool) -> Job[Any]:
-    return node.step.queue.handle(
-        node.job.job.id, created, node.step.call.spec.signature.decode_result, expected=created
-    )
+    decode = node.step.call.spec.signature.decode_result
+    return Job(node.job.job.id, created, node.step.queue, decode, created)
 
 
 def _flow_job_seed(flow: str, node: _StepNode) -> FlowJobSeed:
@@ -375,12 +361,19 @@ def _flow_job_seed(flow: str, node: _StepNode) -> FlowJobSeed:
     record = with_flow_flags(repack(job.job.record, body), flags)
     awaits = [_dependency(sources[0][0]) for sources in node.awaits]
     return FlowJobSeed(
-        node.step.queue.name, job.job.id, job.together, job.given, job.job.when, record, node.mode, awaits
+        node.step.queue.name,
+        job.job.id,
+        job.affinity,
+        job.has_custom_id,
+        job.job.when,
+        record,
+        node.mode,
+        awaits,
     )
 
 
 def _dependency(node: _StepNode) -> Dependency:
-    return Dependency(node.step.queue.name, node.job.job.id, node.step.task, together=node.job.together)
+    return Dependency(node.step.queue.name, node.job.job.id, node.step.task, together=node.job.affinity)
 
 
 def _checked_parts(

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Generic, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
-from qbull.config import QueueSettings
 from qbull.core.codec import decode_untyped
 from qbull.core.envelope import is_wrapped
 from qbull.core.ids import new_token
 from qbull.core.job_info import JobInfo
-from qbull.core.record import Body, Ending, State, UnreadableRecord, append_ending, body_of
+from qbull.core.record import Ending, State, UnreadableRecord, append_ending, body_of
 from qbull.core.why import Why
 from qbull.errors import (
     ArgumentsError,
@@ -23,11 +22,14 @@ from qbull.errors import (
     NotFound,
     ResultTimeout,
 )
-from qbull.produce.client import Client
 from qbull.store.read import why
 from qbull.store.read.inspect import StoredJob
 from qbull.store.verbs.partition import JobToRetry, Partition
 from qbull.store.verbs.progress import MAX_LOG_LINES, LogLine
+
+if TYPE_CHECKING:
+    from qbull.produce.client import Client
+    from qbull.queue import Queue
 
 R = TypeVar("R")
 
@@ -52,35 +54,25 @@ PROMOTE_CONFLICTS = {
 REMOVE_CONFLICTS = {"active": "is with a worker; cancel() it first"}
 
 
-class JobApp(Protocol):
-    def client(self) -> Client: ...
-
-
-class JobQueue(Protocol):
-    """What a job needs of its queue."""
-
-    @property
-    def app(self) -> JobApp: ...
-    @property
-    def settings(self) -> QueueSettings: ...
-    def attempts_of(self, task: str) -> int: ...
-    def edited(self, body: Body, payload: Mapping[str, Any]) -> bytes: ...
-    def open_result(self, task: str, result: bytes) -> bytes: ...
-
-
 class Job(Generic[R]):
-    """`created` is False where a job with this id was there already, and nothing was added.
+    """The handle of a job: its id, and everything that can be asked about the job or done with it.
 
-    `expected` is said of a job that may still be on its way from the outbox: result() waits for it to be there.
+    Enqueueing returns it; `app.job(queue, id)` makes one from an id.
+
+    Args:
+        id: the id of the job.
+        created: False if a job with this id existed already and nothing was added.
+        queue: the queue of the job.
+        decode: decodes the result.
+        expected: whether the job may still be on its way from the outbox; `result()` waits for it then.
     """
 
     def __init__(
         self,
-        queue: JobQueue,
         id: str,
+        created: bool,
+        queue: Queue,
         decode: Callable[[bytes], Any] = decode_untyped,
-        *,
-        created: bool = False,
         expected: bool = False,
     ) -> None:
         self.id = id
@@ -106,11 +98,11 @@ class Job(Generic[R]):
         found = await self._find()
         if found is None:
             return None
-        return found.info(self._queue.settings.name, self._queue.attempts_of(found.body().task))
+        return found.info(self._queue.settings.name, self._queue._attempts_of(found.body().task))
 
     async def why(self) -> Why:
         """Why it is not running: in words, and as reasons that programs can tell apart."""
-        client = self._queue.app.client()
+        client = self._queue.app._client()
         there = await client.find(self._queue.settings, self.id)
         if there is None:
             return Why(self.id, self.queue, None)
@@ -120,7 +112,7 @@ class Job(Generic[R]):
         """What its task has logged, in order: the newest lines, 1,000 at most."""
         if not isinstance(last, int) or not 1 <= last <= MAX_LOG_LINES:
             raise ArgumentsError(f"last={last!r}: give a whole number from 1 to {MAX_LOG_LINES:,}")
-        client = self._queue.app.client()
+        client = self._queue.app._client()
         there = await client.find(self._queue.settings, self.id)
         if there is None:
             raise self._unknown()
@@ -128,7 +120,7 @@ class Job(Generic[R]):
 
     async def result(self, timeout: float | None = None) -> R:
         """Wait until the job has finished and give what its task returned, as annotated there."""
-        client = self._queue.app.client()
+        client = self._queue.app._client()
         began = time.monotonic()
         await self._arrived(client, timeout)
         left = None if timeout is None else max(timeout - (time.monotonic() - began), 0)
@@ -175,12 +167,12 @@ class Job(Generic[R]):
             )
         encoded = await self._stored(ending.stored) if ending.stored else ending.result
         if encoded and is_wrapped(encoded):
-            encoded = self._queue.open_result(found.body().task, encoded)
+            encoded = self._queue._decode_result(found.body().task, encoded)
         value: R = self._decode(encoded or b"null")
         return value
 
     async def _stored(self, reference: str) -> bytes:
-        stored = self._queue.app.client().stored
+        stored = self._queue.app._client().stored
         if stored is None:
             raise ConfigError(
                 f'queue "{self.queue}": the result of job {self.id} is kept elsewhere, as "{reference}"; '
@@ -202,7 +194,7 @@ class Job(Generic[R]):
         async def cancel(partition: Partition) -> str:
             return (await partition.cancel(sealed, [self.id]))[0]
 
-        word = await self._queue.app.client().at_job(self._queue.settings, self.id, cancel)
+        word = await self._queue.app._client().on_job(self._queue.settings, self.id, cancel)
         if word == "cancelled":
             return "cancelled"
         if word == "cancelling":
@@ -217,7 +209,7 @@ class Job(Generic[R]):
         """
         token = new_token()
         while True:
-            there = await self._queue.app.client().find(self._queue.settings, self.id)
+            there = await self._queue.app._client().find(self._queue.settings, self.id)
             if there is None:
                 raise self._unknown()
             partition, found = there
@@ -249,14 +241,14 @@ class Job(Generic[R]):
     async def _do(
         self, verb: Callable[[Partition], Awaitable[str]], done: str, instead: Mapping[str, str]
     ) -> None:
-        word = await self._queue.app.client().at_job(self._queue.settings, self.id, verb)
+        word = await self._queue.app._client().on_job(self._queue.settings, self.id, verb)
         if word != done:
             raise self._conflict(word, instead)
 
     def _again(self, found: StoredJob, payload: Mapping[str, Any] | None) -> bytes:
         try:
             return found.again(
-                None if payload is None else self._queue.edited(body_of(found.record), payload)
+                None if payload is None else self._queue._encode_edited(body_of(found.record), payload)
             )
         except UnreadableRecord as error:
             raise Conflict(
@@ -275,5 +267,5 @@ class Job(Generic[R]):
         )
 
     async def _find(self) -> StoredJob | None:
-        found = await self._queue.app.client().find(self._queue.settings, self.id)
+        found = await self._queue.app._client().find(self._queue.settings, self.id)
         return found[1] if found is not None else None

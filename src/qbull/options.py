@@ -12,7 +12,7 @@ import msgspec
 from qbull.core.durability import DURABILITIES, Durability
 from qbull.core.ids import check_id, check_key
 from qbull.core.record import ABSOLUTE_TIME_FROM_MS, DEFAULT_PRIORITY
-from qbull.core.unique import Unique
+from qbull.core.unique import Unique, UniqueWindow
 from qbull.errors import MAX_DELAY_SECONDS, ArgumentsError, QbullError
 
 
@@ -29,15 +29,21 @@ def check_expires(expires: float | datetime, refusal: type[QbullError], of: str 
 
 
 class EncodedArguments(msgspec.Struct, frozen=True, gc=False):
-    """The arguments of one call, packed, and what was made of them."""
+    """The encoded arguments of one call, and what follows from them.
+
+    Args:
+        payload: the arguments as JSON.
+        key: the key of the job, if it has one.
+        id: the id that the caller chose.
+        unique: the window in which only one such call counts.
+        row: the row of the outbox that it comes from, if its id may name several jobs.
+    """
 
     payload: bytes
     key: str | None
     id: str | None
-    name: str = ""
-    """Where it is to be unique: the same for calls that ask for the same thing."""
+    unique: UniqueWindow | None = None
     row: int = 0
-    """The row of the outbox that it comes from, where its id does not say which of several jobs it is."""
 
 
 @dataclass(frozen=True)

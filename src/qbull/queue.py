@@ -1,103 +1,67 @@
-"""Queue: declare what can be done, and look at what becomes of it. What asks for it to be done is in task.py."""
+"""Queue: declare tasks and schedules, look at jobs, and operate the queue. How a job is enqueued is in produce/."""
 
 from __future__ import annotations
 
-import itertools
-import random
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, ParamSpec, Protocol, TypeVar, Unpack, overload
+from functools import partial
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, overload
 
 import msgspec
 
-from qbull.codecs.payload import CodecChain
-from qbull.config import Environment, QueueSettings, check_name
-from qbull.core.codec import ArgumentTemplate, Signature, decode_untyped, encode_payload
-from qbull.core.durability import Durability
-from qbull.core.ids import check_id, new_id
+from qbull.config import QueueSettings
+from qbull.core.codec import encode_payload
+from qbull.core.ids import check_id
+from qbull.core.job_filter import JobFilter, JobFilterArguments
 from qbull.core.job_info import JobInfo
-from qbull.core.layout import GENERATION_SPAN_PARTITIONS, Layout
-from qbull.core.record import (
-    DEFAULT_PRIORITY,
-    REPORT_ALL_FLAG,
-    REPORT_END_FLAG,
-    STATES,
-    Body,
-    ExtendedBody,
-    State,
-    pack,
-)
+from qbull.core.rate import Rate
+from qbull.core.record import STATES, Body, State
 from qbull.core.retry import Retry
-from qbull.core.route import digest, unique_name_lane
-from qbull.core.schedule import Schedule
 from qbull.core.schedule_rule import ScheduleOptions, ScheduleRule
-from qbull.core.task import TaskSpec, task_kind
+from qbull.core.task import TaskSpec
 from qbull.core.unique import Unique
-from qbull.errors import (
-    MAX_COUNT,
-    MAX_DELAY_SECONDS,
-    ArgumentsError,
-    ConfigError,
-    DeclarationError,
-    QbullError,
-)
+from qbull.errors import MAX_COUNT, ArgumentsError, ConfigError, DeclarationError
 from qbull.events import Event, follow_events
 from qbull.job import Job
-from qbull.manage.live_settings import QueueControls
-from qbull.manage.repartition import Repartitionable
-from qbull.manage.search import DeadLetters
-from qbull.middleware import MiddlewareChain
-from qbull.observe.trace import Tracing
-from qbull.options import DEFAULT_OPTIONS, EncodedArguments, Options, check_expires
-from qbull.produce.client import Client, PlacedJob
+from qbull.manage import live_settings, repartition, search
+from qbull.manage.live_settings import UNCHANGED
+from qbull.manage.search import FailureGroup, Page, Redriven
+from qbull.produce.enqueue import Producer
 from qbull.store.read import inspect
+from qbull.store.read.drain_status import Repartitioning
 from qbull.store.read.inspect import Counts, StoredJob
 from qbull.store.read.pages import page
-from qbull.store.verbs import live_settings
-from qbull.store.verbs.partition import NewJob, Partition
-from qbull.task import AsyncTask, ChunkTask, DeclareChunk, DeclareTask, PlainTask, Task
-from qbull.worker.chunk_signature import DEFAULT_CHUNK_WAIT_SECONDS, make_chunk
+from qbull.store.verbs.live_settings import LiveSettingChange, LiveSettings, is_paused
+from qbull.store.verbs.partition import Partition
+from qbull.task import AsyncTask, DeclareChunk, DeclareTask, PlainTask, Task, TaskDeclaration
+from qbull.worker.chunk_signature import DEFAULT_CHUNK_WAIT_SECONDS
+
+if TYPE_CHECKING:
+    from qbull.app import App
 
 P = ParamSpec("P")
 R = TypeVar("R")
-A = TypeVar("A")
-T = TypeVar("T")
 
 
-class QueueApp(Protocol):
-    """What a queue needs of its app."""
+class Queue:
+    """A named queue with settings. Made by `app.queue(…)`."""
 
-    prefix: str
-    database: str | None
-    payload_limit: int
-    durability: Durability | None
-    tracing: Tracing | None
-    environment: Environment
-    declared: dict[str, Schedule]
-    middleware: MiddlewareChain
-    seals: CodecChain
-
-    def client(self) -> Client: ...
-    def run_sync(self, coroutine: Coroutine[Any, Any, A], /) -> A: ...
-
-
-class Queue(QueueControls, DeadLetters, Repartitionable):
-    """A named set of partitions with settings. Made by `app.queue(…)`."""
-
-    def __init__(self, app: QueueApp, settings: QueueSettings) -> None:
-        self.app: QueueApp = app
+    def __init__(self, app: App, settings: QueueSettings) -> None:
+        self.app: App = app
         self.settings = settings
         self.tasks: dict[str, TaskSpec] = {}
-        self._is_usual = not settings.has_single_lane and not settings.reports
-        self._spread = itertools.count(random.randrange(GENERATION_SPAN_PARTITIONS))  # noqa: S311
+        self._producer = Producer(self)
 
     def __repr__(self) -> str:
         return f"<Queue {self.name}>"
 
     @property
     def name(self) -> str:
+        """The name of the queue."""
         return self.settings.name
+
+    # Declare tasks and schedules.
 
     @overload
     def task(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...  # type: ignore[overload-overlap]
@@ -148,25 +112,23 @@ class Queue(QueueControls, DeadLetters, Repartitionable):
         chunk: int | None = None,
         wait: float = DEFAULT_CHUNK_WAIT_SECONDS,
     ) -> Any:
-        """Register a function as a task: `@queue.task`, or `@queue.task(name=…, id=…, key=…, retry=…, timeout=…, cpu=…)`.
+        """Register a function as a task: `@queue.task`, or `@queue.task(retry=…)`.
 
-        `id` and `key` are templates over the arguments ("email:verify:{user_id}") or functions of them. `unique` says which
-        of several calls count, `expires` in how many seconds a job of it must begin. With `chunk` the function takes a list, of
-        up to so many jobs.
+        Args:
+            function: the function, if the decorator is used without parentheses.
+            name: the name of the task, instead of the name of the function.
+            id: a template of the job's id over the arguments ("verify:{user_id}"), or a function of them.
+            key: the same for the key.
+            retry: the retry policy, instead of that of the queue.
+            timeout: seconds that one run may take, instead of that of the queue.
+            unique: which one counts of several calls that ask for the same thing.
+            expires: seconds within which a job must start; a later one fails unrun.
+            cpu: run the function in a process of its own.
+            chunk: the function takes a list; up to so many jobs run as one call of it.
+            wait: seconds that a chunk waits for more jobs.
         """
-
-        def declare(function: Callable[..., Any]) -> Task[..., Any]:
-            named = name or str(getattr(function, "__name__", ""))
-            if chunk is not None:
-                together, one = make_chunk(self.settings, named, function, chunk, wait)
-                if cpu:
-                    raise DeclarationError(f'task "{named}": chunk and cpu: give one of them')
-                spec = self._specify(one, named, id, key, retry, timeout, unique, expires, cpu)
-                self.tasks[named] = spec = replace(spec, function=together, kind="async")
-                return ChunkTask(self, spec)
-            spec = self._specify(function, named, id, key, retry, timeout, unique, expires, cpu)
-            return AsyncTask(self, spec) if spec.kind == "async" else PlainTask(self, spec)
-
+        declaration = TaskDeclaration(name, id, key, retry, timeout, unique, expires, cpu, chunk, wait)
+        declare = partial(declaration.declare, self)
         return declare if function is None else declare(function)
 
     def cron(
@@ -180,7 +142,13 @@ class Queue(QueueControls, DeadLetters, Repartitionable):
     ) -> DeclareTask:
         """Run a task by a schedule: `@queue.cron("0 9 * * *", tz="Europe/Berlin")`, or `every=` seconds.
 
-        Put on a function it makes a task of it, under the same name; put on a task, with `args`, it can be there several times.
+        On a function, it makes a task of the same name. On a task, with `args`, it can be used several times.
+
+        Args:
+            expression: five fields, or six with seconds first; or None with `every`.
+            name: the name of the schedule, instead of the name of the task.
+            args: the arguments of the runs, by name.
+            rule: `every` (seconds), `tz`, `catch_up`, `catch_up_limit`, `overlap`, `jitter` (seconds), `start`, `end`.
         """
 
         def declare(function: Callable[..., Any]) -> Any:
@@ -195,21 +163,24 @@ class Queue(QueueControls, DeadLetters, Repartitionable):
 
         return declare
 
-    def events(self, after: str | datetime | None = None) -> AsyncGenerator[Event, None]:
-        """What becomes of jobs: `async for event in queue.events()`. From now on, or after the place of an event or a moment."""
-        return follow_events(self.app.client(), [self.settings], after)
+    # Look at jobs.
 
-    async def stats(self) -> Counts:
-        """How many jobs are in which state, over all partitions."""
-        client = self.app.client()
-        partitions = await client.partitions(self.settings)
-        counts = await inspect.counts(partitions)
-        paused = await live_settings.is_paused(client.store, self.name)
-        total = sum(counts[1:], counts[0])
-        return replace(total, paused=paused, totals=client.totals(self.settings, total.totals))
+    def job(self, id: str) -> Job[Any]:
+        """The handle of a job.
+
+        Args:
+            id: the id of the job.
+        """
+        return Job(check_id(id), False, self)
 
     async def jobs(self, state: State, start: int = 0, end: int = 10) -> list[JobInfo]:
-        """Jobs of one state: finished ones newest first, others in the order in which they will run."""
+        """Jobs in one state: finished ones the newest first, others in the order in which they will run.
+
+        Args:
+            state: waiting, delayed, active, completed, failed or cancelled.
+            start: the position of the first job, counted from 0.
+            end: the position after the last job; at most 1,000 after `start`.
+        """
         if state not in STATES:
             raise ConfigError(f"state {state!r}: use one of {', '.join(STATES)}")
         if not 0 <= start <= end <= MAX_COUNT or end - start > 1000:
@@ -217,160 +188,195 @@ class Queue(QueueControls, DeadLetters, Repartitionable):
         found = await page(await self._partitions(), state, start, end)
         return [self._info(job) for job in found]
 
-    def job(self, id: str) -> Job[Any]:
-        """The handle of a job from its id."""
-        return self.handle(check_id(id))
-
-    def new_id(self) -> str:
-        """An id for a job whose partition will be decided later."""
-        return new_id(next(self._spread) % self.settings.partitions)
-
-    def handle(
+    async def search(
         self,
-        id: str,
-        created: bool = False,
-        decode: Callable[[bytes], Any] = decode_untyped,
+        state: State = "failed",
         *,
-        expected: bool = False,
-    ) -> Job[Any]:
-        """The same for an id that is known to be one."""
-        return Job(self, id, decode, created=created, expected=expected)
+        limit: int = 50,
+        cursor: str | None = None,
+        **filters: Unpack[JobFilterArguments],
+    ) -> Page:
+        """Search the jobs in one state, in pages: finished ones the newest first, others in no order.
 
-    def edited(self, body: Body, payload: Mapping[str, Any]) -> bytes:
-        """Other arguments for a job, checked where the code of its task is here. They must not give it another key."""
-        spec = self.tasks.get(body.task)
+        Args:
+            state: waiting, delayed, active, completed, failed or cancelled.
+            limit: maximum number of jobs in the page, up to 1,000.
+            cursor: the `next` of the page before.
+            filters: `task`, `key`, `error_contains`, `fingerprint`, `payload`, `after` and `before`.
+        """
+        return await search.search(self, state, limit, cursor, JobFilter(**filters))
+
+    async def failures(
+        self, *, scan: int = 10_000, **filters: Unpack[JobFilterArguments]
+    ) -> list[FailureGroup]:
+        """Group the newest dead letters by the reason of their failure.
+
+        Args:
+            scan: how many dead letters to look at.
+            filters: as in `search`.
+        """
+        return await search.failures(self, scan, JobFilter(**filters))
+
+    async def redrive(
+        self,
+        *,
+        limit: int | None = None,
+        rate: float | None = None,
+        on_step: Callable[[Redriven], object] | None = None,
+        **filters: Unpack[JobFilterArguments],
+    ) -> int:
+        """Retry dead letters, the oldest first. Returns how many. Jobs that fail meanwhile are left out.
+
+        If it is interrupted, call it again to continue.
+
+        Args:
+            limit: maximum number of jobs.
+            rate: maximum number of jobs per second.
+            on_step: called with the progress after each batch.
+            filters: as in `search`.
+        """
+        return await search.redrive(self, limit, rate, on_step, JobFilter(**filters))
+
+    async def clean(
+        self,
+        state: State,
+        *,
+        older_than: float = 0.0,
+        limit: int | None = None,
+        **filters: Unpack[JobFilterArguments],
+    ) -> int:
+        """Delete finished jobs. Returns how many.
+
+        Args:
+            state: completed, failed or cancelled.
+            older_than: seconds that must have passed since the job ended.
+            limit: maximum number of jobs.
+            filters: as in `search`.
+        """
+        return await search.clean(self, state, older_than, limit, JobFilter(**filters))
+
+    def events(self, after: str | datetime | None = None) -> AsyncGenerator[Event, None]:
+        """The jobs that end: `async for event in queue.events()`.
+
+        Args:
+            after: the `place` of an event, or a time, to start from; from now on if None.
+        """
+        return follow_events(self.app._client(), [self.settings], after)
+
+    async def stats(self) -> Counts:
+        """Count the jobs in each state, over all partitions."""
+        client = self.app._client()
+        partitions = await client.router.partitions(self.settings)
+        counts = await inspect.counts(partitions)
+        paused = await is_paused(client.store, self.name)
+        total = sum(counts[1:], counts[0])
+        return replace(total, paused=paused, totals=client.router.totals(self.settings, total.totals))
+
+    # Operate the queue.
+
+    async def pause(self, *, by: str | None = None) -> None:
+        """Start no more jobs until `resume`. Running jobs end normally.
+
+        Args:
+            by: who does it, for the history of changes; user@host if None.
+        """
+        await live_settings.pause(self, by)
+
+    async def resume(self, *, by: str | None = None) -> None:
+        """Continue after `pause`, or after a task has paused the whole queue.
+
+        Args:
+            by: who does it.
+        """
+        await live_settings.resume(self, by)
+
+    async def configure(
+        self,
+        *,
+        concurrency: int = UNCHANGED,
+        max_active: int | None = UNCHANGED,
+        rate: Rate | None = UNCHANGED,
+        retry: Retry = UNCHANGED,
+        by: str | None = None,
+    ) -> None:
+        """Change settings for all workers until `reset`. They override the code.
+
+        Args:
+            concurrency: jobs that one worker runs at a time.
+            max_active: jobs that run at a time in all workers; None for no limit.
+            rate: jobs that start in a period, in all workers; None for no limit.
+            retry: the retry policy of tasks without their own.
+            by: who does it.
+        """
+        given = {"concurrency": concurrency, "max_active": max_active, "rate": rate, "retry": retry}
+        await live_settings.configure(self, given, by)
+
+    async def reset(self, *settings: str, by: str | None = None) -> None:
+        """Return to the settings of the code. A paused queue stays paused.
+
+        Args:
+            settings: names of settings; all of them if none is given.
+            by: who does it.
+        """
+        await live_settings.reset(self, settings, by)
+
+    async def live(self) -> LiveSettings:
+        """The settings in force, and who changed which of them."""
+        return await live_settings.read(self)
+
+    async def changes(self) -> list[LiveSettingChange]:
+        """The last 100 changes of settings, the newest first."""
+        return await live_settings.history(self)
+
+    async def repartition(self, partitions: int) -> None:
+        """Change the number of partitions. New jobs use it when this returns; workers move the others.
+
+        No job is lost, and the jobs of a key keep their order. It can be called again at any time.
+
+        Args:
+            partitions: the new number.
+        """
+        await repartition.repartition(self, partitions)
+
+    async def repartitioning(self) -> Repartitioning | None:
+        """The progress of a change of the number of partitions; None if there is none."""
+        return await repartition.status(self)
+
+    # For the other modules of qbull.
+
+    async def _partitions(self) -> list[Partition]:
+        client = self.app._client()
+        await client.store.open()
+        return await client.router.partitions(self.settings)
+
+    def _info(self, job: StoredJob) -> JobInfo:
+        return job.info(self.name, self._attempts_of(job.body().task))
+
+    def _attempts_of(self, task: str) -> int:
+        """The maximum number of attempts of a task's jobs."""
+        spec = self.tasks.get(task)
+        return spec.retry.attempts if spec is not None else self.settings.retry.attempts
+
+    def _encode_payload(self, task: str, payload: bytes) -> bytes:
+        """Arguments as they are stored: compressed, encrypted or signed, as the app is configured."""
+        return self.app._codecs.seal("payload", self.name, task, payload)
+
+    def _decode_result(self, task: str, result: bytes) -> bytes:
+        """Decode a stored result. Raises PayloadError if no configured codec can read it."""
+        return self.app._codecs.open("result", self.name, task, result)
+
+    def _encode_edited(self, body: Body, payload: Mapping[str, Any]) -> bytes:
+        """New arguments for a job. They are checked if the code of the task is here, and must not change the key."""
+        spec, limit = self.tasks.get(body.task), self.app.payload_limit
         if spec is None:
-            return self.seal(body.task, encode_payload(body.task, payload, self.app.payload_limit))
-        encoded, call = spec.signature.encode((), dict(payload), self.app.payload_limit)
+            return self._encode_payload(body.task, encode_payload(body.task, payload, limit))
+        encoded, call = spec.signature.encode((), dict(payload), limit)
         if spec.key is not None:
             key = spec.key.apply(msgspec.structs.asdict(call))
-            if key != body.key and spec.key.apply(self._arguments_of(spec, body)) == body.key:
+            stored = self.app._codecs.open("payload", self.name, body.task, body.payload)
+            if key != body.key and spec.key.apply(spec.signature.arguments(stored)) == body.key:
                 raise ArgumentsError(
                     f'task "{spec.name}": these arguments have the key "{key}", the job has "{body.key}"; '
                     "enqueue a new job, and remove() this one"
                 )
-        return self.seal(body.task, encoded)
-
-    def _arguments_of(self, spec: TaskSpec, body: Body) -> dict[str, Any]:
-        return spec.signature.arguments(self.app.seals.open("payload", self.name, body.task, body.payload))
-
-    def seal(self, task: str, payload: bytes) -> bytes:
-        """Arguments as they lie on the server: compressed, encrypted, signed, as the app says."""
-        return self.app.seals.seal("payload", self.name, task, payload)
-
-    def open_result(self, task: str, result: bytes) -> bytes:
-        """The opposite, of a result. Raises PayloadError where this app cannot."""
-        return self.app.seals.open("result", self.name, task, result)
-
-    def attempts_of(self, task: str) -> int:
-        """How often a job of this task is tried at most."""
-        spec = self.tasks.get(task)
-        return spec.retry.attempts if spec is not None else self.settings.retry.attempts
-
-    def _client(self) -> Client:
-        return self.app.client()
-
-    async def _partitions(self) -> list[Partition]:
-        client = self.app.client()
-        await client.store.open()
-        return await client.partitions(self.settings)
-
-    def _info(self, job: StoredJob) -> JobInfo:
-        return job.info(self.name, self.attempts_of(job.body().task))
-
-    def _specify(
-        self,
-        function: Callable[..., Any],
-        name: str,
-        id: str | Callable[..., str] | None,
-        key: str | Callable[..., str] | None,
-        retry: Retry | None,
-        timeout: float | None,
-        unique: Unique | None,
-        expires: float | None,
-        cpu: bool,
-    ) -> TaskSpec:
-        if not name:
-            raise DeclarationError(f"{function!r} has no name of its own; give the task one with name=…")
-        check_name("task", name)
-        if name in self.tasks:
-            raise DeclarationError(
-                f'queue "{self.name}": task "{name}" is there twice; give one of them another name=…'
-            )
-        if timeout is not None and not 0 < timeout <= MAX_DELAY_SECONDS:
-            raise DeclarationError(f'task "{name}": timeout={timeout}: must be more than 0 seconds, or None')
-        if expires is not None:
-            check_expires(expires, DeclarationError, f'task "{name}": ')
-        signature = Signature(name, function)
-        self.tasks[name] = spec = TaskSpec(
-            name=name,
-            function=function,
-            signature=signature,
-            kind=task_kind(name, function, cpu=cpu),
-            retry=retry or self.settings.retry,
-            timeout=timeout if timeout is not None else self.settings.timeout,
-            id=ArgumentTemplate("id", id, signature) if id is not None else None,
-            key=ArgumentTemplate("key", key, signature) if key is not None else None,
-            unique=unique,
-            expires=expires,
-        )
-        if unique is not None:
-            self.check_unique(spec, unique, DeclarationError)
-        return spec
-
-    def check_unique(self, spec: TaskSpec, unique: Unique, refusal: type[QbullError]) -> None:
-        """Does it fit the task and the queue?"""
-        for name in unique.by or ():
-            if name not in spec.signature.parameters:
-                known = ", ".join(spec.signature.parameters) or "none"
-                raise refusal(
-                    f'task "{spec.name}": unique by "{name}", but it has no argument "{name}"; it has: {known}'
-                )
-        if spec.id is not None:
-            raise refusal(f'task "{spec.name}": id and unique: give one of them')
-        if unique.mode == "after" and self.settings.lane_limit > 1:
-            raise refusal(
-                f'task "{spec.name}": Unique(mode="after") runs one at a time, '
-                f"Lane(limit={self.settings.lane_limit}) more; choose one of them"
-            )
-
-    def place(self, layout: Layout, task: str, arguments: EncodedArguments, options: Options) -> PlacedJob:
-        """The partition and the job, complete before anything is sent, so that sending twice is harmless."""
-        payload, key, id = arguments.payload, arguments.key, arguments.id
-        name, row = arguments.name, arguments.row
-        if options is DEFAULT_OPTIONS and self._is_usual and not (key or id or name or row):  # most of them
-            number = layout.any_home(next(self._spread))
-            record = pack(Body(task, payload), priority=DEFAULT_PRIORITY, lane=b"")
-            return PlacedJob(number, NewJob(new_id(number), 0, record), plain=True)
-        key_digest = digest(key) if key is not None else None
-        together = key_digest if self.settings.lane_limit else None
-        if key_digest is not None and (together is not None or (id is None and not name)):
-            number = layout.home(key_digest)
-        elif name:  # the same window is always met in the same partition
-            number = layout.home(bytes.fromhex(name)[:8])
-        elif (
-            id is not None
-        ):  # no lane asks for its key: the id alone decides, it is taken for the whole queue
-            number = layout.home_of_id(id)
-        else:
-            number = layout.any_home(next(self._spread))
-        body = Body(task, payload, key, 1, 0, options.timeout)
-        if options.end_ms is not None or name or row or options.trace or options.headers:
-            rare = "" if together is not None else name
-            trace = options.trace or ""
-            body = ExtendedBody(
-                task, payload, key, 1, 0, options.timeout,
-                expires=options.end_ms, unique=rare, row=row, trace=trace, headers=options.headers,
-            )  # fmt: skip
-        lane = self.settings.lane_of(key_digest)
-        if name and not lane and options.unique is not None and options.unique.mode == "after":
-            lane = unique_name_lane(name)
-        reports = self.settings.reports
-        if options.durability == "outbox":
-            reports |= REPORT_END_FLAG
-        record = pack(body, priority=options.priority, lane=lane, reports=reports)
-        if id is not None:
-            return PlacedJob(number, NewJob(id, options.when, record), together, given=True)
-        is_usual = options.when == 0 and options.priority == DEFAULT_PRIORITY
-        plain = is_usual and not lane and reports < REPORT_ALL_FLAG
-        return PlacedJob(number, NewJob(new_id(number), options.when, record), together, plain=plain)
+        return self._encode_payload(body.task, encoded)

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
-from typing import Any, Literal, Protocol, TypeAlias, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, Unpack
 
 from qbull.config import QueueSettings, check_name
 from qbull.core.codec import decode_untyped, encode_payload
@@ -19,8 +19,6 @@ from qbull.core.schedule_rule import ScheduleOptions, ScheduleRule
 from qbull.core.schedule_state import PlanChange, SchedulePlan, pause_plan, resume_plan
 from qbull.errors import ArgumentsError, ConfigError, NotFound
 from qbull.job import Job
-from qbull.queue import Queue
-from qbull.queue import QueueApp as QueueHome
 from qbull.store.verbs.declare import ScheduleDeclarations
 from qbull.store.verbs.schedules import (
     PartitionPlans,
@@ -32,6 +30,9 @@ from qbull.store.verbs.schedules import (
 from qbull.store.verbs.schedules import ScheduleStore as Stored
 from qbull.store.verbs.tick import ScheduleTicks
 from qbull.task import Task
+
+if TYPE_CHECKING:
+    from qbull.app import App
 
 A = TypeVar("A")
 
@@ -82,16 +83,10 @@ ScheduleInfos: TypeAlias = list[ScheduleInfo]  # inside the class, "list" is the
 Instants: TypeAlias = list[datetime]
 
 
-class SchedulesApp(QueueHome, Protocol):
-    """What schedules need of their app."""
-
-    queues: dict[str, Queue]
-
-
 class Schedules:
     """`app.schedules`: look at schedules, and make, run, pause, resume and remove them at run time."""
 
-    def __init__(self, app: SchedulesApp) -> None:
+    def __init__(self, app: App) -> None:
         self._app = app
 
     async def upsert(
@@ -120,7 +115,7 @@ class Schedules:
             )
         queue = self._app.queues.get(settings.name)
         if queue is not None:
-            await self._app.client().register(queue.settings, queue.tasks)
+            await self._app._client().router.register(queue.settings, queue.tasks)
         await self._stored.put(schedule, "own", settings)
         return await self.get(name)
 
@@ -162,22 +157,22 @@ class Schedules:
     async def run(self, name: str) -> Job[Any]:
         """Run it now, beside its plan, also while it is paused. Gives the job."""
         schedule, place = await self._in_force(name)
-        client = self._app.client()
+        client = self._app._client()
         queue = self._app.queues.get(schedule.queue)
         if queue is None:
-            queue = Queue(self._app, await self._settings(schedule.queue))
+            queue = self._app._undeclared_queue(await self._settings(schedule.queue))
         elif place is None:
-            await client.register(queue.settings, queue.tasks)
-        layout = await client.layout(queue.settings)
+            await client.router.register(queue.settings, queue.tasks)
+        layout = await client.router.layout(queue.settings)
         number = (
             place.partition if place is not None else partition_of_schedule(queue.settings, layout, schedule)
         )
-        partition, id = client.partition(queue.settings, number), new_id(number)
+        partition, id = client.router.partition(queue.settings, number), new_id(number)
         durability = self._app.durability
         server = client.store.confirmed(durability) if durability is not None else None
-        ticks = ScheduleTicks(client.store, queue.seal)
+        ticks = ScheduleTicks(client.store, queue._encode_payload)
         created = await ticks.fire_now(partition, schedule, id, server)
-        return queue.handle(id, created)
+        return Job(id, created, queue)
 
     async def pause(self, name: str) -> None:
         """Fire no ticks until `resume(name)`. What is running goes on."""
@@ -204,7 +199,7 @@ class Schedules:
 
     @property
     def _stored(self) -> Stored:
-        return Stored(self._app.client().store)
+        return Stored(self._app._client().store)
 
     async def _find(self, name: str) -> StoredSchedule | None:
         return await self._stored.find(name)
@@ -224,8 +219,8 @@ class Schedules:
 
     async def _bring(self, schedule: Schedule) -> None:
         """Do for one schedule of the code what a worker would do when it starts."""
-        client, queue = self._app.client(), self._app.queues[schedule.queue]
-        await client.register(queue.settings, queue.tasks)
+        client, queue = self._app._client(), self._app.queues[schedule.queue]
+        await client.router.register(queue.settings, queue.tasks)
         declared = ScheduleDeclarations(client.store)
         before = await declared.names(queue.name)
         await declared.remember(queue.name, before | {schedule.name})
@@ -242,7 +237,7 @@ class Schedules:
     async def _infos(self, place: ScheduleLocation, names: Sequence[str]) -> ScheduleInfos:
         served = await self._served()
         settings = await self._settings(place.queue)
-        store = self._app.client().store
+        store = self._app._client().store
         tasks = await store.tasks(place.queue)
         found: ScheduleInfos = []
         for some in in_batches(names):
@@ -261,7 +256,7 @@ class Schedules:
         id, at_ms = (plan.manual, plan.manual_at_ms) if by_hand else (plan.job, plan.fired_at_ms)
         if id is None or at_ms is None:
             return None
-        there = await self._app.client().find(settings, id)
+        there = await self._app._client().find(settings, id)
         job = there[1] if there is not None else None
         error = job.ending.error if job is not None and job.ending is not None else None
         return LastRun(
@@ -272,12 +267,12 @@ class Schedules:
         """As the code declares it, else as the server knows it."""
         if queue in self._app.queues:
             return self._app.queues[queue].settings
-        store = self._app.client().store
+        store = self._app._client().store
         return await store.settings(queue)
 
     async def _served(self) -> set[str]:
         """The queues that live workers serve."""
-        workers = await self._app.client().store.workers()
+        workers = await self._app._client().store.workers()
         return {queue for worker in workers.values() for queue in worker.queues}
 
     async def _now_ms(self, schedule: Schedule) -> int:
@@ -300,7 +295,7 @@ class Schedules:
             return Task[..., Any](owners[0], spec).schedule(name, rule, args), owners[0].settings
         if not queue_name:
             raise NotFound(f'schedule "{name}": task "{task}": give "queue/task"')
-        store = self._app.client().store
+        store = self._app._client().store
         settings = await store.settings(queue_name)
         known = await store.tasks(queue_name)
         if task not in known:

@@ -224,7 +224,7 @@ async def test_a_session_ends_when_it_is_idle_and_at_its_last_moment(app: qbull.
         person = await web.person()
         await person.post("/api/login", {"password": PASSWORD})
         digest = hashlib.sha256(person.client.cookies["qbull_session"].encode()).hexdigest()[:40]
-        store = app.client().store
+        store = app._client().store
 
         async def gone() -> bool:
             return not await store.server.call("EXISTS", store.names.session(digest))

@@ -246,7 +246,7 @@ async def test_a_job_that_finishes_meanwhile_is_not_removed_as_waiting(
 ) -> None:
     """What was seen waiting is removed only where it still is."""
     job = await shop.ship.enqueue("ada")
-    client = shop.app.client()
+    client = shop.app._client()
     there = await client.find(shop.orders.settings, job.id)
     assert there is not None
     seen = [job async for met in scan_unfinished(there[0], "waiting") for job in met.jobs]

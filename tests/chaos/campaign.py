@@ -186,7 +186,7 @@ class Campaign:
 
     async def _watch(self) -> None:
         """Write down when a partition has another primary."""
-        store, last, before = self._app.client().store, None, time.monotonic_ns()
+        store, last, before = self._app._client().store, None, time.monotonic_ns()
         bases = [store.names.partition("work", n) for n in range(PARTITIONS)]
         while True:
             at = time.monotonic_ns()
@@ -287,7 +287,7 @@ class Campaign:
 
     async def _look(self, found: Found) -> None:
         """What the servers say when all is over."""
-        store = self._app.client().store
+        store = self._app._client().store
         for name, queue in self._queues.items():
             found.completed[name] = (await queue.stats()).totals.get("completed", 0)
         cursor = None

@@ -108,7 +108,7 @@ class ChangingStorm(Storm):
     async def _worked_off(self) -> None:
         await super()._worked_off()
         await self._ask(self._counts[-1])
-        layout = await self._app.client().layout(self._queue.settings)
+        layout = await self._app._client().router.layout(self._queue.settings)
         assert layout.partitions == self._counts[-1] and layout.settled, layout
 
     async def _judge(self) -> None:

@@ -300,7 +300,7 @@ class Storm:
         try:
             await eventually(empty, within=90)
         except AssertionError:
-            found = await partition_report(self._app.client().store, self._queue.settings)
+            found = await partition_report(self._app._client().store, self._queue.settings)
             stuck = [partition for partition in found.partitions if partition.counts.unfinished]
             said = "\n".join(map(str, [*stuck, *found.hot[:3], *found.misfits]))
             raise AssertionError(f"not worked off; see {self._pods.log.parent}\n{said}") from None
@@ -318,7 +318,7 @@ class Storm:
         report.again = len(ends) - len(had)
         stats = await self._queue.stats()
         report.failed, report.completed = stats.failed, stats.totals.get("completed", 0)
-        report.faults = await every_fault(self._app.client().store)
+        report.faults = await every_fault(self._app._client().store)
 
 
 def first_times(ends: list[Run]) -> list[Run]:

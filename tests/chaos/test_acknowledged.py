@@ -153,7 +153,7 @@ async def strike(field: Field, base: str, fault: Fault) -> None:
 
 
 async def lost(app: qbull.App, ledger: Ledger) -> list[str]:
-    store = app.client().store
+    store = app._client().store
     settings = app.queues["orders"].settings
     kept: set[str] = set()
     for partition in await store.partitions(settings):
@@ -182,7 +182,7 @@ async def test_a_killed_primary_takes_no_acknowledged_job_with_it(
             async with load(app, durability) as ledger:
                 for number in range(ROUNDS):
                     await some_more(ledger)
-                    base = app.client().store.names.partition("orders", random.randrange(4))
+                    base = app._client().store.names.partition("orders", random.randrange(4))
                     await strike(field, base, FAULTS[number % len(FAULTS)])
                     await asyncio.to_thread(field.heal)
                 await some_more(ledger)
@@ -190,7 +190,7 @@ async def test_a_killed_primary_takes_no_acknowledged_job_with_it(
             gone = await lost(app, ledger)
             report(f"{kind}, {durability}, {ROUNDS} primaries struck", ledger, gone)
             assert gone == []
-            assert await every_fault(app.client().store) == []
+            assert await every_fault(app._client().store) == []
 
 
 @pytest.mark.parametrize("kind", ["sentinel", "cluster"])
@@ -202,7 +202,7 @@ async def test_without_a_profile_the_same_loses_jobs(
         async with qbull.App(field.url) as app:
             async with load(app, None) as ledger:
                 await some_more(ledger)
-                base = app.client().store.names.partition("orders", 0)
+                base = app._client().store.names.partition("orders", 0)
                 await strike(field, base, "cut")
                 await asyncio.to_thread(field.heal)
 
@@ -229,4 +229,4 @@ async def test_strict_jobs_outlive_the_death_of_every_server(
             gone = await lost(app, ledger)
             report(f"{kind}, strict, all servers killed {ROUNDS} times", ledger, gone)
             assert gone == []
-            assert await every_fault(app.client().store) == []
+            assert await every_fault(app._client().store) == []

@@ -26,7 +26,7 @@ async def app(own: str) -> AsyncIterator[qbull.App]:
 
 @pytest.fixture
 async def store(app: qbull.App) -> Store:
-    return app.client().store
+    return app._client().store
 
 
 async def said_of_queue(store: Store, name: str) -> str:
@@ -40,11 +40,11 @@ async def said_of_workers(store: Store) -> str:
 
 
 async def said_of_schedules(app: qbull.App) -> str:
-    return "\n".join([finding.line async for finding in check_schedules(app.schedules, app.client().store)])
+    return "\n".join([finding.line async for finding in check_schedules(app.schedules, app._client().store)])
 
 
 async def said_of_alerts(app: qbull.App) -> str:
-    return "\n".join([finding.line async for finding in check_alerts(app.alerts, app.client().store)])
+    return "\n".join([finding.line async for finding in check_alerts(app.alerts, app._client().store)])
 
 
 async def nothing() -> None: ...

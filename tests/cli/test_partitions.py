@@ -60,9 +60,9 @@ async def test_a_queue_without_workers_is_said_with_the_way_to_start_one(shell: 
 
 async def test_leases_have_an_owner_an_epoch_and_an_age(shell: Shell, app: qbull.App, shop: Shop) -> None:
     leased = Sharing("leased", most=1)
-    async with Worker(app.make_store, app.assignments(["orders"]), sharing=leased):
+    async with Worker(app._make_store, app._assignments(["orders"]), sharing=leased):
         pass
-    async with Worker(app.make_store, app.assignments(["orders"]), sharing=leased) as owner:
+    async with Worker(app._make_store, app._assignments(["orders"]), sharing=leased) as owner:
         found = await look(shell)
         shown = await asyncio.to_thread(shell.run, "partitions", "orders")
 

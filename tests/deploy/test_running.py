@@ -142,6 +142,6 @@ def declared(app: qbull.App, partitions: int) -> Any:
 
 
 async def partitions_read(app: qbull.App) -> set[int]:
-    living = await app.client().store.workers()
+    living = await app._client().store.workers()
     served = [member.queues["messages"] for member in living.values() if "messages" in member.queues]
     return {number for serving in served for number in serving.partitions}

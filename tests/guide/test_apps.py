@@ -202,7 +202,7 @@ async def test_what_cannot_be_closed_keeps_nothing_else_open(
     before = await connections()
     app = qbull.App(server_url, database="postgresql://127.0.0.1:1/shop")
     await app.queue("email").stats()
-    app.client().outbox(app.database)
+    app._client().outbox(app.database)
     while_open = await connections()
 
     with pytest.raises(OSError, match="the database is away"):

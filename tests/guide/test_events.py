@@ -151,7 +151,7 @@ async def test_a_listener_that_has_gone_leaves_nothing_running(app: qbull.App, s
     await asyncio.wait([hearing])
     await events.aclose()
 
-    assert app.client().results._ends == set()
+    assert app._client().results._ends == set()
 
 
 async def test_a_place_that_is_none_is_refused(app: qbull.App) -> None:

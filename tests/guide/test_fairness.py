@@ -37,7 +37,7 @@ async def test_a_crowd_delays_the_first_job_of_another_by_a_few_jobs(
         await modest.result(timeout=20)
 
     assert ran.index("modest") <= 5
-    await app.client().store.server.call("FLUSHALL")  # looking each of them up afterwards would take minutes
+    await app._client().store.server.call("FLUSHALL")  # looking each of them up afterwards would take minutes
 
 
 @pytest.mark.parametrize("settings", [{"lane": qbull.Lane(limit=2)}, {"order": "key"}])

@@ -267,7 +267,7 @@ def test_settings_come_from_an_object_and_tasks_from_packages(
     closing.append(app := Celery("shop"))
     app.config_from_object(Settings, namespace="CELERY")
     app.autodiscover_tasks(["parcels"])
-    app.loaded()
+    app._loaded()
     result = app.send_task("parcels.tasks.ship", [3])
     run_all(app)
 

@@ -189,7 +189,7 @@ def test_without_a_driver_everything_else_works_and_the_next_step_is_said() -> N
         sys.modules["psycopg"] = None
         import qbull
         app = qbull.App("redis://localhost", database="postgresql://localhost/shop")
-        assert app.beside() == []
+        assert app._alongside() == []
         assert qbull.postgres.once
         try:
             qbull.postgres.migrate("postgresql://localhost/shop")
@@ -369,7 +369,7 @@ async def test_outside_of_a_task_it_is_refused(pool: AsyncConnectionPool) -> Non
 @asynccontextmanager
 async def beside(app: qbull.App) -> AsyncIterator[None]:
     """What "qbull relay" does: ship the outbox, and keep the tables."""
-    duties = [asyncio.create_task(duty()) for duty in app.beside()]  # type: ignore[arg-type]
+    duties = [asyncio.create_task(duty()) for duty in app._alongside()]  # type: ignore[arg-type]
     try:
         yield
     finally:

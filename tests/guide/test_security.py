@@ -241,7 +241,7 @@ NOT_FOR = {
 @pytest.mark.parametrize("role", ROLES)
 async def test_what_is_none_of_a_roles_business_is_refused(node: Node, role: str) -> None:
     async with app_of(node, role) as app:
-        server = app.client().store.server
+        server = app._client().store.server
         for command in [*FORBIDDEN, *NOT_FOR[role]]:
             with pytest.raises(qbull.ServerRefused, match=f'user "{role}" may not ') as refused:
                 await server.call(*command)

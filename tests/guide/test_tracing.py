@@ -38,7 +38,8 @@ def spans() -> Iterator[InMemorySpanExporter]:
 @pytest.fixture(name="traced")
 async def open_traced(server_url: str, app: qbull.App) -> qbull.App:
     """An app with tracing beside the one that is looked at afterwards."""
-    app.tracing = qbull.App(server_url, prefix="test", trace=True).tracing
+    other = qbull.App(server_url, prefix="test", trace=True)
+    app.tracing, app._chain = other.tracing, other._chain
     return app
 
 
@@ -158,14 +159,14 @@ async def test_a_retry_by_hand_keeps_the_link(traced: qbull.App, spans: InMemory
 async def test_a_job_that_carries_nothing_has_a_span_and_no_link(
     traced: qbull.App, spans: InMemorySpanExporter
 ) -> None:
-    tracing, traced.tracing = traced.tracing, None
+    chain, traced._chain = traced._chain, None
     email = traced.queue("email")
 
     @email.task
     async def verify() -> None: ...
 
     await verify.enqueue()
-    traced.tracing = tracing
+    traced._chain = chain
     async with traced.worker() as worker:
         await worker.drain()
 

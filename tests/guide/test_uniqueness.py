@@ -236,7 +236,7 @@ async def test_windows_leave_nothing_behind(app: qbull.App) -> None:
     await search.ask("b", for_=0.05, mode="debounce", by=())
 
     async def gone() -> bool:
-        names = await app.client().store.server.call("KEYS", "*unique:*")
+        names = await app._client().store.server.call("KEYS", "*unique:*")
         return names == []
 
     await eventually(gone)

@@ -130,7 +130,7 @@ async def measure(database: str, repeats: int, jobs: int, commits: int) -> tuple
     """Milliseconds from commit to start, and the ratios of the tracked rate to the plain one."""
     async with app:
         # A rewrite of the log would fall into one drain and not into the next one.
-        await app.client().store.server.call("CONFIG", "SET", "auto-aof-rewrite-percentage", "0")
+        await app._client().store.server.call("CONFIG", "SET", "auto-aof-rewrite-percentage", "0")
         took = await commit_to_start(database, commits)
         await drain_rate(plain, jobs)
         await drain_rate(tracked, jobs)  # both once for warmth

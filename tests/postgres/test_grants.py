@@ -76,7 +76,7 @@ async def test_the_lines_of_the_page_are_enough(
             await eventually(all_is_written, within=30)
     async with await AsyncConnection.connect(roles.url("relay"), autocommit=True) as connection:
         await orders.clean("completed")
-        assert await prune_marks(connection, app.client().store, app.prefix, "0 seconds") == 2
+        assert await prune_marks(connection, app._client().store, app.prefix, "0 seconds") == 2
 
 
 @pytest.mark.parametrize("role", ROLES)

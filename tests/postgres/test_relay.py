@@ -24,6 +24,7 @@ from qbull.observe.trace import Tracing
 from qbull.options import Options
 from qbull.postgres import relay
 from qbull.postgres.relay import OutboxRow, Relay, ShipResult
+from qbull.produce.chain import EnqueueChain
 from qbull.produce.shipping import OutboxShipping, _options
 from qbull.worker.actor import start_actor, stop_actors
 from topology import COMMON, Node, wait_for
@@ -77,7 +78,7 @@ async def note(key: str, number: int) -> None:
 async def open_shop(app: qbull.App, database: str) -> AsyncIterator[Shop]:
     async with await AsyncConnection.connect(database) as connection:
         shop = Shop(app, database, connection)
-        await app.client().register(shop.queue.settings, shop.queue.tasks)
+        await app._client().router.register(shop.queue.settings, shop.queue.tasks)
         yield shop
 
 
@@ -174,13 +175,13 @@ async def test_a_queue_that_nobody_knows_waits_and_holds_up_nobody(
         async with relaying(shop):
             await eventually(lambda: so_many_are_left(shop, len(calls)))
             said = [record.message for record in caplog.records]
-            await unknown.app.client().register(unknown.settings, unknown.tasks)
+            await unknown.app._client().router.register(unknown.settings, unknown.tasks)
             await eventually(shop.is_empty)
-    await unknown.app.client().close()
+    await unknown.app._client().close()
 
     assert len(said) == 1 and 'queue "unknown" is not known to the server' in said[0]
     assert (await unknown.stats()).waiting == len(calls)
-    await unknown.app.client().close()
+    await unknown.app._client().close()
 
 
 async def test_a_row_that_can_never_be_shipped_is_left_with_its_reason(shop: Shop) -> None:
@@ -217,7 +218,7 @@ async def test_everything_that_was_said_travels(shop: Shop) -> None:
 
 
 async def test_the_context_of_a_trace_travels(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shop.app, "tracing", Tracing())
+    monkeypatch.setattr(shop.app, "_chain", EnqueueChain(Tracing(), shop.app.middleware))
     parent = NonRecordingSpan(SpanContext(0xABC, 0xDEF, False, TraceFlags(1)))
     with use_span(parent):
         await shop.note.options(transaction=shop.connection).enqueue("ana", 1)

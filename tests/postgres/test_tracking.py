@@ -132,7 +132,7 @@ def make_impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @asynccontextmanager
 async def keeping(app: qbull.App, database: str) -> AsyncIterator[None]:
-    running = start_actor(DatabaseMaintainer(database, app.prefix, app.make_store).run)
+    running = start_actor(DatabaseMaintainer(database, app.prefix, app._make_store).run)
     try:
         yield
     finally:

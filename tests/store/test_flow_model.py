@@ -218,7 +218,7 @@ def test_whatever_dies_every_job_of_a_flow_comes_to_the_end_that_it_should(
 
 async def _live(url: str, drawn: Any, deaths: list[tuple[int, bool]]) -> None:
     app = qbull.App(url, prefix="test")
-    store = app.client().store
+    store = app._client().store
     await store.open()
     await store.server.call("FLUSHALL")
     try:

@@ -14,7 +14,8 @@ from qbull.core.layout import GENERATION_SPAN_PARTITIONS, Generation, Layout
 from qbull.core.record import Body, pack
 from qbull.core.route import PARTITION_LANE, digest
 from qbull.errors import Conflict, ServerRefused
-from qbull.produce.client import Client, PlacedJob
+from qbull.produce.client import Client
+from qbull.produce.router import PlacedJob
 from qbull.store.delivery import Delivery
 from qbull.store.read import inspect
 from qbull.store.store import Store
@@ -122,14 +123,14 @@ async def test_a_closed_partition_takes_nothing_in_and_says_where_it_goes(store:
 async def test_a_producer_goes_where_its_job_belongs_now(store: Store, server_url: str) -> None:
     house = await House.open(store)
     client = Client(server_url, "test")
-    await client.register(house.settings, ())
+    await client.router.register(house.settings, ())
     await house.change(3)
 
-    placed = PlacedJob(0, house.job("a1", "a"), digest("a"), given=True)
-    one = await client.enqueue(house.settings, placed)
-    many = await client.enqueue_many(house.settings, [placed])
+    placed = PlacedJob(0, house.job("a1", "a"), digest("a"), has_custom_id=True)
+    one = await client.router.send_one(house.settings, placed, None)
+    many = await client.router.send(house.settings, [placed], None)
 
-    assert (one, many) == (True, [False])
+    assert (one, many) == (True, [("a1", False)])
     assert await (await house.home("a")).has(["a1"]) == {"a1"}
     await client.close()
 

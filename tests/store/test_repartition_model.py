@@ -29,7 +29,8 @@ from qbull.core.ids import new_token
 from qbull.core.layout import Generation, Layout
 from qbull.core.record import Body, Ending, append_ending, pack, repack
 from qbull.core.route import PARTITION_LANE, digest
-from qbull.produce.client import Client, PlacedJob
+from qbull.produce.client import Client
+from qbull.produce.router import PlacedJob
 from qbull.store.delivery import Delivery
 from qbull.store.read import inspect
 from qbull.store.verbs.layout import change_layout, close_partition, repartition
@@ -159,7 +160,7 @@ class Repartitioned(RuleBasedStateMachine):
         self.do(self.store.open())
         self.do(self.store.server.call("FLUSHDB"))
         for client in self.clients:
-            self.do(client.register(self.settings, ()))
+            self.do(client.router.register(self.settings, ()))
         self.moves = PartitionMoves(self.store, self.settings)
         self.limit = self.settings.lane_limit
         self.halts = self.settings.on_failed == "halt"
@@ -177,13 +178,13 @@ class Repartitioned(RuleBasedStateMachine):
     def enqueue(self, who: int, keys: list[str | None], later: bool) -> None:
         client = self.clients[who]
         jobs = [self.make(client, key, later) for key in keys]
-        created = self.do(client.enqueue_many(self.settings, [job.placed for job in jobs]))
-        assert created == [True] * len(jobs)
+        sent = self.do(client.router.send(self.settings, [job.placed for job in jobs], None))
+        assert [created for _, created in sent] == [True] * len(jobs)
         for job in jobs:
             self.model.accept(job)
 
     def make(self, client: Client, key: str | None, later: bool) -> Job:
-        layout = self.do(client.register(self.settings, ()))
+        layout = self.do(client.router.register(self.settings, ()))
         id = f"j{len(self.model.jobs) + self.made:05d}"
         self.made += 1
         lane, named = b"", None
@@ -199,7 +200,7 @@ class Repartitioned(RuleBasedStateMachine):
             layout.home(together or digest(id)),
             NewJob(id, 3_600_000 if later else 0, record),
             together,
-            given=True,
+            has_custom_id=True,
         )
         return Job(id, key, named, placed, ordered=not later, state="delayed" if later else "waiting")
 
@@ -210,7 +211,8 @@ class Repartitioned(RuleBasedStateMachine):
     def enqueue_again(self, who: int, data: st.DataObject) -> None:
         """The reply was lost, or somebody has chosen the same id."""
         job = data.draw(st.sampled_from([job for job in self.model.jobs.values() if self.is_there(job)]))
-        assert self.do(self.clients[who].enqueue_many(self.settings, [job.placed])) == [False]
+        sent = self.do(self.clients[who].router.send(self.settings, [job.placed], None))
+        assert sent == [(job.id, False)]
 
     def is_there(self, job: Job) -> bool:
         return job.state != "completed" or self.settings.keep.completed != 0

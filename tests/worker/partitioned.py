@@ -34,7 +34,7 @@ class Yard:
 
     @asynccontextmanager
     async def worker(self, sharing: Sharing | None = None) -> AsyncIterator[Worker]:
-        worker = Worker(self.app.make_store, self.app.assignments(), sharing=sharing or Sharing())
+        worker = Worker(self.app._make_store, self.app._assignments(), sharing=sharing or Sharing())
         async with worker:
             yield worker
 

@@ -99,7 +99,7 @@ async def test_a_server_that_refuses_while_a_worker_starts_is_waited_for(
 ) -> None:
     """It used to end, and what its first queues had run by then ran again, after later jobs of the same keys."""
     app = qbull.App(f"embedded://{tmp_path}")
-    call = app.client().store.server.call
+    call = app._client().store.server.call
     ran: Counter[str] = Counter()
 
     async def forbid(queue: str) -> None:
@@ -303,7 +303,7 @@ async def _kill_server(app: qbull.App) -> None:
 
 
 async def _server_pid(app: qbull.App) -> int:
-    info = (await app.client().store.server.call("INFO", "server")).decode()
+    info = (await app._client().store.server.call("INFO", "server")).decode()
     return int(next(line.partition(":")[2] for line in info.splitlines() if line.startswith("process_id:")))
 
 
@@ -329,7 +329,7 @@ async def test_no_job_is_run_twice_because_the_server_was_away_for_longer_than_w
         ran[n] += 1
         await may_end.wait()
 
-    workers = [Worker(app.make_store, app.assignments(), min_idle=silence) for _ in range(3)]
+    workers = [Worker(app._make_store, app._assignments(), min_idle=silence) for _ in range(3)]
     async with workers[0], workers[1], workers[2]:
         jobs = await linger.enqueue_many([{"n": n} for n in range(3)])
         await eventually(lambda: _has(ran, 3))
@@ -347,7 +347,7 @@ async def test_no_job_is_run_twice_because_the_server_was_away_for_longer_than_w
 
 
 async def _all_live(app: qbull.App, many: int) -> bool:
-    return len(await app.client().store.workers()) == many
+    return len(await app._client().store.workers()) == many
 
 
 def test_refusals_that_take_turns_are_said_once_each(caplog: pytest.LogCaptureFixture) -> None:

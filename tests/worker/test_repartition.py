@@ -46,7 +46,7 @@ async def test_running_workers_share_the_new_partitions_out(
         return sorted(place for share in found for place in share) == list(range(6)) and len(found[0]) == 3
 
     await step.enqueue(key="a")
-    workers = [Worker(app.make_store, app.assignments(), sharing=sharing) for sharing in sharings]
+    workers = [Worker(app._make_store, app._assignments(), sharing=sharing) for sharing in sharings]
     async with workers[0], workers[1]:
         await queue.repartition(6)
         await eventually(shared_out)
@@ -209,9 +209,9 @@ async def _settled(queue: qbull.Queue) -> bool:
 
 async def _moved(job: qbull.Job[None], queue: qbull.Queue) -> bool:
     """Whether it is in a partition of now."""
-    client = queue.app.client()
+    client = queue.app._client()
     found = await client.find(queue.settings, job.id)
-    layout = await client.layout(queue.settings)
+    layout = await client.router.layout(queue.settings)
     return found is not None and found[0].number in layout.current.numbers
 
 

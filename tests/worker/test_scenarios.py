@@ -123,7 +123,7 @@ async def even(yard: Yard, workers: int) -> dict[str, set[int]]:
 
 
 async def started(yard: Yard, how: Sharing) -> Worker:
-    worker = Worker(yard.app.make_store, yard.app.assignments(), sharing=how)
+    worker = Worker(yard.app._make_store, yard.app._assignments(), sharing=how)
     await worker.start()
     return worker
 

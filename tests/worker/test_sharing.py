@@ -77,7 +77,7 @@ async def test_a_clean_stop_hands_over_at_once_although_a_job_still_runs(
         began.set()
         await may_end.wait()
 
-    stopping = Worker(yard.app.make_store, yard.app.assignments(), sharing=sharing)
+    stopping = Worker(yard.app._make_store, yard.app._assignments(), sharing=sharing)
     await stopping.start()
     long = await linger.enqueue()
     await began.wait()

@@ -245,10 +245,10 @@ async def test_every_tick_once_although_a_primary_dies(raise_up: Callable, tmp_p
         async with app.worker(), app.worker():
             await eventually(lambda: after(0), within=30)
             first = max(at for _, at in ran)
-            await app.client().store.open()
-            place = await ScheduleStore(app.client().store).where("a")
+            await app._client().store.open()
+            place = await ScheduleStore(app._client().store).where("a")
             assert place is not None
-            victim = primary_of(app.client().store.names.partition(*place))
+            victim = primary_of(app._client().store.names.partition(*place))
             victim.wait_for_replicas()  # what was fired is to be there after the failover
             victim.kill(signal.SIGKILL)
             died = time.time()
@@ -258,7 +258,7 @@ async def test_every_tick_once_although_a_primary_dies(raise_up: Callable, tmp_p
         ticks = [first + n * 0.25 for n in range(int((last - first) * 4) + 1)]
         assert [(name, at) for name in "abcdefgh" for at in ticks if (name, at) not in ran] == []
         assert (await queue.stats()).completed == len(ran)
-        assert await every_fault(app.client().store) == []
+        assert await every_fault(app._client().store) == []
         await app.close()
 
 

@@ -61,7 +61,7 @@ async def test_every_job_runs_in_order_although_a_server_dies(raise_up: Callable
         assert [
             key for key, numbers in ran.items() if list(dict.fromkeys(numbers)) != list(range(each))
         ] == []
-        assert await every_fault(app.client().store) == []
+        assert await every_fault(app._client().store) == []
         await app.close()
 
 
@@ -112,5 +112,5 @@ async def test_every_flow_comes_to_its_end_although_a_server_dies(tmp_path: Path
 
         assert ended == set(range(many))
         assert [await flow.last.state() for flow in flows] == ["completed"] * many
-        assert await every_fault(app.client().store) == []
+        assert await every_fault(app._client().store) == []
         await app.close()

@@ -70,7 +70,7 @@ async def test_attempts_that_are_interrupted_leave_no_garbage(app: qbull.App) ->
 
 
 async def test_what_the_server_refuses_leaves_no_garbage(app: qbull.App) -> None:
-    server = app.client().store.server
+    server = app._client().store.server
     refused = 0
     await server.call("PING")
 
@@ -85,7 +85,7 @@ async def test_what_the_server_refuses_leaves_no_garbage(app: qbull.App) -> None
 
 
 async def test_connections_that_are_closed_leave_no_garbage(app: qbull.App) -> None:
-    server = app.client().store.server
+    server = app._client().store.server
     await server.call("PING")
 
     with collected() as garbage:

@@ -68,7 +68,7 @@ class ApiContext:
 
     @property
     def store(self) -> Store:
-        return self.app.client().store
+        return self.app._client().store
 
     async def queue(self, name: str) -> Queue:
         """One that the app declares, or that the server knows."""

@@ -105,7 +105,7 @@ async def _visit_job(
         queue = await site.queue(name)
     except NotFound:
         return None
-    there = await site.app.client().find(queue.settings, id)
+    there = await site.app._client().find(queue.settings, id)
     if there is None:
         return None
     partition, found = there
@@ -113,7 +113,7 @@ async def _visit_job(
     mode, awaited = await planted.dependencies_and_mode(partition, id) if body.flow else ("", [])
     for letter, known in awaited:
         told[known.queue, known.id] = letter, known
-    info = found.info(queue.name, queue.attempts_of(body.task))
+    info = found.info(queue.name, queue._attempts_of(body.task))
     return FlowJob(
         body.task,
         info.state,
@@ -175,10 +175,10 @@ def _levels(seen: dict[JobAddress, FlowJob]) -> dict[JobAddress, int]:
 
 async def read_flows(site: ApiContext) -> wire.FlowsView:
     """The flows that a bounded look at each queue finds, the newest first."""
-    client = site.app.client()
+    client = site.app._client()
     places: list[JobAddress] = []
     for queue in await site.queues():
-        partitions = await client.partitions(queue.settings)
+        partitions = await client.router.partitions(queue.settings)
         ids = await planted.sample_flow_jobs(partitions, MAX_SCANNED_FLOW_JOBS)
         places += [(queue.name, id) for id in ids]
     places.sort(key=lambda place: place[1], reverse=True)  # ids begin with when they were made

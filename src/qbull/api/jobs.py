@@ -88,13 +88,13 @@ async def job_logs(call: ApiCall[wire.LogsQuery, Nothing]) -> wire.LogsView:
 
 async def job_why(call: ApiCall[Nothing, Nothing]) -> wire.WhyView:
     queue, id = await call.site.queue(call.path["queue"]), call.path["id"]
-    client = call.site.app.client()
+    client = call.site.app._client()
     there = await client.find(queue.settings, queue.job(id).id)
     if there is None:
         raise unknown(queue.name, id)
     partition, found = there
     answer = await why.explain_job(client.store, queue.settings, partition, found)
-    info = found.info(queue.name, queue.attempts_of(found.body().task))
+    info = found.info(queue.name, queue._attempts_of(found.body().task))
     return view_of(
         wire.WhyView,
         answer,

@@ -196,7 +196,7 @@ class EventBroadcaster:
         return events
 
     async def _partitions(self, queue: Queue) -> list[Partition]:
-        partitions = await queue.app.client().partitions(queue.settings)
+        partitions = await queue.app._client().router.partitions(queue.settings)
         return [partition.without_retry for partition in partitions]
 
     async def _news(self, queue: str, partitions: list[Partition]) -> list[FinishedSince]:

@@ -126,7 +126,7 @@ async def _collect(site: ApiContext, samples: MetricSamples) -> None:
     now = await server_time(store)
     for queue in await site.queues():
         counts = await queue.stats()
-        layout = await site.app.client().layout(queue.settings)
+        layout = await site.app._client().router.layout(queue.settings)
         _add_counts(samples, queue.name, counts, now)
         _add_workers(samples, queue.name, members, layout)
         _add_histograms(samples, queue.name, await written.read(store, queue.name))
@@ -176,7 +176,7 @@ def bounded(durations: dict[str, Histogram]) -> dict[str, Histogram]:
 
 async def _lag(site: ApiContext, queue: Queue, now_ms: float) -> float:
     """How long ago the first of its schedules was due that has not fired."""
-    due = await first_due_ms(await site.app.client().partitions(queue.settings))
+    due = await first_due_ms(await site.app._client().router.partitions(queue.settings))
     return round(max([0.0, *(now_ms - at for at in due if at is not None)]) / 1000, 3)
 
 

@@ -64,7 +64,7 @@ async def matching(call: ApiCall[wire.MatchingQuery, Nothing]) -> wire.MatchingV
     answer = partial(wire.MatchingView, timestamp=now(), queue=queue.name, state=query.state)
     if not filters:
         return answer(count=getattr(await queue.stats(), query.state), exact=True, looked_at=0)
-    client = call.site.app.client()
+    client = call.site.app._client()
     seen = BulkStep(0, 0)
 
     def step(now: BulkStep) -> None:
@@ -75,7 +75,7 @@ async def matching(call: ApiCall[wire.MatchingQuery, Nothing]) -> wire.MatchingV
 
     wanted = BulkOperation(bulk.count, query.state, JobFilter(**filters))
     try:
-        await bulk.run_bulk(client, await client.partitions(queue.settings), wanted, step)
+        await bulk.run_bulk(client, await client.router.partitions(queue.settings), wanted, step)
     except _ScanLimitReached:
         return answer(count=seen.done, exact=False, looked_at=seen.looked_at)
     return answer(count=seen.done, exact=True, looked_at=seen.looked_at)

@@ -45,7 +45,7 @@ async def read_overview(site: ApiContext, span: int) -> wire.Overview:
 
     async def one(queue: Queue) -> tuple[list[counted.MinuteCounts], list[wire.FailingView], dict[int, int]]:
         async with turn:
-            partitions = await site.app.client().partitions(queue.settings)
+            partitions = await site.app._client().router.partitions(queue.settings)
             waits = histograms.waits_in(await written.read(site.store, queue.name))
             return await site.minutes.last(queue.name, partitions, span), await _failing(site, queue), waits
 

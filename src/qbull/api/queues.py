@@ -60,7 +60,7 @@ async def queue_details(call: ApiCall[Nothing, Nothing]) -> wire.QueueView:
         timestamp=now(),
         name=queue.name,
         stats=wire.StatsView.of(queue.name, await queue.stats()),
-        partitions=(await call.site.app.client().layout(settings)).partitions,
+        partitions=(await call.site.app._client().router.layout(settings)).partitions,
         order=settings.order,
         on_failed=settings.on_failed,
         lane=None if settings.lane is None else msgspec.to_builtins(settings.lane),
@@ -129,7 +129,7 @@ async def reset_settings(call: ApiCall[wire.ResetQuery, Nothing]) -> wire.Settin
 
 async def queue_minutes(call: ApiCall[wire.MinutesQuery, Nothing]) -> wire.MinutesView:
     queue = await call.site.queue(call.path["queue"])
-    partitions = await call.site.app.client().partitions(queue.settings)
+    partitions = await call.site.app._client().router.partitions(queue.settings)
     found = await call.site.minutes.last(queue.name, partitions, call.query.minutes)
     minutes = [wire.MinuteView.of(minute) for minute in found]
     return wire.MinutesView(timestamp=now(), queue=queue.name, minutes=minutes)
@@ -151,9 +151,9 @@ async def repartition(call: ApiCall[Nothing, wire.NewPartitionsBody]) -> wire.Pa
 
 async def queue_key(call: ApiCall[wire.KeyQuery, Nothing]) -> wire.KeyView:
     queue, key = await call.site.queue(call.path["queue"]), check_key(call.path["key"])
-    client = call.site.app.client()
-    layout = await client.layout(queue.settings)
-    partition = client.partition(queue.settings, layout.home(digest(key)))
+    client = call.site.app._client()
+    layout = await client.router.layout(queue.settings)
+    partition = client.router.partition(queue.settings, layout.home(digest(key)))
     line = await lane.lane_status(partition, digest(key), call.query.limit)
 
     async def shown(id: str) -> JobInfo | None:

@@ -134,8 +134,8 @@ class OperationRunner:
         state: Literal["done", "failed", "stopped"] = "done"
         error = None
         try:
-            client = request.queue.app.client()
-            partitions = await client.partitions(request.queue.settings)
+            client = request.queue.app._client()
+            partitions = await client.router.partitions(request.queue.settings)
             await bulk.run_bulk(client, partitions, request.work(), partial(self._step, id))
         except asyncio.CancelledError:
             state, error = "stopped", "it was stopped; ask for it again, it goes on with what is left"

@@ -23,7 +23,7 @@ def load_app(path: str) -> App:
     if not isinstance(app, App):
         found = ", ".join(key for key, value in vars(module).items() if isinstance(value, App)) or "none"
         raise ConfigError(f'"{path}": "{name}" is not a qbull.App; the module has: {found}')
-    app.loaded()
+    app._loaded()
     return app
 
 

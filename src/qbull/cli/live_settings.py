@@ -10,7 +10,7 @@ from qbull.cli.target import Target, as_json, on_target
 from qbull.cli.terminal import ago, print_json, print_table
 from qbull.core.rate import Rate
 from qbull.core.retry import Retry
-from qbull.manage.live_settings import QueueControls
+from qbull.queue import Queue
 from qbull.store.verbs.live_settings import LIVE_SETTING_TYPES
 from qbull.views.queues import SettingsShape
 from qbull.views.shape import to_plain
@@ -187,7 +187,7 @@ def settings(target: Target, queue_name: str, history: bool, as_json: bool) -> N
     target.run(main)
 
 
-async def _print(queue: QueueControls) -> None:
+async def _print(queue: Queue) -> None:
     live = await queue.live()
     rows: list[list[object]] = []
     for name in ("paused", *LIVE_SETTING_TYPES):

@@ -34,7 +34,7 @@ def relay(target: Target, database: str | None) -> None:
         stop = asyncio.Event()
         for name in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(name, stop.set)
-        duties = [start_actor(duty) for duty in app.beside()]
+        duties = [start_actor(duty) for duty in app._alongside()]
         click.echo("qbull relay: ships the outbox; Ctrl-C ends", err=True)
         await stop.wait()
         await stop_actors(duties)

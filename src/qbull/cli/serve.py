@@ -94,9 +94,9 @@ def serve(
         for name in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(name, stop.set)  # from when it serves, the server has its own
         async with app:
-            if not await wait_for_server(app.client().store, Outage(), stop):
+            if not await wait_for_server(app._client().store, Outage(), stop):
                 return
-            duties = [start_actor(duty) for duty in app.alerting()]
+            duties = [start_actor(duty) for duty in app._alerting()]
             try:
                 await server.serve(api, host, port, proxies=proxies, ready=ready)
             finally:

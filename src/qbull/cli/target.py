@@ -41,7 +41,7 @@ class Target:
     @property
     def store(self) -> Store:
         """The server, without retries: a command says at once that it is unavailable."""
-        return self.app.client().store.without_retry
+        return self.app._client().store.without_retry
 
     async def queue(self, name: str) -> Queue:
         await self.store.open()

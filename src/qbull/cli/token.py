@@ -60,7 +60,7 @@ def create(target: Target, role: TokenRole, name: str, expires: float | None) ->
         raise ConfigError(f"name={name!r}: use 1 to 100 printable characters")
 
     async def main() -> None:
-        _, text = await tokens.create(target.app.client().store, name, role, by=_user(), lasts=expires)
+        _, text = await tokens.create(target.app._client().store, name, role, by=_user(), lasts=expires)
         click.echo(text)
 
     target.run(main)
@@ -104,7 +104,7 @@ def revoke(target: Target, id: str) -> None:
     """
 
     async def main() -> None:
-        await tokens.revoke(target.app.client().store, id)
+        await tokens.revoke(target.app._client().store, id)
         click.echo("revoked")
 
     target.run(main)

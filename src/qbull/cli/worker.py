@@ -103,7 +103,7 @@ def worker(
         supervisor = make_supervisor(app, orders, processes)
         if not await supervisor.reach():
             return 0
-        served = ", ".join(a.settings.name for a in app.assignments(names))
+        served = ", ".join(a.settings.name for a in app._assignments(names))
         click.echo(
             f"qbull worker: {processes} process{'es' * (processes > 1)} for {served}; Ctrl-C ends", err=True
         )
@@ -127,7 +127,7 @@ def new_pod() -> str:
 
 def make_supervisor(app: App, orders: WorkerOptions, processes: int, pod: str | None = None) -> Supervisor:
     pod = pod or new_pod()
-    settings = [assignment.settings for assignment in app.assignments(orders.queues, orders.concurrency)]
+    settings = [assignment.settings for assignment in app._assignments(orders.queues, orders.concurrency)]
 
     def command(number: int, id: str, board: int, life: int) -> list[str]:
         told = msgspec.json.encode(
@@ -137,13 +137,13 @@ def make_supervisor(app: App, orders: WorkerOptions, processes: int, pod: str | 
         return [sys.executable, "-m", "qbull.cli.main", "worker-process", told, *options]
 
     return Supervisor(
-        app.make_store(),
+        app._make_store(),
         settings,
         command,
         processes=processes,
         grace=orders.grace,
         min_idle=app.environment.min_idle,
-        beside=app.beside(),
+        beside=app._alongside(),
     )
 
 
@@ -164,11 +164,11 @@ def worker_process(told: str, id: str, board: int, life: int) -> None:
 
 
 async def _serve(app: App, orders: WorkerOptions, id: str, board: int, life: int) -> None:
-    assignments = app.assignments(orders.queues, orders.concurrency)
+    assignments = app._assignments(orders.queues, orders.concurrency)
     slots = sum(board_slots_for(assignment.settings.concurrency) for assignment in assignments)
     min_idle = app.environment.min_idle
     worker = Worker(
-        app.make_store,
+        app._make_store,
         assignments,
         sharing=orders.sharing,
         min_idle=min_idle,

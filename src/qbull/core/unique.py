@@ -14,6 +14,14 @@ UniqueMode = Literal["first", "last", "debounce", "after"]
 DEFAULT_WINDOW_SECONDS = 86_400.0
 
 
+class UniqueWindow(msgspec.Struct, frozen=True, gc=False):
+    """Which calls ask for the same thing (`name`), which of them counts (`mode`), and for how long."""
+
+    name: str
+    mode: UniqueMode
+    window_ms: int
+
+
 @dataclass(frozen=True)
 class Unique:
     """`Unique(for_=60, by=("user_id",))`: within 60 seconds, one job for each user.
@@ -46,8 +54,12 @@ class Unique:
     def window_ms(self) -> int:
         return max(int((self.for_ or 0) * 1000), 1)
 
+    def of(self, task: str, payload: bytes, key: str | None) -> UniqueWindow:
+        """The window of a call. `key` is the key of its lane, if it has one."""
+        return UniqueWindow(self.name(task, payload, key), self.mode, self.window_ms)
+
     def name(self, task: str, payload: bytes, key: str | None) -> str:
-        """The same for calls that ask for the same thing. `key` is that of its lane, where it has one."""
+        """A name that is the same for calls that ask for the same thing."""
         arguments = msgspec.json.decode(payload)
         values = arguments if self.by is None else [arguments[name] for name in self.by]
         text = msgspec.json.encode([task, key, values], order="deterministic")

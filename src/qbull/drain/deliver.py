@@ -8,25 +8,22 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
 from typing import Any
-
-import msgspec
 
 from qbull.app import App
 from qbull.core.codec import decode_untyped, encode_payload
 from qbull.core.ids import check_id
 from qbull.core.route import digest
 from qbull.core.task import TaskSpec
+from qbull.core.unique import UniqueWindow
 from qbull.drain.message import CannotMove, ForeignJob
 from qbull.errors import NotFound, PayloadError
-from qbull.job import Job
-from qbull.middleware import Enqueueing
 from qbull.options import EncodedArguments, Options
+from qbull.produce.chain import Request
 from qbull.queue import Queue
-from qbull.store.verbs.partition import UniqueJob
 from qbull.task import Call
 
 DRAIN_DEDUPLICATION_MS = 7 * 86_400_000
@@ -80,45 +77,15 @@ class JobImporter:
             assert parcel.arguments.id is not None
             by_queue.setdefault(parcel.queue, []).append(parcel.arguments.id)
         for queue, ids in by_queue.items():
-            client = self._app.client()
-            for partition in await client.partitions(queue.settings):
+            client = self._app._client()
+            for partition in await client.router.partitions(queue.settings):
                 found |= await partition.has(ids)
         return found
 
     async def deliver(self, parcels: Sequence[PreparedJob]) -> None:
         """Enqueue them, in order, and answer when the server has them. May be done twice."""
-        if not self._app.middleware.around_enqueue:
-            for queue, some in groupby(parcels, key=lambda parcel: parcel.queue):
-                await self._send(queue, list(some))
-            return
-        for parcel in parcels:
-            await self._within_hooks(parcel)
-
-    async def _within_hooks(self, parcel: PreparedJob) -> None:
-        call = Enqueueing(
-            parcel.queue.name, parcel.task, [decode_untyped(parcel.arguments.payload)], dict(parcel.headers)
-        )
-
-        async def send() -> list[Job[Any]]:
-            return await self._send(parcel.queue, [replace(parcel, headers=call.headers)])
-
-        await self._app.middleware.enqueue(call, send)
-
-    async def _send(self, queue: Queue, parcels: Sequence[PreparedJob]) -> list[Job[Any]]:
-        client, durability = self._app.client(), self._app.durability
-        if queue.tasks:
-            layout = await client.register(queue.settings, queue.tasks, durability)
-        else:
-            layout = await client.layout(queue.settings)
-        jobs = []
-        for parcel in parcels:
-            options = replace(parcel.options, headers=dict(parcel.headers) or None)
-            payload = queue.seal(parcel.task, parcel.arguments.payload)
-            sealed = msgspec.structs.replace(parcel.arguments, payload=payload)
-            placed = queue.place(layout, parcel.task, sealed, options)
-            jobs.append((placed, UniqueJob(*placed.job, sealed.name, "first", DRAIN_DEDUPLICATION_MS)))
-        answers = await client.enqueue_unique(queue.settings, jobs, durability)
-        return [queue.handle(id, created) for id, created in answers]
+        for queue, some in groupby(parcels, key=lambda parcel: parcel.queue):
+            await queue._producer.enqueue_together([_request(parcel) for parcel in some])
 
     def _home(self, letter: ForeignJob, task: str) -> Queue:
         """The queue of --to, the one of the same name, or the one that has the task."""
@@ -144,16 +111,16 @@ class JobImporter:
         call: Call[..., Any] = Call(queue, spec, options)
         made = call.check(*letter.args, **letter.kwargs)
         _refuse_changed(spec, letter, decode_untyped(made.payload), spec.signature.arguments(made.payload))
-        arguments = EncodedArguments(made.payload, made.key, letter.id, _name(letter))
+        arguments = EncodedArguments(made.payload, made.key, letter.id, _window(letter))
         return PreparedJob(queue, task, arguments, options, letter.headers)
 
     async def _unchecked(self, letter: ForeignJob, task: str, options: Options) -> PreparedJob:
         """Without the code: the queue and the task are known to the server, and the worker checks the arguments."""
         name = self._to or letter.queue
         if name not in self._known:
-            store = self._app.client().store.without_retry
+            store = self._app._client().store.without_retry
             await store.open()
-            queue = Queue(self._app, await store.settings(name))
+            queue = self._app._undeclared_queue(await store.settings(name))
             self._known[name] = queue, await store.tasks(name)
         queue, tasks = self._known[name]
         if task not in tasks:
@@ -171,14 +138,19 @@ class JobImporter:
         payload = encode_payload(task, letter.kwargs, self._app.payload_limit)
         _refuse_changed(None, letter, decode_untyped(payload), decode_untyped(payload))
         return PreparedJob(
-            queue, task, EncodedArguments(payload, None, letter.id, _name(letter)), options, letter.headers
+            queue, task, EncodedArguments(payload, None, letter.id, _window(letter)), options, letter.headers
         )
 
 
-def _name(letter: ForeignJob) -> str:
+def _request(parcel: PreparedJob) -> Request:
+    headers = dict(parcel.headers) or None
+    return Request(parcel.queue, parcel.task, [parcel.arguments], parcel.options, headers=headers)
+
+
+def _window(letter: ForeignJob) -> UniqueWindow:
     """What the server remembers a letter by. It begins with what decides the partition of its id, so that both are in one."""
     rest = hashlib.sha256(f"drain {letter.id} {letter.stamp}".encode()).hexdigest()
-    return digest(letter.id).hex() + rest[:16]
+    return UniqueWindow(digest(letter.id).hex() + rest[:16], "first", DRAIN_DEDUPLICATION_MS)
 
 
 def _refuse_changed(

@@ -11,23 +11,25 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from qbull.core.ids import new_token
 from qbull.core.job_filter import JobFilter
 from qbull.core.record import Ending, State, UnreadableRecord, append_ending
-from qbull.produce.client import Client
 from qbull.store.read.finished import TimeSpan, oldest_first
 from qbull.store.read.inspect import StoredJob, server_time
 from qbull.store.read.unfinished import scan_unfinished
 from qbull.store.verbs.partition import JobToRetry, Partition
+
+if TYPE_CHECKING:
+    from qbull.produce.client import Client
 
 BULK_BATCH_SIZE = 100
 SWEEP_BATCH_SIZE = 250
 """Jobs that one call removes without looking at them."""
 FINISHED_STATES: tuple[State, ...] = ("completed", "failed", "cancelled")
 
-BulkAction = Callable[[Client, Partition, Sequence[StoredJob]], Awaitable[int]]
+BulkAction: TypeAlias = "Callable[[Client, Partition, Sequence[StoredJob]], Awaitable[int]]"
 """Does it, and answers with how many it was done to."""
 
 

@@ -1,18 +1,14 @@
-"""Controls: what steers a queue while it runs: pause, resume, live settings."""
+"""Live settings: pause, resume and reconfigure a queue while it runs. The methods of `Queue` call these functions."""
 
 from __future__ import annotations
 
 import getpass
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from qbull.config import QueueSettings
-from qbull.core.rate import Rate
-from qbull.core.retry import Retry
 from qbull.errors import ConfigError
-from qbull.produce.client import Client
 from qbull.store.verbs import live_settings
 from qbull.store.verbs.live_settings import (
     LIVE_SETTING_TYPES,
@@ -23,6 +19,9 @@ from qbull.store.verbs.live_settings import (
 )
 from qbull.worker.process.crash_board import board_slots_for
 
+if TYPE_CHECKING:
+    from qbull.queue import Queue
+
 
 class _Unset:
     def __repr__(self) -> str:
@@ -32,75 +31,56 @@ class _Unset:
 UNCHANGED: Any = _Unset()
 
 
-class ControlsApp(Protocol):
-    """What these need of an app."""
+async def pause(queue: Queue, by: str | None) -> None:
+    """Start no more jobs of a queue until it is resumed."""
+    await _change(queue, {PAUSED_SETTING: True}, by)
 
-    def client(self) -> Client: ...
+
+async def resume(queue: Queue, by: str | None) -> None:
+    """Start jobs again."""
+    await _change(queue, {PAUSED_SETTING: RESET_SETTING}, by)
 
 
-class QueueControls:
-    """A queue's part that operators use."""
+async def configure(queue: Queue, given: Mapping[str, Any], by: str | None) -> None:
+    """Change live settings of a queue; those with the value UNCHANGED stay as they are."""
+    settings = queue.settings
+    values = {name: value for name, value in given.items() if value is not UNCHANGED}
+    if not values:
+        raise ConfigError(f'queue "{settings.name}": give what is to be changed: {_setting_names()}')
+    changed = replace(settings, **values)
+    if changed.concurrency > board_slots_for(settings.concurrency):
+        raise ConfigError(
+            f'queue "{settings.name}": concurrency={changed.concurrency}: a running worker takes up to '
+            f"{board_slots_for(0):,}; start more processes"
+        )
+    await _change(queue, values, by)
 
-    app: ControlsApp
-    settings: QueueSettings
 
-    async def pause(self, *, by: str | None = None) -> None:
-        """Let nothing more begin, until `resume`. Running jobs end normally; what waits, waits."""
-        await self._change({PAUSED_SETTING: True}, by)
+async def reset(queue: Queue, settings: Sequence[str], by: str | None) -> None:
+    """Return these settings, or all of them, to the values of the code."""
+    for name in settings:
+        if name not in LIVE_SETTING_TYPES:
+            raise ConfigError(f'"{name}" is no live setting; there are: {_setting_names()}')
+    await _change(queue, dict.fromkeys(settings or LIVE_SETTING_TYPES, RESET_SETTING), by)
 
-    async def resume(self, *, by: str | None = None) -> None:
-        """Go on after `pause`, and where a task has asked for a rest of the whole queue."""
-        await self._change({PAUSED_SETTING: RESET_SETTING}, by)
 
-    async def configure(
-        self,
-        *,
-        concurrency: int = UNCHANGED,
-        max_active: int | None = UNCHANGED,
-        rate: Rate | None = UNCHANGED,
-        retry: Retry = UNCHANGED,
-        by: str | None = None,
-    ) -> None:
-        """Change settings for all workers, now and until `reset`. They win over the code; None is no limit."""
-        given: dict[str, Any] = {
-            "concurrency": concurrency,
-            "max_active": max_active,
-            "rate": rate,
-            "retry": retry,
-        }
-        values = {name: value for name, value in given.items() if value is not UNCHANGED}
-        if not values:
-            raise ConfigError(f'queue "{self.settings.name}": give what is to be changed: {_setting_names()}')
-        wanted = replace(self.settings, **values)
-        if wanted.concurrency > board_slots_for(self.settings.concurrency):
-            raise ConfigError(
-                f'queue "{self.settings.name}": concurrency={concurrency}: a running worker takes up to {board_slots_for(0):,}; '
-                "start more processes"
-            )
-        await self._change(values, by)
+async def read(queue: Queue) -> LiveSettings:
+    """The settings in force, and who changed them."""
+    store = queue.app._client().store
+    return await live_settings.read(store, queue.settings)
 
-    async def reset(self, *settings: str, by: str | None = None) -> None:
-        """Back to what the code says: these settings, or all of them. A pause stays."""
-        for name in settings:
-            if name not in LIVE_SETTING_TYPES:
-                raise ConfigError(f'"{name}" is no live setting; there are: {_setting_names()}')
-        await self._change(dict.fromkeys(settings or LIVE_SETTING_TYPES, RESET_SETTING), by)
 
-    async def live(self) -> LiveSettings:
-        """What is in force now, and who has changed what of it."""
-        store = self.app.client().store
-        return await live_settings.read(store, self.settings)
+async def history(queue: Queue) -> list[LiveSettingChange]:
+    """The last 100 changes, the newest first."""
+    store = queue.app._client().store
+    return await live_settings.history(store, queue.name)
 
-    async def changes(self) -> list[LiveSettingChange]:
-        """The last 100 changes, the newest first."""
-        store = self.app.client().store
-        return await live_settings.history(store, self.settings.name)
 
-    async def _change(self, values: Mapping[str, Any], by: str | None) -> None:
-        who = _checked_author(by) if by is not None else _default_author()
-        client = self.app.client()
-        await client.register(self.settings, ())
-        await live_settings.change(client.store, self.settings.name, values, who)
+async def _change(queue: Queue, values: Mapping[str, Any], by: str | None) -> None:
+    who = _checked_author(by) if by is not None else _default_author()
+    client = queue.app._client()
+    await client.router.register(queue.settings, ())
+    await live_settings.change(client.store, queue.name, values, who)
 
 
 def _setting_names() -> str:

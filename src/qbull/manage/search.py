@@ -7,26 +7,27 @@ so whoever is interrupted goes on by calling again.
 from __future__ import annotations
 
 import re
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Unpack
+from typing import TYPE_CHECKING
 
 from qbull.core.failures import fingerprint, normal_form
-from qbull.core.job_filter import JobFilter, JobFilterArguments
+from qbull.core.job_filter import JobFilter
 from qbull.core.job_info import JobInfo
 from qbull.core.record import STATES, State, to_datetime
 from qbull.errors import MAX_COUNT, MAX_DELAY_SECONDS, ArgumentsError
 from qbull.manage import bulk
 from qbull.manage.bulk import FINISHED_STATES, BulkOperation, error_of, run_bulk
-from qbull.produce.client import Client
 from qbull.store.read import unfinished
 from qbull.store.read.finished import FinishedPosition, TimeSpan, merged
 from qbull.store.read.inspect import StoredJob, counts
 from qbull.store.read.pages import with_progress
 from qbull.store.verbs.partition import Partition
+
+if TYPE_CHECKING:
+    from qbull.queue import Queue
 
 MAX_SEARCHED_JOBS = 5_000
 """Jobs that one search looks at: a page may come back with fewer than asked for, and a cursor to go on with."""
@@ -64,82 +65,54 @@ class Redriven:
     looked_at: int
 
 
-class DeadLetters(ABC):
-    """What a queue can do with its finished jobs."""
-
-    async def search(
-        self,
-        state: State = "failed",
-        *,
-        limit: int = 50,
-        cursor: str | None = None,
-        **filters: Unpack[JobFilterArguments],
-    ) -> Page:
-        """Jobs by `task`, `key`, `error_contains`, `fingerprint`, `payload`, `after` and `before`, in pages.
-
-        Finished ones come the newest first, others in no order.
-        """
-        if state not in STATES:
-            raise ArgumentsError(f"state {state!r}: use one of {', '.join(STATES)}")
-        _check_count("limit", limit, most=1000)
-        partitions = await self._partitions()
-        search = _search if state in FINISHED_STATES else _search_unfinished
-        found, after = await search(partitions, state, JobFilter(**filters), limit, cursor)
-        return Page([self._info(job) for job in await with_progress(partitions, found)], after)
-
-    async def failures(
-        self, *, scan: int = 10_000, **filters: Unpack[JobFilterArguments]
-    ) -> list[FailureGroup]:
-        """The newest `scan` dead letters, grouped by what failed."""
-        _check_count("scan", scan)
-        return await _groups(await self._partitions(), JobFilter(**filters), scan)
-
-    async def redrive(
-        self,
-        *,
-        limit: int | None = None,
-        rate: float | None = None,
-        on_step: Callable[[Redriven], object] | None = None,
-        **filters: Unpack[JobFilterArguments],
-    ) -> int:
-        """Send dead letters round again, the oldest first, at most `rate` in a second; answers with how many.
-
-        What fails meanwhile is left out. Whoever is interrupted goes on by calling again.
-        """
-        if limit is not None:
-            _check_count("limit", limit)
-        if rate is not None and not 0 < rate < float("inf"):
-            raise ArgumentsError(f"rate={rate!r}: give a number of jobs in a second, more than 0")
-        wanted = BulkOperation(bulk.retry, "failed", JobFilter(**filters), limit=limit, rate=rate)
-        step = None if on_step is None else lambda step: on_step(Redriven(*step))
-        return await run_bulk(self._client(), await self._partitions(), wanted, step)
-
-    async def clean(
-        self,
-        state: State,
-        *,
-        older_than: float = 0.0,
-        limit: int | None = None,
-        **filters: Unpack[JobFilterArguments],
-    ) -> int:
-        """Forget finished jobs that ended more than so many seconds ago; answers with how many."""
-        _check_finished(state)
-        if limit is not None:
-            _check_count("limit", limit)
-        if not 0 <= older_than <= MAX_DELAY_SECONDS:
-            raise ArgumentsError(f"older_than={older_than!r}: give a number of seconds from 0")
-        wanted = BulkOperation(bulk.remove, state, JobFilter(**filters), older_than, limit)
-        return await run_bulk(self._client(), await self._partitions(), wanted)
-
-    @abstractmethod
-    def _client(self) -> Client: ...
-    @abstractmethod
-    async def _partitions(self) -> list[Partition]: ...
-    @abstractmethod
-    def _info(self, job: StoredJob) -> JobInfo: ...
+async def search(queue: Queue, state: State, limit: int, cursor: str | None, job_filter: JobFilter) -> Page:
+    """One page of the jobs of a state that match a filter."""
+    if state not in STATES:
+        raise ArgumentsError(f"state {state!r}: use one of {', '.join(STATES)}")
+    _check_count("limit", limit, limit=1000)
+    partitions = await queue._partitions()
+    look = _search_finished if state in FINISHED_STATES else _search_unfinished
+    found, after = await look(partitions, state, job_filter, limit, cursor)
+    return Page([queue._info(job) for job in await with_progress(partitions, found)], after)
 
 
-async def _search(
+async def failures(queue: Queue, scan: int, job_filter: JobFilter) -> list[FailureGroup]:
+    """The newest `scan` dead letters, grouped by the reason of their failure."""
+    _check_count("scan", scan)
+    return await _groups(await queue._partitions(), job_filter, scan)
+
+
+async def redrive(
+    queue: Queue,
+    limit: int | None,
+    rate: float | None,
+    on_step: Callable[[Redriven], object] | None,
+    job_filter: JobFilter,
+) -> int:
+    """Retry dead letters, the oldest first; returns how many."""
+    if limit is not None:
+        _check_count("limit", limit)
+    if rate is not None and not 0 < rate < float("inf"):
+        raise ArgumentsError(f"rate={rate!r}: give a number of jobs in a second, more than 0")
+    operation = BulkOperation(bulk.retry, "failed", job_filter, limit=limit, rate=rate)
+    step = None if on_step is None else lambda step: on_step(Redriven(*step))
+    return await run_bulk(queue.app._client(), await queue._partitions(), operation, step)
+
+
+async def clean(
+    queue: Queue, state: State, older_than: float, limit: int | None, job_filter: JobFilter
+) -> int:
+    """Delete finished jobs that ended more than so many seconds ago; returns how many."""
+    _check_finished(state)
+    if limit is not None:
+        _check_count("limit", limit)
+    if not 0 <= older_than <= MAX_DELAY_SECONDS:
+        raise ArgumentsError(f"older_than={older_than!r}: give a number of seconds from 0")
+    operation = BulkOperation(bulk.remove, state, job_filter, older_than, limit)
+    return await run_bulk(queue.app._client(), await queue._partitions(), operation)
+
+
+async def _search_finished(
     partitions: Sequence[Partition], state: State, wanted: JobFilter, limit: int, cursor: str | None
 ) -> tuple[list[StoredJob], str | None]:
     """The newest first, over all partitions."""
@@ -233,9 +206,9 @@ def _check_finished(state: State) -> None:
         raise ArgumentsError(f"state {state!r}: use completed, failed or cancelled")
 
 
-def _check_count(name: str, value: int, most: int = MAX_COUNT) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
-        raise ArgumentsError(f"{name}={value!r}: give a whole number from 1 to {most:,}")
+def _check_count(name: str, value: int, limit: int = MAX_COUNT) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= limit:
+        raise ArgumentsError(f"{name}={value!r}: give a whole number from 1 to {limit:,}")
 
 
 def _span(wanted: JobFilter) -> TimeSpan:

@@ -1,81 +1,67 @@
-"""Rows: calls of tasks as rows of the outbox, written in the caller's transaction or in one of our own.
+"""Outbox rows: calls of tasks as rows in PostgreSQL, written with the caller's transaction or in one of our own.
 
-Who calls: everything that enqueues with `transaction=` or `durability="outbox"`. The relay makes jobs of them.
+The enqueue path ends here for calls with `transaction=` or `durability="outbox"`. The relay makes jobs of the rows.
 """
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from qbull.core.envelope import is_wrapped
-from qbull.options import EncodedArguments, Options
-from qbull.produce.client import Client
+from qbull.options import Options
 
 if TYPE_CHECKING:
     from qbull.postgres.outbox import NewOutboxRow
+    from qbull.produce.chain import Request
 
 
-class RowsApp(Protocol):
-    prefix: str
-    database: str | None
-
-    def client(self) -> Client: ...
-
-
-class RowsQueue(Protocol):
-    """Where the jobs will go."""
-
-    @property
-    def app(self) -> RowsApp: ...
-    @property
-    def name(self) -> str: ...
-    def new_id(self) -> str: ...
-
-
-async def write(
-    queue: RowsQueue, task: str, calls: Iterable[EncodedArguments], options: Options
-) -> list[str]:
-    """Answers with the ids of the jobs that they will be, when the statement is done."""
+async def write(request: Request, options: Options) -> list[str]:
+    """Write a request's calls as rows. Returns the ids that their jobs will have."""
     from qbull.postgres import outbox
 
-    rows = _rows(queue, task, calls, options)
+    app, rows = request.queue.app, _rows(request, options)
     if options.transaction is not None:
         await outbox.write(options.transaction, rows)
     else:
-        await queue.app.client().outbox(queue.app.database).add(rows)
+        await app._client().outbox(app.database).add(rows)
     return [row.job_id for row in rows]
 
 
-def write_sync(queue: RowsQueue, task: str, calls: Iterable[EncodedArguments], options: Options) -> list[str]:
-    """The same in a transaction of synchronous code."""
+def write_sync(request: Request, options: Options) -> list[str]:
+    """`write` with a transaction of synchronous code."""
     from qbull.postgres import outbox
 
-    rows = _rows(queue, task, calls, options)
+    rows = _rows(request, options)
     outbox.write_sync(options.transaction, rows)
     return [row.job_id for row in rows]
 
 
-def _rows(
-    queue: RowsQueue, task: str, calls: Iterable[EncodedArguments], options: Options
-) -> list[NewOutboxRow]:
+def _rows(request: Request, options: Options) -> list[NewOutboxRow]:
     from qbull.postgres.outbox import NewOutboxRow
 
-    app, said, durable = queue.app.prefix, options.wire(), options.durability == "outbox"
+    queue, stored, durable = request.queue, options.wire(), options.durability == "outbox"
+    new_id = queue._producer.new_id
     return [
         NewOutboxRow(
-            app, queue.name, call.id or queue.new_id(), task, call.key, _json(call.payload), said, durable
+            queue.app.prefix,
+            queue.name,
+            call.id or new_id(),
+            request.task,
+            call.key,
+            _json(call.payload),
+            stored,
+            durable,
         )
-        for call in calls
+        for call in request.calls
     ]
 
 
 def payload_of(text: str) -> bytes:
-    """The payload of a row again."""
+    """The payload that a row holds."""
     return base64.b64decode(text.strip('"')) if text.startswith('"') else text.encode()
 
 
 def _json(payload: bytes) -> str:
-    """Arguments are an object; what is sealed is a text, so that a relay without keys can ship it."""
+    """Plain arguments are a JSON object. Encrypted ones are a JSON string, which a relay without keys can ship."""
     return f'"{base64.b64encode(payload).decode()}"' if is_wrapped(payload) else payload.decode()

@@ -1,7 +1,7 @@
-"""Shipping: put rows of the outbox into the queues of an app. The relay calls it, in the order of the rows.
+"""Shipping: enqueue rows of the outbox into the queues of an app. The relay calls it, in the order of the rows.
 
-Where each row goes is decided now, by the same rule as for a job that is enqueued directly, so a queue may have
-got more partitions since the row was written. Sending a row twice adds nothing: its id is in the row.
+The partition of each row is decided now, by the same rule as for a job that is enqueued directly, so a queue may
+have been repartitioned since the row was written. Sending a row twice adds nothing: its id is in the row.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from itertools import groupby
 from operator import itemgetter
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -21,26 +21,23 @@ from qbull.core.layout import Layout
 from qbull.errors import NotFound, QbullError, ServerError
 from qbull.options import EncodedArguments, Options
 from qbull.postgres.relay import OutboxRow, ShipResult
-from qbull.produce.client import PlacedJob
 from qbull.produce.outbox_rows import payload_of
-from qbull.queue import Queue, QueueApp
+from qbull.produce.router import PlacedJob
+
+if TYPE_CHECKING:
+    from qbull.app import App
+    from qbull.queue import Queue
 
 SHIPPING_SETTINGS_TTL_SECONDS = 30.0
-"""Seconds after which a queue's settings are looked at again."""
+"""How long the settings of a queue are used before they are read again."""
 
 _options = msgspec.json.Decoder(Options).decode
 
 
-class ShippingApp(QueueApp, Protocol):
-    """What shipping needs of an app."""
-
-    queues: dict[str, Queue]
-
-
 class OutboxShipping:
-    """Queues that the app's code does not declare are known from the server's registry."""
+    """Ships rows to the queues of an app, and to queues that only the server's registry knows."""
 
-    def __init__(self, app: ShippingApp) -> None:
+    def __init__(self, app: App) -> None:
         self._app = app
         self._queues: dict[str, tuple[Queue, Layout, float]] = {}
 
@@ -53,32 +50,33 @@ class OutboxShipping:
         return shipped
 
     async def _ship(self, name: str, rows: list[OutboxRow], shipped: ShipResult) -> None:
-        """The rows of one queue."""
+        """Ship the rows of one queue."""
         try:
             queue, layout = await self._queue(name)
             jobs: list[tuple[int, Durability | None, PlacedJob]] = []
             for row in rows:
                 try:
                     options = _options(row.options).after(row.age)
-                    placed = queue.place(layout, row.task, _arguments(row), options)
+                    placed = queue._producer.place(layout, row.task, _arguments(row), options)
                     jobs.append((row.seq, options.profile or self._app.durability, placed))
                 except (QbullError, msgspec.MsgspecError) as error:
                     shipped.refused[row.seq] = str(error)
-            for durability, run in groupby(jobs, key=itemgetter(1)):  # only neighbours: keys keep their order
+            # Only neighbours are grouped, so that the jobs of a key keep their order.
+            for durability, run in groupby(jobs, key=itemgetter(1)):
                 group = list(run)
                 placed_jobs = [placed for _, _, placed in group]
-                await self._app.client().enqueue_many(queue.settings, placed_jobs, durability)
+                await self._app._client().router.send(queue.settings, placed_jobs, durability)
                 shipped.sent.extend(seq for seq, _, _ in group)
         except QbullError as error:
             shipped.resting[name] = error
 
     async def _queue(self, name: str) -> tuple[Queue, Layout]:
-        store = self._app.client().store.without_retry
+        store = self._app._client().store.without_retry
         await store.open()
         if name in self._queues:
             queue, layout, until = self._queues[name]
-            # Who reads reports finds queues in the registry. Were one shipped to that is not there, its jobs would end
-            # without anybody knowing, and be shipped again.
+            # Readers of reports find queues in the registry. Jobs of a queue that is missing there would end
+            # unnoticed, and their rows would be shipped again.
             if time.monotonic() < until and await store.knows(name):
                 return queue, layout
         queue = self._app.queues.get(name) or await self._registered(name)
@@ -88,9 +86,9 @@ class OutboxShipping:
 
     async def _registered(self, name: str) -> Queue:
         try:
-            return Queue(self._app, await self._app.client().store.without_retry.settings(name))
+            return self._app._undeclared_queue(await self._app._client().store.without_retry.settings(name))
         except NotFound:
-            if name in self._queues:  # the server has lost it since
+            if name in self._queues:  # the server has lost the queue since
                 return self._queues[name][0]
             raise ServerError(
                 f'outbox: queue "{name}" is not known to the server, so its rows wait; '
@@ -99,6 +97,6 @@ class OutboxShipping:
 
 
 def _arguments(row: OutboxRow) -> EncodedArguments:
-    """An id that was made for it names one job for ever; one that its user gave may be given again."""
+    """The arguments of a row. A generated id names one job forever; one that a caller chose may be used again."""
     origin = row.seq if partition_in(row.job_id) is None else 0
     return EncodedArguments(payload_of(row.payload), row.key, row.job_id, row=origin)

@@ -24,14 +24,15 @@ from qbull.core.durability import Durability
 from qbull.core.flow import FlowPlan
 from qbull.embedded.server import EmbeddedServer as Valkey
 from qbull.errors import QbullError
-from qbull.produce.client import Client, PlacedJob
+from qbull.produce.client import Client
+from qbull.produce.router import PlacedJob, Router
 from qbull.store import clock
 from qbull.store.confirm import ConfirmedServer
 from qbull.store.read import inspect
 from qbull.store.store import Store
 from qbull.store.verbs import live_settings
 from qbull.store.verbs.flows import FlowStore
-from qbull.store.verbs.partition import NewJob, Partition, UniqueJob
+from qbull.store.verbs.partition import NewJob, Partition
 from qbull.testing.enqueued import EnqueueRecorder
 from qbull.testing.stand_in import StandIn, close, close_elsewhere
 from qbull.worker.outage import Outage
@@ -62,7 +63,7 @@ class EmbeddedTestServer(EnqueueRecorder):
             url=_server(),
             prefix=self.prefix,
             durability=None,
-            make_client=lambda: _RecordingClient(self),
+            _make_client=lambda: _RecordingClient(self),
         )
         if not _open:
             clock.enable_clock_shift()
@@ -115,7 +116,7 @@ class EmbeddedTestServer(EnqueueRecorder):
 
     @property
     def _store(self) -> Store:
-        return self.app.client().store
+        return self.app._client().store
 
     @asynccontextmanager
     async def _worker(self) -> AsyncIterator[None]:
@@ -146,9 +147,9 @@ class EmbeddedTestServer(EnqueueRecorder):
     async def _look(self, partition: Partition) -> _Activity:
         settings = partition.settings
         queue = self.app.queues[settings.name]
-        ticker = ScheduleRunner(self._store, partition, queue.tasks, Outage(), self.app.seals)
+        ticker = ScheduleRunner(self._store, partition, queue.tasks, Outage(), self.app._codecs)
         tick = await ticker.tick()
-        await self.app.client().flows.ship(partition)
+        await self.app._client().flows.ship(partition)
         promoted = await partition.promote()
         count = await inspect.count(partition)
         still = await live_settings.is_paused(self._store, settings.name)
@@ -175,7 +176,7 @@ class _RecordingClient(Client):
 
     def __init__(self, record: EmbeddedTestServer) -> None:
         super().__init__(record.app.url, record.prefix, record.app.results)
-        self._record = record
+        self.router = _RecordingRouter(self.store, record)
         self.flows = _RecordingFlows(self.store, record)
         self._ending = self._close_with_its_loop()
         with suppress(StopIteration):
@@ -188,30 +189,25 @@ class _RecordingClient(Client):
         finally:
             await self.close()
 
-    async def enqueue(
-        self, settings: QueueSettings, placed: PlacedJob, durability: Durability | None = None
+
+class _RecordingRouter(Router):
+    def __init__(self, store: Store, record: EmbeddedTestServer) -> None:
+        super().__init__(store)
+        self._record = record
+
+    async def send_one(
+        self, settings: QueueSettings, placed: PlacedJob, durability: Durability | None
     ) -> bool:
-        created = await super().enqueue(settings, placed, durability)
+        created = await super().send_one(settings, placed, durability)
         self._record.note(settings.name, placed, placed.job.id, created)
         return created
 
-    async def enqueue_many(
-        self, settings: QueueSettings, jobs: Sequence[PlacedJob], durability: Durability | None = None
-    ) -> list[bool]:
-        created = await super().enqueue_many(settings, jobs, durability)
-        for placed, new in zip(jobs, created, strict=True):
-            self._record.note(settings.name, placed, placed.job.id, new)
-        return created
-
-    async def enqueue_unique(
-        self,
-        settings: QueueSettings,
-        jobs: Sequence[tuple[PlacedJob, UniqueJob]],
-        durability: Durability | None = None,
+    async def send(
+        self, settings: QueueSettings, jobs: Sequence[PlacedJob], durability: Durability | None
     ) -> list[tuple[str, bool]]:
-        answers = await super().enqueue_unique(settings, jobs, durability)
-        for (placed, _), (id, new) in zip(jobs, answers, strict=True):
-            self._record.note(settings.name, placed, id, new)
+        answers = await super().send(settings, jobs, durability)
+        for placed, (id, created) in zip(jobs, answers, strict=True):
+            self._record.note(settings.name, placed, id, created)
         return answers
 
 

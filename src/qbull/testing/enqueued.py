@@ -10,7 +10,7 @@ from typing import Any
 from qbull.app import App
 from qbull.core.codec import decode_untyped, encode_payload
 from qbull.core.record import body_of, priority_of, to_datetime
-from qbull.produce.client import PlacedJob
+from qbull.produce.router import PlacedJob
 from qbull.task import Task
 
 MAX_SHOWN_CALLS = 10
@@ -67,7 +67,7 @@ class EnqueueRecorder:
         """Write one down."""
         _, when, record = placed.job
         body = body_of(record)
-        payload = self.app.seals.open("payload", queue, body.task, body.payload)
+        payload = self.app._codecs.open("payload", queue, body.task, body.payload)
         due = str(when).partition(" ")[0]
         self._calls.append(
             Enqueued(

@@ -23,7 +23,7 @@ from qbull.core.record import body_of
 from qbull.core.schedule import Schedule
 from qbull.core.task import TaskSpec
 from qbull.errors import PayloadError, QbullError, RetryAfter
-from qbull.produce.client import PlacedJob
+from qbull.produce.router import PlacedJob
 from qbull.store.verbs.partition import NewJob
 from qbull.store.verbs.tick import tick_record
 from qbull.testing.enqueued import EnqueueRecorder
@@ -56,7 +56,7 @@ class Inline(EnqueueRecorder, AbstractContextManager["Inline"]):
     def __enter__(self) -> Inline:
         client = InlineClient(self)
         self._stand_in = StandIn(
-            self.app, make_client=lambda: client, run_sync=self._run_sync_of_app, worker=_NoWorker
+            self.app, _make_client=lambda: client, run_sync=self._run_sync_of_app, worker=_NoWorker
         )
         return self
 
@@ -171,7 +171,7 @@ class Inline(EnqueueRecorder, AbstractContextManager["Inline"]):
         if task is None:
             raise Undeliverable(f'no task "{body.task}" is declared in queue "{kept.queue}"')
         try:
-            opened = self.app.seals.open("payload", kept.queue, body.task, body.payload)
+            opened = self.app._codecs.open("payload", kept.queue, body.task, body.payload)
             args, kwargs = task.signature.decode(opened)
         except PayloadError as error:
             raise Undeliverable(str(error)) from None
@@ -243,7 +243,7 @@ class Inline(EnqueueRecorder, AbstractContextManager["Inline"]):
         queue = self.app.queues[schedule.queue]
         id = schedule.tick_id(planned)
         if (queue.name, id) not in self.kept:
-            job = NewJob(id, 0, tick_record(queue.settings, schedule, queue.seal))
+            job = NewJob(id, 0, tick_record(queue.settings, schedule, queue._encode_payload))
             self.note(queue.name, PlacedJob(0, job), id, True)
             self.keep(queue.name, job)
 

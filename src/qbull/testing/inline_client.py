@@ -11,10 +11,12 @@ from qbull.config import QueueSettings
 from qbull.core.durability import Durability
 from qbull.core.layout import Layout
 from qbull.core.record import split_ending
+from qbull.core.unique import UniqueWindow
 from qbull.errors import QbullError, ResultTimeout
-from qbull.produce.client import Client, PlacedJob
+from qbull.produce.client import Client
+from qbull.produce.router import PlacedJob, Router
 from qbull.store.read.inspect import StoredJob
-from qbull.store.verbs.partition import JobToRetry, Partition, UniqueJob
+from qbull.store.verbs.partition import JobToRetry, Partition
 from qbull.store.verbs.progress import LogLine
 from qbull.testing.memory_job import InlineJob
 
@@ -30,13 +32,37 @@ class InlineClient(Client):
     def __init__(self, inline: Inline) -> None:
         self._inline = inline
         self._outbox = None
+        self.router = _InlineRouter(inline)
         self.stored = inline.app.results
         self.store: Any = _NoServer("this")
         self.flows: Any = _NoServer("a flow")
         self.results: Any = _InlineResults("listening to events")
 
-    def known(
-        self, settings: QueueSettings, tasks: Collection[str], durability: Durability | None = None
+    async def find(self, settings: QueueSettings, id: str) -> tuple[Partition, StoredJob] | None:
+        kept = self._inline.kept.get((settings.name, id))
+        return (_InlineJobs(self._inline, settings.name), kept.found()) if kept is not None else None  # type: ignore[return-value]
+
+    async def on_job(
+        self, settings: QueueSettings, id: str, verb: Callable[[Partition], Awaitable[str]]
+    ) -> str:
+        if (settings.name, id) not in self._inline.kept:
+            return "unknown"
+        return await verb(_InlineJobs(self._inline, settings.name))  # type: ignore[arg-type]
+
+    async def close(self) -> None:
+        """Nothing is open but, perhaps, the way into an outbox."""
+        if self._outbox is not None:
+            await self._outbox.close()
+
+
+class _InlineRouter(Router):
+    """Takes jobs in memory."""
+
+    def __init__(self, inline: Inline) -> None:
+        self._inline = inline
+
+    def registered(
+        self, settings: QueueSettings, tasks: Collection[str], durability: Durability | None
     ) -> Layout:
         return Layout()
 
@@ -51,62 +77,43 @@ class InlineClient(Client):
     async def partitions(self, settings: QueueSettings) -> list[Partition]:
         raise _needs_a_server(f'looking at queue "{settings.name}"')
 
-    async def enqueue(
-        self, settings: QueueSettings, placed: PlacedJob, durability: Durability | None = None
+    async def send_one(
+        self, settings: QueueSettings, placed: PlacedJob, durability: Durability | None
     ) -> bool:
         return await self._inline.take(settings.name, placed)
 
-    async def enqueue_many(
-        self, settings: QueueSettings, jobs: Sequence[PlacedJob], durability: Durability | None = None
-    ) -> list[bool]:
-        return [await self._inline.take(settings.name, placed) for placed in jobs]
-
-    async def enqueue_unique(
-        self,
-        settings: QueueSettings,
-        jobs: Sequence[tuple[PlacedJob, UniqueJob]],
-        durability: Durability | None = None,
+    async def send(
+        self, settings: QueueSettings, jobs: Sequence[PlacedJob], durability: Durability | None
     ) -> list[tuple[str, bool]]:
-        return [await self._count_once(settings.name, placed, job) for placed, job in jobs]
+        return [await self._take(settings.name, placed) for placed in jobs]
 
-    async def _count_once(self, queue: str, placed: PlacedJob, job: UniqueJob) -> tuple[str, bool]:
+    async def _take(self, queue: str, placed: PlacedJob) -> tuple[str, bool]:
+        if placed.unique is not None:
+            return await self._count_once(queue, placed, placed.unique)
+        return placed.job.id, await self._inline.take(queue, placed)
+
+    async def _count_once(self, queue: str, placed: PlacedJob, window: UniqueWindow) -> tuple[str, bool]:
         inline = self._inline
-        counts = inline.window(queue, job.name)
+        counts = inline.window(queue, window.name)
         waits = counts is not None and counts.state in ("waiting", "delayed")
-        if counts is not None and (job.mode == "first" or waits):
+        if counts is not None and (window.mode == "first" or waits):
             inline.note(queue, placed, counts.id, False)
-            match job.mode:
+            match window.mode:
                 case "first":
                     pass
                 case "last" | "after":
-                    counts.record = job.record
+                    counts.record = placed.job.record
                 case "debounce":
-                    counts.record = job.record
-                    counts.wait(job.window_ms, inline.now_ms)
-                    inline.open_window(queue, job.name, counts.id, job.window_ms)
+                    counts.record = placed.job.record
+                    counts.wait(window.window_ms, inline.now_ms)
+                    inline.open_window(queue, window.name, counts.id, window.window_ms)
                 case _:
-                    assert_never(job.mode)
+                    assert_never(window.mode)
             return counts.id, False
-        inline.open_window(queue, job.name, job.id, job.window_ms)
-        if job.mode == "debounce":
-            placed = replace(placed, job=placed.job._replace(when=job.window_ms))
-        return job.id, await inline.take(queue, placed)
-
-    async def find(self, settings: QueueSettings, id: str) -> tuple[Partition, StoredJob] | None:
-        kept = self._inline.kept.get((settings.name, id))
-        return (_InlineJobs(self._inline, settings.name), kept.found()) if kept is not None else None  # type: ignore[return-value]
-
-    async def at_job(
-        self, settings: QueueSettings, id: str, verb: Callable[[Partition], Awaitable[str]]
-    ) -> str:
-        if (settings.name, id) not in self._inline.kept:
-            return "unknown"
-        return await verb(_InlineJobs(self._inline, settings.name))  # type: ignore[arg-type]
-
-    async def close(self) -> None:
-        """Nothing is open but, perhaps, the way into an outbox."""
-        if self._outbox is not None:
-            await self._outbox.close()
+        inline.open_window(queue, window.name, placed.job.id, window.window_ms)
+        if window.mode == "debounce":
+            placed = replace(placed, job=placed.job._replace(when=window.window_ms))
+        return placed.job.id, await inline.take(queue, placed)
 
 
 class _InlineJobs:

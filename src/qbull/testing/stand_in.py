@@ -21,7 +21,6 @@ class StandIn:
         instead |= {
             "_stand_in": self,
             "_clients": weakref.WeakKeyDictionary(),
-            "_last": None,
             "_portal": None,
         }
         self._app = app

@@ -80,7 +80,7 @@ async def _run(directory: Path, once: bool, processes: int) -> int:
 
     set_up_logging("text", app.environment.log_level)
     async with app:
-        await app.client().store.open()
+        await app._client().store.open()
         supervisor = _supervisor(processes)
         worker = asyncio.create_task(supervisor.run())
         if once:

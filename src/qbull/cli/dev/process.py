@@ -58,7 +58,7 @@ def dev_process(app_path: str, line: int, listening: int, grace: float) -> None:
     sock = socket.socket(fileno=listening)
     try:
         app = load_app(app_path)
-        app.assignments()
+        app._assignments()
         qbull.asgi(app)
     except QbullError as error:
         parent.tell(report_of(error))
@@ -161,7 +161,7 @@ class RunningVersion:
 
     async def _until(self, holds: Callable[[set[str]], bool]) -> None:
         """Wait for something that the roster says of the pods that read."""
-        store = self._app.client().store
+        store = self._app._client().store
         while True:
             if holds(_reading(await store.workers())):
                 return
@@ -179,8 +179,8 @@ def _reading(members: dict[str, RegisteredWorker]) -> set[str]:
 
 async def _declare(app: App) -> None:
     """As the worker will do: what the server refuses is said before the version that works is told to end."""
-    store = app.client().store
-    for assignment in app.assignments():
+    store = app._client().store
+    for assignment in app._assignments():
         await store.register(assignment.settings, sorted(assignment.tasks))
 
 

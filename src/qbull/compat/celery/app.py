@@ -135,13 +135,13 @@ class Celery(App):
             some = list(packages)
             self._discover.append((lambda: some, related_name))
 
-    def assignments(
+    def _assignments(
         self, queues: Sequence[str] | None = None, concurrency: int | None = None
     ) -> list[Assignment]:
-        self.loaded()
-        return super().assignments(queues, concurrency)
+        self._loaded()
+        return super()._assignments(queues, concurrency)
 
-    def loaded(self) -> None:
+    def _loaded(self) -> None:
         """Import what is named, and declare what settings speak of."""
         named = [*self._include, *_names(self.conf.include), *_names(self.conf.imports)]
         for packages, related in self._discover:

@@ -109,12 +109,12 @@ class QbullBackend(BaseTaskBackend):  # type: ignore[misc]
         """The same from asynchronous code."""
         name, _, id = result_id.partition(":")
         queue = self._queues.get(name)
-        there = await self.app.client().find(queue.settings, id) if queue is not None and id else None
+        there = await self.app._client().find(queue.settings, id) if queue is not None and id else None
         if queue is None or there is None:
             raise exceptions.TaskResultDoesNotExist(result_id)
         found = there[1]
         info = found.info(name, None)
-        payload = decode_untyped(self.app.seals.open("payload", name, info.task, found.body().payload))
+        payload = decode_untyped(self.app._codecs.open("payload", name, info.task, found.body().payload))
         value = await queue.job(id).result(timeout=5) if info.state == "completed" else None
         return self._result_of(info, payload, value)
 
@@ -145,7 +145,7 @@ class QbullBackend(BaseTaskBackend):  # type: ignore[misc]
     def _call(self, task: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Call[..., Any], Any]:
         self.validate_task(task)
         queue = self._queues[task.queue_name]
-        id = queue.new_id()
+        id = queue._producer.new_id()
         run_after = task.run_after
         if run_after is not None and timezone.is_naive(run_after):
             run_after = timezone.make_aware(run_after)

@@ -1,0 +1,290 @@
+"""The enqueue path: check, encode, place, send. Every enqueue of an app takes it.
+
+`Calling` checks and encodes the arguments of a task. `Producer` has the rest of the way for one queue. Around it is the
+app's chain of tracing and middleware (produce/chain.py); behind it is the router, or the outbox in PostgreSQL.
+Everything is decided before the first byte is sent, so sending twice is harmless.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from asyncio import get_running_loop
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+
+import msgspec
+
+from qbull.core.durability import Durability
+from qbull.core.ids import check_id, check_key, new_id
+from qbull.core.layout import GENERATION_SPAN_PARTITIONS, Layout
+from qbull.core.record import DEFAULT_PRIORITY, REPORT_ALL_FLAG, REPORT_END_FLAG, Body, ExtendedBody, pack
+from qbull.core.route import digest, unique_name_lane
+from qbull.core.task import TaskSpec
+from qbull.core.unique import Unique
+from qbull.errors import ArgumentsError, NotConfirmed, QbullError
+from qbull.job import Job
+from qbull.options import DEFAULT_OPTIONS, EncodedArguments, Options
+from qbull.produce import outbox_rows
+from qbull.produce.chain import EnqueueChain, Request
+from qbull.produce.client import Client
+from qbull.produce.router import PlacedJob
+from qbull.store.verbs.partition import NewJob
+
+if TYPE_CHECKING:
+    from qbull.queue import Queue
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Producer:
+    """The enqueue path of one queue, from encoded arguments to jobs."""
+
+    def __init__(self, queue: Queue) -> None:
+        self._queue = queue
+        self._app = queue.app
+        self._settings = queue.settings
+        self._is_usual = not self._settings.has_single_lane and not self._settings.reports
+        self._spread = itertools.count(random.randrange(GENERATION_SPAN_PARTITIONS))  # noqa: S311
+
+    def enqueue(self, request: Request) -> Coroutine[Any, Any, list[Job[Any]]]:
+        """Enqueue calls within the app's tracing and middleware; returns their jobs, in the same order."""
+        chain = self._app._chain
+        return self.send(request) if chain is None else self._enqueue_within(chain, request)
+
+    async def _enqueue_within(self, chain: EnqueueChain, request: Request) -> list[Job[Any]]:
+        async def send() -> list[list[Job[Any]]]:
+            return [await self.send(request)]
+
+        return (await chain.run([request], send, request))[0]
+
+    async def enqueue_together(self, requests: Sequence[Request]) -> None:
+        """Enqueue calls of several tasks, or with several options, in few calls to the server.
+
+        Either all of them are unique or none. With tracing or middleware they are enqueued one request after the other.
+        """
+        if self._app._chain is not None:
+            for request in requests:
+                await self.enqueue(request)
+            return
+        client, durability = self._app._client(), self._app.durability
+        layout = await self.layout(client, durability)
+        jobs = [
+            self.place(
+                layout, request.task, self.encode(request.task, call), request.carried(request.options)
+            )
+            for request in requests
+            for call in request.calls
+        ]
+        await client.router.send(self._settings, jobs, durability)
+
+    def enqueue_in_transaction(self, request: Request) -> list[Job[Any]]:
+        """Write calls into the outbox with a transaction of synchronous code."""
+
+        def send() -> list[Job[Any]]:
+            options = request.carried(request.options)
+            return self._expected(request, outbox_rows.write_sync(self._encoded(request), options))
+
+        chain = self._app._chain
+        return send() if chain is None else chain.run_sync(request, send, self._app.run_sync)
+
+    async def send(self, request: Request) -> list[Job[Any]]:
+        """Encode, place and send calls: the path without tracing and middleware."""
+        app, settings, options, calls = self._app, self._settings, request.options, request.calls
+        if request.headers is not None or request.trace is not None:
+            options = request.carried(options)
+        if app._codecs.used:
+            calls = self._encoded(request).calls
+        if options.in_outbox:
+            return self._expected(request, await outbox_rows.write(self._encoded(request), options))
+        client = app._clients.get(get_running_loop()) or app._client()
+        router, durability = client.router, options.profile or app.durability
+        layout = router.registered(settings, self._queue.tasks, durability)
+        if layout is None:
+            layout = await self.layout(client, durability)
+        queue, decode = self._queue, request.decode
+        if len(calls) > 1 or calls[0].unique is not None:
+            jobs = [self.place(layout, request.task, each, options) for each in calls]
+            answers = await router.send(settings, jobs, durability)
+            return [Job(id, created, queue, decode) for id, created in answers]
+        placed = self.place(layout, request.task, calls[0], options)
+        try:
+            created = await router.send_one(settings, placed, durability)
+        except NotConfirmed as error:  # the error names the whole batch; each caller hears of its own job
+            raise error.of(settings.name, placed.job.id) from None
+        return [Job(placed.job.id, created, queue, decode)]
+
+    async def layout(self, client: Client, durability: Durability | None) -> Layout:
+        """The partitions of the queue. Registers the queue and its tasks if the code of the tasks is here."""
+        if self._queue.tasks:
+            return await client.router.register(self._settings, self._queue.tasks, durability)
+        return await client.router.layout(self._settings)
+
+    def new_id(self) -> str:
+        """An id for a job whose partition is decided later."""
+        return new_id(next(self._spread) % self._settings.partitions)
+
+    def encode(self, task: str, arguments: EncodedArguments) -> EncodedArguments:
+        """Arguments as they are stored: compressed, encrypted or signed, as the app is configured."""
+        codecs = self._app._codecs
+        if not codecs.used:
+            return arguments
+        payload = codecs.seal("payload", self._settings.name, task, arguments.payload)
+        return msgspec.structs.replace(arguments, payload=payload)
+
+    def _encoded(self, request: Request) -> Request:
+        if not self._app._codecs.used:
+            return request
+        calls = [self.encode(request.task, call) for call in request.calls]
+        return msgspec.structs.replace(request, calls=calls)
+
+    def _expected(self, request: Request, ids: Iterable[str]) -> list[Job[Any]]:
+        """Handles of jobs that the relay will enqueue."""
+        return [Job(id, True, self._queue, request.decode, True) for id in ids]
+
+    def place(self, layout: Layout, task: str, arguments: EncodedArguments, options: Options) -> PlacedJob:
+        """The complete job and its partition."""
+        payload, key, id = arguments.payload, arguments.key, arguments.id
+        window, row = arguments.unique, arguments.row
+        # Most jobs are like this one.
+        if options is DEFAULT_OPTIONS and self._is_usual and not (key or id or window or row):
+            number = layout.generation * GENERATION_SPAN_PARTITIONS + next(self._spread) % layout.partitions
+            record = pack(Body(task, payload), priority=DEFAULT_PRIORITY, lane=b"")
+            return PlacedJob(number, NewJob(new_id(number), 0, record), plain=True)
+        settings = self._settings
+        key_digest = digest(key) if key is not None else None
+        affinity = key_digest if settings.lane_limit else None
+        number = self._partition(layout, arguments, key_digest, affinity)
+        body = Body(task, payload, key, 1, 0, options.timeout)
+        if options.end_ms is not None or window or row or options.trace or options.headers:
+            body = ExtendedBody(
+                task, payload, key, 1, 0, options.timeout,
+                expires=options.end_ms, unique=window.name if window and affinity is None else "", row=row,
+                trace=options.trace or "", headers=options.headers,
+            )  # fmt: skip
+        lane = settings.lane_of(key_digest)
+        if window is not None and not lane and window.mode == "after":
+            lane = unique_name_lane(window.name)
+        reports = settings.reports
+        if options.durability == "outbox":
+            reports |= REPORT_END_FLAG
+        record = pack(body, priority=options.priority, lane=lane, reports=reports)
+        if id is not None:
+            job = NewJob(id, options.when, record)
+            return PlacedJob(number, job, affinity, has_custom_id=True, unique=window)
+        is_usual = options.when == 0 and options.priority == DEFAULT_PRIORITY
+        plain = is_usual and not lane and reports < REPORT_ALL_FLAG
+        job = NewJob(new_id(number), options.when, record)
+        return PlacedJob(number, job, affinity, plain=plain, unique=window)
+
+    def _partition(
+        self,
+        layout: Layout,
+        arguments: EncodedArguments,
+        key_digest: bytes | None,
+        affinity: bytes | None,
+    ) -> int:
+        id, window = arguments.id, arguments.unique
+        if key_digest is not None and (affinity is not None or (id is None and window is None)):
+            return layout.home(key_digest)
+        if window is not None:  # all calls of a window meet in one partition
+            return layout.home(bytes.fromhex(window.name)[:8])
+        if id is not None:  # without a lane the id alone decides: it is unique in the whole queue
+            return layout.home_of_id(id)
+        return layout.any_home(next(self._spread))
+
+
+class Calling(Generic[P, R]):
+    """A task with options, ready to be enqueued."""
+
+    def __init__(self, queue: Queue, spec: TaskSpec, options: Options = DEFAULT_OPTIONS) -> None:
+        self._queue = queue
+        self._app = queue.app
+        self._producer = queue._producer
+        self.spec = spec
+        if options.unique is not None:
+            check_unique(queue, spec, options.unique, ArgumentsError)
+        elif spec.unique is not None:
+            options = replace(options, unique=spec.unique)
+        if options.expires is None and spec.expires is not None:
+            options = replace(options, expires=spec.expires)
+        self._options = options
+
+    async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+        """Check the arguments and store the job. Returns its handle as soon as the server has it."""
+        return (await self._producer.enqueue(self._request([self._arguments(args, kwargs)])))[0]
+
+    async def enqueue_many(self, calls: Iterable[Mapping[str, Any]]) -> list[Job[R]]:
+        """Enqueue many jobs in few calls. All arguments are checked before anything is sent.
+
+        Args:
+            calls: the arguments of each job, by name.
+        """
+        arguments = self._all_arguments(calls)
+        return await self._producer.enqueue(self._request(arguments)) if arguments else []
+
+    def enqueue_sync(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+        """`enqueue` from synchronous code: Django, Flask, a script."""
+        if self._options.transaction is None:
+            return self._app.run_sync(self.enqueue(*args, **kwargs))
+        return self._producer.enqueue_in_transaction(self._request([self._arguments(args, kwargs)]))[0]
+
+    def enqueue_many_sync(self, calls: Iterable[Mapping[str, Any]]) -> list[Job[R]]:
+        """`enqueue_many` from synchronous code.
+
+        Args:
+            calls: the arguments of each job, by name.
+        """
+        if self._options.transaction is None:
+            return self._app.run_sync(self.enqueue_many(calls))
+        arguments = self._all_arguments(calls)
+        return self._producer.enqueue_in_transaction(self._request(arguments)) if arguments else []
+
+    def check(self, *args: P.args, **kwargs: P.kwargs) -> EncodedArguments:
+        """Check arguments as `enqueue` does, without enqueueing. Returns them encoded."""
+        return self._arguments(args, kwargs)
+
+    def _request(self, calls: list[EncodedArguments]) -> Request:
+        """Checked calls of this task, as the path takes them."""
+        options = self._options
+        return Request(self._queue, self.spec.name, calls, options, self.spec.signature.decode_result)
+
+    def _all_arguments(self, calls: Iterable[Mapping[str, Any]]) -> list[EncodedArguments]:
+        if self._options.id is not None:
+            raise ArgumentsError(
+                f'task "{self.spec.name}": one id cannot serve many jobs; declare the task with id="…{{argument}}"'
+            )
+        return [self._arguments((), dict(call)) for call in calls]
+
+    def _arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> EncodedArguments:
+        spec, options = self.spec, self._options
+        payload, call = spec.signature.encode(args, kwargs, self._app.payload_limit)
+        key, id = options.key, options.id
+        if (key is None and spec.key is not None) or (id is None and spec.id is not None):
+            arguments = msgspec.structs.asdict(call)
+            key = key if key is not None or spec.key is None else check_key(spec.key.apply(arguments))
+            id = id if id is not None or spec.id is None else check_id(spec.id.apply(arguments))
+        window = None
+        if options.unique is not None:
+            laned = key if self._queue.settings.lane_limit else None
+            window = options.unique.of(spec.name, payload, laned)
+        return EncodedArguments(payload, key, id, window)
+
+
+def check_unique(queue: Queue, spec: TaskSpec, unique: Unique, refusal: type[QbullError]) -> None:
+    """Refuse a `Unique` that does not fit the task and its queue."""
+    for name in unique.by or ():
+        if name not in spec.signature.parameters:
+            known = ", ".join(spec.signature.parameters) or "none"
+            raise refusal(
+                f'task "{spec.name}": unique by "{name}", but it has no argument "{name}"; it has: {known}'
+            )
+    if spec.id is not None:
+        raise refusal(f'task "{spec.name}": id and unique: give one of them')
+    if unique.mode == "after" and queue.settings.lane_limit > 1:
+        raise refusal(
+            f'task "{spec.name}": Unique(mode="after") runs one at a time, '
+            f"Lane(limit={queue.settings.lane_limit}) more; choose one of them"
+        )
