@@ -64,7 +64,16 @@ async def test_failures_are_grouped(shell: Shell) -> None:
     [group] = shell.json("failures", "email")
     shown = shell.ok("failures", "email")
 
-    assert list(group) == ["fingerprint", "error", "count", "tasks", "firstAt", "lastAt", "lastId"]
+    assert list(group) == [
+        "fingerprint",
+        "error",
+        "count",
+        "tasks",
+        "firstAt",
+        "lastAt",
+        "lastId",
+        "lastError",
+    ]
     assert (group["count"], group["tasks"]) == (3, ["bounce"])
     assert re.search(rf"^ +3 +{group['fingerprint']} +bounce .*no mailbox for box <n>", shown, re.MULTILINE)
     assert "\x1b" not in shown

@@ -102,6 +102,13 @@ export interface ChangedSetting {
 }
 
 export interface Clean {
+  task?: string | null;
+  key?: string | null;
+  errorContains?: string | null;
+  fingerprint?: string | null;
+  payload?: string | null;
+  after?: string | null;
+  before?: string | null;
   gracePeriod?: number;
   limit?: number | null;
 }
@@ -554,10 +561,14 @@ export interface Reason {
 }
 
 export interface Redrive {
-  limit?: number | null;
   task?: string | null;
+  key?: string | null;
   errorContains?: string | null;
   fingerprint?: string | null;
+  payload?: string | null;
+  after?: string | null;
+  before?: string | null;
+  limit?: number | null;
   rate?: number | null;
 }
 

@@ -3,34 +3,34 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any, assert_never, cast
 
 from qbull.api.auth import Caller
 from qbull.api.context import ApiContext
 from qbull.api.problems import ApiProblem, Wrong
-from qbull.core.job_filter import JobFilterArguments
+from qbull.core.job_filter import JOB_FILTERS, JobFilterArguments
 from qbull.views.jobs import FilterShape
 
 
 def filters_of(site: ApiContext, caller: Caller, asked: FilterShape) -> JobFilterArguments:
-    """Only what was said."""
-    filters = JobFilterArguments()
-    if asked.task is not None:
-        filters["task"] = asked.task
-    if asked.key is not None:
-        filters["key"] = asked.key
-    if asked.error_contains is not None:
-        filters["error_contains"] = asked.error_contains
-    if asked.fingerprint is not None:
-        filters["fingerprint"] = asked.fingerprint
-    if asked.payload is not None:
-        field, _, value = asked.payload.partition("=")
-        site.veil.refuse_asking(caller, field)
-        filters["payload"] = {field: value}
-    if asked.after is not None:
-        filters["after"] = moment_in("after", asked.after)
-    if asked.before is not None:
-        filters["before"] = moment_in("before", asked.before)
-    return filters
+    """The filters that a request names."""
+    filters: dict[str, Any] = {}
+    for name, field in JOB_FILTERS.items():
+        value = getattr(asked, name)
+        if value is None:
+            continue
+        match field.kind:
+            case "text":
+                filters[name] = value
+            case "time":
+                filters[name] = moment_in(name, value)
+            case "payload":
+                path, _, expected = value.partition("=")
+                site.veil.refuse_asking(caller, path)
+                filters[name] = {path: expected}
+            case _:
+                assert_never(field.kind)
+    return cast(JobFilterArguments, filters)
 
 
 def moment_in(field: str, text: str) -> datetime:

@@ -12,7 +12,7 @@ from qbull.api.problems import ApiProblem, Wrong
 from qbull.api.redaction import REDACTED
 from qbull.api.running_operations import BULK_ACTIONS, OperationRequest
 from qbull.core.failures import normal_form
-from qbull.core.job_filter import JobFilter, JobFilterArguments
+from qbull.core.job_filter import JobFilter
 from qbull.core.job_info import JobInfo
 from qbull.core.record import State, to_datetime
 from qbull.manage import bulk
@@ -109,13 +109,10 @@ async def start_operation(call: ApiCall[Nothing, wire.NewOperationBody]) -> Repl
 
 async def redrive(call: ApiCall[Nothing, wire.RedriveBody]) -> Reply:
     asked = call.body
-    filters = JobFilterArguments(
-        task=asked.task, error_contains=asked.error_contains, fingerprint=asked.fingerprint
-    )
-    said = JobFilterArguments(**{name: value for name, value in filters.items() if value is not None})  # type: ignore[typeddict-item]
     queue = await call.site.queue(call.path["queue"])
+    filters = filters_of(call.site, call.caller, asked)
     request = OperationRequest(
-        "redrive", queue, "failed", said, call.caller.name, limit=asked.limit, rate=asked.rate
+        "redrive", queue, "failed", filters, call.caller.name, limit=asked.limit, rate=asked.rate
     )
     return await _started(call, request, OPERATION_WAIT_SECONDS)
 
@@ -135,9 +132,8 @@ async def clean_cancelled(call: ApiCall[Nothing, wire.CleanBody]) -> Reply:
 async def _clean(call: ApiCall[Nothing, wire.CleanBody], state: State) -> Reply:
     queue = await call.site.queue(call.path["queue"])
     age = call.body.grace_period / 1000
-    request = OperationRequest(
-        "clean", queue, state, JobFilterArguments(), call.caller.name, age, call.body.limit
-    )
+    filters = filters_of(call.site, call.caller, call.body)
+    request = OperationRequest("clean", queue, state, filters, call.caller.name, age, call.body.limit)
     return await _started(call, request, OPERATION_WAIT_SECONDS)
 
 

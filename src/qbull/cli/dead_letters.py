@@ -6,13 +6,13 @@ import functools
 import sys
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, TypeVar, assert_never
 
 import click
 
 from qbull.cli.target import Target, as_json, on_target
 from qbull.cli.terminal import ago, print_json, print_table
-from qbull.core.job_filter import JobFilterArguments
+from qbull.core.job_filter import JOB_FILTERS, FilterField, JobFilterArguments
 from qbull.core.record import State
 from qbull.manage.search import Redriven
 from qbull.views.jobs import FailureGroupView
@@ -33,32 +33,38 @@ def _moment(ctx: click.Context, param: click.Parameter, value: str | None) -> da
     return at
 
 
+def _payload(ctx: click.Context, param: click.Parameter, value: str | None) -> dict[str, str] | None:
+    if value is None:
+        return None
+    path, there, expected = value.partition("=")
+    if not there or not path:
+        raise click.BadParameter(f'"{value}" is no argument with its value; write it like user_id=u1')
+    return {path: expected}
+
+
+def _filter_option(name: str, field: FilterField) -> Callable[[F], F]:
+    flag = "--" + name.replace("_", "-")
+    match field.kind:
+        case "text":
+            return click.option(flag, metavar=field.placeholder, help=field.help)
+        case "time":
+            return click.option(flag, metavar=field.placeholder, callback=_moment, help=field.help)
+        case "payload":
+            return click.option(flag, metavar=field.placeholder, callback=_payload, help=field.help)
+        case _:
+            assert_never(field.kind)
+
+
 def filtered(command: F) -> F:
-    """The options --task, --error-contains, --fingerprint, --after and --before; the command gets them as `filters`."""
+    """Add a flag for each job filter; the command gets them as `filters`."""
 
     @functools.wraps(command)
-    def with_filters(
-        *,
-        task: str | None,
-        error_contains: str | None,
-        fingerprint: str | None,
-        after: datetime | None,
-        before: datetime | None,
-        **rest: Any,
-    ) -> Any:
-        filters = JobFilterArguments(
-            task=task, error_contains=error_contains, fingerprint=fingerprint, after=after, before=before
-        )
-        return command(filters=filters, **rest)
+    def with_filters(**given: Any) -> Any:
+        filters = {name: given.pop(name) for name in JOB_FILTERS}
+        return command(filters=filters, **given)
 
-    for option in (
-        click.option("--before", metavar="TIME", callback=_moment, help="That finished then or earlier."),
-        click.option("--after", metavar="TIME", callback=_moment, help="That finished then or later."),
-        click.option("--fingerprint", help='Of this group of "qbull failures".'),
-        click.option("--error-contains", metavar="TEXT", help="With this in their error."),
-        click.option("--task", help="Of this task."),
-    ):
-        with_filters = option(with_filters)
+    for name, field in reversed(JOB_FILTERS.items()):
+        with_filters = _filter_option(name, field)(with_filters)
     return with_filters  # type: ignore[return-value]
 
 

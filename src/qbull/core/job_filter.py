@@ -5,12 +5,38 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, TypedDict
+from typing import Any, Literal, NamedTuple, TypedDict, assert_never
 
 from qbull.core.codec import decode_untyped
 from qbull.core.failures import fingerprint
 from qbull.core.record import Body
 from qbull.errors import ArgumentsError
+
+
+class FilterField(NamedTuple):
+    """One way to choose jobs.
+
+    Attributes:
+        kind: "text", "time" (a datetime with its zone) or "payload" (arguments by name).
+        placeholder: Stands for the value in help texts.
+        help: Which jobs it selects.
+    """
+
+    kind: Literal["text", "time", "payload"]
+    placeholder: str
+    help: str
+
+
+JOB_FILTERS: dict[str, FilterField] = {
+    "task": FilterField("text", "NAME", "Only jobs of this task."),
+    "key": FilterField("text", "KEY", "Only jobs with this key."),
+    "error_contains": FilterField("text", "TEXT", "Only jobs with this text in their error."),
+    "fingerprint": FilterField("text", "FINGERPRINT", 'Only jobs of this group of "qbull failures".'),
+    "payload": FilterField("payload", "NAME=VALUE", "Only jobs with this argument, such as items.0.sku=x."),
+    "after": FilterField("time", "TIME", "Only jobs that finished at this time or later."),
+    "before": FilterField("time", "TIME", "Only jobs that finished at this time or earlier."),
+}
+"""All filters. REST queries and bodies, the flags of the command line and the dashboard follow it."""
 
 
 class JobFilterArguments(TypedDict, total=False):
@@ -39,16 +65,10 @@ class JobFilter:
     before: datetime | None = None
 
     def __post_init__(self) -> None:
-        for name in ("task", "key", "error_contains", "fingerprint"):
+        for name, field in JOB_FILTERS.items():
             value = getattr(self, name)
-            if value is not None and (not isinstance(value, str) or not value):
-                raise ArgumentsError(f"{name}={value!r}: give a text that is not empty")
-        for name in ("after", "before"):
-            at = getattr(self, name)
-            if at is not None and at.utcoffset() is None:
-                raise ArgumentsError(
-                    f"{name}={at.isoformat()}: has no time zone; use an aware datetime, for example datetime.now(UTC)"
-                )
+            if value is not None:
+                _check(name, field, value)
 
     def accepts(self, body: Body, error: str | None) -> bool:
         """Is a job meant that has the right time? Upper and lower case of an error do not matter."""
@@ -74,8 +94,7 @@ class JobFilter:
     @property
     def everything(self) -> bool:
         """Does it depend on nothing but the time?"""
-        said = (self.task, self.key, self.error_contains, self.fingerprint, self.payload)
-        return all(value is None for value in said)
+        return all(getattr(self, name) is None for name, field in JOB_FILTERS.items() if field.kind != "time")
 
     @property
     def after_ms(self) -> int | None:
@@ -84,6 +103,23 @@ class JobFilter:
     @property
     def before_ms(self) -> int | None:
         return None if self.before is None else int(self.before.timestamp() * 1000)
+
+
+def _check(name: str, field: FilterField, value: Any) -> None:
+    match field.kind:
+        case "text":
+            if not isinstance(value, str) or not value:
+                raise ArgumentsError(f"{name}={value!r}: give a text that is not empty")
+        case "time":
+            if value.utcoffset() is None:
+                raise ArgumentsError(
+                    f"{name}={value.isoformat()}: has no time zone; use an aware datetime, "
+                    "for example datetime.now(UTC)"
+                )
+        case "payload":
+            pass
+        case _:
+            assert_never(field.kind)
 
 
 _NO_VALUE = object()

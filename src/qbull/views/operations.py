@@ -13,9 +13,7 @@ from qbull.views.shape import (
     DurationSeconds,
     Instant,
     PositiveCount,
-    ResourceName,
     Shape,
-    ShortText,
 )
 
 OperationAction = Literal["retry", "redrive", "cancel", "promote", "remove", "clean"]
@@ -32,18 +30,15 @@ class NewOperationBody(FilterShape, kw_only=True):
     rate: RatePerSecond | None = None
 
 
-class RedriveBody(Shape, kw_only=True):
-    """Which dead letters go round again; all where nothing is said."""
+class RedriveBody(FilterShape, kw_only=True):
+    """Which dead letters run again; all of them without a filter. `rate` is the maximum per second."""
 
     limit: PositiveCount | None = None
-    task: ResourceName | None = None
-    error_contains: ShortText | None = None
-    fingerprint: Annotated[str, Meta(pattern="^[0-9a-f]{12}$")] | None = None
     rate: RatePerSecond | None = None
 
 
-class CleanBody(Shape, kw_only=True):
-    """`gracePeriod` is milliseconds: jobs that ended later stay."""
+class CleanBody(FilterShape, kw_only=True):
+    """Which finished jobs to delete. Jobs that ended within the last `gracePeriod` milliseconds stay."""
 
     grace_period: Annotated[int, Meta(ge=0, le=316_224_000_000)] = 0
     limit: PositiveCount | None = None

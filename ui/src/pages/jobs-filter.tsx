@@ -8,10 +8,10 @@ import { Field } from "../parts/field";
 import { Icon } from "../parts/icon";
 import { refine } from "../route";
 import { t, type Text } from "../words";
-import type { Queue } from "../wire";
+import type { Queue, Redrive } from "../wire";
 
-const NAMES = ["id", "task", "key", "errorContains", "fingerprint", "payload", "after", "before"] as const;
-type Name = (typeof NAMES)[number];
+// The server's job filters, and one that only the page has: the id.
+type Name = "id" | Exclude<keyof Redrive, "limit" | "rate">;
 export type JobFilter = Partial<Record<Name, string>>;
 
 const said: Record<Name, Text> = {
@@ -24,6 +24,7 @@ const said: Record<Name, Text> = {
   after: "From",
   before: "Until",
 };
+const NAMES = Object.keys(said) as Name[];
 
 export function filtersOf(asked: URLSearchParams): JobFilter {
   const found: JobFilter = {};
