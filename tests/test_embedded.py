@@ -36,8 +36,8 @@ T = TypeVar("T")
 
 USER = """
 import os, sys
-from qbull.embedded.server import Embedded
-embedded = Embedded.open(sys.argv[1])
+from qbull.embedded.server import EmbeddedServer
+embedded = EmbeddedServer.open(sys.argv[1])
 {then}
 os.write(1, b"ready\\n")
 sys.stdin.read()
@@ -55,7 +55,7 @@ def directory(tmp_path: Path) -> Iterator[Path]:
         for pid in running(tmp_path):
             os.kill(pid, signal.SIGKILL)
         stand_in = module._short_directory(tmp_path / "data", tempfile.gettempdir())
-        shutil.rmtree(stand_in, ignore_errors=True)  # stays behind a killed keeper until the next start
+        shutil.rmtree(stand_in, ignore_errors=True)  # stays behind a killed watchdog until the next start
 
 
 @pytest.fixture
@@ -94,7 +94,7 @@ def test_a_server_starts_within_a_second_and_a_second_user_attaches_at_once(dire
     assert started - began < 10  # about 0.07 s on a quiet machine
     assert client(first).set("name", "value")
     assert client(second).get("name") == b"value"
-    assert len(running(directory)) == 2  # one keeper, one server
+    assert len(running(directory)) == 2  # one watchdog, one server
 
     second.close()
     assert client(first).ping()
@@ -167,12 +167,12 @@ def test_the_password_is_made_once_and_in_no_process_list(directory: Path) -> No
     embedded.close()
 
 
-def test_the_keeper_has_no_terminal_and_none_of_our_files_and_is_not_our_child(directory: Path) -> None:
+def test_the_watchdog_has_no_terminal_and_none_of_our_files_and_is_not_our_child(directory: Path) -> None:
     with open(os.devnull) as ours:
         os.set_inheritable(ours.fileno(), True)
         embedded = EmbeddedServer.open(directory)
 
-    assert os.getsid(keeper(directory)) not in (os.getsid(0), keeper(directory))
+    assert os.getsid(watchdog(directory)) not in (os.getsid(0), watchdog(directory))
     for pid in running(directory):
         opened = [os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")]
         files = {name for name in opened if name.startswith("/") and "appendonlydir" not in name}
@@ -250,12 +250,12 @@ def test_a_binary_that_cannot_be_executed_is_named(directory: Path, monkeypatch:
     refuses(directory, f"the server does not stay up: {binary} cannot be executed: Exec format error")
 
 
-def test_a_keeper_that_cannot_run_is_not_tried_forever(
+def test_a_watchdog_that_cannot_run_is_not_tried_forever(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
 
-    refuses(directory, f"{directory}: the keeper of the server does not stay up; see server.log there")
+    refuses(directory, f"{directory}: the watchdog of the server does not stay up; see server.log there")
 
 
 def test_a_file_in_place_of_the_directory_is_refused(directory: Path) -> None:
@@ -316,14 +316,14 @@ def test_a_killed_server_comes_back_with_its_data(directory: Path) -> None:
     embedded.close()
 
 
-def test_after_a_killed_keeper_the_next_ensure_starts_both_again(
+def test_after_a_killed_watchdog_the_next_ensure_starts_both_again(
     directory: Path, user: Callable[..., subprocess.Popen[str]]
 ) -> None:
     embedded = EmbeddedServer.open(directory)
     user("import threading; threading.Timer(0.3, embedded.ensure).start()")
     client(embedded).set("name", "value")
     before = running(directory)
-    killed = keeper(directory)
+    killed = watchdog(directory)
 
     os.kill(killed, signal.SIGKILL)
     eventually(lambda: not Path(f"/proc/{killed}").exists())  # or the old server may answer once more
@@ -334,12 +334,12 @@ def test_after_a_killed_keeper_the_next_ensure_starts_both_again(
     embedded.close()
 
 
-def test_a_killed_keeper_takes_the_server_along(
+def test_a_killed_watchdog_takes_the_server_along(
     directory: Path, user: Callable[..., subprocess.Popen[str]]
 ) -> None:
     user()
 
-    os.kill(keeper(directory), signal.SIGKILL)
+    os.kill(watchdog(directory), signal.SIGKILL)
 
     eventually(lambda: not running(directory))
 
@@ -382,7 +382,7 @@ def test_the_server_stays_while_a_second_user_lives(
 
     owner.kill()
     owner.wait()
-    EmbeddedServer.open(directory).close()  # by its answer the keeper has noticed the end of the owner
+    EmbeddedServer.open(directory).close()  # by its answer the watchdog has noticed the end of the owner
 
     assert running(directory) == before
     assert client(embedded).ping()
@@ -403,11 +403,11 @@ def test_the_last_close_waits_for_a_clean_stop(directory: Path) -> None:
         embedded.ensure()
 
 
-def test_a_keeper_that_is_told_to_stop_stops_the_server_first(directory: Path) -> None:
+def test_a_watchdog_that_is_told_to_stop_stops_the_server_first(directory: Path) -> None:
     embedded = EmbeddedServer.open(directory)
     before = running(directory)
 
-    os.kill(keeper(directory), signal.SIGTERM)
+    os.kill(watchdog(directory), signal.SIGTERM)
     eventually(lambda: not running(directory))
     embedded.ensure()
 
@@ -429,10 +429,10 @@ def test_an_open_in_the_moment_of_the_last_close_gets_a_server(directory: Path) 
         coming.close()
 
 
-def test_a_server_without_a_keeper_is_asked_to_leave(directory: Path) -> None:
+def test_a_server_without_a_watchdog_is_asked_to_leave(directory: Path) -> None:
     embedded = EmbeddedServer.open(directory)
     embedded.close()
-    with open(directory / "qbull.lock", "r+") as lock:  # as on macOS, when the keeper was killed
+    with open(directory / "qbull.lock", "r+") as lock:  # as on macOS, when the watchdog was killed
         eventually(lambda: locked(lock.fileno()))
         orphan = subprocess.Popen(
             [module._find_server(), directory / "server.conf"],
@@ -589,11 +589,11 @@ def mode(path: Path) -> int:
 
 
 def running(directory: Path) -> list[int]:
-    """The keepers and servers of all directories below this one. Dead ones that nobody reaped do not count."""
+    """The watchdogs and servers of all directories below this one. Dead ones that nobody reaped do not count."""
     return [pid for pid in pids() if alive(pid) and below(directory, pid)]
 
 
-def keeper(directory: Path) -> int:
+def watchdog(directory: Path) -> int:
     [pid] = [pid for pid in running(directory) if "watchdog.py" in cmdline(pid)]
     return pid
 
@@ -605,8 +605,8 @@ def server(directory: Path) -> int:
 
 def below(directory: Path, pid: int) -> bool:
     with contextlib.suppress(OSError):
-        is_keeper = "watchdog.py" in cmdline(pid) and str(directory) in cmdline(pid)
-        return is_keeper or Path(os.readlink(f"/proc/{pid}/cwd")).is_relative_to(directory)
+        is_watchdog = "watchdog.py" in cmdline(pid) and str(directory) in cmdline(pid)
+        return is_watchdog or Path(os.readlink(f"/proc/{pid}/cwd")).is_relative_to(directory)
     return False
 
 

@@ -197,7 +197,7 @@ class App:
         """Called when the module of MODULE:APP was imported, for an app that completes itself then."""
 
     def _alongside(self) -> list[Callable[[], Awaitable[None]]]:
-        """What runs beside the workers of this app: where it has a database, the relay, and the keeper of its tables; where
+        """What runs beside the workers of this app: where it has a database, the relay, and the maintenance of its tables; where
         alerts have somewhere to go, who looks for problems and says so."""
         return [*self._database_services(), *self._alerting()]
 
@@ -215,13 +215,13 @@ class App:
         if find_spec("psycopg") is None:
             log.warning('a database is named, but no relay runs here; pip install "qbull[postgres]"')
             return []
-        from qbull.postgres.keeper import DatabaseMaintainer
+        from qbull.postgres.maintenance import DatabaseMaintenance
         from qbull.worker.outage import Outage
 
         away = Outage("PostgreSQL")
         return [
             self.relay(away).run,
-            DatabaseMaintainer(self.database, self.prefix, self._make_store, away).run,
+            DatabaseMaintenance(self.database, self.prefix, self._make_store, away).run,
         ]
 
     def relay(self, away: Outage | None = None) -> Relay:

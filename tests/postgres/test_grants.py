@@ -14,7 +14,7 @@ from psycopg_pool import AsyncConnectionPool
 
 import qbull
 from conftest import eventually
-from qbull.postgres import keeper
+from qbull.postgres import maintenance
 from qbull.postgres.prune import prune_marks
 
 PAGE = Path(__file__).parents[2] / "docs" / "guides" / "postgres.md"
@@ -51,7 +51,7 @@ def make_roles(database: str) -> Iterator[Roles]:
 async def test_the_lines_of_the_page_are_enough(
     app: qbull.App, database: str, roles: Roles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeper, "MAINTENANCE_POLL_SECONDS", 0.1)
+    monkeypatch.setattr(maintenance, "MAINTENANCE_POLL_SECONDS", 0.1)
     monkeypatch.setattr(app, "database", roles.url("relay"))
     orders = app.queue("orders", track=True)
     async with AsyncConnectionPool(roles.url("tasks"), min_size=1) as pool:

@@ -15,7 +15,7 @@ from psycopg_pool import AsyncConnectionPool
 import qbull
 from conftest import eventually
 from database import Postgres
-from qbull.postgres import keeper
+from qbull.postgres import maintenance
 from qbull.postgres.reconcile import Reconciler
 from qbull.postgres.relay import OutboxRow, Relay, ShipResult
 from qbull.postgres.reports import ReportWriter
@@ -28,8 +28,8 @@ SECONDS = float(os.environ.get("QBULL_CHAOS_SECONDS", "6"))
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keeper, "ELECTION_RETRY_SECONDS", 0.1)
-    monkeypatch.setattr(keeper, "MAINTENANCE_POLL_SECONDS", 0.2)
+    monkeypatch.setattr(maintenance, "ELECTION_RETRY_SECONDS", 0.1)
+    monkeypatch.setattr(maintenance, "MAINTENANCE_POLL_SECONDS", 0.2)
 
 
 @pytest.fixture(name="shop")

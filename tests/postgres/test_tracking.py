@@ -16,8 +16,8 @@ import qbull
 from conftest import eventually
 from database import Postgres
 from qbull.core.record import Attempt, Body, Ending, StartReport, encode_start_report, pack
-from qbull.postgres import keeper, tracking
-from qbull.postgres.keeper import DatabaseMaintainer
+from qbull.postgres import maintenance, tracking
+from qbull.postgres.maintenance import DatabaseMaintenance
 from qbull.postgres.tracking import TrackedJob, tracked_ending, tracked_job
 from qbull.store.store import Store
 from qbull.worker.actor import start_actor, stop_actors
@@ -82,7 +82,7 @@ def test_what_cannot_be_read_is_left_out(letter: str, garbage: bytes) -> None:
 
 
 @given(st.binary(max_size=200), st.sampled_from("wdafx-"))
-def test_no_bytes_can_stop_the_keeper(value: bytes, letter: str) -> None:
+def test_no_bytes_can_stop_the_maintenance(value: bytes, letter: str) -> None:
     tracked_job(letter, "j1", value, NOON)
 
 
@@ -126,13 +126,13 @@ async def test_another_job_with_the_id_of_one_that_has_ended_has_times_of_its_ow
 
 @pytest.fixture(name="impatient")
 def make_impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keeper, "ELECTION_RETRY_SECONDS", 0.1)
-    monkeypatch.setattr(keeper, "MAINTENANCE_POLL_SECONDS", 0.1)
+    monkeypatch.setattr(maintenance, "ELECTION_RETRY_SECONDS", 0.1)
+    monkeypatch.setattr(maintenance, "MAINTENANCE_POLL_SECONDS", 0.1)
 
 
 @asynccontextmanager
 async def keeping(app: qbull.App, database: str) -> AsyncIterator[None]:
-    running = start_actor(DatabaseMaintainer(database, app.prefix, app._make_store).run)
+    running = start_actor(DatabaseMaintenance(database, app.prefix, app._make_store).run)
     try:
         yield
     finally:
@@ -164,7 +164,9 @@ async def test_reports_wait_while_the_database_is_away(
         await eventually(lambda: nothing_is_left(store))
 
 
-async def test_another_keeper_takes_over(app: qbull.App, database: str, impatient: None) -> None:
+async def test_another_process_takes_over_the_maintenance(
+    app: qbull.App, database: str, impatient: None
+) -> None:
     queue = app.queue("orders", track=True)
 
     @queue.task

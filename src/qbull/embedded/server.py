@@ -1,19 +1,19 @@
 """Embedded: the Valkey that qbull starts itself.
 
-`Embedded.open(directory)` attaches to the server of that directory, or starts it. All processes that open
+`EmbeddedServer.open(directory)` attaches to the server of that directory, or starts it. All processes that open
 one directory share one server, on a unix socket; each write is on disk before it is acknowledged. What
 keeps the server running, and stops it after its last user, is a small process of its own: watchdog.py.
 Every call here blocks: asynchronous callers use a thread.
 
 How it holds together:
 
-- A user holds one connection to the keeper, its claim. The kernel closes it however the user ends.
-- The lock file belongs to whoever starts the keeper, then to the keeper and the server, which inherit it.
+- A user holds one connection to the watchdog, its claim. The kernel closes it however the user ends.
+- The lock file belongs to whoever starts the watchdog, then to the watchdog and the server, which inherit it.
   Who gets it knows that neither lives, and that all sockets in the directory are left over.
 - A fork gets no claim: the child's copy is closed, because it would keep the server up after the parent.
   A child that uses the server calls `ensure()` first, and has a claim of its own then.
-- When the keeper alone is killed, Linux sends SIGTERM to the server; the next `ensure()` or `open()` waits
-  for its end and starts both again. macOS has no such signal: there the server goes on without a keeper
+- When the watchdog alone is killed, Linux sends SIGTERM to the server; the next `ensure()` or `open()` waits
+  for its end and starts both again. macOS has no such signal: there the server goes on without a watchdog
   until the next `ensure()` or `open()`, which asks it to shut down, and starts both again.
 """
 
@@ -51,7 +51,7 @@ _SILENCE_TIMEOUT_SECONDS = (
 )
 _START_POLL_SECONDS = 0.005  # between two looks while something starts
 _ORPHANED_LOCK_SECONDS = (
-    1.0  # a lock held for so long while no keeper listens is held by a server without a keeper
+    1.0  # a lock held for so long while no watchdog listens is held by a server without a watchdog
 )
 _MAX_SERVER_EXITS = 3  # so many ends of the server during one wait: it is not going to stay
 _MAX_SOCKET_PATH_BYTES = 100  # bytes; the kernel's own limit is 108, and 104 on macOS
@@ -114,7 +114,7 @@ class EmbeddedServer:
     def ensure(self) -> None:
         """After a lost connection, or in a forked child: return when the server answers.
 
-        EmbeddedError says why it does not. The claim is kept then, the keeper goes on trying, and so may you.
+        EmbeddedError says why it does not. The claim is kept then, the watchdog goes on trying, and so may you.
         """
         with self._turn:
             self._hear()  # what ended before is history
@@ -134,7 +134,7 @@ class EmbeddedServer:
         with self._turn, self._claim as claim, contextlib.suppress(OSError):
             claim.shutdown(socket.SHUT_WR)
             claim.settimeout(15)
-            while claim.recv(4096):  # the keeper hangs up when there is nothing more to wait for
+            while claim.recv(4096):  # the watchdog hangs up when there is nothing more to wait for
                 pass
 
     def _wait_for_answer(self) -> None:
@@ -165,7 +165,7 @@ class EmbeddedServer:
         raise EmbeddedError(f"{self.directory}: closed; open it again")
 
     def _hear(self) -> list[str] | None:
-        """What the keeper said since the last look: a reason for each end of the server. None: there is no claim."""
+        """What the watchdog said since the last look: a reason for each end of the server. None: there is no claim."""
         try:
             said = self._claim.recv(65536)
         except BlockingIOError:
@@ -193,16 +193,16 @@ class EmbeddedServer:
 
     def _take_claim(self) -> None:
         began = time.monotonic()
-        keepers = 0
+        watchdogs = 0
         while not self._closed and not self._join():
             if self._start():
                 if self._is_claimed():
                     return
-                keepers += 1
+                watchdogs += 1
             waited = time.monotonic() - began
-            if keepers == _MAX_SERVER_EXITS:
+            if watchdogs == _MAX_SERVER_EXITS:
                 raise EmbeddedError(
-                    f"{self.directory}: the keeper of the server does not stay up; see {_LOG_FILE} there"
+                    f"{self.directory}: the watchdog of the server does not stay up; see {_LOG_FILE} there"
                 )
             if waited > _SILENCE_TIMEOUT_SECONDS:
                 raise EmbeddedError(f"{self.directory}: in use by a process that cannot be reached from here")
@@ -211,7 +211,7 @@ class EmbeddedServer:
             time.sleep(_START_POLL_SECONDS)
 
     def _join(self) -> bool:
-        """Claim the server from the keeper that runs, if one does."""
+        """Claim the server from the watchdog that runs, if one does."""
         try:
             sockets = _socket_directory(self.directory, (self.directory / _LOCK_FILE).read_text())
             self.password = (
@@ -223,7 +223,7 @@ class EmbeddedServer:
             return False
 
     def _start(self) -> bool:
-        """Start a keeper and connect to it, unless another process holds the lock."""
+        """Start a watchdog and connect to it, unless another process holds the lock."""
         import fcntl  # not there on Windows, where importing this module must work
 
         with contextlib.ExitStack() as self._starting:
@@ -242,8 +242,8 @@ class EmbeddedServer:
             lock.write(temporary.encode())  # whoever joins may have another TMPDIR
             self._write_settings(sockets)
             listener = self._starting.enter_context(_listen(sockets / "keeper.sock"))
-            self._connect(sockets)  # before the keeper looks: it ends when nobody wants it
-            self._run_keeper(lock.fileno(), listener.fileno(), binary)
+            self._connect(sockets)  # before the watchdog looks: it ends when nobody wants it
+            self._run_watchdog(lock.fileno(), listener.fileno(), binary)
         return True
 
     def _write_settings(self, sockets: Path) -> None:
@@ -262,20 +262,20 @@ class EmbeddedServer:
             file.truncate()
             file.write(settings.encode())
 
-    def _run_keeper(self, lock: int, listener: int, binary: str) -> None:
-        keeper = Path(__file__).with_name("watchdog.py")
+    def _run_watchdog(self, lock: int, listener: int, binary: str) -> None:
+        watchdog = Path(__file__).with_name("watchdog.py")
         arguments = (str(lock), str(listener), binary, preload(), os.fspath(self.directory))
         with _open_private(self.directory / _LOG_FILE) as log:
             log.seek(0, os.SEEK_END)
             between = subprocess.Popen(
-                [sys.executable, "-I", "-S", os.fspath(keeper), *arguments],
+                [sys.executable, "-I", "-S", os.fspath(watchdog), *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,  # Ctrl-C in a terminal is for the user, not for the server
                 pass_fds=(lock, listener),
             )
-        between.wait()  # it only forks the keeper and ends, so that we have no child
+        between.wait()  # it only forks the watchdog and ends, so that we have no child
 
     def _connect(self, sockets: Path) -> None:
         self.socket = sockets / "server.sock"
@@ -285,7 +285,7 @@ class EmbeddedServer:
         self._claim.connect(os.fspath(sockets / "keeper.sock"))
 
     def _is_claimed(self) -> bool:
-        """Whether the keeper counts us; it may have been about to end when we connected."""
+        """Whether the watchdog counts us; it may have been about to end when we connected."""
         with contextlib.suppress(OSError):
             if self._claim.recv(len(b"claimed\n")) == b"claimed\n":
                 self._claim.setblocking(False)

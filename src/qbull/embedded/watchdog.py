@@ -1,17 +1,18 @@
-"""Keeper: the small process between an embedded server and the processes that use it.
+"""Watchdog: the small process between an embedded server and the processes that use it.
 
-embedded.py runs this file by its path, with the standard library alone. The keeper is the parent of the
-server. Each user holds one connection to the keeper as its claim, and the kernel closes that connection
-however the user ends. So the server lives as long as somebody wants it, and not longer: with the last
-claim gone it gets SIGTERM, is waited for, and the keeper ends. A server that ends by itself is started
-again, quickly at first and then every five seconds.
+embedded/server.py runs this file by its path, with the standard library alone. The watchdog is the parent of
+the server. Each user holds one connection to the watchdog as its claim, and the kernel closes that connection
+however the user ends. So the server runs exactly as long as it has users: when the last claim is gone, the
+watchdog sends SIGTERM, waits for the server and ends. If the server ends by itself, the watchdog restarts it,
+quickly at first and then every five seconds.
 
-On a claim the keeper says "claimed", then one line for each end of the server. A user that lets go shuts
-down its side only and waits: the keeper hangs up at once while others stay, and otherwise when the server
-has stopped.
+The watchdog answers a claim with "claimed", and then sends one line for each exit of the server. A user that
+leaves shuts down its side only and waits: the watchdog closes the connection at once if others stay, and
+otherwise when the server has stopped.
 
-The lock on the directory came from the process that started the keeper, and the server inherits it. While
-either of them lives nobody can start a second server on the same files; no pid has to be trusted.
+The lock on the directory comes from the process that started the watchdog, and the server inherits it. While
+either of them lives, no process can start a second server on the same files; no pid has to be trusted.
+The watchdog's socket is called keeper.sock, after its name in the first release.
 """
 
 from __future__ import annotations
@@ -25,67 +26,73 @@ import socket
 import sys
 import time
 
-QUICK_RESTART_DELAYS_SECONDS = (0.0, 0.2)  # seconds to wait before the first restarts …
-SLOW_RESTART_DELAY_SECONDS = 5.0  # … and before all later ones: a full disk must not become a busy loop
-STABLE_AFTER_SECONDS = 10.0  # a server that lived this long starts over with the quick ones
-SERVER_STOP_GRACE_SECONDS = (
-    10.0  # from SIGTERM to SIGKILL; nothing acknowledged is lost by it under appendfsync always
-)
+# Waits before the first restarts, and before all later ones: a full disk must not become a busy loop.
+QUICK_RESTART_DELAYS_SECONDS = (0.0, 0.2)
+SLOW_RESTART_DELAY_SECONDS = 5.0
+# A server that ran for this long is restarted quickly again.
+STABLE_AFTER_SECONDS = 10.0
+# From SIGTERM to SIGKILL. With appendfsync always, SIGKILL loses nothing that was acknowledged.
+SERVER_STOP_GRACE_SECONDS = 10.0
 LOG_LIMIT_BYTES = 1_000_000
 NO_LAST_LINE = "it left no word"
 
 
-class ServerKeeper:
+class ServerWatchdog:
+    """Runs one server for the users that claim it."""
+
     def __init__(self, listener: socket.socket, binary: str, allocator: str, directory: str) -> None:
         self.listener, self.binary, self.allocator, self.directory = listener, binary, allocator, directory
         self.claims: set[socket.socket] = set()
         self.leaving: list[socket.socket] = []
         self.told_to_stop = False
-        self.server = 0  # its pid; 0 while none runs
+        # The pid of the server; 0 while none runs.
+        self.server = 0
         self.started = self.start_at = 0.0
-        self.ends = 0
+        self.exits = 0
         self.log_path = os.path.join(directory, "server.log")
-        self.log_offset = 0  # where the words of this run of the server begin
-        self.news = selectors.DefaultSelector()
+        # Where the log of this run of the server starts.
+        self.log_offset = 0
+        self.selector = selectors.DefaultSelector()
         self.signals = catch_signals(signal.SIGTERM, signal.SIGCHLD)
 
     def run(self) -> None:
         self.listener.setblocking(False)
-        self.news.register(self.listener, selectors.EVENT_READ)
-        self.news.register(self.signals, selectors.EVENT_READ)
+        self.selector.register(self.listener, selectors.EVENT_READ)
+        self.selector.register(self.signals, selectors.EVENT_READ)
         self.accept()
         while self.claims and not self.told_to_stop:
             if not self.server and time.monotonic() >= self.start_at:
                 self.start()
-            self.wait_for_news()
+            self.wait_for_events()
             self.reap()
-            self.accept()  # somebody may have come while the last one left
+            # A new user may have come while the last one left.
+            self.accept()
             if self.claims:
                 self.hang_up()
         self.stop()
 
-    def wait_for_news(self) -> None:
+    def wait_for_events(self) -> None:
         timeout = None if self.server else max(0.0, self.start_at - time.monotonic())
-        for key, _ in self.news.select(timeout):
+        for key, _ in self.selector.select(timeout):
             if key.fileobj is self.signals:
                 self.told_to_stop |= signal.SIGTERM in self.signals.recv(4096)
             elif key.fileobj in self.claims:
-                self.hear(key.fileobj)
+                self.read_claim(key.fileobj)
 
     def accept(self) -> None:
         with contextlib.suppress(OSError):
             while True:
                 claim, _ = self.listener.accept()
                 claim.setblocking(False)
-                self.news.register(claim, selectors.EVENT_READ)
+                self.selector.register(claim, selectors.EVENT_READ)
                 self.claims.add(claim)
                 send_line(claim, "claimed")
 
-    def hear(self, claim: socket.socket) -> None:
+    def read_claim(self, claim: socket.socket) -> None:
         with contextlib.suppress(OSError):
             if claim.recv(4096):
                 return
-        self.news.unregister(claim)
+        self.selector.unregister(claim)
         self.claims.remove(claim)
         self.leaving.append(claim)
 
@@ -97,14 +104,15 @@ class ServerKeeper:
     def start(self) -> None:
         self.log_offset = open_log(self.log_path)
         self.started = time.monotonic()
-        keeper = os.getpid()
+        watchdog = os.getpid()
         self.server = os.fork()
         if self.server:
             return
         try:
-            terminate_with_parent(keeper)
+            terminate_with_parent(watchdog)
             settings = os.path.join(self.directory, "server.conf")
-            allocator = self.allocator if self.ends < 2 else ""  # it may be what fails
+            # If the server keeps failing, the allocator may be the reason.
+            allocator = self.allocator if self.exits < 2 else ""
             os.execve(self.binary, [self.binary, settings], server_environment(allocator))  # noqa: S606
         except OSError as error:
             log(f"{self.binary} cannot be executed: {error.strerror}")
@@ -112,7 +120,7 @@ class ServerKeeper:
             os._exit(126)
 
     def reap(self) -> None:
-        """Notice that the server has ended, say so, and plan the next start."""
+        """If the server has exited, tell the users why and plan the restart."""
         if not self.server:
             return
         pid, status = os.waitpid(self.server, os.WNOHANG)
@@ -120,10 +128,10 @@ class ServerKeeper:
             return
         now = time.monotonic()
         self.server = 0
-        self.ends = 1 if now - self.started > STABLE_AFTER_SECONDS else self.ends + 1
+        self.exits = 1 if now - self.started > STABLE_AFTER_SECONDS else self.exits + 1
         pause = (
-            QUICK_RESTART_DELAYS_SECONDS[self.ends - 1]
-            if self.ends <= len(QUICK_RESTART_DELAYS_SECONDS)
+            QUICK_RESTART_DELAYS_SECONDS[self.exits - 1]
+            if self.exits <= len(QUICK_RESTART_DELAYS_SECONDS)
             else SLOW_RESTART_DELAY_SECONDS
         )
         self.start_at = now + pause
@@ -140,7 +148,8 @@ class ServerKeeper:
             self.end_server()
         with contextlib.suppress(OSError):
             os.unlink(os.path.join(sockets, "keeper.sock"))
-            os.rmdir(sockets)  # only succeeds on the directory that stands in for a long path
+            # This only succeeds on the directory that replaces a path that is too long.
+            os.rmdir(sockets)
 
     def end_server(self) -> None:
         os.kill(self.server, signal.SIGTERM)
@@ -155,43 +164,48 @@ class ServerKeeper:
 
 
 def send_line(claim: socket.socket, line: str) -> None:
-    with contextlib.suppress(OSError):  # gone, or not listening: its own loss
+    # A user that is gone, or does not read, misses the line.
+    with contextlib.suppress(OSError):
         claim.send(line.replace("\n", " ").encode(errors="replace")[:500] + b"\n")
 
 
 def server_environment(allocator: str) -> dict[str, str]:
-    """The server's: with this allocator, unless somebody has chosen what it begins with."""
+    """The environment of the server: with this allocator, unless LD_PRELOAD is set already."""
     return {**({"LD_PRELOAD": allocator} if allocator else {}), **os.environ}
 
 
-def catch_signals(*wanted: signal.Signals) -> socket.socket:
+def catch_signals(*signals: signal.Signals) -> socket.socket:
     """A socket that receives the number of each signal, so that one select waits for everything."""
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
     theirs.setblocking(False)
     signal.set_wakeup_fd(theirs.detach())
-    for number in wanted:
+    for number in signals:
         signal.signal(number, lambda *_: None)
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())  # the process that started us may have blocked some
+    # The process that started us may have blocked some.
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
     return ours
 
 
-def terminate_with_parent(keeper: int) -> None:
-    """In the new server: get SIGTERM when the keeper dies, SIGKILL included (Linux; see embedded.py for macOS)."""
+def terminate_with_parent(watchdog: int) -> None:
+    """Runs in the new server: get SIGTERM when the watchdog dies, even by SIGKILL (Linux; server.py for macOS)."""
     if sys.platform != "linux":
         return
-    with contextlib.suppress(ImportError):  # some Pythons are built without it
+    # Some Pythons are built without ctypes.
+    with contextlib.suppress(ImportError):
         import ctypes
 
         set_parent_death_signal = 1
         ctypes.CDLL(None).prctl(set_parent_death_signal, ctypes.c_ulong(signal.SIGTERM))
-    if os.getppid() != keeper:  # it died before we asked
+    # The watchdog may have died before we asked.
+    if os.getppid() != watchdog:
         os._exit(0)
 
 
 def open_log(path: str) -> int:
-    """Make the log our output, which the server inherits; say how long it is already."""
-    with contextlib.suppress(OSError):  # a full disk must not end the keeper
+    """Make the log our output, which the server inherits. Returns its length."""
+    # A full disk must not end the watchdog.
+    with contextlib.suppress(OSError):
         if os.path.getsize(path) > LOG_LIMIT_BYTES:
             os.replace(path, path + ".1")
     with contextlib.suppress(OSError):
@@ -204,14 +218,15 @@ def open_log(path: str) -> int:
 
 def log(line: str) -> None:
     with contextlib.suppress(OSError):
-        os.write(1, f"{os.getpid()}:keeper {time.strftime('%d %b %Y %H:%M:%S')} # {line}\n".encode())
+        os.write(1, f"{os.getpid()}:watchdog {time.strftime('%d %b %Y %H:%M:%S')} # {line}\n".encode())
 
 
 def last_line(path: str, offset: int) -> str:
     with contextlib.suppress(OSError), open(path, "rb") as file:
         file.seek(offset)
         lines = file.read().decode(errors="replace").strip().splitlines()
-        # A line with * tells what went well. Where a full disk took no more, that is the last one, or one without an end: no reason.
+        # A line with * reports a success. If the disk was full, the log ends with such a line or in the middle of
+        # one; neither is a reason.
         if not lines or re.fullmatch(r"\d+:?(\w( [^*#]*(\* .*)?)?)?", lines[-1]):
             return NO_LAST_LINE
         return lines[-1].rpartition(" # ")[2]
@@ -219,11 +234,13 @@ def last_line(path: str, offset: int) -> str:
 
 
 if __name__ == "__main__":
-    if os.fork():  # the process that started us waits for this one; the keeper is nobody's child
+    # The process that started us waits for this one, so the watchdog itself is the child of no user.
+    if os.fork():
         os._exit(0)
     os.chdir("/")
     os.umask(0o077)
     lock, listening, binary, allocator, directory = sys.argv[1:]
     os.set_inheritable(int(lock), True)
-    os.set_inheritable(int(listening), False)  # a server with it would look like a keeper
-    ServerKeeper(socket.socket(fileno=int(listening)), binary, allocator, directory).run()
+    # A server that has the socket would look like a watchdog.
+    os.set_inheritable(int(listening), False)
+    ServerWatchdog(socket.socket(fileno=int(listening)), binary, allocator, directory).run()

@@ -21,7 +21,7 @@ from qbull.store.store import Store
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
 
-log = logging.getLogger("qbull.keeper")
+log = logging.getLogger("qbull.maintenance")
 
 RECONCILE_BATCH_SIZE = 1000
 

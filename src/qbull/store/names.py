@@ -28,7 +28,7 @@ short names below to `base`; the names are spelled out there once more, in their
       expiring            zset     the moment in ms by which a job must have begun → job id; gone with that moment
       rate:<digest>       string   the starts of a lane within the last window of its rate; expires with it
       lease               hash     owner, epoch, since: who reads the partition alone; only with sharing "leased"
-      reports             stream   what PostgreSQL is to be told of jobs that ask for it, up to a million entries; emptied by the keeper
+      reports             stream   what PostgreSQL is to be told of jobs that ask for it, up to a million entries; emptied by the maintenance
       outgoing            stream   what is to be brought to other partitions for flows; gone when it is there
       alerts              hash     of qbull's own queue "qbull.alerts": what is known of problems and was said of them
                                    (core/problems.py), whose turn it is to look
