@@ -12,9 +12,9 @@ import re
 from typing import Any
 
 from qbull.core.durability import NodeFacts, ReplicationFacts
-from qbull.errors import ServerError
+from qbull.errors import ServerAway, ServerError
 from qbull.store.connection.address import Address
-from qbull.store.connection.requirements import read_info, server_settings
+from qbull.store.connection.requirements import is_loading, read_info, server_settings
 from qbull.store.connection.sentinel import SentinelServer
 from qbull.store.connection.server import Conversation, Server
 
@@ -29,8 +29,10 @@ _DURABILITY_SETTINGS = ("appendfsync", "no-appendfsync-on-rewrite")
 async def facts_of(talk: Conversation, *, replicas: bool) -> ReplicationFacts:
     """What is true of the primary at the other end; without its replicas where nobody wants to know."""
     info = await read_info(talk)
-    settings = await server_settings(talk, *_DURABILITY_SETTINGS, "cluster-allow-replica-migration")
     address = talk.server.address
+    if is_loading(info):
+        raise ServerAway(f"{address.shown}: the server is loading its dataset")
+    settings = await server_settings(talk, *_DURABILITY_SETTINGS, "cluster-allow-replica-migration")
     primary = _node_facts(address.shown, info, settings)
     version = tuple(int(n) for n in re.findall(r"\d+", info.get("redis_version", "0"))[:2])
     has_waitaof = version >= WAITAOF_MIN_VERSION
@@ -103,6 +105,8 @@ async def _replica_facts(address: Address, history: str) -> NodeFacts | str:
         return shown + str(error).removeprefix(address.shown)
     finally:
         await server.close()
+    if is_loading(info):
+        return f"{shown} is loading its dataset"
     if info.get("role") != "slave":
         return f"{shown} is no replica"
     if info.get("master_link_status") != "up":

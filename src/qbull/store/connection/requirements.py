@@ -31,6 +31,11 @@ async def read_info(server: SupportsCall) -> dict[str, str]:
     return dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
 
 
+def is_loading(info: dict[str, str]) -> bool:
+    """Whether the server still reads its dataset from disk. Until then it reports that it has no append-only file."""
+    return info.get("loading") == "1"
+
+
 def refuse_unfit_server(shown: str, info: dict[str, str]) -> None:
     """Raise where jobs would not work, or would not be kept."""
     version = info.get("redis_version", "0")
