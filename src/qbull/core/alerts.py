@@ -7,7 +7,7 @@ import ipaddress
 import re
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal
+from typing import Literal, assert_never
 from urllib.parse import urlsplit
 
 from qbull.core.rate import Rate
@@ -38,11 +38,14 @@ class Alert:
             raise ConfigError(f"Alert(repeated={self.repeated!r}): give a whole number from 1, or None")
 
 
+DestinationKind = Literal["slack", "webhook", "other"]
+
+
 @dataclass(frozen=True)
 class Destination:
-    """A place that alerts go to. Its address is a secret; its label is not, and is the same in every process."""
+    """One address that receives alerts. The address is a secret; the label is not, and is the same in every process."""
 
-    kind: Literal["slack", "webhook", "other"]
+    kind: DestinationKind
     url: str = field(repr=False)
 
     @cached_property
@@ -51,9 +54,14 @@ class Destination:
 
     @property
     def host(self) -> str:
-        if self.kind != "other":
-            return urlsplit(self.url).hostname or "?"
-        return urlsplit(self.url).scheme  # what follows may be a secret
+        """A part of the address that is no secret."""
+        match self.kind:
+            case "slack" | "webhook":
+                return urlsplit(self.url).hostname or "?"
+            case "other":
+                return urlsplit(self.url).scheme
+            case _:
+                assert_never(self.kind)
 
 
 @dataclass(frozen=True)

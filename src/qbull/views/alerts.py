@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
+from qbull.core.alerts import DestinationKind
 from qbull.core.problems import ProblemKind
 from qbull.core.record import State
 from qbull.views.shape import AnswerShape, Instant, Shape
@@ -12,7 +11,7 @@ from qbull.views.shape import AnswerShape, Instant, Shape
 class AlertPlaceView(Shape, kw_only=True):
     """Where alerts go to. The address itself is a secret."""
 
-    kind: Literal["slack", "webhook", "other"]
+    kind: DestinationKind
     host: str
 
 

@@ -67,8 +67,14 @@ export function Alerts() {
   );
 }
 
+const placeTexts: Record<AlertPlace["kind"], (host: string) => string> = {
+  slack: (host) => `Slack (${host})`,
+  webhook: (host) => `webhook (${host})`,
+  other: (host) => host,
+};
+
 function placeText(one: AlertPlace): string {
-  return one.kind === "slack" ? `Slack (${one.host})` : one.kind === "webhook" ? `webhook (${one.host})` : one.host;
+  return placeTexts[one.kind](one.host);
 }
 
 function Problems({ told }: { told: Told }) {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from qbull.alerts.deliver import missing_package
+from qbull.alerts.destinations import type_of
 from qbull.cli.doctor.finding import Finding, note, ok, problem
 from qbull.core.alerts import Alerts
 from qbull.core.problems import ProblemNotice, subject_of, text_of
@@ -41,7 +42,7 @@ def _where(alerts: Alerts, asking: list[str]) -> list[Finding]:
         for to in places
         if (lacks := missing_package(to))
     ]
-    if any(to.kind == "webhook" for to in places) and alerts.secret is None:
+    if any(type_of(to.kind).signed for to in places) and alerts.secret is None:
         step = "set QBULL_ALERT_SECRET here and at the receiver"
         found.append(note("alerts", "what goes to webhooks is not signed", step))
     if not asking:
