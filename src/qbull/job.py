@@ -7,6 +7,8 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
+import msgspec
+
 from qbull.core.codec import decode_untyped
 from qbull.core.envelope import is_wrapped
 from qbull.core.ids import new_token
@@ -30,6 +32,9 @@ from qbull.store.verbs.progress import MAX_LOG_LINES, LogLine
 if TYPE_CHECKING:
     from qbull.produce.client import Client
     from qbull.queue import Queue
+else:
+    # A Struct looks its annotations up when somebody asks for its signature.
+    Queue = Any
 
 R = TypeVar("R")
 
@@ -54,7 +59,7 @@ PROMOTE_CONFLICTS = {
 REMOVE_CONFLICTS = {"active": "is with a worker; cancel() it first"}
 
 
-class Job(Generic[R]):
+class Job(msgspec.Struct, Generic[R], eq=False, weakref=True):
     """The handle of a job: its id, and everything that can be asked about the job or done with it.
 
     Enqueueing returns it; `app.job(queue, id)` makes one from an id.
@@ -62,24 +67,14 @@ class Job(Generic[R]):
     Args:
         id: the id of the job.
         created: False if a job with this id existed already and nothing was added.
-        queue: the queue of the job.
-        decode: decodes the result.
-        expected: whether the job may still be on its way from the outbox; `result()` waits for it then.
     """
 
-    def __init__(
-        self,
-        id: str,
-        created: bool,
-        queue: Queue,
-        decode: Callable[[bytes], Any] = decode_untyped,
-        expected: bool = False,
-    ) -> None:
-        self.id = id
-        self.created = created
-        self._queue = queue
-        self._decode = decode
-        self._expected = expected
+    id: str
+    created: bool
+    _queue: Queue
+    _decode: Callable[[bytes], Any] = decode_untyped
+    _expected: bool = False
+    """Whether the job may still be on its way from the outbox; `result()` waits for it then."""
 
     def __repr__(self) -> str:
         return f"<Job {self.id} in {self._queue.settings.name}>"

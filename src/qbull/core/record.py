@@ -112,7 +112,7 @@ class StartReport(msgspec.Struct, array_like=True, frozen=True):
     record: bytes
 
 
-_encode = msgspec.msgpack.Encoder().encode
+_encode = encode_body = msgspec.msgpack.Encoder().encode
 _decode_body = msgspec.msgpack.Decoder(ExtendedBody).decode
 _decode_ending = msgspec.msgpack.Decoder(Ending).decode
 decode_start_report = msgspec.msgpack.Decoder(StartReport).decode
@@ -123,6 +123,10 @@ class UnreadableRecord(ValueError):
 
 
 _LANELESS_HEADERS = [bytes((RECORD_VERSION, priority, 0, 0)) + bytes(7) for priority in range(11)]
+
+PLAIN_HEADER = _LANELESS_HEADERS[DEFAULT_PRIORITY]
+"""The head of most records: default priority, no lane, no reports. `PLAIN_HEADER + encode_body(body)` is what `pack`
+makes of such a job."""
 
 
 def pack(body: Body, *, priority: int, lane: bytes, reports: int = 0) -> bytes:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from qbull.codecs.offload import ResultStore
 from qbull.config import QueueSettings
 from qbull.errors import ConfigError
-from qbull.produce.router import MOVING_JOB_POLL_SECONDS, MOVING_JOB_TIMEOUT_SECONDS, Router
+from qbull.produce.router import MOVING_JOB_POLL_SECONDS, MOVING_JOB_TIMEOUT_SECONDS, JobRouter
 from qbull.store.completions import ResultListener
 from qbull.store.read import inspect
 from qbull.store.read.inspect import StoredJob
@@ -26,7 +26,7 @@ class Client:
 
     def __init__(self, url: str, prefix: str, stored: ResultStore | None = None) -> None:
         self.store = Store(url, prefix)
-        self.router = Router(self.store)
+        self.router = JobRouter(self.store)
         self.stored = stored
         self.results = ResultListener(self.store)
         self.flows = FlowStore(self.store)

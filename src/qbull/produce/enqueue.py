@@ -19,7 +19,16 @@ import msgspec
 from qbull.core.durability import Durability
 from qbull.core.ids import check_id, check_key, new_id
 from qbull.core.layout import GENERATION_SPAN_PARTITIONS, Layout
-from qbull.core.record import DEFAULT_PRIORITY, REPORT_ALL_FLAG, REPORT_END_FLAG, Body, ExtendedBody, pack
+from qbull.core.record import (
+    DEFAULT_PRIORITY,
+    PLAIN_HEADER,
+    REPORT_ALL_FLAG,
+    REPORT_END_FLAG,
+    Body,
+    ExtendedBody,
+    encode_body,
+    pack,
+)
 from qbull.core.route import digest, unique_name_lane
 from qbull.core.task import TaskSpec
 from qbull.core.unique import Unique
@@ -151,7 +160,7 @@ class Producer:
         # Most jobs are like this one.
         if options is DEFAULT_OPTIONS and self._is_usual and not (key or id or window or row):
             number = layout.generation * GENERATION_SPAN_PARTITIONS + next(self._spread) % layout.partitions
-            record = pack(Body(task, payload), priority=DEFAULT_PRIORITY, lane=b"")
+            record = PLAIN_HEADER + encode_body(Body(task, payload))
             return PlacedJob(number, NewJob(new_id(number), 0, record), plain=True)
         settings = self._settings
         key_digest = digest(key) if key is not None else None

@@ -73,7 +73,7 @@ class PlacedJob(msgspec.Struct, frozen=True, gc=False):
         return msgspec.structs.replace(self, number=self.partition_in(layout.current))
 
 
-class Router:
+class JobRouter:
     """Which partitions each queue has, and the way of jobs to them."""
 
     def __init__(self, store: Store) -> None:
@@ -173,12 +173,13 @@ class Router:
         """
         if jobs and jobs[0].unique is not None:
             return await self._send_unique(settings, jobs, durability)
+        confirmed = self._confirmed(durability)
         created: dict[int, bool] = {}
         while len(created) < len(jobs):
             left = [(at, placed.number) for at, placed in enumerate(jobs) if at not in created]
             for number, some in _batches(left):
                 partition = self.partition(settings, number)
-                sent = await self._send_batch(partition, durability, [jobs[at] for at in some])
+                sent = await self._send_batch(partition, confirmed, [jobs[at] for at in some])
                 created |= {at: new for at, new in zip(some, sent, strict=True) if new is not None}
             if len(created) < len(jobs):
                 jobs = [placed.moved_to(self._layouts[settings.name]) for placed in jobs]
@@ -197,12 +198,15 @@ class Router:
                 return created
             placed = placed.moved_to(self._layouts[settings.name])
 
+    def _confirmed(self, durability: Durability | None) -> ConfirmedServer | None:
+        return self._store.confirmed(durability) if durability is not None else None
+
     def _batcher(
         self, partition: Partition, durability: Durability | None
     ) -> Batcher[PlacedJob, bool | None]:
         settings = partition.settings
         batcher: Batcher[PlacedJob, bool | None] = Batcher(
-            partial(self._send_batch, partition, durability),
+            partial(self._send_batch, partition, self._confirmed(durability)),
             MAX_JOBS_PER_CALL,
             in_order=settings.lane_limit > 0,
         )
@@ -210,11 +214,10 @@ class Router:
         return batcher
 
     async def _send_batch(
-        self, partition: Partition, durability: Durability | None, jobs: Sequence[PlacedJob]
+        self, partition: Partition, confirmed: ConfirmedServer | None, jobs: Sequence[PlacedJob]
     ) -> list[bool | None]:
         """Whether each job is new; None if the partition is closed and the job must go elsewhere."""
         settings = partition.settings
-        confirmed = self._store.confirmed(durability) if durability is not None else None
         layout = self._layouts.get(settings.name) or await self.layout(settings)
         try:
             if not layout.older:
@@ -277,7 +280,7 @@ class Router:
         self, settings: QueueSettings, jobs: Sequence[PlacedJob], durability: Durability | None
     ) -> list[tuple[str, bool]]:
         """Add the jobs that count; for each call the id of the job that counts, and whether it is new."""
-        calls = _UniqueCalls(jobs)
+        calls, confirmed = _UniqueCalls(jobs), self._confirmed(durability)
         until = asyncio.get_running_loop().time() + MOVING_JOB_TIMEOUT_SECONDS
         while calls.open:
             layout = self._layouts.get(settings.name) or await self.layout(settings)
@@ -286,7 +289,7 @@ class Router:
                 for number, some in _batches(calls.partitions(generation)):
                     partition = self.partition(settings, number)
                     asked = [calls.asked[at] for at in some]
-                    calls.note(some, await self._ask_unique(partition, asked, durability))
+                    calls.note(some, await self._ask_unique(partition, asked, confirmed))
                 if calls.moving:
                     break
             if calls.moving:
@@ -299,10 +302,9 @@ class Router:
         return [calls.answers[at] for at in range(len(jobs))]
 
     async def _ask_unique(
-        self, partition: Partition, jobs: Sequence[UniqueJob], durability: Durability | None
+        self, partition: Partition, jobs: Sequence[UniqueJob], confirmed: ConfirmedServer | None
     ) -> Sequence[UniqueAnswer]:
         settings = partition.settings
-        confirmed = self._store.confirmed(durability) if durability is not None else None
         try:
             found = await partition.unique(jobs, confirmed)
         except NotConfirmed as error:

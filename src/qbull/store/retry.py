@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
@@ -61,12 +61,13 @@ class Retrier:
         """Open the server and make the call; do both again while the server is unavailable."""
         clock = asyncio.get_running_loop().time
         started = clock()
-        delays = SERVER_BACKOFF.delays()
+        delays: Iterator[float] | None = None
         while True:
             try:
                 await self.open()
                 return await call()
             except (ServerAway, EmbeddedError):
+                delays = delays or SERVER_BACKOFF.delays()
                 delay = next(delays)
                 patience = SERVER_RETRY_SECONDS if self._checked else FIRST_CONNECT_RETRY_SECONDS
                 if clock() + delay - started > patience:
@@ -113,10 +114,10 @@ def idempotent(
 
 def _direct(target: Any) -> tuple[Retrier | None, Any]:
     """The retrier of a verb's first argument, and that argument without retry."""
-    if isinstance(target, Sequence):
-        retrier = target[0].retrier if target else None
-        return retrier, target if retrier is None else [one.without_retry for one in target]
-    return target.retrier, target.without_retry
+    if hasattr(target, "retrier"):
+        return target.retrier, target.without_retry
+    retrier = target[0].retrier if target else None
+    return retrier, target if retrier is None else [one.without_retry for one in target]
 
 
 class StoreVerbs(Retriable):

@@ -25,7 +25,7 @@ from qbull.core.flow import FlowPlan
 from qbull.embedded.server import EmbeddedServer as Valkey
 from qbull.errors import QbullError
 from qbull.produce.client import Client
-from qbull.produce.router import PlacedJob, Router
+from qbull.produce.router import JobRouter, PlacedJob
 from qbull.store import clock
 from qbull.store.confirm import ConfirmedServer
 from qbull.store.read import inspect
@@ -190,7 +190,7 @@ class _RecordingClient(Client):
             await self.close()
 
 
-class _RecordingRouter(Router):
+class _RecordingRouter(JobRouter):
     def __init__(self, store: Store, record: EmbeddedTestServer) -> None:
         super().__init__(store)
         self._record = record

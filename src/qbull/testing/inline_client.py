@@ -14,7 +14,7 @@ from qbull.core.record import split_ending
 from qbull.core.unique import UniqueWindow
 from qbull.errors import QbullError, ResultTimeout
 from qbull.produce.client import Client
-from qbull.produce.router import PlacedJob, Router
+from qbull.produce.router import JobRouter, PlacedJob
 from qbull.store.read.inspect import StoredJob
 from qbull.store.verbs.partition import JobToRetry, Partition
 from qbull.store.verbs.progress import LogLine
@@ -55,7 +55,7 @@ class InlineClient(Client):
             await self._outbox.close()
 
 
-class _InlineRouter(Router):
+class _InlineRouter(JobRouter):
     """Takes jobs in memory."""
 
     def __init__(self, inline: Inline) -> None:
