@@ -75,7 +75,7 @@ class _EventReader:
         # First from when on, then that somebody listens: what ends in between is told.
         await self._begin([one for one in everywhere if one.base not in self._cursors], low)
         for partition in everywhere:
-            await ends.expect(partition)
+            await ends.watch(partition)
         for settings, partitions in all_of_them:
             reads = [(partition, self._cursors[partition.base]) for partition in partitions]
             for said in await finished_since(reads, oldest_first=True):

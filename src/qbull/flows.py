@@ -340,7 +340,7 @@ async def _send(builder: _FlowBuilder) -> Flow[Any]:
     plan = builder.plan(layouts)
     confirmed = client.store.confirmed(app.durability) if app.durability is not None else None
     try:
-        created = await client.flows.begin(plan, confirmed)
+        created = await client.flows.start(plan, confirmed)
     except NotConfirmed as error:
         raise error.of(last.step.queue.name, last.job.job.id) from None
     jobs = {node: _handle(node, created) for node in builder.nodes}

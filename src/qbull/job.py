@@ -128,7 +128,7 @@ class Job(msgspec.Struct, Generic[R], eq=False, weakref=True):
                 )
             return found
 
-        found = await client.results.until(self.id, look, left)
+        found = await client.results.wait_for(self.id, look, left)
         if found.ending is None:
             raise ResultTimeout(f'queue "{self.queue}": job {self.id} has not finished within {timeout:g} s')
         return await self._outcome(found)
@@ -210,7 +210,7 @@ class Job(msgspec.Struct, Generic[R], eq=False, weakref=True):
             partition, found = there
             if found.state not in ("failed", "cancelled"):
                 raise self._conflict(found.state, RETRY_CONFLICTS)
-            job = JobToRetry(self.id, found.place, self._again(found, payload))
+            job = JobToRetry(self.id, found.position, self._again(found, payload))
             [word] = await partition.retry(token, [job])
             if word == "retried":
                 return "waiting"

@@ -109,9 +109,9 @@ class Schedules:
         else:
             schedule, settings = task.schedule(name, rule, dict(args or {})), task.queue.settings
         known = await self._find(name)
-        if known is not None and known.plan.code is not None and known.place.queue != settings.name:
+        if known is not None and known.plan.code is not None and known.location.queue != settings.name:
             raise ConfigError(
-                f'schedule "{name}": the code of queue "{known.place.queue}" declares it; give this one another name'
+                f'schedule "{name}": the code of queue "{known.location.queue}" declares it; give this one another name'
             )
         queue = self._app.queues.get(settings.name)
         if queue is not None:
@@ -121,7 +121,7 @@ class Schedules:
 
     async def list(self) -> ScheduleInfos:
         """All schedules of the server, and those of the code that no worker has brought there yet."""
-        places = await self._stored.everywhere()
+        places = await self._stored.locations()
         found: ScheduleInfos = []
         for place in sorted(set(places.values())):
             found += await self._infos(place, [name for name, there in places.items() if there == place])
@@ -137,7 +137,7 @@ class Schedules:
     async def get(self, name: str) -> ScheduleInfo:
         """One schedule. Raises NotFound where there is none of this name."""
         known = await self._find(name)
-        for info in await self._infos(known.place, [name]) if known is not None else ():
+        for info in await self._infos(known.location, [name]) if known is not None else ():
             return info
         declared = self._app.declared.get(name)
         if declared is None:
@@ -184,7 +184,7 @@ class Schedules:
 
     async def remove(self, name: str) -> None:
         """Take away what was made at run time. One that the code declares as well is as in the code again."""
-        place = await self._stored.where(name)
+        place = await self._stored.location(name)
         if place is None:
             raise await self._unknown(name)
         plan = (await self._look(place, [name])).plans.get(name)
@@ -229,7 +229,7 @@ class Schedules:
     async def _in_force(self, name: str) -> tuple[Schedule, ScheduleLocation | None]:
         known = await self._find(name)
         if known is not None and known.plan.schedule is not None:
-            return known.plan.schedule, known.place
+            return known.plan.schedule, known.location
         if name not in self._app.declared:
             raise await self._unknown(name)
         return self._app.declared[name], None
@@ -311,7 +311,7 @@ class Schedules:
         return rule.schedule(name, queue_name, task, encode_payload(task, dict(args)), None, zone), settings
 
     async def _unknown(self, name: str) -> NotFound:
-        names = sorted({*self._app.declared, *await self._stored.everywhere()})
+        names = sorted({*self._app.declared, *await self._stored.locations()})
         some = ", ".join(names[:20]) + (" …" if len(names) > 20 else "")
         return NotFound(f'schedule "{name}": there is none of this name; there is: {some or "none"}')
 

@@ -64,7 +64,9 @@ async def fail(store: Store, many: int = 1) -> None:
         outcomes = PartitionOutcomes()
         for each in await store.fetch(streams, "w", 500, None):
             sealed = append_ending(Ending(1, 0.0, "w", error="ValueError: no"))
-            outcomes.dead(JobPosition(each.place, b"", 0, True), each.job(0).id, each.job(0).record, sealed)
+            outcomes.dead(
+                JobPosition(each.position, b"", 0, True), each.job(0).id, each.job(0).record, sealed
+            )
         await partition.settle(outcomes)
 
 
@@ -146,7 +148,7 @@ async def test_an_alert_of_the_queue_of_alerts_is_never_raised(store: Store, ema
     outcomes = PartitionOutcomes()
     for each in await store.fetch(streams, "w", 10, None):
         outcomes.dead(
-            JobPosition(each.place, b"", 0, True),
+            JobPosition(each.position, b"", 0, True),
             each.job(0).id,
             each.job(0).record,
             append_ending(Ending(3, 0.0, "w")),
@@ -158,16 +160,16 @@ async def test_an_alert_of_the_queue_of_alerts_is_never_raised(store: Store, ema
 
 
 async def test_a_lost_worker_is_said_but_not_one_that_only_sends_alerts(store: Store, email: None) -> None:
-    await store.enroll("lost", RegisteredWorker("h", 1, "p", {"email": ServedQueue(1)}), 0.001)
-    await store.enroll(
+    await store.register_worker("lost", RegisteredWorker("h", 1, "p", {"email": ServedQueue(1)}), 0.001)
+    await store.register_worker(
         "other", RegisteredWorker("h", 1, "p", {"qbull.alerts": ServedQueue(1, since={0: 1})}), 0.001
     )
-    await store.enroll("ended", RegisteredWorker("h", 1, "p", {"email": ServedQueue(1)}), 10)
+    await store.register_worker("ended", RegisteredWorker("h", 1, "p", {"email": ServedQueue(1)}), 10)
 
-    await store.bury("lost", certain=True, lost=True)
-    await store.bury("lost", certain=True, lost=True)  # sent again
-    await store.bury("other", certain=True, lost=True)
-    await store.bury("ended", certain=True)
+    await store.forget_worker("lost", certain=True, lost=True)
+    await store.forget_worker("lost", certain=True, lost=True)  # sent again
+    await store.forget_worker("other", certain=True, lost=True)
+    await store.forget_worker("ended", certain=True)
     await watcher(store).look()
 
     assert await kinds(store) == [("firing", "lost", 1)]

@@ -110,7 +110,7 @@ async def test_a_schedule_that_nobody_fires_is_late(
     app: qbull.App, shop: Shop, viewer: Person, store: Store
 ) -> None:
     await app.schedules.upsert("often", "orders/fail", every=1)
-    place = next(iter((await app.schedules._stored.everywhere()).values()))
+    place = next(iter((await app.schedules._stored.locations()).values()))
     seconds, _ = await store.server.call("TIME")
     name = store.names.partition(*place) + "schedules"
     await store.server.call("ZADD", name, (int(seconds) - 90) * 1000, "often")

@@ -112,7 +112,9 @@ async def _has(store: Store, queue: str, words: str) -> str:
 
 async def test_a_silent_worker_beside_one_that_lives(app: qbull.App, store: Store) -> None:
     app.queue("email").task(nothing)
-    await store.enroll("alive", RegisteredWorker("here", 1, "alive", {"email": ServedQueue(5)}), 30.0)
+    await store.register_worker(
+        "alive", RegisteredWorker("here", 1, "alive", {"email": ServedQueue(5)}), 30.0
+    )
     await store.server.call("ZADD", store.names.workers, 1, "ghost")
 
     lines = await said_of_workers(store)

@@ -147,7 +147,7 @@ async def test_the_health_of_one_machine_is_that_a_worker_of_it_lives(
     shell: Shell, app: qbull.App, store: Store
 ) -> None:
     app.queue("email").task(name="send")(send)
-    await store.enroll("other-1", RegisteredWorker("other", 1, "other", {}), 60)
+    await store.register_worker("other-1", RegisteredWorker("other", 1, "other", {}), 60)
 
     assert shell.refused("workers", "--here").startswith(f'no worker of "{socket.gethostname()}" lives')
     async with app.worker() as worker:

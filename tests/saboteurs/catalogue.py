@@ -250,8 +250,8 @@ SABOTEURS = (
         "a known id is confirmed unwritten",
         "an enqueue that finds its job there waits for nothing, so nothing is known of the replicas",
         "store/confirm.py",
-        "await talk.send(command, mark)",
-        'await talk.send(command, ("PING",))',
+        "await conversation.send(command, mark)",
+        'await conversation.send(command, ("PING",))',
         ("tests/store/test_confirm.py",),
     ),
     Saboteur(

@@ -16,7 +16,7 @@ from uuid import uuid4
 
 import pytest
 import redis
-from desk import Desk, ids_of
+from partition_driver import PartitionDriver, ids_of
 
 from conftest import eventually, every_fault
 from qbull.errors import ConfigError, ServerAway, ServerRefused
@@ -132,37 +132,37 @@ async def test_a_slot_that_is_moved_name_by_name_loses_and_doubles_no_command(
 async def test_a_partition_rests_while_its_slot_is_moved_name_by_name(
     cluster: Cluster, cluster_store: Store
 ) -> None:
-    desk = await Desk.open(cluster_store, order="key")
-    await desk.enqueue("a", "b", key="k")
-    await desk.enqueue("later", when=60_000)
-    [delivery] = await desk.fetch()
-    slot = slot_of(("GET", desk.partition.base)) or 0
+    driver = await PartitionDriver.open(cluster_store, order="key")
+    await driver.enqueue("a", "b", key="k")
+    await driver.enqueue("later", when=60_000)
+    [delivery] = await driver.fetch()
+    slot = slot_of(("GET", driver.partition.base)) or 0
     source = cluster.owner(slot)
     target = next(node for node in cluster.primaries() if node is not source)
 
     refused = 0
     for _ in cluster.move(slot, source, target):
         with pytest.raises(ServerAway, match=rf"slot {slot} is being moved"):
-            await desk.enqueue("c", "d")
+            await driver.enqueue("c", "d")
         refused += 1
 
     assert refused > 3
-    assert await desk.enqueue("c", "d") == set()
-    assert await desk.enqueue("a", "c") == {0, 1}
-    await desk.finish(delivery)
-    assert sorted(id for other in await desk.fetch() for id in ids_of(other)) == ["b", "c", "d"]
-    assert (await desk.counts()).completed == 1
+    assert await driver.enqueue("c", "d") == set()
+    assert await driver.enqueue("a", "c") == {0, 1}
+    await driver.finish(delivery)
+    assert sorted(id for other in await driver.fetch() for id in ids_of(other)) == ["b", "c", "d"]
+    assert (await driver.counts()).completed == 1
 
 
 async def test_a_slot_that_is_moved_at_once_loses_and_doubles_no_job(
     cluster: Cluster, cluster_store: Store
 ) -> None:
-    desk = await Desk.open(cluster_store)
-    slot = slot_of(("GET", desk.partition.base)) or 0
+    driver = await PartitionDriver.open(cluster_store)
+    slot = slot_of(("GET", driver.partition.base)) or 0
     source = cluster.owner(slot)
     target = next(node for node in cluster.primaries() if node is not source)
 
-    async with producing(desk) as sent:
+    async with producing(driver) as sent:
         try:
             source.tell(
                 "CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", slot, slot, "NODE", target.tell("CLUSTER", "MYID")
@@ -173,26 +173,26 @@ async def test_a_slot_that_is_moved_at_once_loses_and_doubles_no_job(
 
     assert "errorstat_MOVED" in errors_of(source)
     assert "errorstat_ASK" not in errors_of(source)
-    assert [id for delivery in await desk.fetch(count=100_000) for id in ids_of(delivery)] == sent
+    assert [id for delivery in await driver.fetch(count=100_000) for id in ids_of(delivery)] == sent
 
 
 async def test_a_killed_primary_is_away_until_its_replica_has_taken_over(
     cluster: Cluster, cluster_store: Store, record_property: Any
 ) -> None:
-    desk = await Desk.open(cluster_store)
-    await desk.enqueue("before")
-    victim = cluster.owner(slot_of(("GET", desk.partition.base)) or 0)
+    driver = await PartitionDriver.open(cluster_store)
+    await driver.enqueue("before")
+    victim = cluster.owner(slot_of(("GET", driver.partition.base)) or 0)
     await asyncio.to_thread(victim.wait_for_replicas)
 
     victim.kill()
     killed = time.monotonic()
     with pytest.raises(ServerAway, match=rf"{victim.place} of redis\+cluster://\*\*\*@.*: cannot be reached"):
-        await desk.enqueue("meanwhile")
-    await eventually(lambda: goes_through(desk, "meanwhile"))
+        await driver.enqueue("meanwhile")
+    await eventually(lambda: goes_through(driver, "meanwhile"))
     record_property("failover_s", time.monotonic() - killed)
 
-    assert await desk.enqueue("before", "meanwhile", "after") == {0, 1}
-    assert [id for delivery in await desk.fetch() for id in ids_of(delivery)] == [
+    assert await driver.enqueue("before", "meanwhile", "after") == {0, 1}
+    assert [id for delivery in await driver.fetch() for id in ids_of(delivery)] == [
         "before",
         "meanwhile",
         "after",
@@ -226,33 +226,33 @@ async def test_a_frozen_primary_is_given_up_for_its_replica(
 ) -> None:
     monkeypatch.setattr(server, "CALL_TIMEOUT_SECONDS", 0.3)
     monkeypatch.setattr(server, "SERVER_CONNECT_TIMEOUT_SECONDS", 0.3)
-    desk = await Desk.open(cluster_store)
-    await desk.enqueue("before")
-    victim = cluster.owner(slot_of(("GET", desk.partition.base)) or 0)
+    driver = await PartitionDriver.open(cluster_store)
+    await driver.enqueue("before")
+    victim = cluster.owner(slot_of(("GET", driver.partition.base)) or 0)
     await asyncio.to_thread(victim.wait_for_replicas)
 
     victim.kill(signal.SIGSTOP)
     try:
-        await eventually(lambda: goes_through(desk, "meanwhile"))
+        await eventually(lambda: goes_through(driver, "meanwhile"))
     finally:
         victim.kill(signal.SIGCONT)
 
     await eventually(lambda: _true(not victim.is_primary()))
-    assert await desk.enqueue("before", "meanwhile", "after") == {0, 1}
+    assert await driver.enqueue("before", "meanwhile", "after") == {0, 1}
 
 
 async def test_a_planned_failover_under_load_loses_and_doubles_nothing(
     cluster: Cluster, cluster_store: Store
 ) -> None:
-    desk = await Desk.open(cluster_store)
+    driver = await PartitionDriver.open(cluster_store)
 
     for _ in range(2):
-        async with producing(desk) as sent:
-            owner = cluster.owner(slot_of(("GET", desk.partition.base)) or 0)
+        async with producing(driver) as sent:
+            owner = cluster.owner(slot_of(("GET", driver.partition.base)) or 0)
             await fail_over(cluster, replica_of(cluster, owner))
 
         assert "errorstat_MOVED" in errors_of(owner)
-        assert [id for delivery in await desk.fetch(count=100_000) for id in ids_of(delivery)] == sent
+        assert [id for delivery in await driver.fetch(count=100_000) for id in ids_of(delivery)] == sent
 
 
 async def test_what_is_published_anywhere_is_heard_and_goes_on_when_the_node_dies(
@@ -276,46 +276,46 @@ async def test_what_is_published_anywhere_is_heard_and_goes_on_when_the_node_die
 async def test_scripts_that_all_nodes_have_forgotten_are_sent_again(
     cluster: Cluster, cluster_store: Store
 ) -> None:
-    desks = await several_desks(cluster_store, 8)
-    for desk in desks:
-        await desk.enqueue("a")
+    drivers = await several_desks(cluster_store, 8)
+    for driver in drivers:
+        await driver.enqueue("a")
 
     for node in cluster.nodes:
         node.tell("SCRIPT", "FLUSH")
 
-    for desk in desks:
-        assert await desk.enqueue("a", "b") == {0}
+    for driver in drivers:
+        assert await driver.enqueue("a", "b") == {0}
 
 
 async def test_partitions_are_spread_over_the_nodes_and_each_verb_works_on_all(
     cluster: Cluster, cluster_store: Store
 ) -> None:
-    desks = await several_desks(cluster_store, 16)
-    homes = {cluster.owner(slot_of(("GET", desk.partition.base)) or 0).port for desk in desks}
+    drivers = await several_desks(cluster_store, 16)
+    homes = {cluster.owner(slot_of(("GET", driver.partition.base)) or 0).port for driver in drivers}
 
-    for desk in desks:
-        await desk.enqueue("a", "b", key="k")
-        await desk.enqueue("later", when=60_000)
-    for desk in desks:
-        for delivery in await desk.fetch():
-            await desk.finish(delivery)
-        await desk.let_time_pass("later")
-        assert await desk.partition.promote() == (1, None, None)
-        [late] = await desk.fetch()
-        assert await desk.settle(late, 0, "dead")
+    for driver in drivers:
+        await driver.enqueue("a", "b", key="k")
+        await driver.enqueue("later", when=60_000)
+    for driver in drivers:
+        for delivery in await driver.fetch():
+            await driver.finish(delivery)
+        await driver.let_time_pass("later")
+        assert await driver.partition.promote() == (1, None, None)
+        [late] = await driver.fetch()
+        assert await driver.settle(late, 0, "dead")
 
     assert len(homes) == 3
-    for desk in desks:
-        counts = await desk.counts()
+    for driver in drivers:
+        counts = await driver.counts()
         assert (counts.completed, counts.failed) == (2, 1)
-    assert await cluster_store.beat(30, ["w1"]) == []
+    assert await cluster_store.heartbeat(30, ["w1"]) == []
     assert await cluster_store.queues() == ["q"]
     assert errors_of(*cluster.nodes).keys() <= {"errorstat_NOSCRIPT", "errorstat_BUSYGROUP"}
 
 
 async def test_streams_of_several_slots_are_not_read_at_once(cluster_store: Store) -> None:
-    desks = await several_desks(cluster_store, 4)
-    streams = await cluster_store.streams([desk.partition for desk in desks])
+    drivers = await several_desks(cluster_store, 4)
+    streams = await cluster_store.streams([driver.partition for driver in drivers])
     assert cluster_store.server.same_slot_only
 
     with pytest.raises(RuntimeError, match="each partition must be read by itself"):
@@ -466,16 +466,16 @@ def test_the_key_of_a_command(command: tuple[Any, ...], key: str) -> None:
     assert slot_of(command) == slot_of(("GET", key))
 
 
-async def several_desks(store: Store, many: int) -> list[Desk]:
-    first = await Desk.open(store, partitions=many)
-    desks = [Desk(store, first.settings) for _ in range(many)]
-    for number, desk in enumerate(desks):
-        desk.partition = store.partition(first.settings, number)
-    return desks
+async def several_desks(store: Store, many: int) -> list[PartitionDriver]:
+    first = await PartitionDriver.open(store, partitions=many)
+    drivers = [PartitionDriver(store, first.settings) for _ in range(many)]
+    for number, driver in enumerate(drivers):
+        driver.partition = store.partition(first.settings, number)
+    return drivers
 
 
 @asynccontextmanager
-async def producing(desk: Desk) -> AsyncIterator[list[str]]:
+async def producing(driver: PartitionDriver) -> AsyncIterator[list[str]]:
     """One job after the other, from some before the body to some after it."""
     sent: list[str] = []
     stop = asyncio.Event()
@@ -483,7 +483,7 @@ async def producing(desk: Desk) -> AsyncIterator[list[str]]:
     async def produce() -> None:
         while not stop.is_set():
             id = uuid4().hex
-            await desk.store.retrying(partial(desk.enqueue, id))
+            await driver.store.retrying(partial(driver.enqueue, id))
             sent.append(id)
 
     async def twenty_more() -> None:
@@ -498,9 +498,9 @@ async def producing(desk: Desk) -> AsyncIterator[list[str]]:
         stop.set()
 
 
-async def goes_through(desk: Desk, id: str) -> bool:
+async def goes_through(driver: PartitionDriver, id: str) -> bool:
     try:
-        await desk.enqueue(id)
+        await driver.enqueue(id)
     except ServerAway:
         return False
     return True

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from desk import Desk
+from partition_driver import PartitionDriver
 
 from conftest import eventually, every_fault
 from proxy import Proxy
@@ -37,9 +37,9 @@ def pair(tmp_path: Path) -> Iterator[Pair]:
 
 
 @pytest.fixture
-async def desk(pair: Pair) -> AsyncIterator[Desk]:
+async def driver(pair: Pair) -> AsyncIterator[PartitionDriver]:
     store = Store(pair.url, "test").without_retry
-    yield await Desk.open(store)
+    yield await PartitionDriver.open(store)
     faults = await every_fault(store)
     await store.close()
     assert faults == []
@@ -52,8 +52,8 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(confirm, "WAIT_SLICE_SECONDS", 0.1)
 
 
-async def enqueue(desk: Desk, durability: Durability, *ids: str) -> set[int]:
-    return await desk.partition.enqueue([desk.job(id) for id in ids], desk.store.confirmed(durability))
+async def enqueue(driver: PartitionDriver, durability: Durability, *ids: str) -> set[int]:
+    return await driver.partition.enqueue([driver.job(id) for id in ids], driver.store.confirmed(durability))
 
 
 @contextmanager
@@ -68,67 +68,69 @@ def frozen(*nodes: Any) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("durability", WAITING)
-async def test_a_confirmed_job_is_on_the_replica(pair: Pair, desk: Desk, durability: Durability) -> None:
-    assert await enqueue(desk, durability, "a", "b") == set()
+async def test_a_confirmed_job_is_on_the_replica(
+    pair: Pair, driver: PartitionDriver, durability: Durability
+) -> None:
+    assert await enqueue(driver, durability, "a", "b") == set()
 
-    assert sorted(pair.replicas[0].tell("HKEYS", desk.partition.base + "index")) == [b"a", b"b"]
+    assert sorted(pair.replicas[0].tell("HKEYS", driver.partition.base + "index")) == [b"a", b"b"]
 
 
 @pytest.mark.parametrize("durability", WAITING)
 async def test_a_frozen_replica_confirms_nothing_until_it_goes_on(
-    pair: Pair, desk: Desk, durability: Durability, hurried: None
+    pair: Pair, driver: PartitionDriver, durability: Durability, hurried: None
 ) -> None:
-    await enqueue(desk, durability, "before")
+    await enqueue(driver, durability, "before")
 
     with frozen(*pair.replicas):
         with pytest.raises(NotConfirmed, match="0 of 1 replicas have it after"):
-            await enqueue(desk, durability, "a")
-        assert pair.primary.tell("HEXISTS", desk.partition.base + "index", "a") == 1
-    await eventually(lambda: is_confirmed(desk, durability, "a"))
+            await enqueue(driver, durability, "a")
+        assert pair.primary.tell("HEXISTS", driver.partition.base + "index", "a") == 1
+    await eventually(lambda: is_confirmed(driver, durability, "a"))
 
-    assert await enqueue(desk, durability, "a") == {0}
+    assert await enqueue(driver, durability, "a") == {0}
 
 
 @pytest.mark.parametrize("durability", WAITING)
 async def test_a_job_that_was_there_already_is_not_taken_for_confirmed(
-    pair: Pair, desk: Desk, durability: Durability, hurried: None
+    pair: Pair, driver: PartitionDriver, durability: Durability, hurried: None
 ) -> None:
     """A connection that has written nothing is told at once that all replicas have its nothing."""
-    await enqueue(desk, durability, "before")
+    await enqueue(driver, durability, "before")
     other = Store(pair.url, "test").without_retry
 
     with frozen(*pair.replicas):
-        await Desk(other, desk.settings).enqueue("a")
+        await PartitionDriver(other, driver.settings).enqueue("a")
         with pytest.raises(NotConfirmed):
-            await enqueue(desk, durability, "a")
+            await enqueue(driver, durability, "a")
     await other.close()
 
 
 @pytest.mark.parametrize("durability", WAITING)
 async def test_a_new_connection_has_its_own_write_confirmed(
-    pair: Pair, desk: Desk, durability: Durability, hurried: None
+    pair: Pair, driver: PartitionDriver, durability: Durability, hurried: None
 ) -> None:
-    await enqueue(desk, durability, "before")
-    links = desk.store.confirmed(durability)._looks
+    await enqueue(driver, durability, "before")
+    links = driver.store.confirmed(durability)._checks
 
     with frozen(*pair.replicas):
         with pytest.raises(NotConfirmed):
-            await enqueue(desk, durability, "a")
+            await enqueue(driver, durability, "a")
         for _ in range(3):  # each failure closes its connection
             with pytest.raises(NotConfirmed):
-                await enqueue(desk, durability, "a")
+                await enqueue(driver, durability, "a")
     assert len(links) == 1
 
 
 @pytest.mark.parametrize("durability", WAITING)
 async def test_a_primary_that_freezes_while_it_is_waited_for_is_away(
-    pair: Pair, desk: Desk, durability: Durability, monkeypatch: pytest.MonkeyPatch
+    pair: Pair, driver: PartitionDriver, durability: Durability, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await enqueue(desk, durability, "before")
+    await enqueue(driver, durability, "before")
     pair.primary.tell("CONFIG", "RESETSTAT")
 
     with frozen(*pair.replicas):
-        waiting = asyncio.create_task(enqueue(desk, durability, "a"))
+        waiting = asyncio.create_task(enqueue(driver, durability, "a"))
         await eventually(lambda: asks_replicas(pair))
         monkeypatch.setattr(server, "CALL_TIMEOUT_SECONDS", 1.0)
         with frozen(pair.primary), pytest.raises(ServerAway, match="cannot be reached: no answer"):
@@ -142,54 +144,56 @@ async def asks_replicas(pair: Pair) -> bool:
 
 
 async def test_a_replica_that_dies_meanwhile_is_waited_for_in_vain(
-    pair: Pair, desk: Desk, hurried: None
+    pair: Pair, driver: PartitionDriver, hurried: None
 ) -> None:
-    await enqueue(desk, "replicated", "before")
+    await enqueue(driver, "replicated", "before")
 
     pair.replicas[0].kill()
     wait_for(lambda: not pair.is_whole())
     with pytest.raises(NotConfirmed, match=r"0 of 1 replica follow it after"):
-        await enqueue(desk, "replicated", "a")
+        await enqueue(driver, "replicated", "a")
     with pytest.raises(
         ServerAway, match=r'durability "replicated" does not hold here: 0 of 1 replica follow it'
     ):
-        await enqueue(desk, "replicated", "b")
+        await enqueue(driver, "replicated", "b")
 
-    assert await desk.enqueue("a", "b") == {0}, "what is refused is not written"
+    assert await driver.enqueue("a", "b") == {0}, "what is refused is not written"
 
 
-async def test_a_replica_that_has_come_back_confirms_again(pair: Pair, desk: Desk, hurried: None) -> None:
-    await enqueue(desk, "strict", "before")
+async def test_a_replica_that_has_come_back_confirms_again(
+    pair: Pair, driver: PartitionDriver, hurried: None
+) -> None:
+    await enqueue(driver, "strict", "before")
     pair.replicas[0].kill()
     wait_for(lambda: not pair.is_whole())
     with pytest.raises(NotConfirmed):
-        await enqueue(desk, "strict", "a")
+        await enqueue(driver, "strict", "a")
 
     pair.replicas[0].start()
     pair.replicas[0].tell_when_up("REPLICAOF", "127.0.0.1", pair.primary.port)
-    await desk.store.retrying(partial(enqueue, desk, "strict", "a", "b"))
+    await driver.store.retrying(partial(enqueue, driver, "strict", "a", "b"))
 
-    assert sorted(pair.replicas[0].tell("HKEYS", desk.partition.base + "index")) == [b"a", b"b", b"before"]
+    assert sorted(pair.replicas[0].tell("HKEYS", driver.partition.base + "index")) == [b"a", b"b", b"before"]
 
 
 async def test_a_replica_that_has_joined_is_waited_for_too(
-    pair: Pair, desk: Desk, tmp_path: Path, hurried: None
+    pair: Pair, driver: PartitionDriver, tmp_path: Path, hurried: None
 ) -> None:
-    await enqueue(desk, "replicated", "before")
+    await enqueue(driver, "replicated", "before")
     with raised_pair(tmp_path / "more", replicas=0) as other:
         joined = other.primary
         joined.tell("REPLICAOF", "127.0.0.1", pair.primary.port)
         await asyncio.to_thread(wait_for, lambda: pair.is_linked(joined))
 
-        await enqueue(desk, "replicated", "a")
+        await enqueue(driver, "replicated", "a")
         with frozen(joined), pytest.raises(NotConfirmed, match="1 of 2 replicas have it"):
-            await enqueue(desk, "replicated", "b")
+            await enqueue(driver, "replicated", "b")
 
 
 async def test_a_tool_that_reads_like_a_replica_does_not_confirm(
-    pair: Pair, desk: Desk, hurried: None
+    pair: Pair, driver: PartitionDriver, hurried: None
 ) -> None:
-    await enqueue(desk, "replicated", "before")
+    await enqueue(driver, "replicated", "before")
     pair.replicas[0].kill()
     wait_for(lambda: not pair.is_whole())
 
@@ -199,7 +203,7 @@ async def test_a_tool_that_reads_like_a_replica_does_not_confirm(
         with pytest.raises(
             NotConfirmed, match=r"0 of 1 replica follow it: 127\.0\.0\.1:1: cannot be reached"
         ):
-            await enqueue(desk, "replicated", "a")
+            await enqueue(driver, "replicated", "a")
 
 
 @pytest.mark.parametrize(
@@ -222,7 +226,7 @@ async def test_a_tool_that_reads_like_a_replica_does_not_confirm(
     ],
 )
 async def test_a_server_that_cannot_hold_a_profile_is_refused_before_anything_is_written(
-    pair: Pair, desk: Desk, durability: Durability, settings: dict[str, str], complaint: str
+    pair: Pair, driver: PartitionDriver, durability: Durability, settings: dict[str, str], complaint: str
 ) -> None:
     for setting, value in settings.items():
         pair.primary.tell("CONFIG", "SET", setting, value)
@@ -231,28 +235,28 @@ async def test_a_server_that_cannot_hold_a_profile_is_refused_before_anything_is
         ServerRefused,
         match=f'^redis://.*: durability "{durability}" does not hold here: it has .*{complaint}',
     ) as refused:
-        await enqueue(desk, durability, "a")
+        await enqueue(driver, durability, "a")
 
     assert "\n" not in str(refused.value)
-    assert await desk.enqueue("a") == set()
+    assert await driver.enqueue("a") == set()
 
 
-async def test_fast_needs_only_the_append_only_file(pair: Pair, desk: Desk) -> None:
+async def test_fast_needs_only_the_append_only_file(pair: Pair, driver: PartitionDriver) -> None:
     pair.primary.tell("CONFIG", "SET", "appendfsync", "everysec")
 
-    assert await enqueue(desk, "fast", "a") == set()
+    assert await enqueue(driver, "fast", "a") == set()
     assert "cmdstat_wait" not in pair.primary.info("commandstats")
 
 
-async def test_strict_asks_each_replica_for_its_settings(pair: Pair, desk: Desk) -> None:
+async def test_strict_asks_each_replica_for_its_settings(pair: Pair, driver: PartitionDriver) -> None:
     """WAITAOF answers for a replica with everysec too, and not the truth."""
     pair.replicas[0].tell("CONFIG", "SET", "appendfsync", "everysec")
 
-    assert await enqueue(desk, "replicated", "a") == set()
+    assert await enqueue(driver, "replicated", "a") == set()
     with pytest.raises(
         ServerRefused, match=rf"its replica {pair.replicas[0].place} has appendfsync everysec"
     ):
-        await enqueue(desk, "strict", "a")
+        await enqueue(driver, "strict", "a")
 
 
 async def test_how_many_replicas_there_should_be_is_never_guessed(pair: Pair) -> None:
@@ -266,24 +270,24 @@ async def test_how_many_replicas_there_should_be_is_never_guessed(pair: Pair) ->
     for url, complaint in wrong.items():
         store = Store(url, "test")
         with pytest.raises(ServerRefused, match=complaint):
-            await enqueue(await Desk.open(store), "replicated", "a")
+            await enqueue(await PartitionDriver.open(store), "replicated", "a")
         await store.close()
 
 
 async def test_a_setting_that_is_changed_later_is_noticed(
-    pair: Pair, desk: Desk, monkeypatch: pytest.MonkeyPatch
+    pair: Pair, driver: PartitionDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await enqueue(desk, "durable", "a")
+    await enqueue(driver, "durable", "a")
     pair.primary.tell("CONFIG", "SET", "appendfsync", "everysec")
 
     monkeypatch.setattr(confirm, "PROFILE_CHECK_TTL_SECONDS", -1.0)  # a minute has passed
 
     with pytest.raises(ServerRefused, match="appendfsync everysec"):
-        await enqueue(desk, "durable", "b")
+        await enqueue(driver, "durable", "b")
 
 
-async def test_a_server_that_was_started_anew_is_looked_at_anew(pair: Pair, desk: Desk) -> None:
-    await enqueue(desk, "durable", "a")
+async def test_a_server_that_was_started_anew_is_looked_at_anew(pair: Pair, driver: PartitionDriver) -> None:
+    await enqueue(driver, "durable", "a")
 
     pair.primary.kill()
     pair.primary.settings = pair.primary.settings.replace("appendfsync always", "appendfsync everysec")
@@ -291,7 +295,7 @@ async def test_a_server_that_was_started_anew_is_looked_at_anew(pair: Pair, desk
     pair.primary.start()
 
     with pytest.raises(ServerRefused, match="appendfsync everysec"):
-        await desk.store.retrying(partial(enqueue, desk, "durable", "b"))
+        await driver.store.retrying(partial(enqueue, driver, "durable", "b"))
 
 
 @pytest.mark.parametrize("command", [("WAIT", 1, 1), ("WAITAOF", 1, 1, 1)])
@@ -305,46 +309,48 @@ async def test_a_primary_that_became_a_replica_meanwhile_is_away_not_refused(
     await server.close()
 
 
-async def test_a_server_that_has_forgotten_the_script_gets_it_again(pair: Pair, desk: Desk) -> None:
-    await enqueue(desk, "strict", "a")
+async def test_a_server_that_has_forgotten_the_script_gets_it_again(
+    pair: Pair, driver: PartitionDriver
+) -> None:
+    await enqueue(driver, "strict", "a")
 
     pair.primary.tell("SCRIPT", "FLUSH")
 
-    assert await enqueue(desk, "strict", "a", "b") == {0}
+    assert await enqueue(driver, "strict", "a", "b") == {0}
 
 
 async def test_settings_that_this_user_may_not_read_are_no_proof(pair: Pair) -> None:
     pair.primary.tell("ACL", "SETUSER", "shy", "on", ">word", "~*", "&*", "+@all", "-config")
     store = Store(pair.url.replace(f":{PASSWORD}@", "shy:word@"), "test")
-    desk = await Desk.open(store)
+    driver = await PartitionDriver.open(store)
 
-    assert await enqueue(desk, "fast", "a") == set()
+    assert await enqueue(driver, "fast", "a") == set()
     with pytest.raises(
         ServerRefused, match=r"settings that this user may not read; give the user the right \+config\|get"
     ):
-        await enqueue(desk, "durable", "b")
+        await enqueue(driver, "durable", "b")
     await store.close()
 
 
 async def test_a_lost_reply_doubles_nothing(server: EmbeddedServer, store: Store) -> None:
     async with Proxy(server.socket).running() as proxy:
         far = Store(f"redis://:{server.password}@127.0.0.1:{proxy.port}/0", "test").without_retry
-        desk = await Desk.open(far)
-        await enqueue(desk, "durable", "before")
+        driver = await PartitionDriver.open(far)
+        await enqueue(driver, "durable", "before")
 
         proxy.mood = "loses replies"
         with pytest.raises(ServerAway):
-            await enqueue(desk, "durable", "a")
+            await enqueue(driver, "durable", "a")
         proxy.mood = "fair"
 
-        assert await enqueue(desk, "durable", "a", "b") == {0}
+        assert await enqueue(driver, "durable", "a", "b") == {0}
         await far.close()
     assert proxy.lost == 1
 
 
-async def is_confirmed(desk: Desk, durability: Durability, id: str) -> bool:
+async def is_confirmed(driver: PartitionDriver, durability: Durability, id: str) -> bool:
     try:
-        await enqueue(desk, durability, id)
+        await enqueue(driver, durability, id)
     except (NotConfirmed, ServerAway):
         return False
     return True
@@ -375,11 +381,13 @@ def imposter(port: int) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("durability", WAITING)
-async def test_what_a_full_server_takes_is_confirmed(pair: Pair, desk: Desk, durability: Durability) -> None:
+async def test_what_a_full_server_takes_is_confirmed(
+    pair: Pair, driver: PartitionDriver, durability: Durability
+) -> None:
     """The ends of flows are: were these refused, no flow would end and make room."""
-    await enqueue(desk, durability, "a")
+    await enqueue(driver, durability, "a")
     pair.primary.tell("CONFIG", "SET", "maxmemory", "1")
 
-    assert await desk.store.confirmed(durability).script("consumer_groups", desk.partition.base, "3") == 1
+    assert await driver.store.confirmed(durability).script("consumer_groups", driver.partition.base, "3") == 1
 
-    assert pair.replicas[0].tell("EXISTS", desk.partition.base + "ready:3") == 1
+    assert pair.replicas[0].tell("EXISTS", driver.partition.base + "ready:3") == 1

@@ -87,7 +87,7 @@ async def test_the_nodes_of_a_cluster_are_each_asked_for_what_they_have(
         partitions = await filled(store)
 
         counts = await inspect.counts(partitions)
-        groups = await store.server.together([partition.base for partition in partitions])
+        groups = await store.server.group_by_node([partition.base for partition in partitions])
         there = await fan_out.partitions_holding(partitions, "job-42")
         assert isinstance(store.server, ClusterServer)
         store.server._owners.reverse()  # as after slots have moved: each node says that they are another's

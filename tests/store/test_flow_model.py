@@ -134,7 +134,7 @@ class World:
 
     async def _ship(self, partition: Partition) -> None:
         mine = self.store.partition(partition.settings, partition.number)
-        await FlowStore(self.store).ship(mine)
+        await FlowStore(self.store).dispatch(mine)
 
     async def run_some(self) -> bool:
         found = False
@@ -150,7 +150,7 @@ class World:
                 self.ran.append(arguments["number"])
                 if outcome == "done":
                     end = append_ending(Ending(1, 1.0, "w", b"%d" % arguments["number"]))
-                    written.done(delivery.band, delivery.entry, id, record + end)
+                    written.done(delivery.level, delivery.entry, id, record + end)
                 elif outcome == "fail":
                     written.dead(job.position, id, record, append_ending(Ending(1, 1.0, "w", error="broken")))
                 else:

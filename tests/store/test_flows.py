@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from desk import DONE, Desk
+from partition_driver import DONE, PartitionDriver
 
 import qbull
 from qbull.core.flow import (
@@ -37,19 +37,19 @@ FLOW = "f10w"
 class Bench:
     """A queue of two partitions whose jobs have their ids from these, and flows of it."""
 
-    def __init__(self, store: Store, desk: Desk) -> None:
+    def __init__(self, store: Store, driver: PartitionDriver) -> None:
         self.store = store
-        self.settings = desk.settings
+        self.settings = driver.settings
         self.flows = FlowStore(store)
 
     @classmethod
     async def open(cls, store: Store, **settings: Any) -> Bench:
-        return cls(store, await Desk.open(store, partitions=2, **settings))
+        return cls(store, await PartitionDriver.open(store, partitions=2, **settings))
 
-    def desk(self, number: int) -> Desk:
-        desk = Desk(self.store, self.settings)
-        desk.partition = self.store.partition(self.settings, number)
-        return desk
+    def driver(self, number: int) -> PartitionDriver:
+        driver = PartitionDriver(self.store, self.settings)
+        driver.partition = self.store.partition(self.settings, number)
+        return driver
 
     def seed(
         self,
@@ -80,18 +80,18 @@ class Bench:
         return length
 
     async def state(self, number: int, id: str) -> str | None:
-        return await self.desk(number).state(id)
+        return await self.driver(number).state(id)
 
     async def ship(self) -> None:
         for number in (0, 1):
-            await self.flows.ship(self.store.partition(self.settings, number))
+            await self.flows.dispatch(self.store.partition(self.settings, number))
 
 
 async def test_who_waits_is_planted_first_and_the_rest_is_noted_with_it(store: Store) -> None:
     bench = await Bench.open(store)
     plan, child, parent = bench.pair()
 
-    await bench.flows._plant_next(plan, store.server, first=True)  # and then its process dies
+    await bench.flows._enqueue_next(plan, store.server, first=True)  # and then its process dies
 
     assert (await bench.state(1, parent), await bench.state(0, child)) == ("delayed", None)
     assert await bench.notes(1) == 1
@@ -105,30 +105,30 @@ async def test_planting_twice_adds_nothing_even_when_the_job_has_been_forgotten(
 
     bench = await Bench.open(store, keep=Keep(completed=0))
     plan, _, parent = bench.pair()
-    assert await bench.flows.begin(plan, None)
-    await bench.desk(0).complete_together()
+    assert await bench.flows.start(plan, None)
+    await bench.driver(0).complete_together()
     await bench.ship()
 
-    await bench.flows.plant(plan.after(1))  # by somebody who has read the note before
+    await bench.flows.enqueue_rest(plan.after(1))  # by somebody who has read the note before
 
-    assert (await bench.desk(0).counts()).total == 0
+    assert (await bench.driver(0).counts()).total == 0
     assert await bench.state(1, parent) == "waiting"
 
 
 async def test_the_end_of_a_job_is_noted_with_it_and_told_once(store: Store) -> None:
     bench = await Bench.open(store)
     plan, child, parent = bench.pair()
-    await bench.flows.begin(plan, None)
-    await bench.desk(0).complete_together()
+    await bench.flows.start(plan, None)
+    await bench.driver(0).complete_together()
     assert (await bench.notes(0), await bench.state(1, parent)) == (1, "delayed")
 
     await bench.ship()
     told = DependencyEnding(b"", Dependent("q", parent, None, 0), FLOW, "c", b"", DONE)
-    words = await deliver_endings(bench.desk(1).partition, [told])
+    words = await deliver_endings(bench.driver(1).partition, [told])
 
     assert words == ["known"]
     assert (await bench.notes(0), await bench.state(1, parent)) == (0, "waiting")
-    [(letter, facts)] = await dependencies_of(bench.desk(1).partition, parent)
+    [(letter, facts)] = await dependencies_of(bench.driver(1).partition, parent)
     assert (letter, facts.id, facts.result) == ("c", child, b"1")
 
 
@@ -141,17 +141,17 @@ async def test_whatever_way_a_job_ends_those_that_wait_for_it_hear_of_it(
 ) -> None:
     bench = await Bench.open(store)
     plan, child, parent = bench.pair()
-    await bench.flows.begin(plan, None)
-    desk = bench.desk(0)
+    await bench.flows.start(plan, None)
+    driver = bench.driver(0)
 
     if word == "remove":
-        assert await desk.remove(child) == ["removed"]
+        assert await driver.remove(child) == ["removed"]
     elif word == "expire":
-        await store.server.call("ZADD", desk.partition.base + "expiring", 1, child)
-        await desk.partition.promote()
+        await store.server.call("ZADD", driver.partition.base + "expiring", 1, child)
+        await driver.partition.promote()
     else:
-        [delivery] = await desk.fetch()
-        await desk.settle(delivery, 0, word)
+        [delivery] = await driver.fetch()
+        await driver.settle(delivery, 0, word)
     await bench.ship()
 
     assert await bench.state(1, parent) == end
@@ -160,12 +160,12 @@ async def test_whatever_way_a_job_ends_those_that_wait_for_it_hear_of_it(
 async def test_a_job_that_kills_its_workers_is_an_end_too(store: Store) -> None:
     bench = await Bench.open(store)
     plan, _, parent = bench.pair()
-    await bench.flows.begin(plan, None)
-    desk = bench.desk(0)
+    await bench.flows.start(plan, None)
+    driver = bench.driver(0)
 
     for n in range(3):
-        [delivery] = await desk.fetch(f"w{n}")
-        await desk.partition.reclaim(f"w{n}", DONE, [delivery.place])
+        [delivery] = await driver.fetch(f"w{n}")
+        await driver.partition.reclaim(f"w{n}", DONE, [delivery.position])
     await bench.ship()
 
     assert await bench.state(1, parent) == "failed"
@@ -174,34 +174,34 @@ async def test_a_job_that_kills_its_workers_is_an_end_too(store: Store) -> None:
 async def test_one_that_is_stopped_goes_on_when_the_other_has_been_retried(store: Store) -> None:
     bench = await Bench.open(store)
     plan, child, parent = bench.pair()
-    await bench.flows.begin(plan, None)
-    await bench.desk(0).fail(child)
+    await bench.flows.start(plan, None)
+    await bench.driver(0).fail(child)
     await bench.ship()
     assert await bench.state(1, parent) == "failed"
 
-    await bench.desk(0).retry(child)
-    await bench.desk(0).complete_together()
+    await bench.driver(0).retry(child)
+    await bench.driver(0).complete_together()
     await bench.ship()
 
     assert await bench.state(1, parent) == "waiting"
-    assert (await bench.desk(1).counts()).failed == 0
+    assert (await bench.driver(1).counts()).failed == 0
 
 
 async def test_an_old_message_of_a_failure_does_no_lasting_harm(store: Store) -> None:
     bench = await Bench.open(store)
     plan, child, parent = bench.pair()
-    await bench.flows.begin(plan, None)
-    await bench.desk(0).fail(child)
+    await bench.flows.start(plan, None)
+    await bench.driver(0).fail(child)
     await bench.ship()
-    await bench.desk(0).retry(child)
-    await bench.desk(1).retry(parent)
+    await bench.driver(0).retry(child)
+    await bench.driver(1).retry(parent)
     assert await bench.state(1, parent) == "delayed"
 
     await deliver_endings(
-        bench.desk(1).partition,
+        bench.driver(1).partition,
         [DependencyEnding(b"", Dependent("q", parent, None, 0), FLOW, "f", b"", DONE)],
     )
-    await bench.desk(0).complete_together()
+    await bench.driver(0).complete_together()
     await bench.ship()
 
     assert await bench.state(1, parent) == "waiting"
@@ -210,10 +210,10 @@ async def test_an_old_message_of_a_failure_does_no_lasting_harm(store: Store) ->
 async def test_a_message_of_another_flow_is_not_heard(store: Store) -> None:
     bench = await Bench.open(store)
     plan, _, parent = bench.pair()
-    await bench.flows.begin(plan, None)
+    await bench.flows.start(plan, None)
 
     words = await deliver_endings(
-        bench.desk(1).partition,
+        bench.driver(1).partition,
         [DependencyEnding(b"", Dependent("q", parent, None, 0), "other", "c", b"", DONE)],
     )
 
@@ -223,10 +223,10 @@ async def test_a_message_of_another_flow_is_not_heard(store: Store) -> None:
 async def test_what_nobody_waits_for_any_more_is_dropped(store: Store) -> None:
     bench = await Bench.open(store)
     plan, _, parent = bench.pair()
-    await bench.flows.begin(plan, None)
-    await bench.desk(1).remove(parent)
+    await bench.flows.start(plan, None)
+    await bench.driver(1).remove(parent)
 
-    await bench.desk(0).complete_together()
+    await bench.driver(0).complete_together()
     await bench.ship()
 
     assert await bench.notes(0) == 0
@@ -235,12 +235,12 @@ async def test_what_nobody_waits_for_any_more_is_dropped(store: Store) -> None:
 async def test_one_that_waits_is_found_where_it_was_moved(store: Store) -> None:
     bench = await Bench.open(store)
     plan, child, parent = bench.pair()
-    await bench.flows.begin(plan, None)
+    await bench.flows.start(plan, None)
     moves = PartitionMoves(store, bench.settings)
     await repartition(store, bench.settings, 3)
     await moves.all_steps()
 
-    await bench.desk(0).complete_together()
+    await bench.driver(0).complete_together()
     assert await bench.state(1, parent) is None
     await bench.ship()
 
@@ -255,15 +255,15 @@ async def test_one_that_waits_is_found_where_it_was_moved(store: Store) -> None:
 async def test_one_that_is_being_moved_is_told_when_it_is_there(store: Store) -> None:
     bench = await Bench.open(store)
     plan, _, parent = bench.pair()
-    await bench.flows.begin(plan, None)
+    await bench.flows.start(plan, None)
     layout = await repartition(store, bench.settings, 3)
-    await store.server.script("move_out", bench.desk(1).partition.base, 0, 100)
-    await bench.desk(0).complete_together()
+    await store.server.script("move_out", bench.driver(1).partition.base, 0, 100)
+    await bench.driver(0).complete_together()
 
-    again = await bench.flows.ship(bench.desk(0).partition)
+    again = await bench.flows.dispatch(bench.driver(0).partition)
     assert again is not None
     await PartitionMoves(store, bench.settings).all_steps()
-    assert await bench.flows.ship(bench.desk(0).partition) is None
+    assert await bench.flows.dispatch(bench.driver(0).partition) is None
 
     home = store.partition(bench.settings, layout.home_of_id(parent))
     found = await inspect.find(home, parent)
@@ -273,10 +273,10 @@ async def test_one_that_is_being_moved_is_told_when_it_is_there(store: Store) ->
 async def test_what_was_planted_before_a_repartitioning_is_not_planted_again_after_it(store: Store) -> None:
     bench = await Bench.open(store)
     plan, child, _ = bench.pair()
-    await bench.flows.begin(plan, None)
+    await bench.flows.start(plan, None)
     layout = await repartition(store, bench.settings, 3)
 
-    await FlowStore(store).plant(plan.after(1))
+    await FlowStore(store).enqueue_rest(plan.after(1))
 
     home = store.partition(bench.settings, layout.home_of_id(child))
     assert await inspect.find(home, child) is None
@@ -289,7 +289,7 @@ async def test_a_flow_begun_in_a_closed_partition_goes_to_where_its_keys_are_now
     await bench.flows._queue("q")  # it knows the old layout
     layout = await repartition(store, bench.settings, 3)
 
-    assert await bench.flows.begin(plan, None)
+    assert await bench.flows.start(plan, None)
 
     for id, state in ((parent, "delayed"), (child, "waiting")):
         found = await inspect.find(store.partition(bench.settings, layout.home_of_id(id)), id)
@@ -302,11 +302,11 @@ async def test_a_group_of_thousands_is_one_call_for_each_some_hundred(store: Sto
     parent, children = new_id(1), [new_id(0) for _ in range(1200)]
     seeds = [bench.seed(parent, awaits=[Dependency("q", id, "task") for id in children])]
     seeds += [bench.seed(id, tells=[Dependent("q", parent, None, n)]) for n, id in enumerate(children)]
-    await bench.flows.begin(FlowPlan(FLOW, seeds), None)
+    await bench.flows.start(FlowPlan(FLOW, seeds), None)
 
-    while (await bench.desk(0).counts()).waiting:
-        await bench.desk(0).complete_together()
-    while await bench.flows.ship(bench.desk(0).partition) is not None:
+    while (await bench.driver(0).counts()).waiting:
+        await bench.driver(0).complete_together()
+    while await bench.flows.dispatch(bench.driver(0).partition) is not None:
         pass
 
     assert await bench.state(1, parent) == "waiting"
@@ -348,10 +348,10 @@ async def test_a_note_is_small_though_the_arguments_were_large(store: Store) -> 
             with_flow_flags(pack(body, priority=5, lane=b""), HAS_DEPENDENTS_FLAG),
         )
     )
-    await bench.flows.begin(FlowPlan(FLOW, [plan.seeds[0], large]), None)
+    await bench.flows.start(FlowPlan(FLOW, [plan.seeds[0], large]), None)
 
-    await bench.desk(0).complete_together()
-    name = bench.desk(0).partition.base + "outgoing"
+    await bench.driver(0).complete_together()
+    name = bench.driver(0).partition.base + "outgoing"
     size = await store.server.call("MEMORY", "USAGE", name)
     await bench.ship()
 
@@ -362,11 +362,11 @@ async def test_a_note_is_small_though_the_arguments_were_large(store: Store) -> 
 async def test_the_audit_finds_a_job_that_would_wait_for_ever(store: Store) -> None:
     bench = await Bench.open(store)
     plan, _, parent = bench.pair()
-    await bench.flows.begin(plan, None)
-    name = bench.desk(1).partition.base + "job:" + parent
+    await bench.flows.start(plan, None)
+    name = bench.driver(1).partition.base + "job:" + parent
     await store.server.call("HSET", name, "left", 2)
 
-    faults = await check_integrity(bench.desk(1).partition)
+    faults = await check_integrity(bench.driver(1).partition)
     await store.server.call("HSET", name, "left", 1)
 
     assert [
@@ -382,14 +382,14 @@ async def test_a_message_that_was_lost_with_its_server_is_asked_for(
 ) -> None:
     bench = await Bench.open(store)
     plan, _, parent = bench.pair()
-    await bench.flows.begin(plan, None)
-    [delivery] = await bench.desk(0).fetch()
-    await bench.desk(0).settle(delivery, 0, word)
-    await store.server.call("DEL", bench.desk(0).partition.base + "outgoing")
+    await bench.flows.start(plan, None)
+    [delivery] = await bench.driver(0).fetch()
+    await bench.driver(0).settle(delivery, 0, word)
+    await store.server.call("DEL", bench.driver(0).partition.base + "outgoing")
     await bench.ship()
     assert await bench.state(1, parent) == "delayed"
 
-    after = await bench.flows.recheck(bench.desk(1).partition, 0)
+    after = await bench.flows.recheck(bench.driver(1).partition, 0)
 
     assert (after, await bench.state(1, parent)) == (0, state)
 
@@ -398,13 +398,13 @@ async def test_asking_again_for_what_still_runs_changes_nothing(store: Store) ->
     bench = await Bench.open(store)
     plans = [bench.pair() for _ in range(12)]
     for plan, _, _ in plans:
-        await bench.flows.begin(FlowPlan(plan.seeds[0].id[-8:], plan.seeds), None)
+        await bench.flows.start(FlowPlan(plan.seeds[0].id[-8:], plan.seeds), None)
 
-    after = await bench.flows.recheck(bench.desk(1).partition, 0)
-    again = await bench.flows.recheck(bench.desk(1).partition, after)
+    after = await bench.flows.recheck(bench.driver(1).partition, 0)
+    again = await bench.flows.recheck(bench.driver(1).partition, after)
 
     assert (after, again) == (10, 0)
-    assert (await bench.desk(1).counts()).delayed == 12
+    assert (await bench.driver(1).counts()).delayed == 12
 
 
 @pytest.mark.parametrize("courier", ["", "one"])
@@ -412,7 +412,7 @@ async def test_notes_for_a_partition_that_is_away_do_not_hold_up_those_behind_th
     store: Store, monkeypatch: pytest.MonkeyPatch, courier: str
 ) -> None:
     bench = await Bench.open(store)
-    dead, script, tried = bench.desk(1).partition.base, Server.script, list[str]()
+    dead, script, tried = bench.driver(1).partition.base, Server.script, list[str]()
     here, there = new_id(0), [new_id(1) for _ in range(5)]
     for n, parent in enumerate([*there, here]):
         child, flow = new_id(0), f"{FLOW}{n}"
@@ -420,8 +420,8 @@ async def test_notes_for_a_partition_that_is_away_do_not_hold_up_those_behind_th
             bench.seed(parent, awaits=[Dependency("q", child, "task")], flow=flow),
             bench.seed(child, tells=[Dependent("q", parent, None, 0)], flow=flow),
         ]
-        await bench.flows.begin(FlowPlan(flow, seeds), None)
-        await bench.desk(0).complete_together()
+        await bench.flows.start(FlowPlan(flow, seeds), None)
+        await bench.driver(0).complete_together()
 
     async def away(self: Server, name: str, key: str, *args: Any) -> Any:
         if (name, key) == ("flow_deliver", dead):
@@ -433,10 +433,10 @@ async def test_notes_for_a_partition_that_is_away_do_not_hold_up_those_behind_th
     with monkeypatch.context() as outage:
         outage.setattr(Server, "script", away)
         with pytest.raises(ServerAway):
-            await bench.flows.ship(bench.desk(0).partition, courier)
+            await bench.flows.dispatch(bench.driver(0).partition, courier)
     assert (await bench.notes(0), await bench.state(0, here), len(tried)) == (5, "waiting", 1)
 
-    while await bench.flows.ship(bench.desk(0).partition, courier) is not None:
+    while await bench.flows.dispatch(bench.driver(0).partition, courier) is not None:
         pass
     assert [await bench.state(1, parent) for parent in there] == ["waiting"] * 5
 
@@ -444,15 +444,15 @@ async def test_notes_for_a_partition_that_is_away_do_not_hold_up_those_behind_th
 async def test_one_courier_at_a_time_and_another_when_that_one_has_gone(store: Store) -> None:
     bench = await Bench.open(store)
     plan, _, parent = bench.pair()
-    await bench.flows.begin(plan, None)
-    await bench.desk(0).complete_together()
-    source = bench.desk(0).partition
+    await bench.flows.start(plan, None)
+    await bench.driver(0).complete_together()
+    source = bench.driver(0).partition
     await store.server.script("flow_outbox", source.base, "first", 10_000, 100, "-")  # and then it dies
 
-    assert await bench.flows.ship(source, "second") is not None
+    assert await bench.flows.dispatch(source, "second") is not None
     assert (await bench.notes(0), await bench.state(1, parent)) == (1, "delayed")
     await store.server.call("DEL", source.base + "courier")
-    assert await bench.flows.ship(source, "second") is None
+    assert await bench.flows.dispatch(source, "second") is None
 
     assert (await bench.notes(0), await bench.state(1, parent)) == (0, "waiting")
 
@@ -460,10 +460,10 @@ async def test_one_courier_at_a_time_and_another_when_that_one_has_gone(store: S
 async def test_a_job_that_waits_is_due_at_the_end_of_time(store: Store) -> None:
     bench = await Bench.open(store)
     plan, _, parent = bench.pair()
-    await bench.flows.begin(plan, None)
+    await bench.flows.start(plan, None)
 
-    found = await inspect.find(bench.desk(1).partition, parent)
-    promoted = await bench.desk(1).partition.promote()
+    found = await inspect.find(bench.driver(1).partition, parent)
+    promoted = await bench.driver(1).partition.promote()
 
     assert found is not None and found.due_ms == NEVER_DUE_MS
     assert promoted.moved == 0

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from desk import CRASHED, Desk
+from partition_driver import CRASHED, PartitionDriver
 
 from conftest import every_fault
 from qbull.core.flow import FlowJobSeed, FlowPlan
@@ -61,55 +61,55 @@ async def test_no_command_that_is_sent_besides_verbs_is_refused(store: Store) ->
 
 
 async def test_a_new_job_is_refused(store: Store) -> None:
-    desk = await Desk.open(store)
+    driver = await PartitionDriver.open(store)
     await fill(store)
 
     with pytest.raises(ServerRefused, match="out of memory"):
-        await desk.enqueue("a")
+        await driver.enqueue("a")
 
 
 async def test_a_suspect_may_run_alone(store: Store) -> None:
-    desk = await Desk.open(store)
-    await desk.enqueue("poison")
+    driver = await PartitionDriver.open(store)
+    await driver.enqueue("poison")
     for _ in range(2):
-        await desk.fetch("dead")
-        await desk.partition.reclaim("dead", CRASHED, None)
-    (delivery,) = await desk.fetch("dead")
+        await driver.fetch("dead")
+        await driver.partition.reclaim("dead", CRASHED, None)
+    (delivery,) = await driver.fetch("dead")
     await fill(store)
 
-    await desk.partition.mark_alone(b"poison", delivery.place)
-    await desk.partition.reclaim("dead", CRASHED, None)
+    await driver.partition.mark_isolated(b"poison", delivery.position)
+    await driver.partition.reclaim("dead", CRASHED, None)
 
-    assert await desk.state("poison") == "failed"
+    assert await driver.state("poison") == "failed"
 
 
 async def test_delayed_jobs_come_to_their_new_partitions(store: Store) -> None:
-    desk = await Desk.open(store)
-    await desk.enqueue("later", when=HOUR)
-    layout = await repartition(store, desk.settings, 2)
+    driver = await PartitionDriver.open(store)
+    await driver.enqueue("later", when=HOUR)
+    layout = await repartition(store, driver.settings, 2)
     await fill(store)
 
-    await PartitionMoves(store, desk.settings).bring(layout, 0)
+    await PartitionMoves(store, driver.settings).move_jobs(layout, 0)
 
-    home = store.partition(desk.settings, layout.home(digest("later")))
+    home = store.partition(driver.settings, layout.home(digest("later")))
     assert await home.has(["later"]) == {"later"}
-    assert await desk.partition.has(["later"]) == set()
+    assert await driver.partition.has(["later"]) == set()
 
 
 async def test_a_lane_of_a_new_partition_begins_when_the_older_have_nothing_of_it(store: Store) -> None:
     """Before it was told which lanes are in older ones a partition holds each of them."""
-    desk = await Desk.open(store, order="key")
-    await desk.enqueue("busy", key="other")
-    layout = await repartition(store, desk.settings, 2)
-    home = store.partition(desk.settings, layout.home(digest("k")))
-    await home.enqueue([desk.job("free", "k")])
+    driver = await PartitionDriver.open(store, order="key")
+    await driver.enqueue("busy", key="other")
+    layout = await repartition(store, driver.settings, 2)
+    home = store.partition(driver.settings, layout.home(digest("k")))
+    await home.enqueue([driver.job("free", "k")])
     await fill(store)
 
-    moves = PartitionMoves(store, desk.settings)
-    await moves.learn(layout)
-    looked = await moves.let_go(layout, home.number)
+    moves = PartitionMoves(store, driver.settings)
+    await moves.announce_lanes(layout)
+    looked = await moves.free_lanes(layout, home.number)
 
-    assert (looked.held, looked.let_go) == (0, 1)
+    assert (looked.held, looked.freed) == (0, 1)
     assert await store.server.call("HGET", home.base + "index", "\n") == b"known"
 
 
@@ -129,28 +129,28 @@ async def test_an_alert_is_raised(store: Store) -> None:
     await store.register(alerts.ALERT_QUEUE, ["say"])
     seen = await alerts.take_turn(store, "w1", 10)
     assert seen is not None
-    desk = Desk(store, alerts.ALERT_QUEUE)
+    driver = PartitionDriver(store, alerts.ALERT_QUEUE)
     await fill(store)
 
-    assert await alerts.write(store, seen, seen.state, [desk.job("message", when="0 60000")])
+    assert await alerts.write(store, seen, seen.state, [driver.job("message", when="0 60000")])
 
-    (delivery,) = await desk.fetch()
-    await desk.finish(delivery)
+    (delivery,) = await driver.fetch()
+    await driver.finish(delivery)
 
 
 async def test_a_flow_that_was_begun_is_planted_to_its_end_and_a_new_one_is_refused(store: Store) -> None:
-    desk = await Desk.open(store, partitions=2)
+    driver = await PartitionDriver.open(store, partitions=2)
     begun, other = (FlowPlan(flow, [_seed(flow, 0), _seed(flow, 1)]) for flow in ("begun", "other"))
     flows = FlowStore(store)
-    assert await flows._plant_next(begun, store.server, first=True)
+    assert await flows._enqueue_next(begun, store.server, first=True)
     await fill(store)
 
-    await flows.ship(desk.partition)
+    await flows.dispatch(driver.partition)
 
-    last = store.partition(desk.settings, 1)
+    last = store.partition(driver.settings, 1)
     assert await last.has([seed.id for seed in begun.seeds]) == {begun.seeds[1].id}
     with pytest.raises(ServerRefused, match="out of memory"):
-        await flows.begin(other, None)
+        await flows.start(other, None)
 
 
 def _seed(flow: str, partition: int) -> FlowJobSeed:
@@ -169,12 +169,12 @@ async def test_an_operation_can_be_stopped(store: Store) -> None:
 
 
 async def test_it_is_said_that_a_job_has_begun(store: Store) -> None:
-    desk = await Desk.open(store)
+    driver = await PartitionDriver.open(store)
     await fill(store)
 
-    await desk.partition.report([b"aone", b"begun", b"atwo", b"begun"])
+    await driver.partition.report([b"aone", b"begun", b"atwo", b"begun"])
 
-    [(_, fields)], _ = await desk.partition.reports([], 10)
+    [(_, fields)], _ = await driver.partition.reports([], 10)
     assert fields == [b"aone", b"begun", b"atwo", b"begun"]
 
 

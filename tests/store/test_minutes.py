@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from desk import Desk
+from partition_driver import PartitionDriver
 
 from qbull.store import clock
 from qbull.store.read import minutes as module
@@ -38,21 +38,21 @@ class Turning:
         return answers
 
 
-async def a_job_each_minute(desk: Desk, many: int) -> None:
+async def a_job_each_minute(driver: PartitionDriver, many: int) -> None:
     for n in range(many):
-        await desk.enqueue(f"job-{n}")
-        await clock.advance_clock(desk.store, MINUTE_MS)
+        await driver.enqueue(f"job-{n}")
+        await clock.advance_clock(driver.store, MINUTE_MS)
 
 
 async def test_a_minute_that_ends_between_two_calls_is_counted(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    desk = await Desk.open(store)
-    await a_job_each_minute(desk, 8)
+    driver = await PartitionDriver.open(store)
+    await a_job_each_minute(driver, 8)
     monkeypatch.setattr(module, "MINUTES_BATCH_SIZE", 3)
     monkeypatch.setattr(module, "run_scripts", Turning(store))
 
-    found = await last_minutes([desk.partition], 9)
+    found = await last_minutes([driver.partition], 9)
 
     assert [minute.enqueued for minute in found] == [1] * 8 + [0]
 
@@ -60,14 +60,14 @@ async def test_a_minute_that_ends_between_two_calls_is_counted(
 async def test_a_minute_that_ends_between_two_looks_does_no_harm(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    desk = await Desk.open(store)
-    await a_job_each_minute(desk, 8)
+    driver = await PartitionDriver.open(store)
+    await a_job_each_minute(driver, 8)
     memory = MinuteCache()
     turning = Turning(store)
     monkeypatch.setattr(module, "run_scripts", turning)
 
-    first = await memory.last("q", [desk.partition], 20)
-    again = await memory.last("q", [desk.partition], 20)
+    first = await memory.last("q", [driver.partition], 20)
+    again = await memory.last("q", [driver.partition], 20)
 
     assert [len(first), len(again)] == [20, 20]
     assert [sum(minute.enqueued for minute in found) for found in (first, again)] == [8, 8]
@@ -77,9 +77,9 @@ async def test_a_minute_that_ends_between_two_looks_does_no_harm(
 async def test_servers_whose_clocks_differ_count_a_minute_once(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    desk = await Desk.open(store, partitions=2)
-    other = store.partition(desk.settings, 1)
-    await a_job_each_minute(desk, 8)
+    driver = await PartitionDriver.open(store, partitions=2)
+    other = store.partition(driver.settings, 1)
+    await a_job_each_minute(driver, 8)
     ask = module.run_scripts
 
     async def one_is_behind(server: Any, verb: str, calls: list[tuple[Any, ...]]) -> list[Any]:
@@ -92,7 +92,7 @@ async def test_servers_whose_clocks_differ_count_a_minute_once(
     monkeypatch.setattr(module, "MINUTES_BATCH_SIZE", 3)
     monkeypatch.setattr(module, "run_scripts", one_is_behind)
 
-    for order in ([desk.partition, other], [other, desk.partition]):
+    for order in ([driver.partition, other], [other, driver.partition]):
         assert _counted(await last_minutes(order, 9)) == [1] * 8 + [0]
 
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from desk import CRASHED, Desk, ids_of
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -19,6 +18,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from partition_driver import CRASHED, PartitionDriver, ids_of
 
 from conftest import every_fault
 from qbull.config import Keep, Lane
@@ -112,14 +112,14 @@ class Engine(RuleBasedStateMachine):
         self.store = Store(self.url, "model")
         self.do(self.store.open())
         self.do(self.store.server.call("FLUSHDB"))
-        self.desk = self.do(Desk.open(self.store, **self.shape))
-        self.limit = self.desk.settings.lane_limit
-        self.halts = self.desk.settings.on_failed == "halt"
-        self.keeps = self.desk.settings.keep.completed != 0
+        self.driver = self.do(PartitionDriver.open(self.store, **self.shape))
+        self.limit = self.driver.settings.lane_limit
+        self.halts = self.driver.settings.on_failed == "halt"
+        self.keeps = self.driver.settings.keep.completed != 0
         self.enqueue(keys, 5)
 
     def lane_key(self, key: str | None) -> str | None:
-        if self.desk.settings.order == "partition":
+        if self.driver.settings.order == "partition":
             return "partition"
         return key if self.limit else None
 
@@ -134,12 +134,12 @@ class Engine(RuleBasedStateMachine):
             self.number += 1
             id = f"j{self.number:05d}"
             self.model.key[id] = self.lane_key(key)
-            jobs.append(self.desk.job(id, key, priority=priority))
+            jobs.append(self.driver.job(id, key, priority=priority))
         if put and all(is_plain(job) for job in jobs):
-            assert self.do(self.desk.partition.put(jobs)) == set()
-            assert self.do(self.desk.partition.put(jobs)) == set(range(len(jobs)))
+            assert self.do(self.driver.partition.put(jobs)) == set()
+            assert self.do(self.driver.partition.put(jobs)) == set(range(len(jobs)))
         else:
-            assert self.do(self.desk.partition.enqueue(jobs)) == set()
+            assert self.do(self.driver.partition.enqueue(jobs)) == set()
         for job in jobs:
             self.model.admit(job.id)
 
@@ -147,7 +147,7 @@ class Engine(RuleBasedStateMachine):
     def enqueue_for_later(self, key: str | None) -> None:
         self.number += 1
         id = f"j{self.number:05d}"
-        assert self.do(self.desk.partition.enqueue([self.desk.job(id, key, when=3_600_000)])) == set()
+        assert self.do(self.driver.partition.enqueue([self.driver.job(id, key, when=3_600_000)])) == set()
         self.model.key[id] = self.lane_key(key)
         self.model.state[id] = "delayed"
 
@@ -155,8 +155,8 @@ class Engine(RuleBasedStateMachine):
     def enqueue_with_an_end(self, key: str | None, delay: int) -> None:
         self.number += 1
         id = f"j{self.number:05d}"
-        job = self.desk.job(id, key, when=f"{delay} 7200000")
-        assert self.do(self.desk.partition.enqueue([job])) == set()
+        job = self.driver.job(id, key, when=f"{delay} 7200000")
+        assert self.do(self.driver.partition.enqueue([job])) == set()
         self.model.key[id] = self.lane_key(key)
         self.model.watched.add(id)
         if delay:
@@ -168,12 +168,12 @@ class Engine(RuleBasedStateMachine):
     def enqueue_unique(self, mode: str) -> None:
         self.number += 1
         id = f"j{self.number:05d}"
-        job, key = self.desk.job(id, "a"), self.lane_key("a")
+        job, key = self.driver.job(id, "a"), self.lane_key("a")
         if mode == "after" and not self.limit:
             job = job._replace(record=pack(Body("task", b"{}"), priority=5, lane=unique_name_lane("ab" * 16)))
             key = "~after"
         name = mode.encode().hex()
-        (answer,) = self.do(self.desk.partition.unique([UniqueJob(*job, name, mode, 3_600_000)]))
+        (answer,) = self.do(self.driver.partition.unique([UniqueJob(*job, name, mode, 3_600_000)]))
         counts = self.model.counting.get(mode)
         state = self.model.state[counts] if counts is not None else ""
         if counts is not None and (mode == "first" or state in ("waiting", "delayed")):
@@ -190,7 +190,7 @@ class Engine(RuleBasedStateMachine):
     @rule(data=st.data())
     def enqueue_again(self, data: st.DataObject) -> None:
         id = data.draw(st.sampled_from([id for id in self.model.state if self.known(id)]))
-        assert self.do(self.desk.enqueue(id, key="a")) == {0}
+        assert self.do(self.driver.enqueue(id, key="a")) == {0}
 
     def known(self, id: str) -> bool:
         return self.model.state[id] != "removed" and (self.keeps or self.model.state[id] != "completed")
@@ -205,7 +205,7 @@ class Engine(RuleBasedStateMachine):
 
     @rule(worker=WORKERS, count=st.integers(1, 5))
     def fetch(self, worker: str, count: int) -> None:
-        for delivery in self.do(self.desk.fetch(worker, count)):
+        for delivery in self.do(self.driver.fetch(worker, count)):
             ids = ids_of(delivery)
             for id in ids:
                 assert self.model.state[id] == "waiting", f"{id} was handed over while {self.model.state[id]}"
@@ -238,7 +238,7 @@ class Engine(RuleBasedStateMachine):
         delay = 0 if word == "delay_now" else 3_600_000
         marked = id in self.model.marked
         self.model.marked.discard(id)
-        assert self.do(self.desk.settle(held.delivery, held.at, word.removesuffix("_now"), delay))
+        assert self.do(self.driver.settle(held.delivery, held.at, word.removesuffix("_now"), delay))
         held.at += 1
         if word in ("done", "give_way"):
             self.model.end(id, "completed", keeps_lane=False)
@@ -281,21 +281,21 @@ class Engine(RuleBasedStateMachine):
     def settle_too_late(self, data: st.DataObject, word: str) -> None:
         held = data.draw(st.sampled_from([h for h in self.held if not h.live]))
         at = data.draw(st.integers(0, len(held.ids) - 1))
-        assert not self.do(self.desk.settle(held.delivery, at, word, 0)), "a stale outcome was taken"
+        assert not self.do(self.driver.settle(held.delivery, at, word, 0)), "a stale outcome was taken"
 
     @precondition(lambda self: any(h.live for h in self.held))
     @rule(data=st.data())
     def release(self, data: st.DataObject) -> None:
         held = data.draw(st.sampled_from([h for h in self.held if h.live]))
         left = [id for id in held.ids[held.at :] if id not in self.model.marked]
-        assert self.do(self.desk.partition.release([held.delivery.place])) == len(left)
+        assert self.do(self.driver.partition.release([held.delivery.position])) == len(left)
         self.go_back(held)
 
     @rule(worker=WORKERS, seen=st.booleans())
     def crash(self, worker: str, seen: bool) -> None:
         mine = [h for h in self.held if h.live and h.worker == worker]
-        started = [h.delivery.place for h in mine[:2]] if seen else None
-        while self.do(self.desk.partition.reclaim(worker, CRASHED, started)).more:
+        started = [h.delivery.position for h in mine[:2]] if seen else None
+        while self.do(self.driver.partition.reclaim(worker, CRASHED, started)).more:
             pass
         for n, held in enumerate(mine):
             id = held.ids[held.at]
@@ -335,7 +335,7 @@ class Engine(RuleBasedStateMachine):
 
     def cancel_one(self, id: str) -> None:
         state = self.model.state[id]
-        (word,) = self.do(self.desk.cancel(id))
+        (word,) = self.do(self.driver.cancel(id))
         if state == "active":
             assert word == "cancelling"
             self.model.marked.add(id)
@@ -356,7 +356,7 @@ class Engine(RuleBasedStateMachine):
         self.remove_one(self.any_job(data, "failed"))
 
     def remove_one(self, id: str) -> None:
-        (word,) = self.do(self.desk.remove(id))
+        (word,) = self.do(self.driver.remove(id))
         if self.model.state[id] == "active":
             assert word == "active"
         else:
@@ -374,7 +374,7 @@ class Engine(RuleBasedStateMachine):
     @rule(data=st.data())
     def retry(self, data: st.DataObject) -> None:
         id = self.any_job(data, "failed", "cancelled")
-        assert self.do(self.desk.retry(id)) == ["retried"]
+        assert self.do(self.driver.retry(id)) == ["retried"]
         self.model.watched.discard(id)
         lane = self.model.lane(id)
         if lane is not None and id in lane:  # it halted it
@@ -388,14 +388,14 @@ class Engine(RuleBasedStateMachine):
     @rule(data=st.data())
     def promote_one(self, data: st.DataObject) -> None:
         id = self.any_job(data, "delayed")
-        assert self.do(self.desk.partition.promote_one(new_token(), id)) == "promoted"
+        assert self.do(self.driver.partition.promote_one(new_token(), id)) == "promoted"
         self.model.admit(id)
 
     @rule()
     def time_passes(self) -> None:
         due = sorted(id for id, state in self.model.state.items() if state == "delayed")
-        self.do(self.desk.let_time_pass(*due))
-        moved, wait, _ = self.do(self.desk.partition.promote())
+        self.do(self.driver.let_time_pass(*due))
+        moved, wait, _ = self.do(self.driver.partition.promote())
         assert (moved, wait is None) == (len(due), not self.model.watched)
         for id in due:
             self.model.admit(id)
@@ -403,8 +403,8 @@ class Engine(RuleBasedStateMachine):
     @rule()
     def ends_come(self) -> None:
         """What has not begun is cancelled, wherever it waits."""
-        self.do(self.desk.let_end_come(*self.model.watched))
-        self.do(self.desk.partition.promote())
+        self.do(self.driver.let_end_come(*self.model.watched))
+        self.do(self.driver.partition.promote())
         for id in self.model.watched:
             if self.model.state[id] in ("waiting", "delayed"):
                 self.leave(id, "cancelled")
@@ -416,22 +416,22 @@ class Engine(RuleBasedStateMachine):
 
     @invariant()
     def counts_are_right(self) -> None:
-        if not hasattr(self, "desk"):
+        if not hasattr(self, "driver"):
             return
-        counts = self.do(self.desk.counts())
+        counts = self.do(self.driver.counts())
         states = list(self.model.state.values())
         live = sum(h.live for h in self.held)
         assert counts.delayed == states.count("delayed")
         assert counts.failed == states.count("failed")
         assert counts.cancelled == states.count("cancelled")
-        assert self.do(self.desk.marked()) == self.model.marked
+        assert self.do(self.driver.marked()) == self.model.marked
         assert counts.completed == (states.count("completed") if self.keeps else 0)
         assert counts.active == live
         assert counts.waiting == states.count("waiting") + states.count("active") - live
 
     def teardown(self) -> None:
         try:
-            if hasattr(self, "desk"):
+            if hasattr(self, "driver"):
                 self.run_to_the_end()
         finally:
             self.loop.close()
@@ -442,11 +442,11 @@ class Engine(RuleBasedStateMachine):
             self.crash(worker, True)
         self.ends_come()
         self.time_passes()
-        while deliveries := self.do(self.desk.fetch("w3")):
+        while deliveries := self.do(self.driver.fetch("w3")):
             for delivery in deliveries:
                 self.check_order(ids_of(delivery))
                 for at, id in enumerate(ids_of(delivery)):
-                    assert self.do(self.desk.settle(delivery, at, "done"))
+                    assert self.do(self.driver.settle(delivery, at, "done"))
                     self.model.end(id, "completed", keeps_lane=False)
         halted = {
             key for key, lane in self.model.lanes.items() for id in lane if self.model.state[id] == "failed"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from desk import Desk
+from partition_driver import PartitionDriver
 
 from qbull.config import Keep, QueueSettings
 from qbull.core.ids import new_token
@@ -75,13 +75,13 @@ class House:
     async def put(self, partition: Partition, *ids: str, key: str | None = None, when: int | str = 0) -> None:
         assert await partition.enqueue([self.job(id, key, when) for id in ids]) == set()
 
-    def desk(self, partition: Partition) -> Desk:
-        desk = Desk(self.store, self.settings)
-        desk.partition = partition
-        return desk
+    def driver(self, partition: Partition) -> PartitionDriver:
+        driver = PartitionDriver(self.store, self.settings)
+        driver.partition = partition
+        return driver
 
     async def fetch(self, partition: Partition) -> list[Delivery]:
-        return await self.desk(partition).fetch()
+        return await self.driver(partition).fetch()
 
     async def run(self, partition: Partition) -> list[str]:
         """Run all that can run in a partition; what did, in order."""
@@ -89,12 +89,12 @@ class House:
         while deliveries := await self.fetch(partition):
             for delivery in deliveries:
                 ran += [job.id.decode() for job in delivery.jobs()]
-                await self.desk(partition).finish(delivery)
+                await self.driver(partition).finish(delivery)
         return ran
 
     async def let_time_pass(self, partition: Partition) -> None:
         ids = await self.store.server.call("ZRANGE", partition.base + "delayed", 0, -1)
-        await self.desk(partition).let_time_pass(*(id.decode() for id in ids))
+        await self.driver(partition).let_time_pass(*(id.decode() for id in ids))
         await partition.promote()
 
     async def names(self, partition: Partition) -> set[str]:
@@ -145,16 +145,16 @@ async def test_one_that_was_closed_before_keeps_saying_what_it_said(store: Store
 async def test_what_would_be_admitted_to_a_closed_one_is_left_to_the_mover(store: Store) -> None:
     house = await House.open(store)
     await house.put(house.old, "dead", key="a")
-    await house.desk(house.old).fail("dead")
+    await house.driver(house.old).fail("dead")
     await house.put(house.old, "later", key="b", when=HOUR)
     await house.change(2)
 
-    assert await house.desk(house.old).retry("dead") == ["retried"]
+    assert await house.driver(house.old).retry("dead") == ["retried"]
     assert await house.old.promote_one(new_token(), "later") == "promoted"
     await house.old.promote()
 
     assert await house.run(house.old) == []
-    assert await house.moves.bring(await house.layout(), 0) == 2
+    assert await house.moves.move_jobs(await house.layout(), 0) == 2
     assert await house.old.has(["dead", "later"]) == set()
     assert await (await house.home("a")).has(["dead"]) == {"dead"}
     assert await (await house.home("b")).has(["later"]) == {"later"}
@@ -164,10 +164,10 @@ async def test_a_job_that_waits_for_its_next_attempt_stays_with_its_lane(store: 
     house = await House.open(store)
     await house.put(house.old, "a1", "a2", key="a")
     [delivery] = await house.fetch(house.old)
-    await house.desk(house.old).settle(delivery, 0, "delay", HOUR)
+    await house.driver(house.old).settle(delivery, 0, "delay", HOUR)
     await house.change(2)
 
-    assert await house.moves.bring(await house.layout(), 0) == 0
+    assert await house.moves.move_jobs(await house.layout(), 0) == 0
     await house.let_time_pass(house.old)
 
     assert await house.run(house.old) == ["a1", "a2"]
@@ -185,7 +185,7 @@ async def test_delayed_jobs_keep_what_they_are(store: Store) -> None:
     await store.server.call("RPUSH", house.old.base + "log:j7", "one", "two")
     await house.change(2)
 
-    assert await house.moves.bring(await house.layout(), 0) == 1200
+    assert await house.moves.move_jobs(await house.layout(), 0) == 1200
 
     new = await house.home("j7")
     after = await inspect.find(new, "j7")
@@ -211,7 +211,7 @@ async def test_a_job_that_has_arrived_does_not_arrive_again_although_it_has_run_
     ran = await house.run(new)
 
     await store.server.script(*arrive)
-    brought = await house.moves.bring(layout, 0)
+    brought = await house.moves.move_jobs(layout, 0)
 
     assert ran == ["j1"]
     assert brought == 1
@@ -230,7 +230,7 @@ async def test_nor_does_it_when_the_number_was_changed_in_between(store: Store) 
     layout = await house.change(3)
 
     late = await store.server.script("move_in", between.base, 0, number, id, due, record, "", 0, 0)
-    await house.moves.bring(layout, 0)
+    await house.moves.move_jobs(layout, 0)
 
     assert ran == ["j1"]
     assert late == b"closed 2 3"
@@ -249,7 +249,7 @@ async def test_a_job_arrives_although_a_failover_has_lost_the_number_of_the_one_
     await store.server.script("move_ack", house.old.base, id)
 
     await store.server.call("HDEL", house.old.base + "kept", "departed")
-    await house.moves.bring(layout, 0)
+    await house.moves.move_jobs(layout, 0)
 
     assert await new.has(["first", "second"]) == {"first", "second"}
 
@@ -260,7 +260,7 @@ async def test_a_mover_that_finds_the_new_partition_closed_brings_it_further(sto
     stale = await house.change(2)
     await house.change(3)
 
-    assert await house.moves.bring(stale, 0) == 3
+    assert await house.moves.move_jobs(stale, 0) == 3
 
     for id in ("j1", "j2", "j3"):
         assert await (await house.home(id)).has([id]) == {id}
@@ -280,7 +280,7 @@ async def test_nobody_changes_a_job_that_is_on_its_way(store: Store, server_url:
     assert (promoted, removed, cancelled) == ("moving", ["moving"], ["moving"])
     found = await inspect.find(house.old, "j1")
     assert found is not None and found.state == "delayed"
-    assert await house.moves.bring(await house.layout(), 0) == 1
+    assert await house.moves.move_jobs(await house.layout(), 0) == 1
 
 
 # Lanes in new partitions.
@@ -293,10 +293,10 @@ async def test_a_lane_is_held_until_the_old_partition_has_nothing_of_it(store: S
     new = await house.home("a")
     await house.put(new, "a3", "a4", key="a")
 
-    held = await house.moves.let_go(layout, new.number)
+    held = await house.moves.free_lanes(layout, new.number)
     first = await house.run(new)
     old = await house.run(house.old)
-    let_go = await house.moves.let_go(layout, new.number)
+    let_go = await house.moves.free_lanes(layout, new.number)
 
     assert (held, first) == ((1, 0), [])
     assert old == ["a1", "a2"]
@@ -310,7 +310,7 @@ async def test_a_lane_that_was_let_go_is_not_held_again_while_it_has_jobs(store:
     layout = await house.change(2)
     new = await house.home("a")
     await house.put(new, "a1", key="a")
-    await house.moves.let_go(layout, new.number)
+    await house.moves.free_lanes(layout, new.number)
 
     await house.put(new, "a2", key="a")
 
@@ -321,7 +321,7 @@ async def test_only_lanes_that_are_ahead_are_held_once_these_are_known(store: St
     house = await House.open(store)
     await house.put(house.old, "a1", key="a")
     layout = await house.change(2)
-    await house.moves.learn(layout)
+    await house.moves.announce_lanes(layout)
 
     for key in ("a", "b", "c"):
         await house.put(await house.home(key), f"{key}2", key=key)
@@ -334,7 +334,7 @@ async def test_who_learns_too_late_changes_nothing(store: Store) -> None:
     house = await House.open(store)
     layout = await house.change(2)
     new = await house.home("a")
-    assert await house.moves.clear(layout, new.number) == 0
+    assert await house.moves.free_all_lanes(layout, new.number) == 0
 
     late = await store.server.script("move_announce_lanes", new.base, 1, digest("a"))
     await house.put(new, "a1", key="a")
@@ -355,8 +355,8 @@ async def test_a_lane_waits_for_all_older_generations(store: Store) -> None:
 
     ran = []
     for partition in (new, between, house.old, new, between, new):
-        await house.moves.let_go(layout, between.number)
-        await house.moves.let_go(layout, new.number)
+        await house.moves.free_lanes(layout, between.number)
+        await house.moves.free_lanes(layout, new.number)
         ran += await house.run(partition)
 
     assert ran == ["a1", "a2", "a3"]
@@ -373,7 +373,7 @@ async def test_the_lane_of_a_whole_partition_waits_for_those_its_keys_come_from(
 
     assert await house.run(house.partition(0)) == ["even"]
     for partition in new:
-        await house.moves.let_go(layout, partition.number)
+        await house.moves.free_lanes(layout, partition.number)
 
     assert [await house.run(partition) for partition in new] == [["n0"], [], ["n2"], []]
 
@@ -463,7 +463,7 @@ async def test_a_worker_finds_out_too_that_it_was_lost(store: Store) -> None:
     house = await House.open(store, partitions=2)
     await house.change(5)
     await store.server.call("HDEL", store.names.settings("q"), "layout")
-    await house.moves.learn(await house.layout())
+    await house.moves.announce_lanes(await house.layout())
 
     assert (await house.layout()).partitions == 5
 
@@ -557,12 +557,12 @@ async def test_a_partition_that_refuses_what_is_brought_holds_up_none_for_the_ot
     await store.server.call("SET", refusing.base + "arrivals", "no hash")
 
     with pytest.raises(ServerRefused, match="wrong type"):
-        await house.moves.bring(layout, 0)
+        await house.moves.move_jobs(layout, 0)
 
     stay, came = await house.old.has(ids), await other.has(ids)
     assert stay and came
     assert stay | came == set(ids)
     assert not stay & came
     await store.server.call("DEL", refusing.base + "arrivals")
-    await house.moves.bring(layout, 0)
+    await house.moves.move_jobs(layout, 0)
     assert await refusing.has(ids) == stay

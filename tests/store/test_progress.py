@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from desk import CRASHED, Desk
+from partition_driver import CRASHED, PartitionDriver
 
 from qbull.store.delivery import Delivery
 from qbull.store.read import inspect
@@ -13,35 +13,35 @@ from qbull.store.verbs.progress import JobUpdate
 def said(
     delivery: Delivery, *lines: str, at: int = 0, told: int = 0, progress: float | None = None
 ) -> JobUpdate:
-    return JobUpdate(delivery.job(at).id, delivery.place, delivery.lane, progress, 1, told, lines)
+    return JobUpdate(delivery.job(at).id, delivery.position, delivery.lane, progress, 1, told, lines)
 
 
-async def logged(desk: Desk, id: str) -> list[str]:
-    return [line.text for line in await desk.partition.logs(id)]
+async def logged(driver: PartitionDriver, id: str) -> list[str]:
+    return [line.text for line in await driver.partition.logs(id)]
 
 
-async def progress_of(desk: Desk, id: str) -> float | None:
-    found = await inspect.find(desk.partition, id)
+async def progress_of(driver: PartitionDriver, id: str) -> float | None:
+    found = await inspect.find(driver.partition, id)
     assert found is not None
     return found.progress
 
 
 async def test_what_a_job_says_is_kept(store: Store) -> None:
-    desk = await Desk.open(store)
-    await desk.enqueue("a")
-    (delivery,) = await desk.fetch()
+    driver = await PartitionDriver.open(store)
+    await driver.enqueue("a")
+    (delivery,) = await driver.fetch()
 
-    await desk.partition.note([said(delivery, "one", "two words\nand a line", progress=12.5)])
+    await driver.partition.update_jobs([said(delivery, "one", "two words\nand a line", progress=12.5)])
 
-    assert await logged(desk, "a") == ["one", "two words\nand a line"]
-    assert await progress_of(desk, "a") == 12.5
-    await desk.finish(delivery)
+    assert await logged(driver, "a") == ["one", "two words\nand a line"]
+    assert await progress_of(driver, "a") == 12.5
+    await driver.finish(delivery)
 
 
 async def test_a_call_that_is_sent_twice_keeps_each_line_once(store: Store) -> None:
-    desk = await Desk.open(store)
-    await desk.enqueue("a")
-    (delivery,) = await desk.fetch()
+    driver = await PartitionDriver.open(store)
+    await driver.enqueue("a")
+    (delivery,) = await driver.fetch()
 
     for note in (
         said(delivery, "1", "2"),
@@ -49,64 +49,64 @@ async def test_a_call_that_is_sent_twice_keeps_each_line_once(store: Store) -> N
         said(delivery, "2", "3", told=1),
         said(delivery, "4", told=3),
     ):
-        await desk.partition.note([note])
+        await driver.partition.update_jobs([note])
 
-    assert await logged(desk, "a") == ["1", "2", "3", "4"]
-    await desk.finish(delivery)
+    assert await logged(driver, "a") == ["1", "2", "3", "4"]
+    await driver.finish(delivery)
 
 
 async def test_another_delivery_counts_its_lines_anew(store: Store) -> None:
-    desk = await Desk.open(store)
-    await desk.enqueue("a")
-    (first,) = await desk.fetch()
-    await desk.partition.note([said(first, "1", "2")])
-    await desk.settle(first, 0, "delay", 0)
-    (second,) = await desk.fetch()
+    driver = await PartitionDriver.open(store)
+    await driver.enqueue("a")
+    (first,) = await driver.fetch()
+    await driver.partition.update_jobs([said(first, "1", "2")])
+    await driver.settle(first, 0, "delay", 0)
+    (second,) = await driver.fetch()
 
-    await desk.partition.note([said(second, "3")])
+    await driver.partition.update_jobs([said(second, "3")])
 
-    assert await logged(desk, "a") == ["1", "2", "3"]
-    await desk.finish(second)
+    assert await logged(driver, "a") == ["1", "2", "3"]
+    await driver.finish(second)
 
 
 async def test_a_zombie_says_nothing(store: Store) -> None:
-    desk = await Desk.open(store)
-    await desk.enqueue("a")
-    (old,) = await desk.fetch("zombie")
-    await desk.partition.reclaim("zombie", CRASHED, [])
-    (new,) = await desk.fetch("other")
+    driver = await PartitionDriver.open(store)
+    await driver.enqueue("a")
+    (old,) = await driver.fetch("zombie")
+    await driver.partition.reclaim("zombie", CRASHED, [])
+    (new,) = await driver.fetch("other")
 
-    await desk.partition.note([said(old, "still here", progress=1)])
+    await driver.partition.update_jobs([said(old, "still here", progress=1)])
 
-    assert await logged(desk, "a") == []
-    assert await progress_of(desk, "a") is None
-    await desk.finish(new)
+    assert await logged(driver, "a") == []
+    assert await progress_of(driver, "a") is None
+    await driver.finish(new)
 
 
 async def test_the_jobs_of_a_train_say_what_they_have_to_say_while_it_counts(store: Store) -> None:
-    desk = await Desk.open(store, order="key")
-    await desk.enqueue("a0", "a1", "a2", "a3", key="a")
-    (first,) = await desk.fetch()
-    await desk.finish(first)
-    (train,) = await desk.fetch("w")
-    await desk.partition.note([said(train, "one", at=0)])
-    await desk.settle(train, 0, "done")
+    driver = await PartitionDriver.open(store, order="key")
+    await driver.enqueue("a0", "a1", "a2", "a3", key="a")
+    (first,) = await driver.fetch()
+    await driver.finish(first)
+    (train,) = await driver.fetch("w")
+    await driver.partition.update_jobs([said(train, "one", at=0)])
+    await driver.settle(train, 0, "done")
 
-    await desk.partition.note([said(train, "two", at=1, progress=2)])
-    await desk.partition.reclaim("w", CRASHED, [])
-    await desk.partition.note([said(train, "three", at=2)])
+    await driver.partition.update_jobs([said(train, "two", at=1, progress=2)])
+    await driver.partition.reclaim("w", CRASHED, [])
+    await driver.partition.update_jobs([said(train, "three", at=2)])
 
-    assert [await logged(desk, id) for id in ("a1", "a2", "a3")] == [["one"], ["two"], []]
-    assert await desk.run_all() == ["a2", "a3"]
+    assert [await logged(driver, id) for id in ("a1", "a2", "a3")] == [["one"], ["two"], []]
+    assert await driver.run_all() == ["a2", "a3"]
 
 
 async def test_what_has_ended_says_nothing_more(store: Store) -> None:
-    desk = await Desk.open(store)
-    await desk.enqueue("a")
-    (delivery,) = await desk.fetch()
-    await desk.finish(delivery)
+    driver = await PartitionDriver.open(store)
+    await driver.enqueue("a")
+    (delivery,) = await driver.fetch()
+    await driver.finish(delivery)
 
-    await desk.partition.note([said(delivery, "late", progress=3)])
+    await driver.partition.update_jobs([said(delivery, "late", progress=3)])
 
-    assert await logged(desk, "a") == []
-    assert await store.server.call("EXISTS", desk.partition.base + "extras") == 0
+    assert await logged(driver, "a") == []
+    assert await store.server.call("EXISTS", driver.partition.base + "extras") == 0

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from desk import CRASHED, DONE
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -22,6 +21,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from partition_driver import CRASHED, DONE
 
 from conftest import every_fault
 from qbull.config import Keep, Lane, QueueSettings
@@ -253,7 +253,7 @@ class Repartitioned(RuleBasedStateMachine):
         elif delivery.lane:
             outcomes.done_in_train(position, id, record, DONE)
         else:
-            outcomes.done(delivery.band, delivery.entry, id, record + DONE)
+            outcomes.done(delivery.level, delivery.entry, id, record + DONE)
         partition = self.store.partition(self.settings, held.number)
         assert self.do(partition.settle(outcomes)) == [], "an outcome was refused"
         held.at += 1
@@ -332,7 +332,7 @@ class Repartitioned(RuleBasedStateMachine):
         layout = self.layout()
         old = [number for generation in layout.generations[:-1] for number in generation.numbers]
         if old:
-            self.do(self.moves.bring(layout, old[which % len(old)]))
+            self.do(self.moves.move_jobs(layout, old[which % len(old)]))
 
     @rule(
         which=st.integers(0, 100),
@@ -345,9 +345,9 @@ class Repartitioned(RuleBasedStateMachine):
         number = numbers[which % len(numbers)]
         try:
             if number not in layout.current.numbers:
-                self.do(mortal.bring(layout, number))
-            if layout.generation and self.do(mortal.clear(layout, number)) is None:
-                self.do(mortal.let_go(layout, number))
+                self.do(mortal.move_jobs(layout, number))
+            if layout.generation and self.do(mortal.free_all_lanes(layout, number)) is None:
+                self.do(mortal.free_lanes(layout, number))
         except Died:
             self.zombies.append(mortal)
 
@@ -361,14 +361,14 @@ class Repartitioned(RuleBasedStateMachine):
 
     @rule()
     def learn(self) -> None:
-        self.do(self.moves.learn(self.layout()))
+        self.do(self.moves.announce_lanes(self.layout()))
 
     @rule(which=st.integers(0, 100))
     def let_go(self, which: int) -> None:
         layout = self.layout()
         numbers = self.numbers()
         if layout.generation:
-            self.do(self.moves.let_go(layout, numbers[which % len(numbers)]))
+            self.do(self.moves.free_lanes(layout, numbers[which % len(numbers)]))
 
     @rule()
     def retire(self) -> None:

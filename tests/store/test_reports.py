@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from desk import Desk
+from partition_driver import PartitionDriver
 
 from qbull.config import Keep
 from qbull.core.ids import new_token
@@ -20,11 +20,11 @@ from qbull.store.verbs.partition import JobToRetry
 BURIED = append_ending(Ending(0, 0.0, "w1", error="its worker died"))
 
 
-async def told(desk: Desk, drop: bool = True) -> list[str]:
+async def told(driver: PartitionDriver, drop: bool = True) -> list[str]:
     """Letters and ids, in their order: "c" for a job that is done, "e" where only its end was asked for."""
-    entries, _ = await desk.partition.reports([], 1000)
+    entries, _ = await driver.partition.reports([], 1000)
     if drop:
-        await desk.partition.reports([entry for entry, _ in entries], 1000)
+        await driver.partition.reports([entry for entry, _ in entries], 1000)
     found: list[str] = []
     for name, value in pairs(entries):
         many = int(name[1:]) if name[0] in "CE" else 0
@@ -41,127 +41,127 @@ def pairs(entries: list[tuple[bytes, list[bytes]]]) -> list[tuple[str, bytes]]:
     ]
 
 
-async def values(desk: Desk) -> list[bytes]:
-    entries, _ = await desk.partition.reports([], 1000)
+async def values(driver: PartitionDriver) -> list[bytes]:
+    entries, _ = await driver.partition.reports([], 1000)
     return [value for _, value in pairs(entries)]
 
 
 @pytest.mark.parametrize("order", [None, "key", "partition"])
 @pytest.mark.parametrize("kept", [0, 10])
 async def test_everything_that_a_tracked_job_goes_through(store: Store, order: Any, kept: int) -> None:
-    desk = await Desk.open(store, track=True, order=order, keep=Keep(completed=kept))
+    driver = await PartitionDriver.open(store, track=True, order=order, keep=Keep(completed=kept))
 
-    await desk.enqueue("a", key="k")
-    await desk.enqueue("b", key="other", when=60_000)
-    begun = await told(desk)
-    [delivery] = await desk.fetch()
-    await desk.settle(delivery, 0, "delay", 60_000)
-    again = await told(desk)
-    await desk.partition.promote_one(new_token(), "a")
-    [delivery] = await desk.fetch()
-    await desk.settle(delivery, 0, "done")
-    done = await told(desk)
-    await desk.partition.remove(new_token(), [("b", b"")])
+    await driver.enqueue("a", key="k")
+    await driver.enqueue("b", key="other", when=60_000)
+    begun = await told(driver)
+    [delivery] = await driver.fetch()
+    await driver.settle(delivery, 0, "delay", 60_000)
+    again = await told(driver)
+    await driver.partition.promote_one(new_token(), "a")
+    [delivery] = await driver.fetch()
+    await driver.settle(delivery, 0, "done")
+    done = await told(driver)
+    await driver.partition.remove(new_token(), [("b", b"")])
 
     assert (begun, again, done) == (["wa", "db"], ["da"], ["ca"])
-    assert await told(desk) == ["-b"]
+    assert await told(driver) == ["-b"]
 
 
 async def test_a_job_that_fails_and_is_sent_round_again(store: Store) -> None:
-    desk = await Desk.open(store, track=True)
-    await desk.enqueue("a", "b")
-    await desk.fail("a", "b")
-    failed = await told(desk)
-    found = await inspect.find(desk.partition, "a")
+    driver = await PartitionDriver.open(store, track=True)
+    await driver.enqueue("a", "b")
+    await driver.fail("a", "b")
+    failed = await told(driver)
+    found = await inspect.find(driver.partition, "a")
     assert found is not None
-    await desk.partition.retry(new_token(), [JobToRetry("a", found.place, found.again())])
+    await driver.partition.retry(new_token(), [JobToRetry("a", found.position, found.again())])
 
     assert failed == ["wa", "wb", "fa", "fb"]
-    assert await told(desk) == ["wa"]
+    assert await told(driver) == ["wa"]
 
 
 async def test_a_job_that_kills_its_worker_too_often(store: Store) -> None:
-    desk = await Desk.open(store, track=True)
-    await desk.enqueue("a")
+    driver = await PartitionDriver.open(store, track=True)
+    await driver.enqueue("a")
     for _ in range(3):
-        [delivery] = await desk.fetch()
-        await desk.partition.reclaim("w1", BURIED, [delivery.place])
+        [delivery] = await driver.fetch()
+        await driver.partition.reclaim("w1", BURIED, [delivery.position])
 
-    assert await told(desk) == ["wa", "fa"]
+    assert await told(driver) == ["wa", "fa"]
 
 
 async def test_a_cancelled_job(store: Store) -> None:
-    desk = await Desk.open(store, track=True)
-    await desk.enqueue("a")
-    await desk.cancel("a")
+    driver = await PartitionDriver.open(store, track=True)
+    await driver.enqueue("a")
+    await driver.cancel("a")
 
-    assert await told(desk) == ["wa", "xa"]
+    assert await told(driver) == ["wa", "xa"]
 
 
 async def test_of_a_durable_job_only_its_end_and_only_its_id(store: Store) -> None:
-    desk = await Desk.open(store, order="key")
-    await desk.enqueue("a", "b", "c", key="k", reports=REPORT_END_FLAG)
-    await desk.enqueue("other", key="k2")
+    driver = await PartitionDriver.open(store, order="key")
+    await driver.enqueue("a", "b", "c", key="k", reports=REPORT_END_FLAG)
+    await driver.enqueue("other", key="k2")
     for _ in range(2):  # the second time it is a train
-        for delivery in await desk.fetch():
-            await desk.finish(delivery)
+        for delivery in await driver.fetch():
+            await driver.finish(delivery)
 
-    assert await told(desk, drop=False) == ["ea", "eb", "ec"]
-    assert await values(desk) == [b"a", b"b", b"c"]
+    assert await told(driver, drop=False) == ["ea", "eb", "ec"]
+    assert await values(driver) == [b"a", b"b", b"c"]
 
 
 async def test_a_flag_survives_what_a_lane_does_to_the_record(store: Store) -> None:
-    desk = await Desk.open(store, order="key", on_failed="halt")
-    await desk.enqueue("a", key="k", reports=REPORT_END_FLAG)
-    [delivery] = await desk.fetch()
-    await desk.settle(delivery, 0, "delay", 0)
-    [delivery] = await desk.fetch()
-    await desk.settle(delivery, 0, "dead")
-    found = await inspect.find(desk.partition, "a")
+    driver = await PartitionDriver.open(store, order="key", on_failed="halt")
+    await driver.enqueue("a", key="k", reports=REPORT_END_FLAG)
+    [delivery] = await driver.fetch()
+    await driver.settle(delivery, 0, "delay", 0)
+    [delivery] = await driver.fetch()
+    await driver.settle(delivery, 0, "dead")
+    found = await inspect.find(driver.partition, "a")
 
-    assert await told(desk) == ["fa"]
+    assert await told(driver) == ["fa"]
     assert found is not None and found.record[2] == REPORT_END_FLAG + 1
 
 
 async def test_jobs_that_ask_for_nothing_are_not_reported(store: Store) -> None:
-    desk = await Desk.open(store)
-    await desk.enqueue("a", "b")
-    for delivery in await desk.fetch():
-        await desk.finish(delivery)
+    driver = await PartitionDriver.open(store)
+    await driver.enqueue("a", "b")
+    for delivery in await driver.fetch():
+        await driver.finish(delivery)
 
-    assert await store.server.call("EXISTS", desk.partition.base + "reports") == 0
+    assert await store.server.call("EXISTS", driver.partition.base + "reports") == 0
 
 
 async def test_an_id_that_is_there_already_is_not_reported_again(store: Store) -> None:
-    desk = await Desk.open(store, track=True)
-    await desk.enqueue("a", "a")
-    await desk.enqueue("a", "b", when=10)
+    driver = await PartitionDriver.open(store, track=True)
+    await driver.enqueue("a", "a")
+    await driver.enqueue("a", "b", when=10)
 
-    assert await told(desk) == ["wa", "db"]
+    assert await told(driver) == ["wa", "db"]
 
 
 async def test_a_refused_outcome_is_not_reported(store: Store) -> None:
-    desk = await Desk.open(store, track=True)
-    await desk.enqueue("a")
-    [stale] = await desk.fetch()
-    await desk.partition.release([stale.place])
-    await told(desk)
+    driver = await PartitionDriver.open(store, track=True)
+    await driver.enqueue("a")
+    [stale] = await driver.fetch()
+    await driver.partition.release([stale.position])
+    await told(driver)
 
-    assert not await desk.settle(stale, 0, "done")
-    assert await told(desk) == []
+    assert not await driver.settle(stale, 0, "done")
+    assert await told(driver) == []
 
 
 @pytest.mark.parametrize("size", [10, 1500, 3000, 70_000])
 async def test_a_large_job_is_reported_without_payload_and_result(store: Store, size: int) -> None:
-    desk = await Desk.open(store, track=True, order="key")
-    await desk.enqueue("a", key="k" * 50, payload=b"p" * size)
-    [delivery] = await desk.fetch()
+    driver = await PartitionDriver.open(store, track=True, order="key")
+    await driver.enqueue("a", key="k" * 50, payload=b"p" * size)
+    [delivery] = await driver.fetch()
     outcomes = PartitionOutcomes()
     ending = Ending(1, 2.5, "worker-1", b"r" * size, "an error" * 3, None, 7)
-    outcomes.done(delivery.band, delivery.entry, b"a", delivery.job(0).record + append_ending(ending))
-    await desk.partition.settle(outcomes)
+    outcomes.done(delivery.level, delivery.entry, b"a", delivery.job(0).record + append_ending(ending))
+    await driver.partition.settle(outcomes)
 
-    waiting, done = await values(desk)
+    waiting, done = await values(driver)
     body = body_of(waiting)
     id, sealed = done.split(b"\n", 1)
     nothing, told_of = split_ending(sealed)
@@ -174,15 +174,15 @@ async def test_a_large_job_is_reported_without_payload_and_result(store: Store, 
 
 @pytest.mark.parametrize("size", [10, 3000, 70_000])
 async def test_a_large_job_that_fails_too(store: Store, size: int) -> None:
-    desk = await Desk.open(store, track=True, order="key")
-    await desk.enqueue("a", key="k", payload=b"p" * size)
-    [delivery] = await desk.fetch()
+    driver = await PartitionDriver.open(store, track=True, order="key")
+    await driver.enqueue("a", key="k", payload=b"p" * size)
+    [delivery] = await driver.fetch()
     outcomes = PartitionOutcomes()
     ending = append_ending(Ending(3, 2.5, "worker-1", None, "an error", "a trace"))
     outcomes.dead(delivery.job(0).position, b"a", delivery.job(0).record, ending)
-    await desk.partition.settle(outcomes)
+    await driver.partition.settle(outcomes)
 
-    [_, failed] = await values(desk)
+    [_, failed] = await values(driver)
     record, told_of = split_ending(failed)
     assert len(failed) < 2300
     assert (body_of(record).task, body_of(record).key) == ("task", "k")
@@ -190,17 +190,17 @@ async def test_a_large_job_that_fails_too(store: Store, size: int) -> None:
 
 
 async def test_many_that_are_done_together_are_one_report(store: Store) -> None:
-    desk = await Desk.open(store, track=True)
+    driver = await PartitionDriver.open(store, track=True)
     ids = [f"j{n}" for n in range(60)]
-    await desk.enqueue(*ids)
-    await told(desk)
+    await driver.enqueue(*ids)
+    await told(driver)
     outcomes = PartitionOutcomes()
-    for n, delivery in enumerate(await desk.fetch()):
+    for n, delivery in enumerate(await driver.fetch()):
         sealed = delivery.job(0).record + append_ending(Ending(n, 1.0, "w"))
-        outcomes.done(delivery.band, delivery.entry, delivery.job(0).id, sealed)
-    await desk.partition.settle(outcomes)
+        outcomes.done(delivery.level, delivery.entry, delivery.job(0).id, sealed)
+    await driver.partition.settle(outcomes)
 
-    [value] = await values(desk)
+    [value] = await values(driver)
     *found, rest = value.split(b"\n", 60)
     attempts = []
     while rest:
@@ -211,25 +211,25 @@ async def test_many_that_are_done_together_are_one_report(store: Store) -> None:
 
 
 async def test_what_was_told_is_dropped_and_nothing_else(store: Store) -> None:
-    desk = await Desk.open(store, track=True)
+    driver = await PartitionDriver.open(store, track=True)
     for id in "abc":
-        await desk.enqueue(id)
-    [first, *_], length = await desk.partition.reports([], 1)
-    left, fewer = await desk.partition.reports([first[0]], 10)
+        await driver.enqueue(id)
+    [first, *_], length = await driver.partition.reports([], 1)
+    left, fewer = await driver.partition.reports([first[0]], 10)
 
     assert (length, fewer) == (3, 2)
     assert [fields[0] for _, fields in left] == [b"wb", b"wc"]
 
 
 async def test_a_partition_that_was_left_stays_until_its_reports_are_told(store: Store) -> None:
-    desk = await Desk.open(store, track=True, keep=Keep(completed=0))
-    await desk.enqueue("a")
-    await close_partition(desk.partition, Generation(1, 2))
-    for delivery in await desk.fetch():
-        await desk.finish(delivery)
+    driver = await PartitionDriver.open(store, track=True, keep=Keep(completed=0))
+    await driver.enqueue("a")
+    await close_partition(driver.partition, Generation(1, 2))
+    for delivery in await driver.fetch():
+        await driver.finish(delivery)
 
-    before = await store.server.script("move_erase", desk.partition.base)
-    untold = await told(desk)
-    after = await store.server.script("move_erase", desk.partition.base)
+    before = await store.server.script("move_erase", driver.partition.base)
+    untold = await told(driver)
+    after = await store.server.script("move_erase", driver.partition.base)
 
     assert (before, untold, after) == (0, ["wa", "ca"], 1)

@@ -8,7 +8,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
-from desk import Desk
+from partition_driver import PartitionDriver
 
 from proxy import Proxy
 from qbull.core.rate import Rate
@@ -47,66 +47,66 @@ async def losing_one_reply(proxy: Proxy, call: Callable[[], Awaitable[object]]) 
 
 
 async def test_a_verb_is_sent_again_after_a_lost_reply(proxy: Proxy, far: Store) -> None:
-    desk = await Desk.open(far)
-    await desk.enqueue("before")
+    driver = await PartitionDriver.open(far)
+    await driver.enqueue("before")
 
-    known = await losing_one_reply(proxy, lambda: desk.enqueue("a"))
+    known = await losing_one_reply(proxy, lambda: driver.enqueue("a"))
 
     assert known == {0}  # the first send had added it
     assert proxy.lost >= 1
-    assert (await counts([desk.partition]))[0].waiting == 2
+    assert (await counts([driver.partition]))[0].waiting == 2
 
 
 async def test_a_settle_is_sent_again_after_a_lost_reply(proxy: Proxy, far: Store) -> None:
-    desk = await Desk.open(far)
-    await desk.enqueue("a")
-    [delivery] = await desk.fetch()
+    driver = await PartitionDriver.open(far)
+    await driver.enqueue("a")
+    [delivery] = await driver.fetch()
 
-    await losing_one_reply(proxy, lambda: desk.settle(delivery, 0, "done"))
+    await losing_one_reply(proxy, lambda: driver.settle(delivery, 0, "done"))
 
-    assert (await counts([desk.partition]))[0].completed == 1
+    assert (await counts([driver.partition]))[0].completed == 1
 
 
 async def test_verbs_of_a_store_of_lists_and_of_groups_are_sent_again(proxy: Proxy, far: Store) -> None:
-    desk = await Desk.open(far)
-    await desk.enqueue("a")
+    driver = await PartitionDriver.open(far)
+    await driver.enqueue("a")
 
     assert await losing_one_reply(proxy, far.queues) == ["q"]
-    assert await losing_one_reply(proxy, ScheduleStore(far).everywhere) == {}
-    assert len(await losing_one_reply(proxy, lambda: counts([desk.partition]))) == 1  # type: ignore[arg-type]
+    assert await losing_one_reply(proxy, ScheduleStore(far).locations) == {}
+    assert len(await losing_one_reply(proxy, lambda: counts([driver.partition]))) == 1  # type: ignore[arg-type]
     assert await losing_one_reply(proxy, lambda: server_time(far))
 
 
 async def test_a_partition_that_was_found_still_retries(proxy: Proxy, far: Store) -> None:
-    desk = await Desk.open(far)
-    await desk.enqueue("a")
+    driver = await PartitionDriver.open(far)
+    await driver.enqueue("a")
 
-    [found] = await partitions_holding([desk.partition], "a")
-    [listed] = await far.partitions(desk.settings)
+    [found] = await partitions_holding([driver.partition], "a")
+    [listed] = await far.partitions(driver.settings)
 
-    assert found is desk.partition
+    assert found is driver.partition
     assert listed.retrier is not None
 
 
 async def test_a_token_that_goes_back_is_sent_once(proxy: Proxy, far: Store) -> None:
-    desk = await Desk.open(far)
+    driver = await PartitionDriver.open(far)
     rate = Rate(1, 60)
-    _, token = await desk.partition.begin(0, b"l" * 8, rate, 0)
+    _, token = await driver.partition.start(0, b"l" * 8, rate, 0)
     proxy.mood = "loses replies"
 
     with pytest.raises(ServerAway):
-        await desk.partition.not_begun(b"l" * 8, rate, token)
+        await driver.partition.return_start_token(b"l" * 8, rate, token)
 
     assert proxy.lost == 1
     proxy.mood = "fair"
-    await desk.partition.server.call("UNLINK", desk.partition.base + "starts:" + "l" * 8)
+    await driver.partition.server.call("UNLINK", driver.partition.base + "starts:" + "l" * 8)
 
 
 async def test_a_caller_that_must_not_wait_is_told_at_once(proxy: Proxy, far: Store) -> None:
-    desk = await Desk.open(far)
+    driver = await PartitionDriver.open(far)
     proxy.mood = "away"
 
-    for call in (far.without_retry.workers, lambda: desk.partition.without_retry.cancel(b"", ["a"])):
+    for call in (far.without_retry.workers, lambda: driver.partition.without_retry.cancel(b"", ["a"])):
         before = proxy.lost
         with pytest.raises(ServerAway):
             await call()
@@ -118,7 +118,7 @@ async def test_retrying_ends_after_its_time(
     proxy: Proxy, far: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(retry, "SERVER_RETRY_SECONDS", 0.3)
-    await Desk.open(far)
+    await PartitionDriver.open(far)
     proxy.mood = "away"
     started = time.monotonic()
 
@@ -148,12 +148,12 @@ async def test_a_verb_made_of_others_is_repeated_as_a_whole_within_one_limit(
     proxy: Proxy, far: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(retry, "SERVER_RETRY_SECONDS", 0.5)
-    desk = await Desk.open(far)
+    driver = await PartitionDriver.open(far)
     proxy.mood = "away"
     started = time.monotonic()
 
     with pytest.raises(ServerAway):
-        await desk.partition.put([desk.job("a")])
+        await driver.partition.put([driver.job("a")])
 
     assert time.monotonic() - started < 5
     proxy.mood = "fair"
@@ -164,4 +164,4 @@ def test_every_verb_of_a_partition_says_whether_it_may_be_sent_twice() -> None:
 
     sent_once = {name for name, verb in verbs.items() if not hasattr(verb, "__wrapped__")}
 
-    assert sent_once == {"_words", "not_begun"}
+    assert sent_once == {"_words", "return_start_token"}

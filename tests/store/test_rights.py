@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from desk import CRASHED, Desk, ids_of
+from partition_driver import CRASHED, PartitionDriver, ids_of
 
 import qbull.store
 from conftest import eventually
@@ -120,22 +120,22 @@ def test_only_what_a_script_can_come_to_is_counted() -> None:
 
 
 async def produce(store: Store) -> None:
-    desk = await Desk.open(store, order="key")
-    await desk.enqueue("a")
-    await desk.enqueue("b", "c", key="k")
-    await desk.enqueue("later", when=60_000)
-    await desk.enqueue("urgent", priority=1)
-    await desk.store._known("q")
+    driver = await PartitionDriver.open(store, order="key")
+    await driver.enqueue("a")
+    await driver.enqueue("b", "c", key="k")
+    await driver.enqueue("later", when=60_000)
+    await driver.enqueue("urgent", priority=1)
+    await driver.store._read_registered("q")
     results = ResultListener(store)
 
     async def look() -> tuple[Partition, StoredJob]:
-        found = await inspect.find(desk.partition, "a")
+        found = await inspect.find(driver.partition, "a")
         assert found is not None
-        return desk.partition, found
+        return driver.partition, found
 
-    assert await inspect.find(desk.partition, "later")
-    await results._expect(desk.partition)
-    assert await results.until("a", look, 0.01)
+    assert await inspect.find(driver.partition, "later")
+    await results._announce(driver.partition)
+    assert await results.wait_for("a", look, 0.01)
     await results.close()
 
 
@@ -145,89 +145,91 @@ async def produce_and_follow(store: Store) -> None:
 
 
 async def work(store: Store) -> None:
-    desk = await Desk.open(store, order="key")
-    await store.enroll("w1", RegisteredWorker(), 30)
-    await store.beat(30, ["w1"])
+    driver = await PartitionDriver.open(store, order="key")
+    await store.register_worker("w1", RegisteredWorker(), 30)
+    await store.heartbeat(30, ["w1"])
     await store.workers()
-    await live_settings.read(store, desk.settings)
-    assert await desk.partition.lease("w1", ["w1"])
-    await desk.partition.promote()
-    for delivery in await desk.fetch():
+    await live_settings.read(store, driver.settings)
+    assert await driver.partition.lease("w1", ["w1"])
+    await driver.partition.promote()
+    for delivery in await driver.fetch():
         for at in range(len(ids_of(delivery))):
-            await desk.settle(delivery, at, "delay" if at else "dead", 1000)
-    for delivery in await desk.fetch():
-        await desk.partition.release([delivery.place])
-    for delivery in await desk.fetch():
-        await desk.finish(delivery)
-    streams = await store.streams([desk.partition])
+            await driver.settle(delivery, at, "delay" if at else "dead", 1000)
+    for delivery in await driver.fetch():
+        await driver.partition.release([delivery.position])
+    for delivery in await driver.fetch():
+        await driver.finish(delivery)
+    streams = await store.streams([driver.partition])
     await store.fetch_some(streams, "w1", 10)
     for stream in streams.values():
         await store.consumers(stream)
-    await desk.partition.reclaim("w1", CRASHED, [])
-    await desk.partition.holds(b"a", b"0", b"")
-    await desk.partition.mark_alone(b"a", b"0")
-    await inspect.count(desk.partition)
-    await limits.acquire(store, replace(desk.settings, max_active=1, rate=Rate(1, per=1)), "w1", 1, places=0)
+    await driver.partition.reclaim("w1", CRASHED, [])
+    await driver.partition.holds(b"a", b"0", b"")
+    await driver.partition.mark_isolated(b"a", b"0")
+    await inspect.count(driver.partition)
+    await limits.acquire(
+        store, replace(driver.settings, max_active=1, rate=Rate(1, per=1)), "w1", 1, places=0
+    )
     await limits.slot_holders(store, "q")
     await limits.free_slots(store, "q", ["w1"])
     await live_settings.hold_queue(store, "q", 1.0, "later")
-    await desk.partition.unlease("w1")
-    await tick(store, desk)
-    await watch(store, desk)
-    await store.bury("w1", certain=True, lost=True)
-    await move(store, desk)
+    await driver.partition.unlease("w1")
+    await tick(store, driver)
+    await watch(store, driver)
+    await store.forget_worker("w1", certain=True, lost=True)
+    await move(store, driver)
 
 
-async def move(store: Store, desk: Desk) -> None:
+async def move(store: Store, driver: PartitionDriver) -> None:
     """The number of partitions changes, twice, and what is left is moved on until the first ones are gone."""
-    await desk.enqueue("x1", "x2", key="x")
-    moves = PartitionMoves(store, desk.settings)
+    await driver.enqueue("x1", "x2", key="x")
+    moves = PartitionMoves(store, driver.settings)
     for partitions in (2, 1):
-        layout = await repartition(store, desk.settings, partitions)
+        layout = await repartition(store, driver.settings, partitions)
         await moves.all_steps()
-        home = store.partition(desk.settings, layout.home(digest("x")))
-        await home.enqueue([desk.job(f"{partitions}", "x"), desk.job(f"{partitions} later", when=HOUR)])
-        assert (await moves.let_go(layout, home.number)).held == 1
-    for delivery in await desk.fetch():
-        await desk.finish(delivery)
+        home = store.partition(driver.settings, layout.home(digest("x")))
+        await home.enqueue([driver.job(f"{partitions}", "x"), driver.job(f"{partitions} later", when=HOUR)])
+        assert (await moves.free_lanes(layout, home.number)).held == 1
+    for delivery in await driver.fetch():
+        await driver.finish(delivery)
     for _ in range(3):
         await moves.all_steps()
     await store.server.call(
-        "HDEL", desk.partition.base + "index", "a", "b", "c", "later", "urgent", "x1", "x2"
+        "HDEL", driver.partition.base + "index", "a", "b", "c", "later", "urgent", "x1", "x2"
     )
     for _ in range(3):
-        await moves.retire(await store.layout(desk.settings))
+        await moves.retire(await store.layout(driver.settings))
 
 
-async def tick(store: Store, desk: Desk) -> None:
+async def tick(store: Store, driver: PartitionDriver) -> None:
     schedules = ScheduleStore(store)
     schedule = ScheduleRule(every=0.1, catch_up="all").schedule("s", "q", "task", b"{}", "k", "UTC")
     declared, ticks = ScheduleDeclarations(store), ScheduleTicks(store)
     assert await declared.newest("q", ["v1"]) == "v1"
     await declared.remember("q", await declared.names("q") | {"s"})
     assert await schedules.unknown([schedule]) == [schedule]
-    await schedules.put(schedule, "code", desk.settings)
+    await schedules.put(schedule, "code", driver.settings)
 
     async def fired() -> bool:
         look = await schedules.read(schedule_place("q", 0), (), due=10)
-        ticked = await ticks.fire_due(desk.partition, look)
+        ticked = await ticks.fire_due(driver.partition, look)
         return sum(one.fired for one in ticked) > 0
 
     await eventually(fired)
-    for name, place in (await schedules.everywhere()).items():
-        await schedules.take_away(name, place, "code")
+    for name, place in (await schedules.locations()).items():
+        await schedules.withdraw(name, place, "code")
 
 
-async def watch(store: Store, desk: Desk) -> None:
+async def watch(store: Store, driver: PartitionDriver) -> None:
     await board.add_failures(store, "q", {"task": board.TaskFailures(1, "a", "no")})
     seen = await board.take_turn(store, "w1", 10)
     assert seen is not None
     assert await board.failures(store, "q", seen.now_ms)
-    assert await board.counts(store, desk.settings)
-    assert await board.recently_failed(store, desk.settings)
-    assert await board.newest_failed(store, desk.settings)
+    assert await board.counts(store, driver.settings)
+    assert await board.recently_failed(store, driver.settings)
+    assert await board.newest_failed(store, driver.settings)
     assert await board.lost_workers(store) == (0, "")
-    assert await board.write(store, seen, seen.state, [NewJob("m", "0 60000", desk.job("m").record)])
+    assert await board.write(store, seen, seen.state, [NewJob("m", "0 60000", driver.job("m").record)])
 
 
 async def read(store: Store) -> None:
@@ -244,23 +246,23 @@ async def read(store: Store) -> None:
         await pages.page([partition], state, 0, 10)
     await inspect.find(partition, "later")
     schedules = ScheduleStore(store)
-    await schedules.everywhere()
-    await schedules.where("s")
+    await schedules.locations()
+    await schedules.location("s")
     await schedules.read(schedule_place("q", 0), ["s"])
     await drain_status(partition)
 
 
 async def ship(store: Store) -> None:
-    desk = await Desk.open(store, order="key")
+    driver = await PartitionDriver.open(store, order="key")
     assert await store.queues() == ["q"]
     assert await store.settings("q")
-    await desk.enqueue("a")
-    await desk.enqueue("b", "c", key="k")
-    await desk.enqueue("later", when=60_000)
-    assert await desk.partition.states(["a", "none"]) == "r-"
-    await desk.enqueue("tracked", reports=REPORT_ALL_FLAG)
-    entries, _ = await desk.partition.reports([], 10)
-    await desk.partition.reports([entry for entry, _ in entries], 10)
+    await driver.enqueue("a")
+    await driver.enqueue("b", "c", key="k")
+    await driver.enqueue("later", when=60_000)
+    assert await driver.partition.states(["a", "none"]) == "r-"
+    await driver.enqueue("tracked", reports=REPORT_ALL_FLAG)
+    entries, _ = await driver.partition.reports([], 10)
+    await driver.partition.reports([entry for entry, _ in entries], 10)
 
 
 async def ship_and_follow(store: Store) -> None:
@@ -341,10 +343,10 @@ async def test_a_producer_of_a_cluster_with_a_profile_needs_what_its_line_says(t
             node.tell(*acl(["producer"], place, "web").replace(rights.PASSWORD_PLACEHOLDER, "word").split())
             node.tell("ACL", "LOG", "RESET")
         store = Store(cluster.url.replace(f":{PASSWORD}@", "web:word@"), "test")
-        desk = await Desk.open(store)
-        await store.register(desk.settings, ["task"], "strict")
+        driver = await PartitionDriver.open(store)
+        await store.register(driver.settings, ["task"], "strict")
 
-        assert await desk.partition.enqueue([desk.job("a")], store.confirmed("strict")) == set()
+        assert await driver.partition.enqueue([driver.job("a")], store.confirmed("strict")) == set()
         assert [node.tell("ACL", "LOG") for node in cluster.nodes] == [[]] * 6
         await store.close()
 
@@ -361,10 +363,10 @@ async def test_a_producer_of_sentinels_with_a_profile_needs_what_its_lines_say(t
             trio.url.replace(f":{PASSWORD}@", "web:word@") + "?sentinel_username=web&sentinel_password=other"
         )
         store = Store(url, "test")
-        desk = await Desk.open(store)
-        await store.register(desk.settings, ["task"], "replicated")
+        driver = await PartitionDriver.open(store)
+        await store.register(driver.settings, ["task"], "replicated")
 
-        assert await desk.partition.enqueue([desk.job("a")], store.confirmed("replicated")) == set()
+        assert await driver.partition.enqueue([driver.job("a")], store.confirmed("replicated")) == set()
         refused = [row for node in (*trio.servers, *trio.sentinels) for row in node.tell("ACL", "LOG")]
         assert [row for row in refused if b"web" in row] == []
         await store.close()
@@ -378,10 +380,10 @@ async def test_a_profile_needs_what_its_line_says(tmp_path: Path, durability: st
             node.tell(*acl(["producer"], place, "web").replace(rights.PASSWORD_PLACEHOLDER, "word").split())
             node.tell("ACL", "LOG", "RESET")
         store = Store(pair.url.replace(f":{PASSWORD}@", "web:word@").replace("/0?", "/3?"), "test")
-        desk = await Desk.open(store)
+        driver = await PartitionDriver.open(store)
         confirmed = store.confirmed(durability)  # type: ignore[arg-type]
 
-        assert await desk.partition.enqueue([desk.job("a")], confirmed) == set()
+        assert await driver.partition.enqueue([driver.job("a")], confirmed) == set()
         assert [node.tell("ACL", "LOG") for node in (pair.primary, *pair.replicas)] == [[], []]
         await store.close()
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from desk import Desk, ids_of
+from partition_driver import PartitionDriver, ids_of
 
 from conftest import eventually, every_fault
 from qbull.errors import ConfigError, ServerAway, ServerError, ServerRefused
@@ -52,21 +52,21 @@ async def kept_store(trio: Trio, kept: Server) -> AsyncIterator[Store]:
 async def test_a_killed_master_is_away_until_a_replica_has_taken_over(
     trio: Trio, kept_store: Store, record_property: Any
 ) -> None:
-    desk = await Desk.open(kept_store)
-    await desk.enqueue("before")
+    driver = await PartitionDriver.open(kept_store)
+    await driver.enqueue("before")
     old = trio.master()
     await asyncio.to_thread(old.wait_for_replicas)
 
     old.kill()
     killed = time.monotonic()
     with pytest.raises(ServerAway):
-        await desk.enqueue("meanwhile")
-    await eventually(lambda: goes_through(desk, "meanwhile"))
+        await driver.enqueue("meanwhile")
+    await eventually(lambda: goes_through(driver, "meanwhile"))
     record_property("failover_s", time.monotonic() - killed)
 
     assert not old.runs
-    assert await desk.enqueue("before", "meanwhile", "after") == {0, 1}
-    assert [id for delivery in await desk.fetch() for id in ids_of(delivery)] == [
+    assert await driver.enqueue("before", "meanwhile", "after") == {0, 1}
+    assert [id for delivery in await driver.fetch() for id in ids_of(delivery)] == [
         "before",
         "meanwhile",
         "after",
@@ -74,24 +74,24 @@ async def test_a_killed_master_is_away_until_a_replica_has_taken_over(
 
 
 async def test_a_planned_failover_doubles_nothing(trio: Trio, kept_store: Store) -> None:
-    desk = await Desk.open(kept_store)
-    await desk.enqueue("before")
+    driver = await PartitionDriver.open(kept_store)
+    await driver.enqueue("before")
     old = trio.master()
     await asyncio.to_thread(old.wait_for_replicas)
 
     await asyncio.to_thread(wait_for, trio.fails_over)
     await asyncio.to_thread(wait_for, lambda: trio.master() is not old and not old.is_primary())
-    await eventually(lambda: goes_through(desk, "after"))
+    await eventually(lambda: goes_through(driver, "after"))
 
-    assert await desk.enqueue("before", "after") == {0, 1}
-    assert [id for delivery in await desk.fetch() for id in ids_of(delivery)] == ["before", "after"]
+    assert await driver.enqueue("before", "after") == {0, 1}
+    assert [id for delivery in await driver.fetch() for id in ids_of(delivery)] == ["before", "after"]
 
 
 async def test_a_master_that_is_frozen_is_left_as_soon_as_the_sentinels_say_so(
     trio: Trio, kept_store: Store
 ) -> None:
-    desk = await Desk.open(kept_store)
-    await desk.enqueue("before")
+    driver = await PartitionDriver.open(kept_store)
+    await driver.enqueue("before")
     old = trio.master()
     await asyncio.to_thread(old.wait_for_replicas)
     await eventually(lambda: _true(any(watched(sentinel) for sentinel in trio.sentinels)))
@@ -100,10 +100,10 @@ async def test_a_master_that_is_frozen_is_left_as_soon_as_the_sentinels_say_so(
     await asyncio.to_thread(wait_for, lambda: trio.master() is not old)
     await eventually(lambda: _true(not idle_at(kept_store.server, old)))
     began = time.monotonic()
-    await desk.enqueue("after")
+    await driver.enqueue("after")
 
     assert time.monotonic() - began < server.CALL_TIMEOUT_SECONDS / 2, "it was sent to the frozen one first"
-    assert await desk.enqueue("before", "after") == {0, 1}
+    assert await driver.enqueue("before", "after") == {0, 1}
 
 
 async def test_listening_goes_on_at_the_new_master(trio: Trio, kept: Server) -> None:
@@ -230,9 +230,9 @@ def test_what_an_address_says() -> None:
     assert isinstance(open_server("valkey+sentinel://one/jobs"), SentinelServer)
 
 
-async def goes_through(desk: Desk, id: str) -> bool:
+async def goes_through(driver: PartitionDriver, id: str) -> bool:
     try:
-        await desk.enqueue(id)
+        await driver.enqueue(id)
     except ServerAway:
         return False
     return True

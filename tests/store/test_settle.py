@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from desk import Desk, ids_of
+from partition_driver import PartitionDriver, ids_of
 
 from qbull.config import Keep, Lane
 from qbull.core.record import Ending, append_ending
@@ -11,138 +11,138 @@ from qbull.store.verbs.outcomes import PartitionOutcomes
 
 
 async def test_a_second_settle_of_the_same_delivery_is_refused(store: Store) -> None:
-    desk = await Desk.open(store)
-    await desk.enqueue("a")
-    (delivery,) = await desk.fetch()
+    driver = await PartitionDriver.open(store)
+    await driver.enqueue("a")
+    (delivery,) = await driver.fetch()
 
-    answers = [await desk.settle(delivery, 0, "done"), await desk.settle(delivery, 0, "dead")]
+    answers = [await driver.settle(delivery, 0, "done"), await driver.settle(delivery, 0, "dead")]
 
     assert answers == [True, False]
-    assert await desk.state("a") == "completed"
+    assert await driver.state("a") == "completed"
 
 
 async def test_a_zombie_cannot_settle(store: Store) -> None:
-    desk = await Desk.open(store)
-    await desk.enqueue("a")
-    (old,) = await desk.fetch("zombie")
-    await desk.partition.reclaim("zombie", b"", [])
-    (new,) = await desk.fetch("other")
+    driver = await PartitionDriver.open(store)
+    await driver.enqueue("a")
+    (old,) = await driver.fetch("zombie")
+    await driver.partition.reclaim("zombie", b"", [])
+    (new,) = await driver.fetch("other")
 
-    taken = [await desk.settle(old, 0, word) for word in ("done", "dead", "delay")]
+    taken = [await driver.settle(old, 0, word) for word in ("done", "dead", "delay")]
 
     assert taken == [False] * 3
-    assert await desk.state("a") == "active"
+    assert await driver.state("a") == "active"
     assert new.entry > old.entry, "the fence must rise"
-    assert await desk.settle(new, 0, "done")
+    assert await driver.settle(new, 0, "done")
 
 
 async def test_a_zombie_cannot_settle_a_train(store: Store) -> None:
-    desk = await Desk.open(store, order="key")
-    await desk.enqueue("a0", "a1", "a2", key="a")
-    (first,) = await desk.fetch()
-    await desk.finish(first)
-    (old,) = await desk.fetch("zombie")
-    await desk.partition.reclaim("zombie", b"", [])
-    (new,) = await desk.fetch("other")
+    driver = await PartitionDriver.open(store, order="key")
+    await driver.enqueue("a0", "a1", "a2", key="a")
+    (first,) = await driver.fetch()
+    await driver.finish(first)
+    (old,) = await driver.fetch("zombie")
+    await driver.partition.reclaim("zombie", b"", [])
+    (new,) = await driver.fetch("other")
 
-    taken = [await desk.settle(old, at, word) for at, word in ((0, "done"), (0, "dead"), (1, "done"))]
+    taken = [await driver.settle(old, at, word) for at, word in ((0, "done"), (0, "dead"), (1, "done"))]
 
     assert taken == [False] * 3
-    assert [await desk.state(id) for id in ("a1", "a2")] == ["active", "waiting"]
-    await desk.finish(new)
+    assert [await driver.state(id) for id in ("a1", "a2")] == ["active", "waiting"]
+    await driver.finish(new)
 
 
 async def test_a_lane_is_empty_when_all_of_it_is_done(store: Store) -> None:
-    desk = await Desk.open(store, order="key")
-    await desk.enqueue("a0", "a1", "a2", key="a")
+    driver = await PartitionDriver.open(store, order="key")
+    await driver.enqueue("a0", "a1", "a2", key="a")
     for _ in range(2):
-        (delivery,) = await desk.fetch()
-        await desk.finish(delivery)
+        (delivery,) = await driver.fetch()
+        await driver.finish(delivery)
 
-    await desk.enqueue("b0", key="a")
+    await driver.enqueue("b0", key="a")
 
-    assert [ids_of(delivery) for delivery in await desk.fetch()] == [["b0"]]
+    assert [ids_of(delivery) for delivery in await driver.fetch()] == [["b0"]]
 
 
 async def test_what_waits_in_a_lane_leaves_as_a_train(store: Store) -> None:
-    desk = await Desk.open(store, order="key")
-    await desk.enqueue(*(f"a{n:02d}" for n in range(140)), key="a")
-    (first,) = await desk.fetch()
+    driver = await PartitionDriver.open(store, order="key")
+    await driver.enqueue(*(f"a{n:02d}" for n in range(140)), key="a")
+    (first,) = await driver.fetch()
 
-    await desk.finish(first)
+    await driver.finish(first)
 
-    (train,) = await desk.fetch()
+    (train,) = await driver.fetch()
     assert ids_of(train) == [f"a{n:02d}" for n in range(1, 129)]
 
 
 async def test_a_train_is_not_heavier_than_it_should_be(store: Store) -> None:
-    desk = await Desk.open(store, order="key")
+    driver = await PartitionDriver.open(store, order="key")
     for n in range(5):
-        await desk.enqueue(f"a{n}", key="a", payload=b'"' + b"x" * 100_000 + b'"')
-    (first,) = await desk.fetch()
+        await driver.enqueue(f"a{n}", key="a", payload=b'"' + b"x" * 100_000 + b'"')
+    (first,) = await driver.fetch()
 
-    await desk.finish(first)
+    await driver.finish(first)
 
-    (train,) = await desk.fetch()
+    (train,) = await driver.fetch()
     assert ids_of(train) == ["a1", "a2"]
 
 
 async def test_a_job_that_must_wait_sends_the_rest_of_its_train_back(store: Store) -> None:
-    desk = await Desk.open(store, order="key")
-    await desk.enqueue("a0", "a1", "a2", "a3", key="a")
-    (first,) = await desk.fetch()
-    await desk.finish(first)
-    (train,) = await desk.fetch()
+    driver = await PartitionDriver.open(store, order="key")
+    await driver.enqueue("a0", "a1", "a2", "a3", key="a")
+    (first,) = await driver.fetch()
+    await driver.finish(first)
+    (train,) = await driver.fetch()
 
-    await desk.settle(train, 0, "done")
-    await desk.settle(train, 1, "delay", 3_600_000)
+    await driver.settle(train, 0, "done")
+    await driver.settle(train, 1, "delay", 3_600_000)
 
-    assert await desk.fetch() == []
-    assert [await desk.state(id) for id in ("a1", "a2", "a3")] == ["completed", "delayed", "waiting"]
-    await desk.let_time_pass("a2")
-    await desk.partition.promote()
-    (again,) = await desk.fetch()
+    assert await driver.fetch() == []
+    assert [await driver.state(id) for id in ("a1", "a2", "a3")] == ["completed", "delayed", "waiting"]
+    await driver.let_time_pass("a2")
+    await driver.partition.promote()
+    (again,) = await driver.fetch()
     assert ids_of(again) == ["a2"]
-    await desk.finish(again)
-    assert [ids_of(delivery) for delivery in await desk.fetch()] == [["a3"]]
+    await driver.finish(again)
+    assert [ids_of(delivery) for delivery in await driver.fetch()] == [["a3"]]
 
 
 async def test_a_lane_with_a_limit_has_no_more_in_front_of_the_workers(store: Store) -> None:
-    desk = await Desk.open(store, lane=Lane(limit=2))
-    await desk.enqueue("a1", "a2", "a3", "a4", key="a")
+    driver = await PartitionDriver.open(store, lane=Lane(limit=2))
+    await driver.enqueue("a1", "a2", "a3", "a4", key="a")
 
-    first, second = await desk.fetch()
-    await desk.finish(first)
+    first, second = await driver.fetch()
+    await driver.finish(first)
 
     assert [ids_of(first), ids_of(second)] == [["a1"], ["a2"]]
-    assert [ids_of(delivery) for delivery in await desk.fetch()] == [["a3"]]
+    assert [ids_of(delivery) for delivery in await driver.fetch()] == [["a3"]]
 
 
 async def test_a_lane_that_halts_stops_at_its_dead_letter(store: Store) -> None:
-    desk = await Desk.open(store, order="key", on_failed="halt")
-    await desk.enqueue("a1", "a2", key="a")
-    (first,) = await desk.fetch()
+    driver = await PartitionDriver.open(store, order="key", on_failed="halt")
+    await driver.enqueue("a1", "a2", key="a")
+    (first,) = await driver.fetch()
 
-    await desk.settle(first, 0, "dead")
+    await driver.settle(first, 0, "dead")
 
-    assert await desk.fetch() == []
-    assert [await desk.state(id) for id in ("a1", "a2")] == ["failed", "waiting"]
+    assert await driver.fetch() == []
+    assert [await driver.state(id) for id in ("a1", "a2")] == ["failed", "waiting"]
 
 
 async def test_a_lane_goes_on_after_a_dead_letter_by_default(store: Store) -> None:
-    desk = await Desk.open(store, order="key")
-    await desk.enqueue("a1", "a2", key="a")
-    (first,) = await desk.fetch()
+    driver = await PartitionDriver.open(store, order="key")
+    await driver.enqueue("a1", "a2", key="a")
+    (first,) = await driver.fetch()
 
-    await desk.settle(first, 0, "dead")
+    await driver.settle(first, 0, "dead")
 
-    assert [ids_of(delivery) for delivery in await desk.fetch()] == [["a2"]]
+    assert [ids_of(delivery) for delivery in await driver.fetch()] == [["a2"]]
 
 
 async def test_a_queue_that_gives_up_its_order_empties_its_lanes(store: Store) -> None:
-    ordered = await Desk.open(store, order="key")
+    ordered = await PartitionDriver.open(store, order="key")
     await ordered.enqueue(*(f"a{n}" for n in range(50)), key="a")
-    unordered = await Desk.open(store)
+    unordered = await PartitionDriver.open(store)
 
     done = 0
     while deliveries := await unordered.fetch():
@@ -154,15 +154,15 @@ async def test_a_queue_that_gives_up_its_order_empties_its_lanes(store: Store) -
 
 
 async def test_finished_jobs_are_kept_by_count(store: Store) -> None:
-    desk = await Desk.open(store, keep=Keep(completed=3, failed=2))
-    await desk.enqueue(*(f"a{n}" for n in range(10)))
+    driver = await PartitionDriver.open(store, keep=Keep(completed=3, failed=2))
+    await driver.enqueue(*(f"a{n}" for n in range(10)))
 
-    for n, delivery in enumerate(await desk.fetch()):
-        await desk.settle(delivery, 0, "done" if n < 6 else "dead")
+    for n, delivery in enumerate(await driver.fetch()):
+        await driver.settle(delivery, 0, "done" if n < 6 else "dead")
 
-    counts = await desk.counts()
+    counts = await driver.counts()
     assert (counts.completed, counts.failed) == (3, 2)
-    assert [await desk.state(id) for id in ("a2", "a3", "a5", "a7", "a9")] == [
+    assert [await driver.state(id) for id in ("a2", "a3", "a5", "a7", "a9")] == [
         None,
         "completed",
         "completed",
@@ -172,42 +172,42 @@ async def test_finished_jobs_are_kept_by_count(store: Store) -> None:
 
 
 async def test_finished_jobs_are_kept_by_age(store: Store) -> None:
-    desk = await Desk.open(store, keep=Keep(completed_for=60))
+    driver = await PartitionDriver.open(store, keep=Keep(completed_for=60))
     old = append_ending(Ending(1, 1.0, "w1", b"1"))
     await store.server.call(
-        "XADD", desk.partition.base + "completed", "1000-0", "old", desk.job("old").record + old
+        "XADD", driver.partition.base + "completed", "1000-0", "old", driver.job("old").record + old
     )
-    await store.server.call("HINCRBY", desk.partition.base + "kept", "completed", 1)
-    await store.server.call("HSET", desk.partition.base + "index", "old", "c1000-0")
-    await desk.enqueue("new")
+    await store.server.call("HINCRBY", driver.partition.base + "kept", "completed", 1)
+    await store.server.call("HSET", driver.partition.base + "index", "old", "c1000-0")
+    await driver.enqueue("new")
 
-    (delivery,) = await desk.fetch()
-    await desk.finish(delivery)
+    (delivery,) = await driver.fetch()
+    await driver.finish(delivery)
 
-    assert [await desk.state("old"), await desk.state("new")] == [None, "completed"]
+    assert [await driver.state("old"), await driver.state("new")] == [None, "completed"]
 
 
 async def test_nothing_is_kept_where_nothing_is_to_be_kept(store: Store) -> None:
-    desk = await Desk.open(store, keep=Keep(completed=0))
-    await desk.enqueue("a")
-    (delivery,) = await desk.fetch()
-    await desk.partition.mark_alone(b"a", delivery.place)
+    driver = await PartitionDriver.open(store, keep=Keep(completed=0))
+    await driver.enqueue("a")
+    (delivery,) = await driver.fetch()
+    await driver.partition.mark_isolated(b"a", delivery.position)
 
-    await desk.finish(delivery)
+    await driver.finish(delivery)
 
-    assert (await desk.counts()).total == 0
-    assert await store.server.call("EXISTS", desk.partition.base + "job:a") == 0
+    assert (await driver.counts()).total == 0
+    assert await store.server.call("EXISTS", driver.partition.base + "job:a") == 0
 
 
 async def test_what_another_program_wrote_into_the_stream_becomes_a_dead_letter(store: Store) -> None:
-    desk = await Desk.open(store, order="key")
-    await store.server.call("XADD", desk.partition.base + "ready:5", "*", "hello", "world")
-    (foreign,) = await desk.fetch()
+    driver = await PartitionDriver.open(store, order="key")
+    await store.server.call("XADD", driver.partition.base + "ready:5", "*", "hello", "world")
+    (foreign,) = await driver.fetch()
 
     ending = append_ending(Ending(1, 0.0, "w1", error="cannot be read"))
     outcomes = PartitionOutcomes()
     outcomes.dead(foreign.job(0).position, b"hello", b"world", ending)
-    stale = await desk.partition.settle(outcomes)
+    stale = await driver.partition.settle(outcomes)
 
     assert stale == []
-    assert await desk.state("hello") == "failed"
+    assert await driver.state("hello") == "failed"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from desk import Desk
+from partition_driver import PartitionDriver
 
 from qbull.core.record import to_datetime
 from qbull.core.schedule import Schedule
@@ -26,7 +26,7 @@ MINUTE = 60_000
 class Clockwork:
     """A schedule in one partition whose plan can be set back in time."""
 
-    desk: Desk
+    driver: PartitionDriver
     schedules: ScheduleStore
     ticks: ScheduleTicks
     schedule: Schedule
@@ -42,15 +42,15 @@ class Clockwork:
         **rule: Any,
     ) -> Clockwork:
         """A tick `every` so many seconds, the latest of them so many seconds ago: none comes while a test runs."""
-        desk = await Desk.open(store, **(settings or {}))
+        driver = await PartitionDriver.open(store, **(settings or {}))
         schedules = ScheduleStore(store)
         now_ms = (await schedules.read(ScheduleLocation("q", 0), [])).now_ms
         start = to_datetime(now_ms - late * 1000 - 1000 * every * 1000)
         schedule = ScheduleRule(every=every, start=start, **rule).schedule(
             "s", "q", "task", b"{}", None, "UTC"
         )
-        await schedules.put(schedule, "code", desk.settings)
-        return cls(desk, schedules, ScheduleTicks(store), schedule)
+        await schedules.put(schedule, "code", driver.settings)
+        return cls(driver, schedules, ScheduleTicks(store), schedule)
 
     async def due(self) -> PartitionPlans:
         return await self.schedules.read(ScheduleLocation("q", 0), (), due=50)
@@ -63,19 +63,19 @@ class Clockwork:
         look = await self.schedules.read(ScheduleLocation("q", 0), ["s"])
         planned = self.schedule.after(look.now_ms - ms)
         assert planned is not None
-        base = self.desk.partition.base
-        await self.desk.store.server.call("HSET", base + "schedule:s", "next", planned)
-        await self.desk.store.server.call("ZADD", base + "schedules", self.schedule.due(planned), "s")
+        base = self.driver.partition.base
+        await self.driver.store.server.call("HSET", base + "schedule:s", "next", planned)
+        await self.driver.store.server.call("ZADD", base + "schedules", self.schedule.due(planned), "s")
         return planned
 
     async def tick(self) -> tuple[int, int, int]:
         """How many ticks were fired, skipped and missed."""
         look = await self.due()
-        counts = [ticked[1:] for ticked in await self.ticks.fire_due(self.desk.partition, look)]
+        counts = [ticked[1:] for ticked in await self.ticks.fire_due(self.driver.partition, look)]
         return counts[0] if counts else (0, 0, 0)
 
     async def jobs(self) -> list[str]:
-        found = await pages.page([self.desk.partition], "waiting", 0, 1000)
+        found = await pages.page([self.driver.partition], "waiting", 0, 1000)
         return [job.id for job in found]
 
 
@@ -92,7 +92,7 @@ async def test_a_due_tick_becomes_a_job_that_knows_its_schedule(store: Store) ->
 
     assert await works.tick() == (1, 0, 0)
 
-    found = await inspect.find(works.desk.partition, works.schedule.tick_id(planned))
+    found = await inspect.find(works.driver.partition, works.schedule.tick_id(planned))
     assert found is not None and found.info("q", 1).schedule == "s"
     plan = await works.plan()
     assert (plan.last_ms, plan.job) == (planned, works.schedule.tick_id(planned))
@@ -104,7 +104,7 @@ async def test_any_number_may_propose_the_same_tick_and_it_is_fired_once(store: 
     await works.set_back(MINUTE)
     looks = [await works.due() for _ in range(20)]
 
-    answers = await asyncio.gather(*(works.ticks.fire_due(works.desk.partition, look) for look in looks))
+    answers = await asyncio.gather(*(works.ticks.fire_due(works.driver.partition, look) for look in looks))
 
     assert sum(ticked.fired for answer in answers for ticked in answer) == 1
     assert len(await works.jobs()) == 1
@@ -115,8 +115,8 @@ async def test_a_proposal_whose_reply_was_lost_may_be_sent_again(store: Store) -
     await works.set_back(5 * MINUTE)
     look = await works.due()
 
-    first = await works.ticks.fire_due(works.desk.partition, look)
-    second = await works.ticks.fire_due(works.desk.partition, look)
+    first = await works.ticks.fire_due(works.driver.partition, look)
+    second = await works.ticks.fire_due(works.driver.partition, look)
 
     assert (first[0].fired, second[0].fired) == (5, 0)
     assert len(await works.jobs()) == 5
@@ -128,7 +128,7 @@ async def test_a_worker_whose_clock_is_ahead_fires_nothing_early(store: Store) -
 
     for hours in (1, -1):
         wrong = look._replace(now_ms=look.now_ms + hours * 3_600_000)
-        answer = await works.ticks.fire_due(works.desk.partition, wrong)
+        answer = await works.ticks.fire_due(works.driver.partition, wrong)
         assert [ticked[1:] for ticked in answer] == [(0, 0, 0)]
 
     assert await works.jobs() == []
@@ -140,7 +140,7 @@ async def test_a_worker_whose_clock_is_behind_cannot_fire_the_wrong_tick(store: 
     await works.set_back(10 * MINUTE)
     look = await works.due()
 
-    await works.ticks.fire_due(works.desk.partition, look._replace(now_ms=look.now_ms - 5 * MINUTE))
+    await works.ticks.fire_due(works.driver.partition, look._replace(now_ms=look.now_ms - 5 * MINUTE))
     assert await works.jobs() == []  # it had not seen the latest
     await works.tick()
 
@@ -184,15 +184,15 @@ async def test_while_the_run_before_goes_on_a_tick_is_skipped(store: Store) -> N
     works = await Clockwork.make(store)
     await works.set_back(2 * MINUTE)
     await works.tick()
-    base = works.desk.partition.base
+    base = works.driver.partition.base
     await store.server.call("HSET", base + "schedule:s", "last", 1)
 
     await works.set_back(MINUTE)
     assert await works.tick() == (0, 1, 0)
-    (running,) = await works.desk.fetch()
+    (running,) = await works.driver.fetch()
     await works.set_back(MINUTE)
     assert await works.tick() == (0, 1, 0)
-    await works.desk.finish(running)
+    await works.driver.finish(running)
     await works.set_back(MINUTE)
     assert (await works.tick())[1] == 0
 
@@ -202,8 +202,8 @@ async def test_where_ticks_may_overlap_they_do(store: Store) -> None:
     await works.set_back(2 * MINUTE)
     await works.tick()
     first = await works.jobs()
-    await store.server.call("HSET", works.desk.partition.base + "schedule:s", "last", 1)
-    await store.server.call("HDEL", works.desk.partition.base + "schedule:s", "job")
+    await store.server.call("HSET", works.driver.partition.base + "schedule:s", "last", 1)
+    await store.server.call("HDEL", works.driver.partition.base + "schedule:s", "job")
 
     await works.set_back(3 * MINUTE)
 
@@ -217,11 +217,11 @@ async def test_all_of_them_but_one_at_a_time(store: Store) -> None:
 
     while len(ran) < 3:
         assert len(await works.jobs()) <= 1
-        for delivery in await works.desk.fetch():
+        for delivery in await works.driver.fetch():
             ran += [job.id.decode() for job in delivery.jobs()]
             await works.tick()
             assert await works.jobs() == []  # it waits for the run before
-            await works.desk.finish(delivery)
+            await works.driver.finish(delivery)
         await works.tick()
 
     assert ran == [works.schedule.tick_id(planned + n * MINUTE) for n in range(3)]
@@ -230,8 +230,8 @@ async def test_all_of_them_but_one_at_a_time(store: Store) -> None:
 async def test_a_run_that_was_asked_for_counts_as_the_run_before(store: Store) -> None:
     works = await Clockwork.make(store)
 
-    assert await works.ticks.fire_now(works.desk.partition, works.schedule, "by-hand")
-    assert not await works.ticks.fire_now(works.desk.partition, works.schedule, "by-hand")
+    assert await works.ticks.fire_now(works.driver.partition, works.schedule, "by-hand")
+    assert not await works.ticks.fire_now(works.driver.partition, works.schedule, "by-hand")
     await works.set_back(MINUTE)
 
     assert await works.tick() == (0, 1, 0)
@@ -240,15 +240,15 @@ async def test_a_run_that_was_asked_for_counts_as_the_run_before(store: Store) -
 
 async def test_a_tick_in_an_ordered_queue_takes_its_turn(store: Store) -> None:
     works = await Clockwork.make(store, {"order": "partition"}, catch_up="all")
-    await works.desk.enqueue("before")
+    await works.driver.enqueue("before")
     planned = await works.set_back(2 * MINUTE)
     await works.tick()
 
     order = []
     for _ in range(3):
-        (delivery,) = await works.desk.fetch()
+        (delivery,) = await works.driver.fetch()
         order += [job.id.decode() for job in delivery.jobs()]
-        await works.desk.finish(delivery)
+        await works.driver.finish(delivery)
         if len(order) == 3:
             break
 
@@ -259,8 +259,8 @@ async def test_an_instant_that_the_clock_passes_again_is_not_fired_again(store: 
     works = await Clockwork.make(store, catch_up="all", overlap="allow")
     await works.set_back(3 * MINUTE)
     assert await works.tick() == (3, 0, 0)
-    for delivery in await works.desk.fetch():
-        await works.desk.finish(delivery)
+    for delivery in await works.driver.fetch():
+        await works.driver.finish(delivery)
 
     await works.set_back(3 * MINUTE)
 
@@ -274,7 +274,7 @@ async def test_after_its_end_it_rests(store: Store) -> None:
     ended = ScheduleRule(every=60, end=to_datetime(look.now_ms)).schedule(
         "s", "q", "task", b"{}", None, "UTC"
     )
-    await works.schedules.put(ended, "code", works.desk.settings)
+    await works.schedules.put(ended, "code", works.driver.settings)
 
     due = await works.due()
 
@@ -301,8 +301,8 @@ async def test_two_who_change_a_schedule_at_once_do_not_lose_each_others_change(
 
     await asyncio.gather(
         works.schedules.change("s", pause_plan),
-        works.schedules.put(other, "own", works.desk.settings),
-        works.schedules.put(works.schedule, "code", works.desk.settings),
+        works.schedules.put(other, "own", works.driver.settings),
+        works.schedules.put(works.schedule, "code", works.driver.settings),
     )
 
     plan = await works.plan()
@@ -316,7 +316,7 @@ async def test_a_tick_between_reading_and_writing_is_seen(store: Store) -> None:
     look = await works.due()
 
     await works.schedules.change("s", pause_plan)
-    answer = await works.ticks.fire_due(works.desk.partition, look)
+    answer = await works.ticks.fire_due(works.driver.partition, look)
 
     assert [ticked.fired for ticked in answer] == [0]
     assert await works.jobs() == []
@@ -325,23 +325,23 @@ async def test_a_tick_between_reading_and_writing_is_seen(store: Store) -> None:
 async def test_a_schedule_that_was_taken_away_is_gone(store: Store) -> None:
     works = await Clockwork.make(store)
 
-    await works.schedules.take_away("s", ScheduleLocation("q", 0), "code")
+    await works.schedules.withdraw("s", ScheduleLocation("q", 0), "code")
 
-    assert await works.schedules.everywhere() == {}
+    assert await works.schedules.locations() == {}
     with pytest.raises(NotFound):
         await works.schedules.change("s", pause_plan)
-    assert await store.server.call("EXISTS", works.desk.partition.base + "schedules") == 0
+    assert await store.server.call("EXISTS", works.driver.partition.base + "schedules") == 0
 
 
 async def test_what_cannot_be_read_does_not_hold_up_the_others(store: Store) -> None:
     works = await Clockwork.make(store)
-    base = works.desk.partition.base
+    base = works.driver.partition.base
     await store.server.call("HSET", base + "schedule:broken", "rev", 1, "code", "{not json", "next", 1)
     await store.server.call("ZADD", base + "schedules", 1, "broken")
     await works.set_back(MINUTE)
 
     look = await works.due()
-    fired = await works.ticks.fire_due(works.desk.partition, look)
+    fired = await works.ticks.fire_due(works.driver.partition, look)
     await works.schedules.postpone(
         ScheduleLocation("q", 0), "broken", look.unreadable["broken"][0], look.now_ms + MINUTE
     )
@@ -355,11 +355,11 @@ async def test_what_cannot_be_read_does_not_hold_up_the_others(store: Store) -> 
 async def test_promote_says_when_a_schedule_is_due(store: Store) -> None:
     works = await Clockwork.make(store, every=3600)
 
-    tick = (await works.desk.partition.promote()).tick
+    tick = (await works.driver.partition.promote()).tick
 
     assert tick is not None and 0 < tick <= 3600
     await works.schedules.change("s", pause_plan)
-    assert (await works.desk.partition.promote()).tick is None
+    assert (await works.driver.partition.promote()).tick is None
 
 
 async def test_a_schedule_follows_its_partitions_and_ticks_in_one_place_only(store: Store) -> None:
@@ -369,10 +369,10 @@ async def test_a_schedule_follows_its_partitions_and_ticks_in_one_place_only(sto
 
     for _ in range(2):  # whoever moves it may die, and another begins again
         await works.schedules.move("s", ScheduleLocation("q", 0), ScheduleLocation("q", 7))
-    late = await works.ticks.fire_due(works.desk.partition, look)
+    late = await works.ticks.fire_due(works.driver.partition, look)
 
     assert [ticked.fired for ticked in late] == [0]
-    assert await works.schedules.where("s") == ScheduleLocation("q", 7)
+    assert await works.schedules.location("s") == ScheduleLocation("q", 7)
     assert (await works.schedules.read(ScheduleLocation("q", 0), ["s"])).plans == {}
     assert (await works.schedules.read(ScheduleLocation("q", 7), ["s"])).plans["s"].next_ms == planned
     await works.schedules.move("s", ScheduleLocation("q", 7), ScheduleLocation("q", 0))
@@ -395,7 +395,7 @@ async def test_a_move_that_was_cut_off_is_ended_by_whoever_comes_next(store: Sto
     await works.schedules.move("s", OLD, NEW)
     await works.schedules.change("s", pause_plan)
 
-    assert await works.schedules.where("s") == NEW
+    assert await works.schedules.location("s") == NEW
     assert (await works.schedules.read(NEW, ["s"])).plans["s"].paused_ms is not None
     assert (await works.schedules.read(OLD, ["s"])).plans == {}
     await works.schedules.move("s", NEW, OLD)
@@ -408,11 +408,11 @@ async def test_whoever_meets_a_schedule_on_its_way_ends_the_move_first(store: St
     other = ScheduleRule(every=30).schedule("s", "q", "task", b"{}", None, "UTC")
 
     await works.schedules.change("s", pause_plan)
-    await works.schedules.put(other, "own", works.desk.settings)  # its home is the old one: it comes back
+    await works.schedules.put(other, "own", works.driver.settings)  # its home is the old one: it comes back
 
     found = await works.schedules.find("s")
     assert found is not None
-    assert (found.place, found.plan.own, found.plan.paused_ms is not None) == (OLD, other, True)
+    assert (found.location, found.plan.own, found.plan.paused_ms is not None) == (OLD, other, True)
     assert (await works.schedules.read(NEW, ["s"])).plans == {}
 
 
@@ -424,8 +424,8 @@ async def test_two_moves_to_different_places_come_one_after_the_other(store: Sto
     plans = [name for place in (OLD, NEW, NEWER) for name in (await works.schedules.read(place, ["s"])).plans]
     assert plans == ["s"]
     found = await works.schedules.find("s")
-    assert found is not None and found.place == await works.schedules.where("s")
-    await works.schedules.move("s", found.place, OLD)
+    assert found is not None and found.location == await works.schedules.location("s")
+    await works.schedules.move("s", found.location, OLD)
 
 
 async def test_a_mover_that_was_frozen_and_wakes_up_brings_nothing_back(
@@ -452,7 +452,7 @@ async def test_a_mover_that_was_frozen_and_wakes_up_brings_nothing_back(
     await moving
 
     assert (await works.schedules.read(NEW, ["s"])).plans == {}
-    assert await works.schedules.where("s") == NEWER
+    assert await works.schedules.location("s") == NEWER
     await works.schedules.move("s", NEWER, OLD)
 
 
@@ -462,12 +462,12 @@ async def test_a_schedule_that_was_removed_can_be_made_again_at_once(store: Stor
 
     await works.schedules.remove("s")
     assert await works.schedules.find("s") is None
-    await works.schedules.put(works.schedule, "own", works.desk.settings)
+    await works.schedules.put(works.schedule, "own", works.driver.settings)
 
     again = await works.plan()
     assert (again.own, again.code, again.fired) == (works.schedule, None, 0)
     assert again.rev > before.rev
-    assert await store.server.call("PTTL", works.desk.partition.base + "schedule:s") == -1
+    assert await store.server.call("PTTL", works.driver.partition.base + "schedule:s") == -1
 
 
 async def test_the_trace_of_a_schedule_expires(store: Store) -> None:
@@ -475,4 +475,4 @@ async def test_the_trace_of_a_schedule_expires(store: Store) -> None:
 
     await works.schedules.remove("s")
 
-    assert 0 < await store.server.call("PTTL", works.desk.partition.base + "schedule:s") <= 3_600_000
+    assert 0 < await store.server.call("PTTL", works.driver.partition.base + "schedule:s") <= 3_600_000

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from desk import Desk
+from partition_driver import PartitionDriver
 
 from qbull.core.record import State
 from qbull.store.read.unfinished import SCAN_END, scan_unfinished
@@ -15,53 +15,55 @@ async def met(partition: Partition, state: State) -> list[str]:
 
 
 async def test_each_job_is_met_once_in_its_state(store: Store) -> None:
-    desk = await Desk.open(store, order="key")
-    await desk.enqueue(*(f"w{n}" for n in range(700)))
-    await desk.enqueue(*(f"l{n}" for n in range(5)), key="k")
-    await desk.enqueue(*(f"d{n}" for n in range(300)), when=60_000)
+    driver = await PartitionDriver.open(store, order="key")
+    await driver.enqueue(*(f"w{n}" for n in range(700)))
+    await driver.enqueue(*(f"l{n}" for n in range(5)), key="k")
+    await driver.enqueue(*(f"d{n}" for n in range(300)), when=60_000)
 
-    assert sorted(await met(desk.partition, "waiting")) == sorted(
+    assert sorted(await met(driver.partition, "waiting")) == sorted(
         [*(f"w{n}" for n in range(700)), *(f"l{n}" for n in range(5))]
     )
-    assert sorted(await met(desk.partition, "delayed")) == sorted(f"d{n}" for n in range(300))
-    assert await met(desk.partition, "active") == []
+    assert sorted(await met(driver.partition, "delayed")) == sorted(f"d{n}" for n in range(300))
+    assert await met(driver.partition, "active") == []
 
 
 async def test_no_step_looks_at_more_than_its_share(store: Store) -> None:
-    desk = await Desk.open(store)
-    await desk.enqueue(*(f"w{n}" for n in range(400)))
-    await desk.enqueue(*(f"v{n}" for n in range(400)))
+    driver = await PartitionDriver.open(store)
+    await driver.enqueue(*(f"w{n}" for n in range(400)))
+    await driver.enqueue(*(f"v{n}" for n in range(400)))
 
-    steps = [step async for step in scan_unfinished(desk.partition, "waiting")]
+    steps = [step async for step in scan_unfinished(driver.partition, "waiting")]
 
     assert len(steps) > 3 and max(step.looked for step in steps) < 700
     assert [step.cursor == SCAN_END for step in steps] == [False] * (len(steps) - 1) + [True]
 
 
 async def test_what_a_worker_has_is_active_and_the_rest_of_its_train_waits(store: Store) -> None:
-    desk = await Desk.open(store, order="key")
-    await desk.enqueue("a", "b", "c", key="k")
-    [first] = await desk.fetch()
-    await desk.finish(first)
-    await desk.fetch()
+    driver = await PartitionDriver.open(store, order="key")
+    await driver.enqueue("a", "b", "c", key="k")
+    [first] = await driver.fetch()
+    await driver.finish(first)
+    await driver.fetch()
 
-    assert await met(desk.partition, "active") == ["b"]
-    assert await met(desk.partition, "waiting") == ["c"]
+    assert await met(driver.partition, "active") == ["b"]
+    assert await met(driver.partition, "waiting") == ["c"]
 
 
 async def test_the_place_is_where_it_was_seen(store: Store) -> None:
     """So that whoever removes it then removes nothing that has moved on."""
-    desk = await Desk.open(store, order="key")
-    await desk.enqueue("a", "b", key="k")
-    await desk.enqueue("later", when=60_000)
+    driver = await PartitionDriver.open(store, order="key")
+    await driver.enqueue("a", "b", key="k")
+    await driver.enqueue("later", when=60_000)
 
     for state in ("waiting", "delayed"):
-        async for step in scan_unfinished(desk.partition, state):
+        async for step in scan_unfinished(driver.partition, state):
             for job in step.jobs:
-                assert job.place == await store.server.call("HGET", desk.partition.base + "index", job.id)
+                assert job.position == await store.server.call(
+                    "HGET", driver.partition.base + "index", job.id
+                )
 
 
 async def test_an_empty_partition_is_one_step(store: Store) -> None:
-    desk = await Desk.open(store)
+    driver = await PartitionDriver.open(store)
 
-    assert [step async for step in scan_unfinished(desk.partition, "waiting")] == [([], 0, SCAN_END)]
+    assert [step async for step in scan_unfinished(driver.partition, "waiting")] == [([], 0, SCAN_END)]

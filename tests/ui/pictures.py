@@ -66,7 +66,7 @@ def act(url: str, password: str) -> None:
     """What somebody does on a working day."""
     api = httpx.Client(base_url=f"{url}/api/", auth=("admin", password), timeout=30, trust_env=False)
     known = {token["name"] for token in api.get("tokens").json()["tokens"]}
-    for name, role in (("grafana", "viewer"), ("github-actions", "admin"), ("support-desk", "viewer")):
+    for name, role in (("grafana", "viewer"), ("github-actions", "admin"), ("support-driver", "viewer")):
         if name not in known:
             made = api.post("tokens", json={"name": name, "role": role, "expiresIn": 90 * 86_400}).json()
             headers = {"authorization": f"Bearer {made['token']}"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from desk import STOPPED
+from partition_driver import STOPPED
 
 import qbull
 from conftest import eventually

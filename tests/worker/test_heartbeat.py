@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from desk import Desk
+from partition_driver import PartitionDriver
 
 from conftest import eventually
 from proxy import Proxy
@@ -25,55 +25,55 @@ from qbull.worker.process.heartbeat import Heartbeat, HeartbeatThread
 
 
 async def test_a_newcomer_lets_others_be_heard_before_it_calls_them_dead(store: Store) -> None:
-    desk = await Desk.open(store)
-    await desk.enqueue("a")
-    await desk.fetch("old")
+    driver = await PartitionDriver.open(store)
+    await driver.enqueue("a")
+    await driver.fetch("old")
     await silent(store, "old")
-    beat = Heartbeat(store, [desk.settings], lambda: ["new"], 3.0, Outage())
+    beat = Heartbeat(store, [driver.settings], lambda: ["new"], 3.0, Outage())
 
     await beat.say()
     await beat.bury_the_dead()
 
-    assert (await desk.counts()).active == 1
-    assert await store.remembered() == {"old", "new"}
+    assert (await driver.counts()).active == 1
+    assert await store.remembered_workers() == {"old", "new"}
 
     async def buried() -> bool:
         await beat.say()
         await beat.bury_the_dead()
-        return await store.remembered() == {"new"}
+        return await store.remembered_workers() == {"new"}
 
     await eventually(buried)
-    assert (await desk.counts()).waiting == 1
+    assert (await driver.counts()).waiting == 1
 
 
 async def test_what_a_silent_worker_held_of_other_queues_is_taken_back_too(store: Store) -> None:
     """A pod that serves one queue is the first to notice; nobody else would look before the next sweep."""
-    desk = await Desk.open(store)
-    await desk.enqueue("a")
-    await desk.fetch("old")
-    await store.enroll("old", RegisteredWorker("h", 1, "p", {"q": ServedQueue(1)}), 0.01)
+    driver = await PartitionDriver.open(store)
+    await driver.enqueue("a")
+    await driver.fetch("old")
+    await store.register_worker("old", RegisteredWorker("h", 1, "p", {"q": ServedQueue(1)}), 0.01)
     await silent(store, "old")
     beat = Heartbeat(store, [QueueSettings("another")], lambda: ["new"], 0.5, Outage())
 
     async def buried() -> bool:
         await beat.say()
         await beat.bury_the_dead()
-        return await store.remembered() == {"new"}
+        return await store.remembered_workers() == {"new"}
 
     await eventually(buried)
-    assert (await desk.counts()).waiting == 1
+    assert (await driver.counts()).waiting == 1
 
 
 async def test_what_one_node_keeps_away_does_not_hold_up_the_rest(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    desks = [await Desk.open(store, name, partitions=2) for name in ("a", "b")]
-    for desk in desks:
-        for partition in await store.partitions(desk.settings):
-            desk.partition = partition
-            await desk.enqueue(f"job{partition.number}")
-            await desk.fetch("dead")
-    beat = Heartbeat(store, [desk.settings for desk in desks], lambda: ["new"], 30.0, Outage())
+    drivers = [await PartitionDriver.open(store, name, partitions=2) for name in ("a", "b")]
+    for driver in drivers:
+        for partition in await store.partitions(driver.settings):
+            driver.partition = partition
+            await driver.enqueue(f"job{partition.number}")
+            await driver.fetch("dead")
+    beat = Heartbeat(store, [driver.settings for driver in drivers], lambda: ["new"], 30.0, Outage())
     reclaim = Partition.reclaim
 
     async def reclaim_elsewhere(partition: Partition, *arguments: Any) -> Reclaimed:
@@ -85,8 +85,8 @@ async def test_what_one_node_keeps_away_does_not_hold_up_the_rest(
     with pytest.raises(ServerAway):
         await beat.reclaim("dead")
 
-    for desk in desks:
-        away, there = await store.partitions(desk.settings)
+    for driver in drivers:
+        away, there = await store.partitions(driver.settings)
         assert (await inspect.count(away)).active == 1
         assert (await inspect.count(there)).waiting == 1
 
@@ -94,10 +94,10 @@ async def test_what_one_node_keeps_away_does_not_hold_up_the_rest(
 async def test_one_that_cannot_be_buried_yet_does_not_hold_up_the_others(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    desk = await Desk.open(store)
+    driver = await PartitionDriver.open(store)
     for worker in ("first", "second"):
         await silent(store, worker)
-    beat = Heartbeat(store, [desk.settings], lambda: ["new"], 0.5, Outage())
+    beat = Heartbeat(store, [driver.settings], lambda: ["new"], 0.5, Outage())
     reclaim = Partition.reclaim
 
     async def reclaim_others(partition: Partition, worker: str, *arguments: Any) -> Reclaimed:
@@ -111,7 +111,7 @@ async def test_one_that_cannot_be_buried_yet_does_not_hold_up_the_others(
         await beat.say()
         with suppress(ServerAway):
             await beat.bury_the_dead()
-        return await store.remembered() == {"first", "new"}
+        return await store.remembered_workers() == {"first", "new"}
 
     await eventually(second_is_buried)
 
@@ -119,9 +119,9 @@ async def test_one_that_cannot_be_buried_yet_does_not_hold_up_the_others(
 async def test_whoever_buries_the_dead_is_heard_meanwhile(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    desk = await Desk.open(store)
-    await desk.enqueue("a")
-    await desk.fetch("old")
+    driver = await PartitionDriver.open(store)
+    await driver.enqueue("a")
+    await driver.fetch("old")
     await silent(store, "old")
     reclaim, begun, go_on = Partition.reclaim, asyncio.Event(), asyncio.Event()
 
@@ -131,7 +131,7 @@ async def test_whoever_buries_the_dead_is_heard_meanwhile(
         return await reclaim(*arguments)
 
     monkeypatch.setattr(Partition, "reclaim", slow)
-    beating = asyncio.create_task(Heartbeat(store, [desk.settings], lambda: ["new"], 0.6, Outage()).run())
+    beating = asyncio.create_task(Heartbeat(store, [driver.settings], lambda: ["new"], 0.6, Outage()).run())
     await begun.wait()
 
     await heard_again(store, "new", 3 * 0.6)
@@ -139,19 +139,19 @@ async def test_whoever_buries_the_dead_is_heard_meanwhile(
     go_on.set()
 
     async def buried() -> bool:
-        return await store.remembered() == {"new"}
+        return await store.remembered_workers() == {"new"}
 
     await eventually(buried)
     await stop_actors([beating])
 
 
 async def test_one_that_is_heard_again_in_time_is_not_called_dead(store: Store) -> None:
-    desk = await Desk.open(store)
-    await desk.enqueue("a")
-    await desk.fetch("old")
+    driver = await PartitionDriver.open(store)
+    await driver.enqueue("a")
+    await driver.fetch("old")
     await silent(store, "old")
     await silent(store, "older")
-    beat = Heartbeat(store, [desk.settings], lambda: ["new"], 0.5, Outage())
+    beat = Heartbeat(store, [driver.settings], lambda: ["new"], 0.5, Outage())
     say, late = beat.say, asyncio.Event()
 
     async def say_and_hear() -> list[str]:
@@ -159,18 +159,18 @@ async def test_one_that_is_heard_again_in_time_is_not_called_dead(store: Store) 
         if "old" in found:
             late.set()
         if late.is_set():  # it was only late, and is there from now on
-            await store.beat(1.0, ["old"])
+            await store.heartbeat(1.0, ["old"])
         return found
 
     beat.say = say_and_hear  # type: ignore[method-assign]
 
     async def buried() -> bool:
         await beat.bury_the_dead()
-        return "older" not in await store.remembered()
+        return "older" not in await store.remembered_workers()
 
     await eventually(buried)
-    assert late.is_set() and "old" in await store.remembered()
-    assert (await desk.counts()).active == 1
+    assert late.is_set() and "old" in await store.remembered_workers()
+    assert (await driver.counts()).active == 1
 
 
 async def test_a_beat_whose_connection_has_died_unseen_is_sent_on_another(
@@ -204,7 +204,7 @@ async def heard_again(store: Store, worker: str, later: float, within: float = 2
 
 async def silent(store: Store, worker: str) -> None:
     """It has beaten, and its time is over."""
-    await store.beat(0.01, [worker])
+    await store.heartbeat(0.01, [worker])
 
     async def over() -> bool:
         return await store.workers() == {}

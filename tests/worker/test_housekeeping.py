@@ -17,7 +17,7 @@ async def test_what_a_dead_worker_said_of_itself_goes(
     monkeypatch.setenv("MIN_IDLE_TIME_MS", "500")
     app = qbull.App(server_url, prefix="test")
     app.queue("email")
-    await store.enroll("ghost", RegisteredWorker("gone.example", 1), 0.1)
+    await store.register_worker("ghost", RegisteredWorker("gone.example", 1), 0.1)
 
     async def forgotten() -> bool:
         roster = await store.server.call("HEXISTS", store.names.app + "roster", "ghost")

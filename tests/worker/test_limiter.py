@@ -89,7 +89,7 @@ async def test_the_place_of_a_delivery_that_others_have_taken_over_is_free(
             b"1-1",
             [b"taken over", b""],
             b"51-1",
-            asked=-100.0,
+            requested_at=-100.0,
         )
         line._buffer.put([theirs])
         line._runner.arrived()

@@ -145,7 +145,7 @@ async def test_an_ordered_job_is_not_begun_while_it_cannot_be_known_whose_it_is(
 
         async with app.worker() as worker:
             partition = worker._store.partition(queue.settings, 0)
-            theirs = Delivery(partition, "5", b"1-1", [b"taken over", b""], b"51-1", asked=0.0)
+            theirs = Delivery(partition, "5", b"1-1", [b"taken over", b""], b"51-1", requested_at=0.0)
 
             proxy.mood = "away"
             asking = asyncio.create_task(worker._lines[0]._runner._still_ours(theirs))
@@ -169,7 +169,12 @@ async def test_a_worker_that_was_stopped_between_two_jobs_of_a_key_asks_before_t
     async with app.worker() as worker:
         runner = worker._lines[0]._runner
         theirs = Delivery(
-            worker._store.partition(queue.settings, 0), "5", b"1-1", [b"taken over", b""], b"51-1", asked=0.0
+            worker._store.partition(queue.settings, 0),
+            "5",
+            b"1-1",
+            [b"taken over", b""],
+            b"51-1",
+            requested_at=0.0,
         )
 
         goes_on = await runner._may_go_on(runner._slots[0], theirs.job(0), behind=False)

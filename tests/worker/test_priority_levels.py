@@ -73,7 +73,7 @@ async def test_a_new_priority_is_looked_for_until_the_server_answers(
 ) -> None:
     urgent = urgent_task(app)
     away = 3
-    bands = Partition.bands
+    bands = Partition.priority_levels
 
     async def sometimes(self: Partition) -> list[str]:
         nonlocal away

@@ -20,7 +20,7 @@ async def make_suspect(store: Store, queue: qbull.Queue) -> None:
         streams = await store.streams([partition])
         await store.ensure_groups(streams)
         (delivery,) = await store.fetch(streams, "dead", 10, None)
-        await partition.reclaim("dead", b"", [delivery.place])
+        await partition.reclaim("dead", b"", [delivery.position])
 
 
 @pytest.mark.timeout(60)
@@ -28,7 +28,7 @@ async def test_a_suspect_waits_for_a_server_that_is_away_when_it_is_to_be_marked
     server: EmbeddedServer, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It used to be failed without having run, and where it had one attempt that was its end."""
-    mark, tries = Partition.mark_alone, 0
+    mark, tries = Partition.mark_isolated, 0
     async with Proxy(server.socket).running() as proxy:
         app = qbull.App(f"redis://:{server.password}@127.0.0.1:{proxy.port}/0", prefix="test")
         queue = app.queue("work", retry=qbull.Retry(attempts=1))
@@ -62,7 +62,7 @@ async def test_nothing_waits_with_a_suspect_whose_mark_is_refused(
     app: qbull.App, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its node may be away, or may refuse for good: jobs of others must not wait for that."""
-    mark, refused = Partition.mark_alone, asyncio.Event()
+    mark, refused = Partition.mark_isolated, asyncio.Event()
     suspects, others = app.queue("suspects"), app.queue("others")
 
     @suspects.task
@@ -92,7 +92,7 @@ async def test_nothing_waits_with_a_suspect_whose_mark_is_refused(
 async def test_a_suspect_that_is_another_workers_by_now_is_not_begun(
     app: qbull.App, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mark, ran = Partition.mark_alone, list[str]()
+    mark, ran = Partition.mark_isolated, list[str]()
     queue = app.queue("work")
 
     @queue.task

@@ -246,7 +246,7 @@ async def test_every_tick_once_although_a_primary_dies(raise_up: Callable, tmp_p
             await eventually(lambda: after(0), within=30)
             first = max(at for _, at in ran)
             await app._client().store.open()
-            place = await ScheduleStore(app._client().store).where("a")
+            place = await ScheduleStore(app._client().store).location("a")
             assert place is not None
             victim = primary_of(app._client().store.names.partition(*place))
             victim.wait_for_replicas()  # what was fired is to be there after the failover

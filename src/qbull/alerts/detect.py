@@ -125,7 +125,7 @@ class ProblemWatcher:
         """The schedule of a queue that has missed more than when it was looked at last."""
         schedules, found = ScheduleStore(self._store), ""
         places: dict[ScheduleLocation, list[str]] = {}
-        for name, place in (await schedules.everywhere()).items():
+        for name, place in (await schedules.locations()).items():
             if place.queue == queue:
                 places.setdefault(place, []).append(name)
         for place, names in places.items():

@@ -145,7 +145,7 @@ def error_of(job: StoredJob) -> str:
 async def retry(client: Client, partition: Partition, jobs: Sequence[StoredJob]) -> int:
     """Send finished ones round again."""
     some = [
-        JobToRetry(job.id, job.place, record) for job in jobs if (record := _retry_record(job)) is not None
+        JobToRetry(job.id, job.position, record) for job in jobs if (record := _retry_record(job)) is not None
     ]
     if not some:
         return 0
@@ -155,7 +155,7 @@ async def retry(client: Client, partition: Partition, jobs: Sequence[StoredJob])
 
 async def remove(client: Client, partition: Partition, jobs: Sequence[StoredJob]) -> int:
     """Forget them. One that is no longer where it was seen stays, and one that a worker has."""
-    some = [(job.id, job.place) for job in jobs]
+    some = [(job.id, job.position) for job in jobs]
     words = await partition.remove(new_token(), some)
     return words.count("removed")
 

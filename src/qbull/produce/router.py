@@ -108,7 +108,7 @@ class JobRouter:
 
     async def layout(self, settings: QueueSettings) -> Layout:
         """Read the layout from the server."""
-        self._declared[settings.name], layout = await self._store.known(settings)
+        self._declared[settings.name], layout = await self._store.registered(settings)
         return self._remember(settings, layout)
 
     def totals(self, settings: QueueSettings, counted: dict[str, int]) -> dict[str, int]:
@@ -312,7 +312,7 @@ class JobRouter:
         except PartitionClosed as closed:
             if closed.successor.number > self._layouts[settings.name].generation:
                 await self._follow_successor(settings, closed.successor)
-            return closed.counting
+            return closed.unique_answers
         return [UniqueAnswer(id, new, 0, False) for id, new in found]
 
 
@@ -345,7 +345,7 @@ class _UniqueCalls:
                 self.answers[at] = answer.id, answer.new
             elif answer.id:
                 left_ms = max(answer.left_ms, 1)
-                self.asked[at] = self.asked[at]._replace(counts=answer.id, counts_ms=left_ms)
+                self.asked[at] = self.asked[at]._replace(winner=answer.id, winner_ms=left_ms)
             self.moving = self.moving or answer.moving
 
 

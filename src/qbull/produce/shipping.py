@@ -77,7 +77,7 @@ class OutboxShipping:
             queue, layout, until = self._queues[name]
             # Readers of reports find queues in the registry. Jobs of a queue that is missing there would end
             # unnoticed, and their rows would be shipped again.
-            if time.monotonic() < until and await store.knows(name):
+            if time.monotonic() < until and await store.has_queue(name):
                 return queue, layout
         queue = self._app.queues.get(name) or await self._registered(name)
         layout = await store.register(queue.settings, sorted(queue.tasks))

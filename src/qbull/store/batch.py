@@ -25,39 +25,39 @@ class Batcher(Generic[T, A]):
     """
 
     def __init__(
-        self, send: Callable[[list[T]], Awaitable[Sequence[A]]], most: int, *, in_order: bool
+        self, send: Callable[[list[T]], Awaitable[Sequence[A]]], max_size: int, *, in_order: bool
     ) -> None:
         self._in_order = in_order
         self._send = send
-        self._most = most
+        self._max_size = max_size
         self._waiting: list[tuple[T, asyncio.Future[A]]] = []
-        self._flights = 0
-        self._flying = 0  # items in flight
-        self._usual = 0.0  # items that are outstanding at a time, of late
-        self._half = math.inf  # of these, where a second flight is worth while
+        self._batches = 0
+        self._items_in_flight = 0  # items in flight
+        self._usual_outstanding = 0.0  # items that are outstanding at a time, of late
+        self._split_at = math.inf  # of these, where a second flight is worth while
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def add(self, item: T) -> A:
-        if not self._flights:  # nobody is on the way: go at once, and let others gather meanwhile
-            self._take_off(1)
+        if not self._batches:  # nobody is on the way: go at once, and let others gather meanwhile
+            self._sent(1)
             try:
                 return (await self._send([item]))[0]
             finally:
-                self._land(1)
+                self._answered(1)
         answer: asyncio.Future[A] = asyncio.get_running_loop().create_future()
         self._waiting.append((item, answer))
-        if len(self._waiting) >= self._half and self._flights == 1:
-            self._depart()
+        if len(self._waiting) >= self._split_at and self._batches == 1:
+            self._send_batch()
         return await answer
 
-    def _depart(self) -> None:
-        batch, self._waiting = self._waiting[: self._most], self._waiting[self._most :]
-        self._take_off(len(batch))
-        task = asyncio.get_running_loop().create_task(self._fly(batch))
+    def _send_batch(self) -> None:
+        batch, self._waiting = self._waiting[: self._max_size], self._waiting[self._max_size :]
+        self._sent(len(batch))
+        task = asyncio.get_running_loop().create_task(self._send_and_answer(batch))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _fly(self, batch: list[tuple[T, asyncio.Future[A]]]) -> None:
+    async def _send_and_answer(self, batch: list[tuple[T, asyncio.Future[A]]]) -> None:
         try:
             answers = await self._send([item for item, _ in batch])
         except Exception as error:
@@ -69,25 +69,29 @@ class Batcher(Generic[T, A]):
                 if not future.done():
                     future.set_result(answer)
         finally:
-            self._land(len(batch))
+            self._answered(len(batch))
 
-    def _take_off(self, items: int) -> None:
-        self._flights += 1
-        self._flying += items
-        outstanding = self._flying + len(self._waiting)
-        self._usual = max(outstanding, self._usual * 0.9 + outstanding * 0.1)
-        self._half = self._usual / 2 if self._usual >= MIN_CALLS_TO_SPLIT and not self._in_order else math.inf
+    def _sent(self, items: int) -> None:
+        self._batches += 1
+        self._items_in_flight += items
+        outstanding = self._items_in_flight + len(self._waiting)
+        self._usual_outstanding = max(outstanding, self._usual_outstanding * 0.9 + outstanding * 0.1)
+        self._split_at = (
+            self._usual_outstanding / 2
+            if self._usual_outstanding >= MIN_CALLS_TO_SPLIT and not self._in_order
+            else math.inf
+        )
 
-    def _land(self, items: int) -> None:
-        self._flights -= 1
-        self._flying -= items
-        if self._flights or not self._waiting:
+    def _answered(self, items: int) -> None:
+        self._batches -= 1
+        self._items_in_flight -= items
+        if self._batches or not self._waiting:
             return
-        if self._half is math.inf or len(self._waiting) >= self._half:
-            self._depart()
+        if self._split_at is math.inf or len(self._waiting) >= self._split_at:
+            self._send_batch()
         else:  # those who have just been answered may have more
-            asyncio.get_running_loop().call_soon(self._depart_if_alone)
+            asyncio.get_running_loop().call_soon(self._send_if_idle)
 
-    def _depart_if_alone(self) -> None:
-        if self._waiting and not self._flights:
-            self._depart()
+    def _send_if_idle(self) -> None:
+        if self._waiting and not self._batches:
+            self._send_batch()

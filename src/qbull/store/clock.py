@@ -39,7 +39,7 @@ async def advance_clock(store: Store, by_ms: int) -> None:
     await store.server.call("SET", CLOCK_SHIFT_KEY, shift_ms)
     await _expire_keys(store, by_ms)
     living = await store.server.call("ZRANGE", store.names.workers, 0, -1)
-    await store.beat(60, [worker.decode() for worker in living])
+    await store.heartbeat(60, [worker.decode() for worker in living])
     await store.server.call("PUBLISH", store.names.bell, "\n")
 
 

@@ -27,25 +27,25 @@ class EndListener:
 
     def __init__(self, expect: Callable[[Partition], Awaitable[None]]) -> None:
         self.bases: dict[str, float] = {}
-        self._expect = expect
-        self._told = asyncio.Event()
+        self._watch = expect
+        self._notified = asyncio.Event()
 
-    async def expect(self, partition: Partition) -> None:
+    async def watch(self, partition: Partition) -> None:
         """From now on, and as long as this is said again."""
         now = time.monotonic()
         if now - self.bases.get(partition.base, -WAITER_MARK_SECONDS) >= WAITER_MARK_SECONDS / 2:
-            await self._expect(partition)
+            await self._watch(partition)
             self.bases[partition.base] = now
 
-    def tell(self, base: str) -> None:
+    def notify(self, base: str) -> None:
         if not base or base in self.bases:
-            self._told.set()
+            self._notified.set()
 
     def clear(self) -> None:
-        self._told.clear()
+        self._notified.clear()
 
     async def wait(self) -> None:
-        await self._told.wait()
+        await self._notified.wait()
 
 
 class ResultListener:
@@ -56,7 +56,7 @@ class ResultListener:
         self._up = asyncio.Event()
         self._ends: set[EndListener] = set()
 
-    async def until(
+    async def wait_for(
         self, id: str, look: Callable[[], Awaitable[tuple[Partition, StoredJob]]], timeout: float | None
     ) -> StoredJob:
         """The job as `look` finds it when it has finished, or after `timeout` seconds. Each look says where it is."""
@@ -65,19 +65,19 @@ class ResultListener:
         try:
             async with asyncio.timeout(timeout):
                 while found.ending is None:
-                    with self._expecting(partition, id, event):
-                        await self._store.retrying(partial(self._expect, partition))
+                    with self._watching(partition, id, event):
+                        await self._store.retrying(partial(self._announce, partition))
                         before = partition
                         partition, found = await look()
                         if found.ending is None and partition.base == before.base:
-                            await self._told(event)
+                            await self._wait_notified(event)
                             event.clear()
                 return found
         except TimeoutError:
             return (await look())[1]
 
     @contextmanager
-    def _expecting(self, partition: Partition, id: str, event: asyncio.Event) -> Iterator[None]:
+    def _watching(self, partition: Partition, id: str, event: asyncio.Event) -> Iterator[None]:
         name = (partition.base, id)
         self._waiting[name].add(event)
         try:
@@ -92,7 +92,7 @@ class ResultListener:
         """Be told that something has ended, until the block ends."""
 
         async def expect(partition: Partition) -> None:
-            await self._store.retrying(partial(self._expect, partition))
+            await self._store.retrying(partial(self._announce, partition))
 
         ends = EndListener(expect)
         self._ends.add(ends)
@@ -107,13 +107,13 @@ class ResultListener:
             await asyncio.wait([self._listening])
             self._listening = None
 
-    async def _expect(self, partition: Partition) -> None:
+    async def _announce(self, partition: Partition) -> None:
         if self._listening is None:
             self._listening = asyncio.create_task(self._listen())
         await self._up.wait()
         await self._store.server.script("set_flag", partition.base + "waiters", WAITER_MARK_SECONDS)
 
-    async def _told(self, event: asyncio.Event) -> None:
+    async def _wait_notified(self, event: asyncio.Event) -> None:
         waiting = asyncio.create_task(event.wait())
         try:
             await asyncio.wait([waiting], timeout=WAITER_MARK_SECONDS / 2)
@@ -132,7 +132,7 @@ class ResultListener:
                         self._wake(list(self._waiting))
                     self._wake([(base, id) for id in ids])
                     for ends in self._ends:
-                        ends.tell(base)
+                        ends.notify(base)
             except ServerError:
                 await asyncio.sleep(0.2)
 

@@ -41,7 +41,7 @@ WAITAOF_BACKOFF = ExponentialBackoff(first_seconds=0.002, max_seconds=0.064)
 
 @dataclass(frozen=True)
 class ProfileCheck:
-    place: tuple[int, str, int]
+    endpoint: tuple[int, str, int]
     at: float
     links: ReplicaLinks
 
@@ -55,8 +55,8 @@ class ConfirmedServer:
         self.waits = self._profile.waits_for_replicas
         self._server = server
         self._has_held = False
-        self._looks: WeakKeyDictionary[Server, ProfileCheck] = WeakKeyDictionary()
-        self._looking: WeakKeyDictionary[Server, asyncio.Lock] = WeakKeyDictionary()
+        self._checks: WeakKeyDictionary[Server, ProfileCheck] = WeakKeyDictionary()
+        self._checking: WeakKeyDictionary[Server, asyncio.Lock] = WeakKeyDictionary()
 
     async def script(self, name: str, key: str, *args: CommandArgument) -> Any:
         """Run a verb and answer when its writes are confirmed. NotConfirmed is raised where it has run and they are not."""
@@ -77,99 +77,107 @@ class ConfirmedServer:
                 raise ServerAway(error.fact) from None
 
     async def _run(self, key: str, *command: CommandArgument) -> Any:
-        return await self._server.talk(key, partial(self._converse, key, command))
+        return await self._server.converse(key, partial(self._run_and_confirm, key, command))
 
-    async def _converse(self, key: str, command: tuple[CommandArgument, ...], talk: Conversation) -> Any:
-        links = await self._look(talk)
+    async def _run_and_confirm(
+        self, key: str, command: tuple[CommandArgument, ...], conversation: Conversation
+    ) -> Any:
+        links = await self._check_profile(conversation)
         if isinstance(links, UnmetRequirement):
-            raise self._refusal(talk.server, links)
+            raise self._refusal(conversation.server, links)
         if not self.waits:
-            return await talk.call(*command)
+            return await conversation.call(*command)
         mark = ("EVAL", script("set_flag").source, 1, key + CONFIRM_MARK, CONFIRM_MARK_SECONDS)
-        await talk.send(command, mark)
-        reply = await talk.hear()
-        await talk.hear()
-        await self._wait(talk, links)
+        await conversation.send(command, mark)
+        reply = await conversation.receive()
+        await conversation.receive()
+        await self._wait(conversation, links)
         return reply
 
-    async def _wait(self, talk: Conversation, links: ReplicaLinks) -> None:
+    async def _wait(self, conversation: Conversation, links: ReplicaLinks) -> None:
         clock = asyncio.get_running_loop().time
         deadline = clock() + CONFIRM_TIMEOUT_SECONDS
         while True:
             is_last = clock() > deadline
-            count, connected = await self._ask(talk, self._profile.confirmations(len(links)))
+            count, connected = await self._ask(conversation, self._profile.confirmations(len(links)))
             if count >= self._profile.confirmations(len(links)) and connected == links:
                 return
             fact = f"{count} of {len(links)} replicas have it"
             if connected != links:
-                found = await self._look(talk, anew=True)
-                if isinstance(found, UnmetRequirement):
-                    fact = found.fact
+                checked = await self._check_profile(conversation, anew=True)
+                if isinstance(checked, UnmetRequirement):
+                    fact = checked.fact
                     await asyncio.sleep(PROFILE_RECHECK_SECONDS)
                 else:
-                    links = found
-            if talk.is_over:
-                raise ServerAway(f"{talk.server.address.shown}: another server has become the primary")
+                    links = checked
+            if conversation.is_closed:
+                raise ServerAway(
+                    f"{conversation.server.address.shown}: another server has become the primary"
+                )
             if is_last:
-                raise NotConfirmed(f"{talk.server.address.shown}: {fact} after {CONFIRM_TIMEOUT_SECONDS:g} s")
+                raise NotConfirmed(
+                    f"{conversation.server.address.shown}: {fact} after {CONFIRM_TIMEOUT_SECONDS:g} s"
+                )
 
-    async def _ask(self, talk: Conversation, need: int) -> tuple[int, ReplicaLinks]:
+    async def _ask(self, conversation: Conversation, need: int) -> tuple[int, ReplicaLinks]:
         """How many replicas have it, at once or after a short wait; and who is connected then."""
         match self._profile.replica_copy:
             case "none":
-                return 0, links_in(await talk.call("ROLE"))
+                return 0, links_in(await conversation.call("ROLE"))
             case "memory":
-                await talk.send(("WAIT", need, int(WAIT_SLICE_SECONDS * 1000)), ("ROLE",))
-                return await talk.hear(), links_in(await talk.hear())
+                await conversation.send(("WAIT", need, int(WAIT_SLICE_SECONDS * 1000)), ("ROLE",))
+                return await conversation.receive(), links_in(await conversation.receive())
             case "disk":
-                return await self._ask_for_disks(talk, need)
+                return await self._wait_for_disks(conversation, need)
             case _:
                 assert_never(self._profile.replica_copy)
 
-    async def _ask_for_disks(self, talk: Conversation, need: int) -> tuple[int, ReplicaLinks]:
+    async def _wait_for_disks(self, conversation: Conversation, need: int) -> tuple[int, ReplicaLinks]:
         """A server looks at its clock when something arrives: each new question also ends the wait of the one before."""
         clock = asyncio.get_running_loop().time
         end, open_questions = clock() + WAIT_SLICE_SECONDS, 0
         pauses = WAITAOF_BACKOFF.delays()
         pause = next(pauses)
         while True:
-            await talk.send(("WAITAOF", 1, need, 1), ("ROLE",))
+            await conversation.send(("WAITAOF", 1, need, 1), ("ROLE",))
             open_questions += 1
-            answer = await talk.hear(within=pause if clock() < end else None)
+            answer = await conversation.receive(within=pause if clock() < end else None)
             while answer is not None:
-                links = links_in(await talk.hear())
+                links = links_in(await conversation.receive())
                 open_questions -= 1
                 if (answer[0] and answer[1] >= need) or clock() > end:
                     for _ in range(2 * open_questions):
-                        await talk.hear()
+                        await conversation.receive()
                     return (answer[1] if answer[0] else 0), links
-                answer = await talk.hear(within=pause) if open_questions else None
+                answer = await conversation.receive(within=pause) if open_questions else None
             pause = next(pauses)
 
-    async def _look(self, talk: Conversation, *, anew: bool = False) -> ReplicaLinks | UnmetRequirement:
+    async def _check_profile(
+        self, conversation: Conversation, *, anew: bool = False
+    ) -> ReplicaLinks | UnmetRequirement:
         """Who must confirm; or what keeps this server from holding the profile."""
         now = asyncio.get_running_loop().time()
         oldest = now if anew else now - PROFILE_CHECK_TTL_SECONDS
-        look = self._looks.get(talk.server)
-        if look is not None and look.place == talk.place and look.at >= oldest:
-            return look.links
-        async with self._looking.setdefault(talk.server, asyncio.Lock()):
-            look = self._looks.get(talk.server)
-            if look is not None and look.place == talk.place and look.at >= oldest:
-                return look.links  # another one has looked while we waited
+        check = self._checks.get(conversation.server)
+        if check is not None and check.endpoint == conversation.endpoint and check.at >= oldest:
+            return check.links
+        async with self._checking.setdefault(conversation.server, asyncio.Lock()):
+            check = self._checks.get(conversation.server)
+            if check is not None and check.endpoint == conversation.endpoint and check.at >= oldest:
+                return check.links  # another one has looked while we waited
             now = asyncio.get_running_loop().time()
-            facts = await facts_of(talk, replicas=self.waits)
-            found = unmet_requirement(self.durability, facts)
-            if found is not None:
-                self._looks.pop(talk.server, None)
-                return found
+            facts = await facts_of(conversation, replicas=self.waits)
+            unmet = unmet_requirement(self.durability, facts)
+            if unmet is not None:
+                self._checks.pop(conversation.server, None)
+                return unmet
             self._has_held = True
-            self._looks[talk.server] = ProfileCheck(talk.place, now, facts.links)
+            self._checks[conversation.server] = ProfileCheck(conversation.endpoint, now, facts.links)
             return facts.links
 
-    def _refusal(self, server: Server, found: UnmetRequirement) -> ServerError:
+    def _refusal(self, server: Server, unmet: UnmetRequirement) -> ServerError:
         """What has held before may hold again in a moment, and is waited for; what never did is refused at once."""
-        kind = ServerAway if found.transient and self._has_held else ServerRefused
+        kind = ServerAway if unmet.transient and self._has_held else ServerRefused
         return kind(
-            f'{server.address.shown}: durability "{self.durability}" does not hold here: {found.fact}; {found.remedy}'
+            f'{server.address.shown}: durability "{self.durability}" does not hold here: {unmet.fact}; {unmet.remedy}'
         )

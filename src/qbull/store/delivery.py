@@ -23,17 +23,17 @@ class Delivery(NamedTuple):
     """An entry of a ready stream, handed over to this worker: one job, or a train of one lane."""
 
     partition: Partition
-    band: str
+    level: str
     entry: bytes
     fields: list[bytes]
     """Id and record of each job, flat, as the server sends them. Use `job()` to read them."""
-    place: bytes
+    position: bytes
     """The priority level and the entry: together they name the delivery within its partition."""
-    asked: float
+    requested_at: float
     """When the worker asked for it, on this machine's monotonic clock."""
     lane: bytes = b""
     """The lane of a train; empty for a job that is alone in its entry."""
-    before: int = 0
+    settled_before: int = 0
     """How many jobs of the train were settled before it came here."""
 
     @property
@@ -67,9 +67,9 @@ class DeliveredJob:
         """Its position on the server. Further jobs in an entry without a lane were written by another program."""
         delivery = self.delivery
         if not delivery.lane:
-            return JobPosition(delivery.place, b"", 0, True)
+            return JobPosition(delivery.position, b"", 0, True)
         last = self.number == delivery.job_count - 1
-        return JobPosition(delivery.place, delivery.lane, delivery.before + self.number, last)
+        return JobPosition(delivery.position, delivery.lane, delivery.settled_before + self.number, last)
 
 
 async def load_trains(deliveries: list[Delivery]) -> list[Delivery]:
@@ -101,4 +101,6 @@ def _expand_train(delivery: Delivery, ids: list[bytes], records: list[bytes]) ->
     if before is None:
         return delivery
     fields = [part for pair in zip(ids[before:], records[before:], strict=True) for part in pair]
-    return delivery._replace(fields=fields, lane=delivery.fields[1][:LANE_DIGEST_BYTES], before=before)
+    return delivery._replace(
+        fields=fields, lane=delivery.fields[1][:LANE_DIGEST_BYTES], settled_before=before
+    )

@@ -170,8 +170,8 @@ class Names:
         return f"{self.prefix}:done"
 
 
-def ready_stream(base: str, band: str) -> str:
-    return f"{base}ready:{band}"
+def ready_stream(base: str, level: str) -> str:
+    return f"{base}ready:{level}"
 
 
 KEY_TYPES = {
@@ -184,7 +184,7 @@ KEY_TYPES = {
         "cancelled",
         "reports",
         "outgoing",
-        *(f"ready:{band}" for band in PRIORITY_LEVELS),
+        *(f"ready:{level}" for level in PRIORITY_LEVELS),
     ),
 }
 """The names that every partition may have, by their type on the server."""

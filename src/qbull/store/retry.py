@@ -49,7 +49,7 @@ class Retrier:
                     try:
                         refuse_unfit_server(primary.address.shown, await read_info(primary))
                     except ServerAway:
-                        self._store.server.doubt(primary)
+                        self._store.server.invalidate(primary)
                         raise
                 self._checked = True
 

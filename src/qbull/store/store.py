@@ -37,7 +37,7 @@ _warned_queues: set[str] = set()
 class ReadyStream:
     name: str
     partition: Partition
-    band: str
+    level: str
     tag: bytes
 
 
@@ -79,12 +79,15 @@ class Store(Retriable):
 
     async def layout(self, settings: QueueSettings) -> Layout:
         """Which partitions the queue has, as the server says; as declared, where it does not know the queue."""
-        return (await self.known(settings))[1]
+        return (await self.registered(settings))[1]
 
     @idempotent
-    async def known(self, settings: QueueSettings) -> tuple[QueueSettings, Layout]:
+    async def registered(self, settings: QueueSettings) -> tuple[QueueSettings, Layout]:
         """The settings and the partitions that the server has; as declared here, where it does not know the queue."""
-        return await self._known(settings.name) or (settings, Layout(partitions=settings.partitions))
+        return await self._read_registered(settings.name) or (
+            settings,
+            Layout(partitions=settings.partitions),
+        )
 
     @idempotent
     async def register(
@@ -92,13 +95,13 @@ class Store(Retriable):
     ) -> Layout:
         """Tell the server of a queue, so that programs without its code know it; refuse a count that it never had."""
         name = self.names.settings(settings.name)
-        known = await self._known(settings.name)
+        known = await self._read_registered(settings.name)
         declared, layout = known or (None, Layout(partitions=settings.partitions))
         if settings.partitions != layout.partitions:
-            self._follow(settings, layout)
+            self._check_partition_count(settings, layout)
         if declared != replace(settings, partitions=layout.partitions):
             if declared is not None and (declared.order, declared.lane) != (settings.order, settings.lane):
-                self._say_other_order(declared, settings)
+                self._warn_order_changed(declared, settings)
             followed = replace(settings, partitions=layout.partitions)
             await self.server.script("register", name, "declared", msgspec.json.encode(followed))
             await self.server.script("queue_register", self.names.queues, settings.name)
@@ -109,7 +112,7 @@ class Store(Retriable):
             await self.confirmed(durability).confirm(self.names.queue(settings.name), self.names.app)
         return layout
 
-    def _follow(self, settings: QueueSettings, layout: Layout) -> None:
+    def _check_partition_count(self, settings: QueueSettings, layout: Layout) -> None:
         fact = f'queue "{settings.name}": partitions={settings.partitions} but the server has {layout.partitions}'
         if settings.partitions not in layout.counts:
             raise ConfigError(
@@ -120,7 +123,7 @@ class Store(Retriable):
             log.warning("%s by now; following it; set partitions=%d", fact, layout.partitions)
 
     @staticmethod
-    def _say_other_order(before: QueueSettings, settings: QueueSettings) -> None:
+    def _warn_order_changed(before: QueueSettings, settings: QueueSettings) -> None:
         log.warning(
             'queue "%s": declared here with order=%r, lane=%r, before with order=%r, lane=%r; jobs follow what their producer '
             "declares: declare it alike in all programs, once all are deployed",
@@ -142,14 +145,14 @@ class Store(Retriable):
 
     @idempotent
     async def settings(self, queue: str) -> QueueSettings:
-        known = await self._known(queue)
+        known = await self._read_registered(queue)
         if known is None:
             others = ", ".join(await self.queues()) or "none yet"
             raise NotFound(f'queue "{queue}": not on this server; it has: {others}')
         return known[0]
 
     @idempotent
-    async def knows(self, queue: str) -> bool:
+    async def has_queue(self, queue: str) -> bool:
         """Is it still registered?"""
         (declared,) = await self.server.call("HMGET", self.names.settings(queue), "declared")
         return declared is not None
@@ -159,7 +162,7 @@ class Store(Retriable):
         fields = await self.server.call("HKEYS", self.names.settings(queue))
         return sorted(field.decode().removeprefix("task:") for field in fields if field.startswith(b"task:"))
 
-    async def _known(self, queue: str) -> tuple[QueueSettings, Layout] | None:
+    async def _read_registered(self, queue: str) -> tuple[QueueSettings, Layout] | None:
         """What the server knows of a queue. The layout decides how many partitions it has."""
         declared, packed = await self.server.call("HMGET", self.names.settings(queue), "declared", "layout")
         if declared is None:
@@ -180,11 +183,11 @@ class Store(Retriable):
     async def streams(self, partitions: Sequence[Partition]) -> dict[bytes, ReadyStream]:
         """The ready streams of these partitions by name, the most urgent band first."""
         found = [
-            ReadyStream(ready_stream(partition.base, band), partition, band, band.encode())
+            ReadyStream(ready_stream(partition.base, level), partition, level, level.encode())
             for partition in partitions
-            for band in await partition.bands()
+            for level in await partition.priority_levels()
         ]
-        found.sort(key=lambda stream: stream.band)
+        found.sort(key=lambda stream: stream.level)
         return {stream.name.encode(): stream for stream in found}
 
     async def fetch(
@@ -209,7 +212,7 @@ class Store(Retriable):
         if not reply:
             return []
         deliveries = [
-            Delivery(stream.partition, stream.band, entry, fields, stream.tag + entry, asked)
+            Delivery(stream.partition, stream.level, entry, fields, stream.tag + entry, asked)
             for name, entries in reply
             for stream in (streams[name],)
             for entry, fields in entries
@@ -223,7 +226,7 @@ class Store(Retriable):
         base = next(iter(streams.values())).partition.base
         reply = await self.server.script("fetch", base, worker, count, *streams)
         deliveries = [
-            Delivery(stream.partition, stream.band, entry, fields, stream.tag + entry, asked)
+            Delivery(stream.partition, stream.level, entry, fields, stream.tag + entry, asked)
             for name, entry, fields in reply
             for stream in (streams[name],)
         ]
@@ -232,25 +235,25 @@ class Store(Retriable):
     @idempotent
     async def ensure_groups(self, streams: dict[bytes, ReadyStream]) -> None:
         for stream in streams.values():
-            await stream.partition.ensure_groups([stream.band])
+            await stream.partition.ensure_groups([stream.level])
 
     # Who lives.
 
     @idempotent
-    async def beat(self, ttl: float, workers: Sequence[str]) -> list[str]:
+    async def heartbeat(self, ttl: float, workers: Sequence[str]) -> list[str]:
         """These workers live; answers with the ones that said nothing for their whole time."""
         dead = await self.server.script("heartbeat", self.names.app, int(ttl * 1000), *workers)
         return [worker.decode() for worker in dead]
 
     @idempotent
-    async def enroll(self, worker: str, member: RegisteredWorker, ttl: float) -> None:
+    async def register_worker(self, worker: str, member: RegisteredWorker, ttl: float) -> None:
         """A worker says what it is and what it reads."""
         await self.server.script(
             "worker_register", self.names.app, worker, int(ttl * 1000), pack_worker(member)
         )
 
     @idempotent
-    async def bury(self, worker: str, *, certain: bool = False, lost: bool = False) -> bool:
+    async def forget_worker(self, worker: str, *, certain: bool = False, lost: bool = False) -> bool:
         """Forget a worker whose deliveries were taken back; unless it has come back to life, or is certainly gone.
 
         `lost` is said of one that did not end on purpose.
@@ -266,13 +269,13 @@ class Store(Retriable):
         return {id.decode(): unpack_worker(what) for id, what in zip(flat[::2], flat[1::2], strict=True)}
 
     @idempotent
-    async def member(self, worker: str) -> RegisteredWorker:
+    async def worker(self, worker: str) -> RegisteredWorker:
         """What a worker has said of itself, also where it has fallen silent."""
         said = await self.server.call("HGET", self.names.roster, worker)
         return unpack_worker(said or b"")
 
     @idempotent
-    async def remembered(self) -> set[str]:
+    async def remembered_workers(self) -> set[str]:
         """The workers of which it is known whether they live."""
         return {name.decode() for name in await self.server.call("ZRANGE", self.names.workers, 0, -1)}
 

@@ -149,7 +149,7 @@ class EmbeddedTestServer(EnqueueRecorder):
         queue = self.app.queues[settings.name]
         ticker = ScheduleRunner(self._store, partition, queue.tasks, Outage(), self.app._codecs)
         tick = await ticker.tick()
-        await self.app._client().flows.ship(partition)
+        await self.app._client().flows.dispatch(partition)
         promoted = await partition.promote()
         count = await inspect.count(partition)
         still = await live_settings.is_paused(self._store, settings.name)
@@ -216,8 +216,8 @@ class _RecordingFlows(FlowStore):
         super().__init__(store)
         self._record = record
 
-    async def begin(self, plan: FlowPlan, confirmed: ConfirmedServer | None) -> bool:
-        created = await super().begin(plan, confirmed)
+    async def start(self, plan: FlowPlan, confirmed: ConfirmedServer | None) -> bool:
+        created = await super().start(plan, confirmed)
         for seed in plan.seeds:
             self._record.note(
                 seed.queue, PlacedJob(0, NewJob(seed.id, seed.when, seed.record)), seed.id, created

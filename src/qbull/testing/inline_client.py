@@ -176,7 +176,7 @@ class _NoServer:
 class _InlineResults(_NoServer):
     """Whoever waits is answered at once."""
 
-    async def until(
+    async def wait_for(
         self, id: str, look: Callable[[], Awaitable[tuple[Any, StoredJob]]], timeout: float | None
     ) -> StoredJob:
         _, found = await look()

@@ -198,7 +198,7 @@ class AttemptRunner:
         while True:
             async with self._isolation.alone():
                 try:
-                    is_ours = await partition.mark_alone(id, delivery.place)
+                    is_ours = await partition.mark_isolated(id, delivery.position)
                 except ServerAway:
                     is_ours = None
                 except ServerError as refusal:
@@ -207,7 +207,7 @@ class AttemptRunner:
                 if is_ours:
                     return await self._attempt_in_time(slot, delivered, job, task, call)
             if is_ours is None:
-                holds = partial(partition.holds, id, delivery.place, delivery.lane)
+                holds = partial(partition.holds, id, delivery.position, delivery.lane)
                 is_ours = await self._outage.retry_until_up(holds)
             if not is_ours:
                 self._unfinished(delivery)

@@ -40,6 +40,6 @@ class Canceller:
             self._wake_up.clear()
             marks: CancelMarks = {}
             for number, partition in self._buffer.partitions().items():
-                for id, place, reason in await self._outage.retry_until_up(partition.marks):
+                for id, place, reason in await self._outage.retry_until_up(partition.cancel_marks):
                     marks[number, place, id] = reason
             self._stop(marks)

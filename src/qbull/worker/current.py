@@ -77,7 +77,7 @@ class RunningJob:
     ) -> RunningJob:
         """The run of a job that the server has delivered to this worker."""
         delivery = delivered.delivery
-        job = cls(queue, delivery.place, delivered.id, delivered.record, body)
+        job = cls(queue, delivery.position, delivered.id, delivered.record, body)
         job.partition = delivery.partition
         job.lane = delivery.lane
         job.progress_sink = progress_sink

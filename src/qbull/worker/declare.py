@@ -92,8 +92,8 @@ class ScheduleDeclarer:
             await self._declared.remember(name, before | mine)
         for gone in sorted(before - mine):
             known = await self._schedules.find(gone)
-            if known is not None and known.place.queue == name:
-                await self._schedules.take_away(gone, known.place, "code")
+            if known is not None and known.location.queue == name:
+                await self._schedules.withdraw(gone, known.location, "code")
                 log.info('schedule "%s": removed, the code does not have it any more', gone)
         served = {queue for member in members.values() for queue in member.queues}
         changed = await self._schedules.unknown(self._mine.values())
@@ -104,7 +104,7 @@ class ScheduleDeclarer:
 
     async def _put(self, schedule: Schedule, served: set[str]) -> bool:
         known = await self._schedules.find(schedule.name)
-        place = known.place if known is not None else None
+        place = known.location if known is not None else None
         if place is not None and place.queue != schedule.queue and place.queue in served:
             if schedule.name not in self._said:
                 self._said.add(schedule.name)

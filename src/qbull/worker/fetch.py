@@ -211,16 +211,16 @@ class Fetcher:
         streams = [
             item for number in (*group[first:], *group[:first]) for item in self._streams[number].items()
         ]
-        return dict(sorted(streams, key=lambda item: item[1].band))
+        return dict(sorted(streams, key=lambda item: item[1].level))
 
     async def _give_back(self, deliveries: Sequence[Delivery]) -> None:
         for delivery in deliveries:
-            await delivery.partition.release([delivery.place])
+            await delivery.partition.release([delivery.position])
 
     async def _read_all(self, group: tuple[int, ...], more: deque[int], want: int) -> list[Delivery]:
         streams = {name: stream for number in group for name, stream in self._streams[number].items()}
         if len(group) > 1:
-            streams = dict(sorted(streams.items(), key=lambda item: item[1].band))
+            streams = dict(sorted(streams.items(), key=lambda item: item[1].level))
         readers = max(len(self._readers), 1)
         count = min(max(want // (len(group) * readers), 1), MAX_FETCHED_DELIVERIES)
         for number in group:

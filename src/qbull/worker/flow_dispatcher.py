@@ -70,7 +70,7 @@ class FlowDispatcher:
 
     async def _ship(self, partition: Partition) -> None:
         try:
-            again = await self._flows.ship(partition, self._worker)
+            again = await self._flows.dispatch(partition, self._worker)
         except ServerError as error:
             self._outage.failed(error, partition.base)
             again = FLOW_RETRY_SECONDS

@@ -51,7 +51,7 @@ class OutcomeRecorder:
         """What to seal behind the record."""
         ended = time.perf_counter()
         duration = (ended - began) * 1000
-        entered = entry_ms(delivered.delivery.place)
+        entered = entry_ms(delivered.delivery.position)
         self.figures.ended(body.task, began, ended, entered)
         created = 0 if delivered.record[4] else entered
         if isinstance(result, StoredResult):
@@ -74,7 +74,7 @@ class OutcomeRecorder:
         ended = time.perf_counter()
         duration = ended - began
         if task is not None:
-            self.figures.ended(task.name, began, ended, entry_ms(delivered.delivery.place))
+            self.figures.ended(task.name, began, ended, entry_ms(delivered.delivery.position))
         body = body or Body(task="?", payload=b"")
         retry = self.retry or (task.retry if task is not None else self._settings.retry)
         outcome = decide(error, body.attempt, body.attempts or retry.attempts, retry, _stacktrace_of(error))

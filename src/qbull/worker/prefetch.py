@@ -42,7 +42,7 @@ class PrefetchBuffer:
             name = delivery_key(delivery)
             if name not in self._held:
                 self._held[name] = delivery
-                self._levels[int(delivery.band, 16)].append(delivery)
+                self._levels[int(delivery.level, 16)].append(delivery)
                 self.waiting += 1
 
     def hold_for_release(self, deliveries: Iterable[Delivery]) -> list[Delivery]:
@@ -82,7 +82,7 @@ class PrefetchBuffer:
         """They could not be given to others: they wait here again."""
         for delivery in deliveries:
             if delivery in self:
-                self._levels[int(delivery.band, 16)].append(delivery)
+                self._levels[int(delivery.level, 16)].append(delivery)
                 self.waiting += 1
 
     def __contains__(self, delivery: Delivery) -> bool:
@@ -100,4 +100,4 @@ class PrefetchBuffer:
 
 
 def delivery_key(delivery: Delivery) -> tuple[int, bytes]:
-    return delivery.partition.number, delivery.place
+    return delivery.partition.number, delivery.position

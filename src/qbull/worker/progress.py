@@ -168,7 +168,7 @@ class ProgressWriter:
             sent.append((said, waiting))
         try:
             if notes:
-                await self._outage.retry_until_up(partial(partition.note, notes))
+                await self._outage.retry_until_up(partial(partition.update_jobs, notes))
         finally:
             for said, waiting in sent:
                 said.arrived.set()

@@ -304,7 +304,7 @@ class QueueRunner:
 
         async def give_back() -> None:
             await self._settlers[delivery.partition.number].flush()
-            await self._outage.retry_until_up(partial(delivery.partition.release, [delivery.place]))
+            await self._outage.retry_until_up(partial(delivery.partition.release, [delivery.position]))
             self._drop(delivery)
 
         self._do(give_back())
@@ -346,7 +346,7 @@ class QueueRunner:
             some.setdefault(delivery.partition.number, []).append(delivery)
         for number, returned in some.items():
             try:
-                await self._partitions[number].release([delivery.place for delivery in returned])
+                await self._partitions[number].release([delivery.position for delivery in returned])
             except ServerError:
                 self._buffer.put_back(returned)
                 self._runner.arrived()

@@ -85,7 +85,7 @@ class PartitionMover:
             self._rung, self._failed, self._looked = False, False, time.monotonic()
             await self._look_at_all(layout, numbers)
         looks = [
-            await self._tried(partial(self._moves.let_go, layout, number))
+            await self._tried(partial(self._moves.free_lanes, layout, number))
             for number in numbers
             if number not in self._clear
         ]
@@ -112,17 +112,17 @@ class PartitionMover:
         for older in layout.older:
             if older.state == "drained":  # a dead letter may have been sent round again
                 for number in older.numbers:
-                    await self._tried(partial(self._moves.bring, layout, number))
+                    await self._tried(partial(self._moves.move_jobs, layout, number))
         await self._tried(partial(self._moves.retire, layout))
 
     async def _look_at(self, layout: Layout, number: int) -> None:
-        if number not in self._clear and await self._moves.clear(layout, number) is not None:
+        if number not in self._clear and await self._moves.free_all_lanes(layout, number) is not None:
             self._clear.add(number)
         if number not in layout.current.numbers:
-            await self._moves.bring(layout, number)
+            await self._moves.move_jobs(layout, number)
 
     async def _learn(self, layout: Layout) -> None:
-        await self._moves.learn(layout)
+        await self._moves.announce_lanes(layout)
         self._learnt = layout.generation
 
     async def _tried(self, step: Callable[[], Awaitable[A]]) -> A | None:

@@ -54,12 +54,12 @@ class Settler:
         delivery = delivered.delivery
         batch = self._batch()
         if not delivery.lane:
-            batch.outcomes.done(delivery.band, delivery.entry, delivered.id, delivered.record + ending)
+            batch.outcomes.done(delivery.level, delivery.entry, delivered.id, delivered.record + ending)
             batch.ended.append(delivery)
             return True
         position = delivered.position
         batch.outcomes.done_in_train(position, delivered.id, delivered.record, ending)
-        if position.last or (give_way and batch.outcomes.give_way(delivery.place)):
+        if position.last or (give_way and batch.outcomes.yield_train(delivery.position)):
             batch.ended.append(delivery)
             return True
         return False
@@ -95,7 +95,7 @@ class Settler:
     def postpone(self, delivered: DeliveredJob, milliseconds: int) -> bool:
         """Put off a job that was not started."""
         batch = self._batch()
-        batch.outcomes.later(delivered.position, delivered.id, delivered.record, milliseconds)
+        batch.outcomes.postpone(delivered.position, delivered.id, delivered.record, milliseconds)
         # The rest of a train waits with it.
         batch.ended.append(delivered.delivery)
         return True

@@ -249,7 +249,7 @@ class SlotRunner:
 
         While the server is away this cannot be known. What has its order waits: others may be further by now.
         """
-        look = partial(delivery.partition.holds, delivery.job(0).id, delivery.place, delivery.lane)
+        look = partial(delivery.partition.holds, delivery.job(0).id, delivery.position, delivery.lane)
         if self.settings.order is not None:
             return await self._outage.retry_until_up(look)
         try:
@@ -278,7 +278,7 @@ class SlotRunner:
         Returns the next job if the slot was spoilt before it, None if the delivery has ended here.
         """
         delivery = delivered.delivery
-        if time.monotonic() - delivery.asked > self._doubt and not await self._still_ours(delivery):
+        if time.monotonic() - delivery.requested_at > self._doubt and not await self._still_ours(delivery):
             self._drop(delivery)
             return None
         last = delivery.job_count - 1

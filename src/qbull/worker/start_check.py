@@ -50,7 +50,7 @@ class StartCheck:
         rate = self.rate if lane else None
         while ends or rate is not None:
             sent = time.monotonic()
-            ask = partial(partition.begin, ends, lane, rate, unused)
+            ask = partial(partition.start, ends, lane, rate, unused)
             wait_ms, unused = await self._outage.retry_until_up(ask)
             if wait_ms < 0:
                 return StartDecision(None)
@@ -69,4 +69,4 @@ class StartCheck:
         """The start of its key is for the next one. Should the server not hear of it, the key has one less."""
         if noted and self.rate is not None:
             with suppress(ServerError):
-                await partition.not_begun(lane_of(job.record), self.rate, noted)
+                await partition.return_start_token(lane_of(job.record), self.rate, noted)

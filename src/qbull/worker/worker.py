@@ -131,7 +131,7 @@ class Worker:
         if self._beat is not None:
             await self._beat.stop()
         with suppress(ServerError):
-            await self._store.bury(self.id, certain=True)
+            await self._store.forget_worker(self.id, certain=True)
         await self._store.close()
 
     async def __aenter__(self) -> Worker:
@@ -175,7 +175,7 @@ class Worker:
     async def _enroll(self) -> None:
         queues = {line.settings.name: line.serving() for line in self._lines}
         member = RegisteredWorker(socket.gethostname(), os.getpid(), self._sharing.pod or self.id, queues)
-        await self._store.enroll(self.id, member, self._min_idle)
+        await self._store.register_worker(self.id, member, self._min_idle)
 
     def _make_beat(self) -> tuple[Store, Heartbeat]:
         store = self._make_store().without_retry

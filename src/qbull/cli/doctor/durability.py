@@ -20,7 +20,7 @@ async def check_durability(store: Store, wanted: Durability | None) -> AsyncIter
         if len(primaries) > 1:
             subject += " of {}:{}".format(*primary.address.endpoint)
         try:
-            facts = await primary.talk("", partial(facts_of, replicas=True))
+            facts = await primary.converse("", partial(facts_of, replicas=True))
         except ServerError as error:
             yield problem(subject, str(error), "what it holds is not known")
             continue

@@ -61,9 +61,9 @@ class ClusterServer(Server):
         self._nodes: dict[tuple[str, int], Server] = {}
         self._owners: list[Server | None] = []
         self._primaries: list[Server] = []
-        self._doubted = True
+        self._is_stale = True
         self._suspect: Server | None = None  # it failed last: ask the others first
-        self._inquiry = TopologyLookup(self._ask_around, CLUSTER_REDISCOVERY_PAUSE_SECONDS)
+        self._lookup = TopologyLookup(self._ask_nodes, CLUSTER_REDISCOVERY_PAUSE_SECONDS)
 
     async def call(self, *command: CommandArgument, timeout: float | None = None) -> Any:
         slot = slot_of(command)
@@ -73,30 +73,30 @@ class ClusterServer(Server):
             try:
                 return await node.call_in_turn(*turn, timeout=timeout)
             except Redirected as redirected:
-                self._doubted = self._doubted or not redirected.once
+                self._is_stale = self._is_stale or not redirected.once
                 if redirected.once and command[0] in _SCRIPT_COMMANDS:
-                    raise self._away(f"slot {slot} is being moved to another node") from None
+                    raise self._unavailable(f"slot {slot} is being moved to another node") from None
                 turn = [("ASKING",), command] if redirected.once else [command]
                 node = self._node(redirected.endpoint)
             except ServerAway:
-                self.doubt(node)
+                self.invalidate(node)
                 raise
-        raise self._away(f"its nodes do not agree on who owns slot {slot}")
+        raise self._unavailable(f"its nodes do not agree on who owns slot {slot}")
 
-    async def talk(self, key: str, conversation: Callable[[Conversation], Awaitable[A]]) -> A:
+    async def converse(self, key: str, conversation: Callable[[Conversation], Awaitable[A]]) -> A:
         """With the primary that owns the key. It is not begun again elsewhere: whoever calls does that."""
         slot = _slot(key)
         node = await self._owner(slot)
         try:
-            return await node.talk(key, conversation)
+            return await node.converse(key, conversation)
         except Redirected:
-            self._doubted = True
-            raise self._away(f"slot {slot} moves, or has moved, to another node") from None
+            self._is_stale = True
+            raise self._unavailable(f"slot {slot} moves, or has moved, to another node") from None
         except ServerAway:
-            self.doubt(node)
+            self.invalidate(node)
             raise
 
-    async def together(self, keys: Sequence[str]) -> list[Sequence[int]]:
+    async def group_by_node(self, keys: Sequence[str]) -> list[Sequence[int]]:
         groups: dict[int, list[int]] = {}
         for at, key in enumerate(keys):
             groups.setdefault(id(await self._owner(_slot(key))), []).append(at)
@@ -105,7 +105,7 @@ class ClusterServer(Server):
     async def listen(self, *channels: str) -> AsyncGenerator[tuple[str, bytes], None]:
         """What is published at any node is heard at all. Where ours goes away, another one's ("", b"") comes next."""
         while True:
-            await self._learn()
+            await self._discover()
             stood = False
             for node in self._in_turn():
                 try:
@@ -114,7 +114,7 @@ class ClusterServer(Server):
                             stood = True
                             yield message
                 except ServerAway as error:
-                    self.doubt(node)
+                    self.invalidate(node)
                     lost = error
                 if stood:
                     break
@@ -123,39 +123,39 @@ class ClusterServer(Server):
             await asyncio.sleep(jittered(CLUSTER_REDISCOVERY_PAUSE_SECONDS))
 
     async def primaries(self) -> list[Server]:
-        await self._learn()
+        await self._discover()
         return list(self._primaries)
 
     async def close(self) -> None:
         nodes = list(self._nodes.values())
         self._nodes, self._owners, self._primaries = {}, [], []
-        self._doubted = True
-        self._inquiry.forget()
+        self._is_stale = True
+        self._lookup.forget()
         for node in nodes:
             await node.close()
 
     async def _owner(self, slot: int | None) -> Server:
-        await self._learn()
+        await self._discover()
         owner = random.choice(self._primaries) if slot is None else self._owners[slot]  # noqa: S311
         if owner is None:
-            self._doubted = True
-            raise self._away(f"no node owns slot {slot}")
+            self._is_stale = True
+            raise self._unavailable(f"no node owns slot {slot}")
         return owner
 
-    def doubt(self, node: Server) -> None:
-        self._doubted = True
+    def invalidate(self, node: Server) -> None:
+        self._is_stale = True
         self._suspect = node
 
-    async def _learn(self) -> None:
+    async def _discover(self) -> None:
         """Ask who owns what, if that is in doubt."""
-        if self._doubted:
+        if self._is_stale:
             try:
-                await self._inquiry()
+                await self._lookup()
             except ServerError:
                 if not self._owners:
                     raise  # otherwise what was known may still be true: the call will tell
 
-    async def _ask_around(self) -> None:
+    async def _ask_nodes(self) -> None:
         failures: list[ServerError] = []
         for node in self._in_turn():
             try:
@@ -173,11 +173,11 @@ class ClusterServer(Server):
                 failures.append(error)
             else:
                 if ranges:
-                    return await self._adopt(ranges, node)
-                failures.append(self._away("no node owns any slot; is the cluster formed?"))
+                    return await self._apply_slots(ranges, node)
+                failures.append(self._unavailable("no node owns any slot; is the cluster formed?"))
         raise next((failure for failure in failures if isinstance(failure, ServerRefused)), failures[-1])
 
-    async def _adopt(self, ranges: list[Any], teller: Server) -> None:
+    async def _apply_slots(self, ranges: list[Any], teller: Server) -> None:
         def named(node: list[Any]) -> Server:
             host = node[0].decode() if node[0] not in (None, b"", b"?") else teller.address.endpoint[0]
             return self._node((host, node[1]))
@@ -188,7 +188,7 @@ class ClusterServer(Server):
             servers = [named(node) for node in nodes]
             present.update(server.address.endpoint for server in servers)
             owners[first : last + 1] = [servers[0]] * (last + 1 - first)
-        self._owners, self._doubted, self._suspect = owners, False, None
+        self._owners, self._is_stale, self._suspect = owners, False, None
         self._primaries = list({owner.address.endpoint: owner for owner in owners if owner}.values())
         for endpoint in self._nodes.keys() - present:
             await self._nodes.pop(endpoint).close()
@@ -204,7 +204,7 @@ class ClusterServer(Server):
         nodes = random.sample(list(self._nodes.values()), len(self._nodes))
         return sorted(nodes, key=lambda node: (node is self._suspect, node in seeds))
 
-    def _away(self, what: str) -> ServerAway:
+    def _unavailable(self, what: str) -> ServerAway:
         return ServerAway(f"{self.address.shown}: cannot be used now: {what}")
 
 

@@ -82,7 +82,7 @@ async def _each(
 ) -> None:
     """`send` all of them, by the servers that have them. A cluster that has moved some is asked where they are now, once."""
     for is_last in (not server.same_slot_only, True):
-        groups = await server.together(keys) if keys else []
+        groups = await server.group_by_node(keys) if keys else []
         ends = await asyncio.gather(*map(send, groups), return_exceptions=True)
         errors = [end for end in ends if end is not None]
         if not errors:
@@ -97,7 +97,7 @@ async def _sent(server: Server, key: str, calls: Sequence[tuple[CommandArgument,
         for start in range(0, len(calls), PIPELINE_BATCH_SIZE):
             some = calls[start : start + PIPELINE_BATCH_SIZE]
             await talk.send(*some)
-            replies += [await talk.hear() for _ in some]
+            replies += [await talk.receive() for _ in some]
         return replies
 
-    return await server.talk(key, conversation)
+    return await server.converse(key, conversation)

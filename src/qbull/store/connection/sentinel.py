@@ -150,7 +150,7 @@ class SentinelServer(Server):
         except BaseException as error:
             await close_connection(connection)
             if isinstance(error, foreign.RedisError | OSError):
-                raise self._ours(error) from error
+                raise self._translated(error) from error
             raise
 
     async def _watch(self) -> None:

@@ -118,12 +118,12 @@ class Server:
                 await self._drop()  # the name may belong to another server by now: look it up again
             await self._put_back(connection, era)
             # The client's frame holds the error, whose traceback holds the frame: garbage that stays for long.
-            raise self._ours(error, commands[-1]) from error.with_traceback(None)
+            raise self._translated(error, commands[-1]) from error.with_traceback(None)
         except BaseException as error:
             await close_connection(connection)
             if isinstance(error, _UNAVAILABLE_ERRORS):
                 await self._drop()  # what failed this one has probably failed them all
-                raise self._ours(error) from error
+                raise self._translated(error) from error
             raise
         await self._put_back(connection, era)
         return reply
@@ -140,7 +140,7 @@ class Server:
             self.errors[key] += 1
             raise
 
-    async def talk(self, key: str, conversation: Callable[[Conversation], Awaitable[A]]) -> A:
+    async def converse(self, key: str, conversation: Callable[[Conversation], Awaitable[A]]) -> A:
         """Give `conversation` a connection of its own to the server that has `key`. Whatever goes wrong closes it."""
         era = self._era
         connection = self._idle.pop() if self._idle else await self._connect()
@@ -150,12 +150,12 @@ class Server:
             await close_connection(connection)
             if isinstance(error, _UNAVAILABLE_ERRORS):
                 await self._drop()
-                raise self._ours(error) from error
+                raise self._translated(error) from error
             raise
         await self._put_back(connection, era)
         return answer
 
-    async def together(self, keys: Sequence[str]) -> list[Sequence[int]]:
+    async def group_by_node(self, keys: Sequence[str]) -> list[Sequence[int]]:
         """Which of these keys one server has: the places of each group, for talking about all of it at once."""
         return [range(len(keys))]
 
@@ -185,7 +185,7 @@ class Server:
                 if message[0] == b"message":
                     yield message[1].decode(), message[2]
         except (*_UNAVAILABLE_ERRORS, foreign.ResponseError) as error:
-            raise self._ours(error) from error
+            raise self._translated(error) from error
         finally:
             self._listening.discard(connection)
             await close_connection(connection)
@@ -194,7 +194,7 @@ class Server:
         """The servers that keep jobs: itself, or all primaries of a cluster."""
         return [self]
 
-    def doubt(self, node: Server) -> None:
+    def invalidate(self, node: Server) -> None:
         """One of the primaries was away: another may be in its place by now."""
 
     async def close(self) -> None:
@@ -257,10 +257,10 @@ class Server:
         meaning = explain_tls_error(error)
         if meaning is not None:
             return ServerRefused(f"{address.shown}: {meaning}")
-        ours = self._ours(error)
+        ours = self._translated(error)
         return ServerAway(f"{ours}{tls_hint(error, address.tls)}") if isinstance(ours, ServerAway) else ours
 
-    def _ours(self, error: BaseException, command: tuple[CommandArgument, ...] = ()) -> ServerError:
+    def _translated(self, error: BaseException, command: tuple[CommandArgument, ...] = ()) -> ServerError:
         if type(error) is foreign.ConnectionError and isinstance(error.__cause__, foreign.RedisError):
             error = error.__cause__  # while it greets, the client hides what the server said
         text = str(error).rstrip(".") or ("no answer" if isinstance(error, TimeoutError) else repr(error))
@@ -316,23 +316,23 @@ class Conversation:
         self._era = era
 
     @property
-    def place(self) -> tuple[int, str, int]:
+    def endpoint(self) -> tuple[int, str, int]:
         """The same as long as it is certainly the same server, started once."""
         return self._era, getattr(self._connection, "host", ""), getattr(self._connection, "port", 0)
 
     @property
-    def is_over(self) -> bool:
+    def is_closed(self) -> bool:
         """Whether others have given this server up meanwhile: it may not be the primary any more."""
         return self._era != self.server._era
 
     async def call(self, *command: CommandArgument) -> Any:
         await self.send(command)
-        return await self.hear()
+        return await self.receive()
 
     async def send(self, *commands: tuple[CommandArgument, ...]) -> None:
         await self._connection.send_packed_command(b"".join(map(pack_command, commands)))  # type: ignore[arg-type]
 
-    async def hear(self, within: float | None = None) -> Any:
+    async def receive(self, within: float | None = None) -> Any:
         """The next reply; None where `within` seconds are given and it does not come."""
         try:
             if within is not None:
@@ -342,7 +342,7 @@ class Conversation:
         except foreign.ResponseError as error:
             if isinstance(error, _DEMOTED_ERRORS):
                 await self.server._drop()
-            raise self.server._ours(error) from error.with_traceback(None)
+            raise self.server._translated(error) from error.with_traceback(None)
 
 
 class TopologyLookup:

@@ -149,11 +149,11 @@ async def _jobs_of_entries(
 ) -> list[list[StoredJob | None]]:
     """The jobs of each entry; None for one that is not there any more."""
     ids = [id for _, fields in rows for id in fields[::2]]
-    places = iter(await partition.server.call("HMGET", partition.base + "index", *ids) if ids else ())
+    positions = iter(await partition.server.call("HMGET", partition.base + "index", *ids) if ids else ())
     return [
         [
             _stored_job(partition, state, entry, id, sealed)
-            if next(places) == POSITION_PREFIXES[state] + entry
+            if next(positions) == POSITION_PREFIXES[state] + entry
             else None
             for id, sealed in zip(fields[::2], fields[1::2], strict=True)
         ]
@@ -168,7 +168,7 @@ def _stored_job(partition: Partition, state: State, entry: bytes, id: bytes, sea
         *split_ending(sealed),
         finished_ms=int(entry.partition(b"-")[0]),
         partition=partition.number,
-        place=POSITION_PREFIXES[state] + entry,
+        position=POSITION_PREFIXES[state] + entry,
     )
 
 

@@ -98,7 +98,7 @@ class StoredJob:
     entry_ms: int = 0
     """The time of the entry that it is in; when it was enqueued, where its record does not say."""
     progress: float | None = None
-    place: bytes = b""
+    position: bytes = b""
     """Where it lies, where that was asked for; it has another when it has moved, or finished once more."""
 
     def body(self) -> ExtendedBody:
@@ -178,14 +178,14 @@ async def find(partition: Partition, id: str) -> StoredJob | None:
             id, kind, record, due_ms=int(float(at or 0)), partition=partition.number, progress=progress
         )
     if kind in ("completed", "failed", "cancelled"):
-        place = POSITION_PREFIXES[kind] + at
+        position = POSITION_PREFIXES[kind] + at
         return StoredJob(
             id,
             kind,
             *split_ending(record),
             finished_ms=ms_of(at),
             partition=partition.number,
-            place=place,
+            position=position,
             progress=progress,
         )
     entry_ms = ms_of(at) if at else 0
@@ -246,4 +246,4 @@ async def probe_script(store: Store) -> None:
 
 async def silent_workers(store: Store) -> list[str]:
     """Workers that said nothing for their whole time, and whose deliveries nobody has taken back yet."""
-    return await store.beat(0, [])
+    return await store.heartbeat(0, [])

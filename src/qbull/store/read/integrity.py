@@ -51,22 +51,22 @@ async def wrong_types(partition: Partition) -> list[tuple[str, str]]:
 async def check_schedules_integrity(store: Store) -> list[str]:
     """One line for each schedule that the registry and the partitions do not agree on."""
     schedules = ScheduleStore(store)
-    places = await schedules.everywhere()
+    locations = await schedules.locations()
     planned: dict[str, ScheduleLocation] = {}
     faults = []
     for queue in await store.queues():
         for partition in await store.partitions(await store.settings(queue)):
             names = await partition.server.call("ZRANGE", partition.base + "schedules", 0, -1)
-            place = ScheduleLocation(queue, partition.number)
+            location = ScheduleLocation(queue, partition.number)
             for some in in_batches([name.decode() for name in names]):
-                look = await schedules.read(place, some)
-                planned |= {name: place for name, plan in look.plans.items() if plan.moving is None}
+                look = await schedules.read(location, some)
+                planned |= {name: location for name, plan in look.plans.items() if plan.moving is None}
                 lost = set(some) - look.plans.keys()
                 faults += [
                     f'schedule "{name}": what is planned of it is gone, or cannot be read' for name in lost
                 ]
-    for name in sorted(places.keys() | planned.keys()):
-        said, there = places.get(name), planned.get(name)
+    for name in sorted(locations.keys() | planned.keys()):
+        said, there = locations.get(name), planned.get(name)
         if said is None or there is None or said != there:
             faults.append(
                 f'schedule "{name}": the registry says {_shown(said)}, its plan is in {_shown(there)}'
@@ -74,8 +74,8 @@ async def check_schedules_integrity(store: Store) -> list[str]:
     return faults
 
 
-def _shown(place: ScheduleLocation | None) -> str:
-    return "no queue" if place is None else f'queue "{place.queue}" partition {place.partition}'
+def _shown(location: ScheduleLocation | None) -> str:
+    return "no queue" if location is None else f'queue "{location.queue}" partition {location.partition}'
 
 
 async def _every_id(partition: Partition) -> AsyncIterator[list[bytes]]:
@@ -95,11 +95,11 @@ async def _every_id(partition: Partition) -> AsyncIterator[list[bytes]]:
                 yield flat if scan == "SSCAN" else flat[::2]
             if cursor == b"0":
                 break
-    for band in await partition.bands():
+    for level in await partition.priority_levels():
         after = b"-"
         while True:
             rows = await partition.server.call(
-                "XRANGE", ready_stream(partition.base, band), after, "+", "COUNT", INTEGRITY_BATCH_SIZE
+                "XRANGE", ready_stream(partition.base, level), after, "+", "COUNT", INTEGRITY_BATCH_SIZE
             )
             if not rows:
                 break

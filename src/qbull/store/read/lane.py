@@ -34,11 +34,11 @@ class LaneStatus:
 
 
 @idempotent
-async def lane_status(partition: Partition, lane: bytes, most: int, id: str = "") -> LaneStatus:
+async def lane_status(partition: Partition, lane: bytes, limit: int, id: str = "") -> LaneStatus:
     _, in_list, first, aboard, holder, state, worker, position = await partition.server.script(
-        "lane_report", partition.base, lane, most, MAX_HOLDER_SCAN_ENTRIES, id
+        "lane_report", partition.base, lane, limit, MAX_HOLDER_SCAN_ENTRIES, id
     )
-    behind = [other.decode("utf-8", "replace") for other in (*aboard[1:], *first)][:most]
+    behind = [other.decode("utf-8", "replace") for other in (*aboard[1:], *first)][:limit]
     return LaneStatus(
         in_list + max(len(aboard) - 1, 0),
         behind,
@@ -49,7 +49,9 @@ async def lane_status(partition: Partition, lane: bytes, most: int, id: str = ""
     )
 
 
-async def count_ahead(partition: Partition, place: bytes, most: int) -> int:
+async def count_ahead(partition: Partition, position: bytes, limit: int) -> int:
     """How many deliveries are before one that is ready, at `<band><entry>`; one more than `most` stands for more."""
-    count: int = await partition.server.script("jobs_ahead", partition.base, place[:1], place[1:], most)
+    count: int = await partition.server.script(
+        "jobs_ahead", partition.base, position[:1], position[1:], limit
+    )
     return count

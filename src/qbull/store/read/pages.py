@@ -33,41 +33,41 @@ async def page(partitions: Sequence[Partition], state: State, start: int, end: i
     return await with_progress(partitions, found[start:end])
 
 
-async def _finished(partitions: Sequence[Partition], state: State, most: int) -> list[StoredJob]:
+async def _finished(partitions: Sequence[Partition], state: State, limit: int) -> list[StoredJob]:
     found: list[StoredJob] = []
-    if most:
+    if limit:
         async with aclosing(merged(partitions, state, TimeSpan())) as jobs:
             async for _, job in jobs:
                 found.append(job)
-                if len(found) >= most:
+                if len(found) >= limit:
                     break
     return found
 
 
-async def _soonest(partitions: Sequence[Partition], most: int) -> list[StoredJob]:
+async def _soonest(partitions: Sequence[Partition], limit: int) -> list[StoredJob]:
     """The first so many are in so many partitions at most: in those whose first is due soonest."""
     asked = [("ZRANGE", partition.base + "delayed", 0, 0, "WITHSCORES") for partition in partitions]
     rows = await fan_out.run_commands(partitions[0].server, asked) if asked else []
     heads = sorted((float(row[1]), at) for at, row in enumerate(rows) if row)
-    found = [job for _, at in heads[:most] for job in await _delayed(partitions[at], most)]
+    found = [job for _, at in heads[:limit] for job in await _delayed(partitions[at], limit)]
     return sorted(found, key=lambda job: job.due_ms or 0)
 
 
-async def _in_turn(partitions: Sequence[Partition], state: State, most: int) -> list[StoredJob]:
+async def _in_turn(partitions: Sequence[Partition], state: State, limit: int) -> list[StoredJob]:
     found: list[StoredJob] = []
     for partition, there in zip(partitions, await counts(partitions), strict=True):
-        if len(found) >= most:
+        if len(found) >= limit:
             break
         if getattr(there, state):
-            found += await _of_state(partition, state, most - len(found))
+            found += await _of_state(partition, state, limit - len(found))
     return found
 
 
-async def _of_state(partition: Partition, state: State, most: int) -> list[StoredJob]:
+async def _of_state(partition: Partition, state: State, limit: int) -> list[StoredJob]:
     if state == "active":
-        return await _active(partition, most)
-    jobs = await _ready(partition, most)
-    return jobs + await _in_lanes(partition, most - len(jobs))
+        return await _active(partition, limit)
+    jobs = await _ready(partition, limit)
+    return jobs + await _in_lanes(partition, limit - len(jobs))
 
 
 async def with_progress(partitions: Sequence[Partition], found: Sequence[StoredJob]) -> list[StoredJob]:
@@ -87,8 +87,8 @@ async def with_progress(partitions: Sequence[Partition], found: Sequence[StoredJ
     return [replace(job, progress=said.get((job.partition, job.id))) for job in found]
 
 
-async def _delayed(partition: Partition, most: int) -> list[StoredJob]:
-    rows = await partition.server.call("ZRANGE", partition.base + "delayed", 0, most - 1, "WITHSCORES")
+async def _delayed(partition: Partition, limit: int) -> list[StoredJob]:
+    rows = await partition.server.call("ZRANGE", partition.base + "delayed", 0, limit - 1, "WITHSCORES")
     ids, dues = rows[::2], rows[1::2]
     if not ids:
         return []
@@ -100,15 +100,15 @@ async def _delayed(partition: Partition, most: int) -> list[StoredJob]:
     ]
 
 
-async def _active(partition: Partition, most: int) -> list[StoredJob]:
+async def _active(partition: Partition, limit: int) -> list[StoredJob]:
     found: list[StoredJob] = []
-    for band in await partition.bands():
-        stream = ready_stream(partition.base, band)
+    for level in await partition.priority_levels():
+        stream = ready_stream(partition.base, level)
         try:
-            pending = await partition.server.call("XPENDING", stream, CONSUMER_GROUP, "-", "+", most)
+            pending = await partition.server.call("XPENDING", stream, CONSUMER_GROUP, "-", "+", limit)
         except ErrorReply:
             continue
-        some = pending[: most - len(found)]
+        some = pending[: limit - len(found)]
         asked = [("XRANGE", stream, entry, entry) for entry, *_ in some]
         entries = await fan_out.run_commands(partition.server, asked)
         for (_, worker, *_), rows in zip(some, entries, strict=True):
@@ -139,14 +139,14 @@ async def _jobs_in(partition: Partition, rows: list[tuple[bytes, list[bytes]]]) 
     return jobs
 
 
-async def _ready(partition: Partition, most: int) -> list[StoredJob]:
+async def _ready(partition: Partition, limit: int) -> list[StoredJob]:
     found: list[StoredJob] = []
-    for band in await partition.bands():
-        if len(found) >= most:
+    for level in await partition.priority_levels():
+        if len(found) >= limit:
             break
-        stream = ready_stream(partition.base, band)
+        stream = ready_stream(partition.base, level)
         after = await _last_delivered(partition, stream)
-        rows = await partition.server.call("XRANGE", stream, after, "+", "COUNT", most - len(found))
+        rows = await partition.server.call("XRANGE", stream, after, "+", "COUNT", limit - len(found))
         for entry, fields in rows:
             found += [
                 StoredJob(
@@ -158,7 +158,7 @@ async def _ready(partition: Partition, most: int) -> list[StoredJob]:
                 )
                 for id, record in await _jobs_in(partition, [(entry, fields)])
             ]
-    return found[:most]
+    return found[:limit]
 
 
 async def _last_delivered(partition: Partition, stream: str) -> bytes:
@@ -170,19 +170,19 @@ async def _last_delivered(partition: Partition, stream: str) -> bytes:
     return b"(" + rows[0][b"last-delivered-id"] if rows else b"-"
 
 
-async def _in_lanes(partition: Partition, most: int) -> list[StoredJob]:
+async def _in_lanes(partition: Partition, limit: int) -> list[StoredJob]:
     """Jobs behind others of their key. Lanes have no common order, so a bounded look through them must do."""
     found: list[StoredJob] = []
     cursor = b"0"
     for _ in range(10):
-        if len(found) >= most:
+        if len(found) >= limit:
             break
         cursor, flat = await partition.server.call("HSCAN", partition.base + "lanes", cursor, "COUNT", 100)
         for lane in flat[::2]:
-            if len(found) >= most:
+            if len(found) >= limit:
                 break
             name = f"{partition.base}lane:".encode() + lane
-            ids = await partition.server.call("LRANGE", name, 0, most - len(found) - 1)
+            ids = await partition.server.call("LRANGE", name, 0, limit - len(found) - 1)
             found += [
                 StoredJob(id.decode(), "waiting", record, partition=partition.number)
                 for id, record in zip(ids, await partition.records(ids), strict=True)
@@ -190,4 +190,4 @@ async def _in_lanes(partition: Partition, most: int) -> list[StoredJob]:
             ]
         if cursor == b"0":
             break
-    return found[: max(most, 0)]
+    return found[: max(limit, 0)]

@@ -145,7 +145,7 @@ async def halted_summary(store: Store, settings: QueueSettings) -> HaltedSummary
     """What stands still in a queue until somebody deals with a dead letter; None where nothing does."""
     if settings.on_failed != "halt":
         return None
-    looked = await _sample_lanes(await store.partitions(settings), settings, sample=0, most=MAX_HALTED_LANES)
+    looked = await _sample_lanes(await store.partitions(settings), settings, sample=0, limit=MAX_HALTED_LANES)
     lanes = [lane for _, _, halted in looked for lane in halted]
     return HaltedSummary(len(lanes), sum(lane.waiting for lane in lanes)) if lanes else None
 
@@ -154,10 +154,10 @@ async def _sample_lanes(
     partitions: Sequence[Partition],
     settings: QueueSettings,
     sample: int = LANE_SAMPLE_SIZE,
-    most: int = MAX_SHOWN_LANES,
+    limit: int = MAX_SHOWN_LANES,
 ) -> list[tuple[PartitionLease | None, list[_SampledLane], list[_SampledLane]]]:
     letters = MAX_DEAD_LETTERS_READ if settings.on_failed == "halt" else 0
-    calls = [(partition.base, sample, most, letters) for partition in partitions]
+    calls = [(partition.base, sample, limit, letters) for partition in partitions]
     replies = await run_scripts(partitions[0].server, "partition_report", calls)
     return [
         (

@@ -56,5 +56,5 @@ def _scanned_job(
         worker=worker.decode() or None,
         partition=partition.number,
         entry_ms=int(at.partition(b"-")[0]) if at and due is None else 0,
-        place=kind + (at if kind[:1] == b"r" else record),
+        position=kind + (at if kind[:1] == b"r" else record),
     )

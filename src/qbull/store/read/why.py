@@ -84,7 +84,7 @@ async def _delivery_facts(partition: Partition, found: StoredJob, facts: JobFact
         stream, entry = ready_stream(partition.base, place[1:2].decode()), place[2:]
         pending = await partition.server.call("XPENDING", stream, CONSUMER_GROUP, entry, entry, 1)
         idle = pending[0][2] if pending else 0
-    stopping = any(mark.id == found.id.encode() for mark in await partition.marks())
+    stopping = any(mark.id == found.id.encode() for mark in await partition.cancel_marks())
     return replace(facts, worker=found.worker or "?", since_ms=facts.now_ms - idle, stopping=stopping)
 
 

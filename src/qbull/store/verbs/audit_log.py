@@ -42,10 +42,10 @@ class AuditLogRecord(msgspec.Struct, frozen=True):
 
 
 async def write(store: Store, entries: list[AuditLogEntry], *, strangers: bool = False) -> None:
-    name, most = ("strangers", MAX_UNKNOWN_CALLER_ENTRIES) if strangers else ("trail", MAX_AUDIT_ENTRIES)
+    name, limit = ("strangers", MAX_UNKNOWN_CALLER_ENTRIES) if strangers else ("trail", MAX_AUDIT_ENTRIES)
     packed = (msgspec.json.encode(entry) for entry in entries)
     await store.server.script(
-        "audit_log", store.names.app, name, most, AUDIT_RETENTION_SECONDS * 1000, *packed
+        "audit_log", store.names.app, name, limit, AUDIT_RETENTION_SECONDS * 1000, *packed
     )
 
 

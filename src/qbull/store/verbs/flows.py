@@ -68,10 +68,10 @@ class DependencyEnding(NamedTuple):
     """Of one job, for one that waits for it: in which note it is, and what is to be said."""
 
     entry: bytes
-    link: Dependent
+    dependent: Dependent
     flow: str
-    letter: str
-    told: bytes
+    ending_letter: str
+    dependency: bytes
     ending: bytes
 
 
@@ -92,25 +92,25 @@ class FlowStore(StoreVerbs):
         self._server = store.confirmed(durability) if durability is not None and waits else store.server
 
     @idempotent
-    async def begin(self, plan: FlowPlan, confirmed: ConfirmedServer | None) -> bool:
+    async def start(self, plan: FlowPlan, confirmed: ConfirmedServer | None) -> bool:
         """Plant a new flow; False where its first job is there already, and nothing was planted.
 
         Once its first jobs are there the rest follows by itself: should the server be away then, others plant it.
         """
-        planted = await self._plant_next(plan, confirmed or self._server, first=True)
+        planted = await self._enqueue_next(plan, confirmed or self._server, first=True)
         if planted is None:
             return False
         try:
-            await self._plant_rest(*planted, confirmed or self._server)
+            await self._enqueue_remaining(*planted, confirmed or self._server)
         except ServerError as error:
             log.info("flow %s: workers plant the rest of it: %s", plan.flow, error)
         return True
 
-    async def plant(self, plan: FlowPlan) -> None:
+    async def enqueue_rest(self, plan: FlowPlan) -> None:
         """What is left of a flow."""
-        planted = await self._plant_next(plan, self._server)
+        planted = await self._enqueue_next(plan, self._server)
         if planted is not None:
-            await self._plant_rest(*planted, self._server)
+            await self._enqueue_remaining(*planted, self._server)
 
     @idempotent
     async def finish(self, flow: str, queues: Iterable[str]) -> bool:
@@ -120,12 +120,12 @@ class FlowStore(StoreVerbs):
             with suppress(NotFound):  # it is gone, with all that was in it
                 for partition in await self._store.partitions((await self._queue(queue))[0]):
                     async for entry, plan in _remaining_messages(partition, flow):
-                        await self.plant(plan)
+                        await self.enqueue_rest(plan)
                         await drop_messages(partition, [entry])
                         found = True
         return found
 
-    async def ship(self, partition: Partition, courier: str = "") -> float | None:
+    async def dispatch(self, partition: Partition, dispatcher: str = "") -> float | None:
         """Bring what is to be brought from a partition, a bounded number of notes. Seconds after which to ask again; None: that was all.
 
         With a `courier`, only where no other one is at it. Notes that cannot be brought do not hold up those behind them.
@@ -133,7 +133,7 @@ class FlowStore(StoreVerbs):
         until, start = time.monotonic() + FLOW_MESSAGES_TTL_SECONDS, b"-"
         away: dict[tuple[str, int] | None, ServerError] = {}
         while True:
-            entries = await _read_messages(partition, start, courier)
+            entries = await _read_messages(partition, start, dispatcher)
             if entries == b"busy":
                 return DISPATCHER_LEASE_MS / 1000
             brought: list[bytes] = []
@@ -145,7 +145,7 @@ class FlowStore(StoreVerbs):
                 brought.append(entry)
                 try:
                     for end in await self._read(entry, partition.settings.name, fields):
-                        ends[end.link.queue, await self._home(end.link)].append(end)
+                        ends[end.dependent.queue, await self._home(end.dependent)].append(end)
                 except ServerError as error:
                     away[None] = error
                     kept.add(entry)
@@ -154,7 +154,7 @@ class FlowStore(StoreVerbs):
                     if place in away or time.monotonic() > until:
                         kept.update(end.entry for end in some)
                     else:
-                        kept |= await self._tell(*place, some)
+                        kept |= await self._deliver(*place, some)
                 except ServerError as error:
                     away[place] = error
                     kept.update(end.entry for end in some)
@@ -190,12 +190,12 @@ class FlowStore(StoreVerbs):
         for id in ids:
             open_ = [told for letter, told in await dependencies_of(partition, id) if letter == "w"]
             for told in open_[:RECHECK_BATCH_SIZE]:
-                ends = [end for end in await self._ended(told) if end.link.id == id.decode()]
+                ends = [end for end in await self._read_endings(told) if end.dependent.id == id.decode()]
                 if ends:
                     await deliver_endings(partition, ends, self._server)
         return after + RECHECK_BATCH_SIZE if len(ids) == RECHECK_BATCH_SIZE else 0
 
-    async def _ended(self, told: Dependency) -> list[DependencyEnding]:
+    async def _read_endings(self, told: Dependency) -> list[DependencyEnding]:
         """What is to be told of a job, where it has ended and is still kept."""
         try:
             settings, layout = await self._queue(told.queue)
@@ -217,11 +217,11 @@ class FlowStore(StoreVerbs):
         for name, value in zip(fields[::2], fields[1::2], strict=True):
             try:
                 if name[:1] == b"n":
-                    await self.plant(decode_flow_plan(value))
+                    await self.enqueue_rest(decode_flow_plan(value))
                 else:
                     some = _endings_of(entry, queue, name.decode(), value)
                     for end in some:
-                        await self._queue(end.link.queue)
+                        await self._queue(end.dependent.queue)
                     ends += some
             except (UnreadableRecord, msgspec.MsgspecError, UnicodeDecodeError, NotFound) as error:
                 log.error('queue "%s": something of a flow is dropped: %s', queue, error)
@@ -229,15 +229,17 @@ class FlowStore(StoreVerbs):
 
     # Planting.
 
-    async def _plant_rest(self, rest: FlowPlan, note: FlowMessage, server: Server | ConfirmedServer) -> None:
+    async def _enqueue_remaining(
+        self, rest: FlowPlan, note: FlowMessage, server: Server | ConfirmedServer
+    ) -> None:
         while rest.seeds:
-            planted = await self._plant_next(rest, server)
+            planted = await self._enqueue_next(rest, server)
             await drop_messages(note.partition, [note.entry])
             if planted is None:
                 return
             rest, note = planted
 
-    async def _plant_next(
+    async def _enqueue_next(
         self, plan: FlowPlan, server: Server | ConfirmedServer, *, first: bool = False
     ) -> tuple[FlowPlan, FlowMessage] | None:
         """Plant the jobs that go to one partition. What is left then, and where it is noted; None where they were planted before."""
@@ -295,11 +297,11 @@ class FlowStore(StoreVerbs):
 
     # Telling.
 
-    async def _tell(self, queue: str, number: int, ends: Sequence[DependencyEnding]) -> set[bytes]:
+    async def _deliver(self, queue: str, number: int, ends: Sequence[DependencyEnding]) -> set[bytes]:
         """Tell those that wait. Gives the notes that are to be brought once more."""
         settings, _ = await self._queue(queue)
         again: set[bytes] = set()
-        async for partition in self._likely(settings, number):
+        async for partition in self._candidate_partitions(settings, number):
             unknown: list[DependencyEnding] = []
             for start in range(0, len(ends), MAX_JOBS_PER_CALL):
                 some = ends[start : start + MAX_JOBS_PER_CALL]
@@ -313,7 +315,7 @@ class FlowStore(StoreVerbs):
                 break
         return again  # whoever is nowhere was removed, or is not kept any more
 
-    async def _likely(self, settings: QueueSettings, number: int) -> AsyncIterator[Partition]:
+    async def _candidate_partitions(self, settings: QueueSettings, number: int) -> AsyncIterator[Partition]:
         """First where it should be, then all that it may be in, the oldest first: what moves is not missed."""
         yield self._store.partition(settings, number)
         for partition in await self._store.partitions(settings):
@@ -344,11 +346,11 @@ async def _remaining_messages(partition: Partition, flow: str) -> AsyncIterator[
         start = b"(" + entries[-1][0]
 
 
-async def _read_messages(partition: Partition, start: bytes, courier: str = "") -> Any:
+async def _read_messages(partition: Partition, start: bytes, dispatcher: str = "") -> Any:
     """Some notes, from a place on. With a `courier`, b"busy" where another one is at it."""
-    if courier:
+    if dispatcher:
         return await partition.server.script(
-            "flow_outbox", partition.base, courier, DISPATCHER_LEASE_MS, FLOW_MESSAGE_BATCH_SIZE, start
+            "flow_outbox", partition.base, dispatcher, DISPATCHER_LEASE_MS, FLOW_MESSAGE_BATCH_SIZE, start
         )
     return await partition.server.call(
         "XRANGE", partition.base + "outgoing", start, "+", "COUNT", FLOW_MESSAGE_BATCH_SIZE
@@ -370,7 +372,14 @@ async def deliver_endings(
     failed_ms = -1 if keep.failed_for is None else int(keep.failed_for * 1000)
     flat: list[str | bytes | int] = []
     for end in ends:
-        flat += (end.link.id, end.flow, end.link.position, end.letter, end.told, end.ending)
+        flat += (
+            end.dependent.id,
+            end.flow,
+            end.dependent.position,
+            end.ending_letter,
+            end.dependency,
+            end.ending,
+        )
     answer: bytes = await (server or partition.server).script(
         "flow_deliver", partition.base, partition.settings.lane_limit, failed, failed_ms, *flat
     )
@@ -398,9 +407,9 @@ async def dependencies_and_mode(
 
 
 @idempotent
-async def sample_flow_jobs(partitions: Sequence[Partition], most: int) -> list[str]:
+async def sample_flow_jobs(partitions: Sequence[Partition], limit: int) -> list[str]:
     """Jobs that wait for others of their flow, and such as ended lately: about so many, over all partitions."""
-    each = max(1, most // len(partitions))
+    each = max(1, limit // len(partitions))
     calls = [(partition.base, each, max(1, each // 4)) for partition in partitions]
     found = await run_scripts(partitions[0].server, "flow_jobs", calls)
     return [id.decode("utf-8", "replace") for ids in found for id in ids]

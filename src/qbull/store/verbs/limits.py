@@ -24,7 +24,7 @@ class StartToken(NamedTuple):
     after: float
     before: float
     latest: float
-    noted: int
+    server_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ async def acquire(
     max_active = settings.max_active or 0 if places is not None else 0
     returned: dict[int, int] = {}
     for start in unused:
-        returned[start.noted] = returned.get(start.noted, 0) + 1
+        returned[start.server_ms] = returned.get(start.server_ms, 0) + 1
     sent = time.monotonic()
     granted, wait_ms, *times = await store.server.script(
         "limit_acquire", store.names.queue(settings.name), worker, -1 if places is None else places, want, max_active,

@@ -36,7 +36,7 @@ class MovingJob(NamedTuple):
     due: bytes
     record: bytes
     ends: bytes
-    besides: list[bytes]
+    extras: list[bytes]
     log: list[bytes]
 
 
@@ -44,7 +44,7 @@ class HeldLanes(NamedTuple):
     """Lanes of a partition that are still held, and lanes that were let go."""
 
     held: int
-    let_go: int
+    freed: int
 
 
 class PartitionMoves(StoreVerbs):
@@ -57,10 +57,10 @@ class PartitionMoves(StoreVerbs):
     def partition(self, number: int) -> Partition:
         return self._store.partition(self._settings, number)
 
-    async def tally(self, number: int) -> DrainStatus:
+    async def drain_status(self, number: int) -> DrainStatus:
         return await drain_status(self.partition(number))
 
-    async def _tallies(self, generation: Generation) -> list[DrainStatus]:
+    async def _drain_statuses(self, generation: Generation) -> list[DrainStatus]:
         return await drain_statuses([self.partition(number) for number in generation.numbers])
 
     @idempotent
@@ -75,12 +75,12 @@ class PartitionMoves(StoreVerbs):
         moved = 0
         for older in layout.generations[:-1]:
             for number in older.numbers:
-                moved += await self.bring(layout, number)
-        await self.learn(layout)
+                moved += await self.move_jobs(layout, number)
+        await self.announce_lanes(layout)
         for generation in layout.busy:
             for number in generation.numbers:
-                cleared = await self.clear(layout, number)
-                moved += (await self.let_go(layout, number)).let_go if cleared is None else cleared
+                cleared = await self.free_all_lanes(layout, number)
+                moved += (await self.free_lanes(layout, number)).freed if cleared is None else cleared
         await self.retire(layout)
         return moved
 
@@ -93,7 +93,7 @@ class PartitionMoves(StoreVerbs):
 
     # Jobs that are delayed are brought to their new partitions, and schedules.
 
-    async def bring(self, layout: Layout, source: int) -> int:
+    async def move_jobs(self, layout: Layout, source: int) -> int:
         """Bring what is delayed in a closed partition to where it belongs now; how many jobs that were.
 
         Raises where a partition could not take its jobs, once those of the others are there.
@@ -103,25 +103,25 @@ class PartitionMoves(StoreVerbs):
             stay, there, *flat = await self._script("move_out", source, stay, MAX_JOBS_PER_CALL)
             jobs = [MovingJob(int(float(n)), *rest) for n, *rest in _rows(flat, 7)]
             if not jobs and stay >= there:
-                await self._bring_schedules(layout, source)
+                await self._move_schedules(layout, source)
                 return brought
             if jobs:
-                layout, stuck, trouble = await self._arrive(layout, source, jobs)
+                layout, stuck, trouble = await self._move_in_all(layout, source, jobs)
                 came = [job.id for job in jobs if job not in stuck]
                 await self._script("move_ack", source, *came)
                 if trouble is not None:
                     raise trouble
                 brought += len(came)
 
-    async def _bring_schedules(self, layout: Layout, source: int) -> None:
+    async def _move_schedules(self, layout: Layout, source: int) -> None:
         names = await self._store.server.call(
             "ZRANGE", self.partition(source).base + "schedules", 0, MAX_JOBS_PER_CALL
         )
         schedules, here = ScheduleStore(self._store), ScheduleLocation(self._settings.name, source)
         for some in in_batches([name.decode() for name in names]):
-            await schedules.bring_home(here, some, self._settings, layout)
+            await schedules.move_home(here, some, self._settings, layout)
 
-    async def _arrive(
+    async def _move_in_all(
         self, layout: Layout, source: int, jobs: Sequence[MovingJob]
     ) -> tuple[Layout, list[MovingJob], ServerError | None]:
         """Put them into the partitions of now, unless they have come to one in between.
@@ -129,12 +129,12 @@ class PartitionMoves(StoreVerbs):
         The layout that held then, the jobs that their partitions could not take, and why.
         """
         while True:
-            jobs = await self._not_in_between(layout, source, jobs)
+            jobs = await self._skip_intermediate(layout, source, jobs)
             closed: bytes | None = None
             stuck, trouble = list[MovingJob](), None
             for home, some in self._by_home(layout.current, jobs).items():
                 try:
-                    answer = await self._land(home, source, some)
+                    answer = await self._move_in(home, source, some)
                 except ServerError as error:
                     stuck, trouble = stuck + some, error
                     continue
@@ -144,7 +144,7 @@ class PartitionMoves(StoreVerbs):
                 return layout, stuck, trouble
             layout = await follow_successor(self._store, self._settings, successor_in(closed))
 
-    async def _land(self, home: int, source: int, jobs: Sequence[MovingJob]) -> Any:
+    async def _move_in(self, home: int, source: int, jobs: Sequence[MovingJob]) -> Any:
         flat: list[bytes | int] = []
         for job in jobs:
             flat += (
@@ -153,13 +153,13 @@ class PartitionMoves(StoreVerbs):
                 job.due,
                 job.record,
                 job.ends,
-                len(job.besides),
+                len(job.extras),
                 len(job.log),
             )
-            flat += (*job.besides, *job.log)
+            flat += (*job.extras, *job.log)
         return await self._script("move_in", home, source, *flat)
 
-    async def _not_in_between(
+    async def _skip_intermediate(
         self, layout: Layout, source: int, jobs: Sequence[MovingJob]
     ) -> Sequence[MovingJob]:
         """Without those that were brought to a later generation before that was closed itself."""
@@ -182,7 +182,7 @@ class PartitionMoves(StoreVerbs):
 
     # Lanes begin in their new partitions when the older ones have nothing of them.
 
-    async def learn(self, layout: Layout) -> None:
+    async def announce_lanes(self, layout: Layout) -> None:
         """Tell the partitions of now which lanes are still in older ones: until then they hold every lane."""
         now = layout.current
         marks = {number: await self._mark(number) for number in now.numbers}
@@ -196,11 +196,11 @@ class PartitionMoves(StoreVerbs):
         for older in layout.draining:
             for number in older.numbers:
                 async for lanes in self._lanes(number):
-                    await self._tell_lanes(now, asking, older, number, lanes)
+                    await self._announce_to_holders(now, asking, older, number, lanes)
         for target in asking:
             await self._script("move_announce_lanes", target, 1)
 
-    async def _tell_lanes(
+    async def _announce_to_holders(
         self, now: Generation, asking: Sequence[int], older: Generation, number: int, lanes: Sequence[bytes]
     ) -> None:
         told: dict[int, list[bytes]] = defaultdict(list)
@@ -217,10 +217,10 @@ class PartitionMoves(StoreVerbs):
                     "move_announce_lanes", target, 0, *told[target][start : start + MAX_JOBS_PER_CALL]
                 )
 
-    async def let_go(self, layout: Layout, number: int) -> HeldLanes:
+    async def free_lanes(self, layout: Layout, number: int) -> HeldLanes:
         """Let the lanes of a partition begin of which the older ones have nothing left."""
         own, earlier = layout.generation_with(number), layout.before(number)
-        held, let_go, cursor = 0, 0, b"0"
+        held, freed, cursor = 0, 0, b"0"
         while True:
             cursor, lanes = await self._store.server.call(
                 "SSCAN", self.partition(number).base + "held", cursor, "COUNT", MAX_JOBS_PER_CALL
@@ -228,25 +228,25 @@ class PartitionMoves(StoreVerbs):
             ahead = await self._ahead(own, number, earlier, lanes) if lanes else ()
             free = [lane for lane in lanes if lane not in ahead]
             if free:
-                let_go += await self._script("move_free_lanes", number, self._settings.lane_limit, *free)
+                freed += await self._script("move_free_lanes", number, self._settings.lane_limit, *free)
             held += len(lanes) - len(free)
             if cursor == b"0":
-                return HeldLanes(held, let_go)
+                return HeldLanes(held, freed)
 
-    async def clear(self, layout: Layout, number: int) -> int | None:
+    async def free_all_lanes(self, layout: Layout, number: int) -> int | None:
         """Hold nothing in a partition any more, if the older ones have no lane of it: how many it held. None if they have."""
         own = layout.generation_with(number)
         for older in layout.before(number):
             for home in older.homes(PARTITION_LANE, own, number):  # all that any of its keys may come from
                 if await self._store.server.call("HLEN", self.partition(home).base + "lanes"):
                     return None
-        let_go, held = 0, 1
+        freed, held = 0, 1
         while held:
-            freed, held = await self._script(
+            some, held = await self._script(
                 "move_free_all_lanes", number, self._settings.lane_limit, MAX_JOBS_PER_CALL
             )
-            let_go += freed
-        return let_go
+            freed += some
+        return freed
 
     async def _ahead(
         self, own: Generation, number: int, earlier: Sequence[Generation], lanes: Sequence[bytes]
@@ -277,7 +277,7 @@ class PartitionMoves(StoreVerbs):
         return layout
 
     async def _drained(self, layout: Layout, older: Generation) -> Layout:
-        for number, left in zip(older.numbers, await self._tallies(older), strict=True):
+        for number, left in zip(older.numbers, await self._drain_statuses(older), strict=True):
             if not left.mark.startswith(b"closed"):  # a failover has lost it
                 await close_partition(
                     self.partition(number), Generation(older.number + 1, _partitions_after(layout, older))
@@ -288,10 +288,10 @@ class PartitionMoves(StoreVerbs):
 
     async def _emptied(self, layout: Layout, older: Generation) -> Layout:
         """Only the oldest may go: what was brought from it to the next is known there."""
-        await self._keep_no_more(layout, older)
+        await self._drop_retention(layout, older)
         if older != layout.older[0]:
             return layout
-        tallies = await self._tallies(older)
+        tallies = await self._drain_statuses(older)
         if any(tally.jobs or tally.reports for tally in tallies):
             return layout
         totals: dict[str, int] = {}
@@ -310,16 +310,16 @@ class PartitionMoves(StoreVerbs):
                 )
         return await self._change(layout, layout.forgotten(older.number))
 
-    async def _keep_no_more(self, layout: Layout, older: Generation) -> None:
+    async def _drop_retention(self, layout: Layout, older: Generation) -> None:
         """Finished jobs of old partitions go by their age; and by number when those of the new ones fill it."""
         keep = self._settings.keep
-        tallies = await self._tallies(layout.current)
+        tallies = await self._drain_statuses(layout.current)
         completed = _retention_left(keep.completed, layout, older, sum(tally.completed for tally in tallies))
         failed = _retention_left(keep.failed, layout, older, sum(tally.failed for tally in tallies))
         for number in older.numbers:
             for _ in range(100):
                 await self.partition(number).promote(0, completed, failed)
-                tally = await self.tally(number)
+                tally = await self.drain_status(number)
                 if (completed < 0 or tally.completed <= completed) and (failed < 0 or tally.failed <= failed):
                     break
 
@@ -372,8 +372,8 @@ def _partitions_after(layout: Layout, older: Generation) -> int:
     return next(generation.partitions for generation in later if generation.number > older.number)
 
 
-def _retention_left(most: int | None, layout: Layout, older: Generation, kept: int) -> int:
+def _retention_left(limit: int | None, layout: Layout, older: Generation, kept: int) -> int:
     """How many finished jobs a partition of an old generation may still keep, with so many kept in the new ones."""
-    if most is None:
+    if limit is None:
         return -1
-    return max(most * max(layout.partitions, older.partitions) - kept, 0) // older.partitions
+    return max(limit * max(layout.partitions, older.partitions) - kept, 0) // older.partitions

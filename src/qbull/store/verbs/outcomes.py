@@ -8,7 +8,7 @@ from typing import NamedTuple
 class JobPosition(NamedTuple):
     """Which job of a delivery: `lane` is empty and `number` 0 where it is alone in its entry."""
 
-    place: bytes
+    delivery: bytes
     lane: bytes
     number: int
     last: bool
@@ -18,7 +18,7 @@ class JobPosition(NamedTuple):
         """What a train must be at for this job to be settled."""
         if not self.lane:
             return b""
-        return b"%s %d" % (self.place, self.number) if self.number else self.place
+        return b"%s %d" % (self.delivery, self.number) if self.number else self.delivery
 
 
 class PartitionOutcomes:
@@ -36,65 +36,74 @@ class PartitionOutcomes:
         )  # those with a dead or cancelled one: what comes after is settled after it
         self.others: list[bytes | str | int] = []
 
-    def done(self, band: str, entry: bytes, id: bytes, sealed: bytes) -> None:
+    def done(self, level: str, entry: bytes, id: bytes, record_with_ending: bytes) -> None:
         """A job that was alone in its entry is done."""
         self.count += 1
-        singles = self.singles.get(band)
+        singles = self.singles.get(level)
         if singles is None:
-            singles = self.singles[band] = ([], [])
+            singles = self.singles[level] = ([], [])
         singles[0].append(entry)
-        singles[1].extend((id, sealed))
+        singles[1].extend((id, record_with_ending))
 
-    def done_in_train(self, at: JobPosition, id: bytes, record: bytes, seal: bytes) -> None:
+    def done_in_train(self, position: JobPosition, id: bytes, record: bytes, ending: bytes) -> None:
         self.count += 1
-        if at.place in self.broken:
-            self._other(at, id, "done", record, seal)
+        if position.delivery in self.broken:
+            self._other(position, id, "done", record, ending)
             return
-        train = self.trains.get(at.place)
+        train = self.trains.get(position.delivery)
         if train is None:
-            self.trains[at.place] = at, [id, record + seal]
+            self.trains[position.delivery] = position, [id, record + ending]
         else:
-            train[1].extend((id, record + seal))
-        if at.last:
-            self.ended[at.place] = b""
+            train[1].extend((id, record + ending))
+        if position.last:
+            self.ended[position.delivery] = b""
 
-    def give_way(self, place: bytes) -> bool:
+    def yield_train(self, delivery: bytes) -> bool:
         """A train ends with what was done of it, and the rest goes back: others shall have their turn."""
-        if place not in self.trains or place in self.broken:
+        if delivery not in self.trains or delivery in self.broken:
             return False
-        self.ended.setdefault(place, b"-")
+        self.ended.setdefault(delivery, b"-")
         return True
 
-    def dead(self, at: JobPosition, id: bytes, record: bytes, seal: bytes) -> None:
+    def dead(self, position: JobPosition, id: bytes, record: bytes, ending: bytes) -> None:
         self.count += 1
-        self.broken.add(at.place)
-        self._other(at, id, "dead", record, seal)
+        self.broken.add(position.delivery)
+        self._other(position, id, "dead", record, ending)
 
-    def cancelled(self, at: JobPosition, id: bytes, record: bytes, seal: bytes) -> None:
+    def cancelled(self, position: JobPosition, id: bytes, record: bytes, ending: bytes) -> None:
         self.count += 1
-        self.broken.add(at.place)
-        self._other(at, id, "cancel", record, seal)
+        self.broken.add(position.delivery)
+        self._other(position, id, "cancel", record, ending)
 
-    def delay(self, at: JobPosition, id: bytes, record: bytes, milliseconds: int) -> None:
+    def delay(self, position: JobPosition, id: bytes, record: bytes, milliseconds: int) -> None:
         self.count += 1
-        self._other(at, id, "delay", record, milliseconds)
+        self._other(position, id, "delay", record, milliseconds)
 
-    def later(self, at: JobPosition, id: bytes, record: bytes, milliseconds: int) -> None:
+    def postpone(self, position: JobPosition, id: bytes, record: bytes, milliseconds: int) -> None:
         self.count += 1
-        self._other(at, id, "later", record, milliseconds)
+        self._other(position, id, "later", record, milliseconds)
 
-    def _other(self, at: JobPosition, id: bytes, word: str, record: bytes, detail: bytes | int) -> None:
-        self.others += (at.place, at.lane, at.state, id, word, "1" if at.last else "0", record, detail)
+    def _other(self, position: JobPosition, id: bytes, word: str, record: bytes, detail: bytes | int) -> None:
+        self.others += (
+            position.delivery,
+            position.lane,
+            position.state,
+            id,
+            word,
+            "1" if position.last else "0",
+            record,
+            detail,
+        )
 
     def arguments(self) -> list[bytes | str | int]:
         singles: list[bytes | str | int] = []
-        for band, (entries, jobs) in self.singles.items():
-            singles += (band, len(entries), *entries, *jobs)
+        for level, (entries, jobs) in self.singles.items():
+            singles += (level, len(entries), *entries, *jobs)
         members: list[bytes | str | int] = []
-        for place, (first, jobs) in self.trains.items():
+        for delivery, (first, jobs) in self.trains.items():
             many = len(jobs) // 2
-            following = self.ended.get(place)
+            following = self.ended.get(delivery)
             if following is None:
-                following = b"%s %d" % (place, first.number + many)
+                following = b"%s %d" % (delivery, first.number + many)
             members += (first.lane, first.state, following, many, *jobs)
         return [len(singles), len(members), *singles, *members, *self.others]

@@ -44,9 +44,9 @@ class UniqueJob(NamedTuple):
     name: str
     mode: UniqueMode
     window_ms: int
-    counts: str = ""
+    winner: str = ""
     """The job that counts by what an older partition says, and for how many milliseconds."""
-    counts_ms: int = 0
+    winner_ms: int = 0
 
 
 class UniqueAnswer(NamedTuple):
@@ -66,7 +66,7 @@ class JobToRetry(NamedTuple):
     """A finished job that is to go round again: where it was seen, and its new record."""
 
     id: str
-    place: bytes
+    position: bytes
     record: bytes
 
 
@@ -74,7 +74,7 @@ class CancelMark(NamedTuple):
     """A job that is to stop, and the delivery with which a worker has it."""
 
     id: bytes
-    place: bytes
+    position: bytes
     reason: str
 
 
@@ -84,11 +84,13 @@ class PartitionClosed(Exception):
     Of jobs of which one counts, `counting` is what it says of each.
     """
 
-    def __init__(self, known: set[int], successor: Generation, counting: Sequence[UniqueAnswer] = ()) -> None:
+    def __init__(
+        self, known: set[int], successor: Generation, unique_answers: Sequence[UniqueAnswer] = ()
+    ) -> None:
         super().__init__(f"closed; its keys are in generation {successor.number} now")
         self.known = known
         self.successor = successor
-        self.counting = counting
+        self.unique_answers = unique_answers
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,8 +164,8 @@ class Partition(Retriable):
     @idempotent
     async def has(self, ids: Sequence[str]) -> set[str]:
         """Which of these ids it has."""
-        places = await self.server.call("HMGET", self.base + "index", *ids)
-        return {id for id, place in zip(ids, places, strict=True) if place is not None}
+        positions = await self.server.call("HMGET", self.base + "index", *ids)
+        return {id for id, position in zip(ids, positions, strict=True) if position is not None}
 
     @idempotent
     async def unique(
@@ -174,19 +176,19 @@ class Partition(Retriable):
         answer = await (confirmed or self.server).script("unique", self.base, self._limit, *flat)
         if not answer[0].endswith(b"\n"):
             return [(id.decode(), new == 1) for id, new in zip(answer[::2], answer[1::2], strict=True)]
-        counting = [
+        unique_answers = [
             UniqueAnswer(id.decode(), None if new < 0 else new == 1, max(left, 0), new == -2)
             for id, new, left in zip(answer[1::3], answer[2::3], answer[3::3], strict=True)
         ]
-        raise PartitionClosed(set(), successor_in(answer[0]), counting)
+        raise PartitionClosed(set(), successor_in(answer[0]), unique_answers)
 
     @idempotent
-    async def bands(self) -> list[str]:
+    async def priority_levels(self) -> list[str]:
         """The ready streams that may have jobs, the most urgent first."""
         used = {
             RETURNED_LEVEL,
             DEFAULT_LEVEL,
-            *(band.decode() for band in await self.server.call("SMEMBERS", self.base + "bands")),
+            *(level.decode() for level in await self.server.call("SMEMBERS", self.base + "bands")),
         }
         return sorted(used)
 
@@ -205,7 +207,9 @@ class Partition(Retriable):
         return stale
 
     @idempotent
-    async def promote(self, most: int = MAX_JOBS_PER_CALL, completed: int = -1, failed: int = -1) -> Promoted:
+    async def promote(
+        self, limit: int = MAX_JOBS_PER_CALL, completed: int = -1, failed: int = -1
+    ) -> Promoted:
         """Move what is due to ready, drop what is too old; answers with how many, and when the next is due.
 
         Of finished jobs no more than so many are kept, where a number is given.
@@ -214,7 +218,7 @@ class Partition(Retriable):
             "promote",
             self.base,
             self._limit,
-            most,
+            limit,
             self._keep_completed[1],
             *self._keep_failed,
             EXPIRED_ENDING,
@@ -224,9 +228,11 @@ class Partition(Retriable):
         return Promoted(moved, _seconds(wait_ms), _seconds(tick_ms))
 
     @idempotent
-    async def release(self, places: Sequence[bytes]) -> int:
+    async def release(self, positions: Sequence[bytes]) -> int:
         """Give back deliveries that will not be run to their end here; answers with the number of jobs."""
-        jobs: int = await self.server.script("release", self.base, self._limit, *self._keep_failed, *places)
+        jobs: int = await self.server.script(
+            "release", self.base, self._limit, *self._keep_failed, *positions
+        )
         return jobs
 
     @idempotent
@@ -256,13 +262,13 @@ class Partition(Retriable):
         return answer.decode().split()
 
     @idempotent
-    async def marks(self) -> list[CancelMark]:
+    async def cancel_marks(self) -> list[CancelMark]:
         """The jobs of this partition that workers have and that are to stop."""
         flat = await self.server.call("HGETALL", self.base + "cancelling")
         marks = []
         for id, text in zip(flat[::2], flat[1::2], strict=True):
-            place, _, sealed = text.partition(b" ")
-            marks.append(CancelMark(id, place, split_ending(sealed)[1].error or ""))
+            position, _, sealed = text.partition(b" ")
+            marks.append(CancelMark(id, position, split_ending(sealed)[1].error or ""))
         return marks
 
     @idempotent
@@ -283,9 +289,9 @@ class Partition(Retriable):
         return (await self._words("promote_one", token, id))[0]
 
     @idempotent
-    async def clean(self, token: str, state: State, age: float, most: int) -> tuple[int, bool]:
+    async def clean(self, token: str, state: State, age: float, limit: int) -> tuple[int, bool]:
         """Forget the oldest finished jobs; how many, and whether there may be more of that age."""
-        removed, more = await self._words("clean", token, state, int(age * 1000), most)
+        removed, more = await self._words("clean", token, state, int(age * 1000), limit)
         return int(removed), more == "1"
 
     async def _words(self, verb: str, token: str, *arguments: str | bytes | int) -> list[str]:
@@ -293,7 +299,7 @@ class Partition(Retriable):
         return answer.decode().split()
 
     @idempotent
-    async def begin(self, expires_ms: int, lane: bytes, rate: Rate | None, unused: int) -> tuple[int, int]:
+    async def start(self, expires_ms: int, lane: bytes, rate: Rate | None, unused: int) -> tuple[int, int]:
         """Milliseconds until a job may begin, -1 where it has expired; and how its start was noted, 0: it was not.
 
         `expires_ms` is a moment or 0, `unused` a start that was noted before and not made, or 0.
@@ -304,17 +310,17 @@ class Partition(Retriable):
         )
         return wait_ms, noted
 
-    async def not_begun(self, lane: bytes, rate: Rate, unused: int) -> None:
+    async def return_start_token(self, lane: bytes, rate: Rate, unused: int) -> None:
         """A start of a lane was noted and is not made. Not to be sent twice: it would be one too many."""
         await self.server.script("start_check", self.base, 0, lane, rate.count, rate.window_ms, 0, unused, 0)
 
     @idempotent
-    async def holds(self, id: bytes, place: bytes, lane: bytes) -> bool:
+    async def holds(self, id: bytes, position: bytes, lane: bytes) -> bool:
         """Is this delivery still the one that counts?"""
         if lane:
             state: bytes | None = await self.server.call("HGET", self.base + "trains", lane)
-            return state is not None and state.partition(b" ")[0] == place
-        return bool(await self.server.call("HGET", self.base + "index", id) == b"r" + place)
+            return state is not None and state.partition(b" ")[0] == position
+        return bool(await self.server.call("HGET", self.base + "index", id) == b"r" + position)
 
     @idempotent
     async def states(self, ids: Sequence[str]) -> str:
@@ -328,9 +334,9 @@ class Partition(Retriable):
         await self.server.script("reports_add", self.base, *reports)
 
     @idempotent
-    async def reports(self, told: Sequence[bytes], most: int) -> tuple[list[tuple[bytes, list[bytes]]], int]:
+    async def reports(self, told: Sequence[bytes], limit: int) -> tuple[list[tuple[bytes, list[bytes]]], int]:
         """Drop the entries that were told; gives those that come then, and how many there are in all."""
-        entries, length = await self.server.script("reports_take", self.base, most, *told)
+        entries, length = await self.server.script("reports_take", self.base, limit, *told)
         return entries, length
 
     @idempotent
@@ -338,18 +344,19 @@ class Partition(Retriable):
         """The records of jobs that are delayed or behind others of their lane; empty for one that is not."""
         if not ids:
             return []
-        places = await self.server.call("HMGET", self.base + "index", *ids)
+        positions = await self.server.call("HMGET", self.base + "index", *ids)
         return [
-            place[1:] if place is not None and place[:1] in (b"l", b"d", b"m") else b"" for place in places
+            position[1:] if position is not None and position[:1] in (b"l", b"d", b"m") else b""
+            for position in positions
         ]
 
     @idempotent
-    async def mark_alone(self, job: bytes, place: bytes) -> bool:
+    async def mark_isolated(self, job: bytes, position: bytes) -> bool:
         """A suspect is about to run: should it take the worker down, this mark is the proof. False where it is another's by now."""
-        return bool(await self.server.script("suspect_start", self.base, job, place))
+        return bool(await self.server.script("suspect_start", self.base, job, position))
 
     @idempotent
-    async def note(self, notes: Sequence[JobUpdate]) -> None:
+    async def update_jobs(self, notes: Sequence[JobUpdate]) -> None:
         """Keep what running jobs say of themselves."""
         flat = [argument for note in notes for argument in note.arguments()]
         await self.server.script("progress_write", self.base, MAX_LOG_LINES, *flat)
@@ -375,8 +382,8 @@ class Partition(Retriable):
         await self.server.script("unlease", self.base, worker)
 
     @idempotent
-    async def ensure_groups(self, bands: Sequence[str]) -> None:
-        await self.server.script("consumer_groups", self.base, *bands)
+    async def ensure_groups(self, levels: Sequence[str]) -> None:
+        await self.server.script("consumer_groups", self.base, *levels)
 
 
 def successor_in(mark: bytes) -> Generation:

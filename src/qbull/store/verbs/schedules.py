@@ -46,7 +46,7 @@ class ScheduleLocation(NamedTuple):
 class StoredSchedule(NamedTuple):
     """A schedule as it was found, and the server's time then."""
 
-    place: ScheduleLocation
+    location: ScheduleLocation
     plan: SchedulePlan
     now_ms: int
 
@@ -57,7 +57,7 @@ class PartitionPlans(NamedTuple):
     now_ms: int
     wait: float | None
     plans: dict[str, SchedulePlan]
-    traces: dict[str, SchedulePlan]
+    tombstones: dict[str, SchedulePlan]
     """Of those that are gone: their revision, and where they have moved to."""
     unreadable: dict[str, tuple[int, str]]
     """Revision and fault."""
@@ -65,7 +65,7 @@ class PartitionPlans(NamedTuple):
     def rev(self, name: str) -> int:
         if name in self.unreadable:
             return self.unreadable[name][0]
-        return (self.plans.get(name) or self.traces.get(name) or SchedulePlan()).rev
+        return (self.plans.get(name) or self.tombstones.get(name) or SchedulePlan()).rev
 
 
 class ScheduleStore(StoreVerbs):
@@ -76,29 +76,29 @@ class ScheduleStore(StoreVerbs):
     @idempotent
     async def find(self, name: str) -> StoredSchedule | None:
         """Where it is and what is planned of it, also while it moves."""
-        place = await self.where(name)
+        location = await self.location(name)
         for _ in range(MAX_UPDATE_ATTEMPTS):
-            if place is None:
+            if location is None:
                 break
-            look = await self.read(place, [name])
+            look = await self.read(location, [name])
             _refuse_unreadable(name, look)
             if name in look.plans:
-                return StoredSchedule(place, look.plans[name], look.now_ms)
-            before, trace = place, look.traces.get(name)
+                return StoredSchedule(location, look.plans[name], look.now_ms)
+            before, trace = location, look.tombstones.get(name)
             moved = trace is not None and trace.moving is not None
-            place = _location(trace.moving) if moved else await self.where(name)  # type: ignore[union-attr, arg-type]
-            if place == before:
+            location = _location(trace.moving) if moved else await self.location(name)  # type: ignore[union-attr, arg-type]
+            if location == before:
                 break
         return None
 
     @idempotent
-    async def where(self, name: str) -> ScheduleLocation | None:
+    async def location(self, name: str) -> ScheduleLocation | None:
         """As the registry says."""
         found = await self._store.server.call("HGET", self._store.names.schedules, name)
         return _location(found.decode()) if found is not None else None
 
     @idempotent
-    async def everywhere(self) -> dict[str, ScheduleLocation]:
+    async def locations(self) -> dict[str, ScheduleLocation]:
         """All there are, by name."""
         found: dict[str, ScheduleLocation] = {}
         cursor = b"0"
@@ -106,31 +106,31 @@ class ScheduleStore(StoreVerbs):
             cursor, flat = await self._store.server.call(
                 "HSCAN", self._store.names.schedules, cursor, "COUNT", 500
             )
-            for name, place in zip(flat[::2], flat[1::2], strict=True):
-                found[name.decode()] = _location(place.decode())
+            for name, location in zip(flat[::2], flat[1::2], strict=True):
+                found[name.decode()] = _location(location.decode())
             if cursor == b"0":
                 return dict(sorted(found.items()))
 
     async def unknown(self, schedules: Iterable[Schedule]) -> list[Schedule]:
         """Those of these that the server does not have as the code says them."""
         wanted = {schedule.name: schedule for schedule in schedules}
-        places: dict[ScheduleLocation, list[str]] = {}
+        locations: dict[ScheduleLocation, list[str]] = {}
         for names in in_batches(list(wanted)):
             values = await self._store.server.call("HMGET", self._store.names.schedules, *names)
             for name, value in zip(names, values, strict=True):
                 if value is not None:
-                    places.setdefault(_location(value.decode()), []).append(name)
-        for place, there in places.items():
+                    locations.setdefault(_location(value.decode()), []).append(name)
+        for location, there in locations.items():
             for names in in_batches(there):
-                for name, plan in (await self.read(place, names)).plans.items():
-                    if plan.code == wanted[name] and place.queue == wanted[name].queue:
+                for name, plan in (await self.read(location, names)).plans.items():
+                    if plan.code == wanted[name] and location.queue == wanted[name].queue:
                         del wanted[name]
         return list(wanted.values())
 
     @idempotent
-    async def read(self, place: ScheduleLocation, names: Sequence[str], *, due: int = 0) -> PartitionPlans:
+    async def read(self, location: ScheduleLocation, names: Sequence[str], *, due: int = 0) -> PartitionPlans:
         """What is planned of these; or of those that are due, up to so many."""
-        reply = await self._store.server.script("schedule_read", self._base(place), due, *names)
+        reply = await self._store.server.script("schedule_read", self._base(location), due, *names)
         now_ms, wait_ms, *flat = reply
         look = PartitionPlans(now_ms, None if wait_ms < 0 else wait_ms / 1000, {}, {}, {})
         for packed, fields in zip(flat[::2], flat[1::2], strict=True):
@@ -143,7 +143,7 @@ class ScheduleStore(StoreVerbs):
             if plan.schedule is not None:
                 look.plans[name] = plan
             elif plan.rev:
-                look.traces[name] = plan
+                look.tombstones[name] = plan
         return look
 
     # What is said of them.
@@ -153,24 +153,26 @@ class ScheduleStore(StoreVerbs):
         """This is what the code, or somebody at run time, says of a schedule from now on."""
         name, layout = schedule.name, await self._store.layout(settings)
         known = await self.find(name)
-        if known is not None and known.place.queue != settings.name:
-            await self._change(name, known.place, lambda plan, _: _dropped(plan))
+        if known is not None and known.location.queue != settings.name:
+            await self._change(name, known.location, lambda plan, _: _dropped(plan))
             known = None
         if known is None:
-            place = ScheduleLocation(settings.name, partition_of_schedule(settings, layout, schedule))
-            await self._register(name, place)  # first, so that it can be found whatever happens next
+            location = ScheduleLocation(settings.name, partition_of_schedule(settings, layout, schedule))
+            await self._register(name, location)  # first, so that it can be found whatever happens next
         else:
-            place = known.place
+            location = known.location
         there = await self._change(
-            name, place, lambda plan, now_ms: declare_schedule(plan, origin, schedule, now_ms)
+            name, location, lambda plan, now_ms: declare_schedule(plan, origin, schedule, now_ms)
         )
-        await self._register(name, there or place)
-        await self.bring_home(there or place, [name], settings, layout)
+        await self._register(name, there or location)
+        await self.move_home(there or location, [name], settings, layout)
 
-    async def take_away(self, name: str, place: ScheduleLocation, origin: PlanOrigin) -> None:
+    async def withdraw(self, name: str, location: ScheduleLocation, origin: PlanOrigin) -> None:
         """The code, or somebody at run time, says nothing of it any more. Without either it is gone."""
         if (
-            await self._change(name, place, lambda plan, now_ms: declare_schedule(plan, origin, None, now_ms))
+            await self._change(
+                name, location, lambda plan, now_ms: declare_schedule(plan, origin, None, now_ms)
+            )
             is None
         ):
             await self._unregister(name)
@@ -178,17 +180,17 @@ class ScheduleStore(StoreVerbs):
     @idempotent
     async def remove(self, name: str) -> None:
         """Take away what was said at run time; where nothing was, or nobody can read it, all of it."""
-        place = await self.where(name)
-        look = await self.read(place, [name]) if place is not None else None
-        if place is not None and look is not None and name in look.unreadable:
-            await self._write(place, name, look.rev(name), PlanChange(None, drop=True))
+        location = await self.location(name)
+        look = await self.read(location, [name]) if location is not None else None
+        if location is not None and look is not None and name in look.unreadable:
+            await self._write(location, name, look.rev(name), PlanChange(None, drop=True))
         else:
             known = await self.find(name)
             if known is not None and known.plan.own is not None:
-                await self.take_away(name, known.place, "own")
+                await self.withdraw(name, known.location, "own")
                 return
             if known is not None:
-                await self._change(name, known.place, lambda plan, _: _dropped(plan))
+                await self._change(name, known.location, lambda plan, _: _dropped(plan))
         await self._unregister(name)
 
     @idempotent
@@ -199,47 +201,51 @@ class ScheduleStore(StoreVerbs):
             raise NotFound(f'schedule "{name}": not on this server')
         await self._change(
             name,
-            known.place,
+            known.location,
             lambda plan, now_ms: how(plan, now_ms) if plan.schedule is not None else None,
         )
 
-    async def postpone(self, place: ScheduleLocation, name: str, rev: int, until_ms: int) -> None:
+    async def postpone(self, location: ScheduleLocation, name: str, rev: int, until_ms: int) -> None:
         """Look at it later: now it cannot be read."""
-        await self._write(place, name, rev, PlanChange(until_ms))
+        await self._write(location, name, rev, PlanChange(until_ms))
 
     # Where they go.
 
-    async def bring_home(
-        self, place: ScheduleLocation, names: Sequence[str], settings: QueueSettings, layout: Layout
+    async def move_home(
+        self, location: ScheduleLocation, names: Sequence[str], settings: QueueSettings, layout: Layout
     ) -> None:
         """Move those of these whose partition is another one now.
 
         In a partition that takes nothing in any more, a schedule may stay until the run before has ended: that is known
         only there, and the jobs of its ticks are brought to where they belong.
         """
-        for name, plan in (await self.read(place, names)).plans.items():
+        for name, plan in (await self.read(location, names)).plans.items():
             assert plan.schedule is not None
-            home = ScheduleLocation(place.queue, partition_of_schedule(settings, layout, plan.schedule))
-            if home == place:
+            home = ScheduleLocation(location.queue, partition_of_schedule(settings, layout, plan.schedule))
+            if home == location:
                 continue
-            closed = generation_of(place.partition) != layout.generation
-            waits = closed and plan.schedule.overlap == "skip" and await self._runs(place, plan, settings)
+            closed = generation_of(location.partition) != layout.generation
+            waits = (
+                closed
+                and plan.schedule.overlap == "skip"
+                and await self._is_running(location, plan, settings)
+            )
             if not waits:
-                await self.move(name, place, home)
+                await self.move(name, location, home)
 
-    async def move(self, name: str, place: ScheduleLocation, home: ScheduleLocation) -> None:
+    async def move(self, name: str, location: ScheduleLocation, home: ScheduleLocation) -> None:
         """Its partition is another one now. It rests while it is on the way, so that no tick can be fired in both."""
-        plan = await self._mark(name, place, home)
+        plan = await self._mark(name, location, home)
         if plan is None:
             return  # it is gone, or somebody has moved it
         if plan.moving != str(home):
             elsewhere = _location(plan.moving or "")
-            await self.move(name, place, elsewhere)  # one move after the other
+            await self.move(name, location, elsewhere)  # one move after the other
             await self.move(name, elsewhere, home)
             return
         # Before the plan is read: what happens there from now on is seen.
         there = await self.read(home, [name])
-        plan = (await self.read(place, [name])).plans.get(name)
+        plan = (await self.read(location, [name])).plans.get(name)
         if plan is None or plan.schedule is None:
             return
         if name not in there.plans:
@@ -248,72 +254,78 @@ class ScheduleStore(StoreVerbs):
             arrived = fields_of(plan) | {"moving": ""}  # it may have been here before, and left a trace
             await self._write(home, name, there.rev(name), PlanChange(due_ms, arrived))
         await self._register(name, home)
-        await self._write(place, name, plan.rev, PlanChange(None, {"moving": str(home)}, drop=True))
+        await self._write(location, name, plan.rev, PlanChange(None, {"moving": str(home)}, drop=True))
 
-    async def _mark(self, name: str, place: ScheduleLocation, home: ScheduleLocation) -> SchedulePlan | None:
+    async def _mark(
+        self, name: str, location: ScheduleLocation, home: ScheduleLocation
+    ) -> SchedulePlan | None:
         """Say where it goes, unless it goes somewhere already; the plan then, None where it is not here any more."""
         for _ in range(MAX_UPDATE_ATTEMPTS):
-            look = await self.read(place, [name])
+            look = await self.read(location, [name])
             plan = look.plans.get(name)
             if plan is None or plan.moving is not None:
                 return plan
-            await self._write(place, name, plan.rev, PlanChange(None, {"moving": str(home)}))
+            await self._write(location, name, plan.rev, PlanChange(None, {"moving": str(home)}))
         raise ServerError(f'schedule "{name}": it changes too fast to be moved; try again')
 
-    async def _runs(self, place: ScheduleLocation, plan: SchedulePlan, settings: QueueSettings) -> bool:
+    async def _is_running(
+        self, location: ScheduleLocation, plan: SchedulePlan, settings: QueueSettings
+    ) -> bool:
         """Has the run before not ended yet?"""
-        partition = self._store.partition(settings, place.partition)
+        partition = self._store.partition(settings, location.partition)
         found = [await inspect.find(partition, id) for id in (plan.job, plan.manual) if id is not None]
         return any(job is not None and job.state in ("waiting", "delayed", "active") for job in found)
 
     # How it is written.
 
     async def _change(
-        self, name: str, place: ScheduleLocation, how: Callable[[SchedulePlan, int], PlanChange | None]
+        self, name: str, location: ScheduleLocation, how: Callable[[SchedulePlan, int], PlanChange | None]
     ) -> ScheduleLocation | None:
         """Read, compute, write if nobody else has meanwhile; where it is then, None where it is gone."""
         for _ in range(MAX_UPDATE_ATTEMPTS):
-            look = await self.read(place, [name])
+            look = await self.read(location, [name])
             _refuse_unreadable(name, look)
-            plan = look.plans.get(name) or look.traces.get(name) or SchedulePlan()
+            plan = look.plans.get(name) or look.tombstones.get(name) or SchedulePlan()
             if plan.moving is not None:
                 home = _location(plan.moving)
-                await self.move(name, place, home)  # whoever began it may not have ended it
-                place = home
+                await self.move(name, location, home)  # whoever began it may not have ended it
+                location = home
                 continue
             change = how(plan, look.now_ms)
             if change is None:
-                return place
-            if await self._write(place, name, plan.rev, change):
-                return None if change.drop else place
+                return location
+            if await self._write(location, name, plan.rev, change):
+                return None if change.drop else location
         raise ServerError(f'schedule "{name}": it changes too fast to be changed; try again')
 
-    async def _write(self, place: ScheduleLocation, name: str, rev: int, change: PlanChange) -> bool:
+    async def _write(self, location: ScheduleLocation, name: str, rev: int, change: PlanChange) -> bool:
         due = "" if change.due_ms is None else change.due_ms
         flat = [part for field in change.fields.items() for part in field]
         word = "drop" if change.drop else "put"
         return bool(
-            await self._store.server.script("schedule_write", self._base(place), name, rev, due, word, *flat)
+            await self._store.server.script(
+                "schedule_write", self._base(location), name, rev, due, word, *flat
+            )
         )
 
-    async def _register(self, name: str, place: ScheduleLocation) -> None:
+    async def _register(self, name: str, location: ScheduleLocation) -> None:
         """Say where it is. It may have moved on meanwhile: whoever says it last must be right."""
         for _ in range(MAX_UPDATE_ATTEMPTS):
-            await self._store.server.script("register", self._store.names.schedules, name, str(place))
-            trace = (await self.read(place, [name])).traces.get(name)
+            await self._store.server.script("register", self._store.names.schedules, name, str(location))
+            trace = (await self.read(location, [name])).tombstones.get(name)
             if trace is None or trace.moving is None:
                 return
-            place = _location(trace.moving)
+            location = _location(trace.moving)
 
     async def _unregister(self, name: str) -> None:
-        place = await self.where(name)
+        location = await self.location(name)
         await self._store.server.call("HDEL", self._store.names.schedules, name)
-        look = await self.read(place, [name]) if place is not None else None
-        if place is not None and look is not None and name in look.plans:
-            await self._register(name, place)  # somebody has made it again meanwhile
+        look = await self.read(location, [name]) if location is not None else None
+        if location is not None and look is not None and name in look.plans:
+            await self._register(name, location)  # somebody has made it again meanwhile
 
-    def _base(self, place: ScheduleLocation) -> str:
-        return self._store.names.partition(*place)
+    def _base(self, location: ScheduleLocation) -> str:
+        return self._store.names.partition(*location)
 
 
 def partition_of_schedule(settings: QueueSettings, layout: Layout, schedule: Schedule) -> int:

@@ -65,7 +65,7 @@ class Heartbeat:
         """The workers live; answers with those that do not. No answer soon is none: another connection may have one."""
         try:
             async with asyncio.timeout(max(self._min_idle / 5, MIN_HEARTBEAT_TIMEOUT_SECONDS)):
-                silent = await self._store.beat(self._min_idle, self._workers())
+                silent = await self._store.heartbeat(self._min_idle, self._workers())
         except TimeoutError:
             raise ServerAway(f"{self._store.server.address.shown}: cannot be reached: no answer") from None
         self._came = self._came or time.monotonic()
@@ -107,7 +107,7 @@ class Heartbeat:
     async def _bury(self, worker: str) -> None:
         log.warning("worker %s has fallen silent; its deliveries are taken back", worker)
         taken = await self.reclaim(worker) + await self._reclaim_elsewhere(worker)
-        await self._store.bury(worker, lost=True)
+        await self._store.forget_worker(worker, lost=True)
         log.info("worker %s: %d deliveries were taken back", worker, taken)
 
     def _is_time_to_sweep(self) -> bool:
@@ -133,7 +133,7 @@ class Heartbeat:
         """The same in queues that the silent worker served and this one does not: whoever buries it is the only one to know."""
         taken = 0
         own = {settings.name for settings in self._queues}
-        for name in sorted((await self._store.member(worker)).queues.keys() - own):
+        for name in sorted((await self._store.worker(worker)).queues.keys() - own):
             try:
                 taken += await self._take_back(worker, await self._store.settings(name))
             except ServerAway:
@@ -171,7 +171,7 @@ class Heartbeat:
 
     async def _sweep(self, own: set[str]) -> None:
         """Look for deliveries of workers that nobody remembers: the list of the living may have been lost."""
-        known = own | await self._store.remembered()
+        known = own | await self._store.remembered_workers()
         for settings in self._queues:
             gone = [
                 user for user in await limits.slot_holders(self._store, settings.name) if user not in known

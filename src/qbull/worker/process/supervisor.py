@@ -212,7 +212,7 @@ class Supervisor:
         del self._children[
             child.id
         ]  # others shall have its share, also while a part of what it held is out of reach
-        await self._until_told(lambda: self._store.bury(child.id, certain=True, lost=lost))
+        await self._until_told(lambda: self._store.forget_worker(child.id, certain=True, lost=lost))
         taken = await taking
         child.board.close()
         os.close(child.life)

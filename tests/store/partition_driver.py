@@ -1,4 +1,4 @@
-"""A desk to drive one partition from by hand, for tests of the verbs."""
+"""Drives the verbs of one partition by hand, for tests of the store."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from qbull.store.verbs.partition import JobToRetry, NewJob
 
 
 @dataclass
-class Desk:
+class PartitionDriver:
     store: Store
     settings: QueueSettings
 
@@ -26,10 +26,10 @@ class Desk:
         self.partition = self.store.partition(self.settings, 0)
 
     @classmethod
-    async def open(cls, store: Store, name: str = "q", **settings: Any) -> Desk:
-        desk = cls(store, QueueSettings(name, **settings))
-        await store.register(desk.settings, ["task"])
-        return desk
+    async def open(cls, store: Store, name: str = "q", **settings: Any) -> PartitionDriver:
+        driver = cls(store, QueueSettings(name, **settings))
+        await store.register(driver.settings, ["task"])
+        return driver
 
     def job(
         self,
@@ -65,17 +65,17 @@ class Desk:
         if word == "delay":
             outcomes.delay(position, id, repack(record, Body("task", b"{}", attempt=2)), delay_ms)
         elif word == "later":
-            outcomes.later(position, id, record, delay_ms)
+            outcomes.postpone(position, id, record, delay_ms)
         elif word == "dead":
             outcomes.dead(position, id, record, append_ending(Ending(1, 1.0, "w1", error="broken")))
         elif word == "cancel":
             outcomes.cancelled(position, id, record, STOPPED)
         elif not delivery.lane:
-            outcomes.done(delivery.band, delivery.entry, id, record + DONE)
+            outcomes.done(delivery.level, delivery.entry, id, record + DONE)
         else:
             outcomes.done_in_train(position, id, record, DONE)
             if word == "give_way":
-                outcomes.give_way(delivery.place)
+                outcomes.yield_train(delivery.position)
         return await self.partition.settle(outcomes) == []
 
     async def finish(self, delivery: Delivery) -> None:
@@ -91,7 +91,7 @@ class Desk:
                 ending = append_ending(Ending(1, 1.0, "w1", error="broken"))
                 outcomes.dead(job.position, job.id, job.record, ending)
             else:
-                await self.partition.release([delivery.place])
+                await self.partition.release([delivery.position])
         assert outcomes.count == len(ids)
         assert await self.partition.settle(outcomes) == []
 
@@ -100,13 +100,13 @@ class Desk:
         outcomes = PartitionOutcomes()
         for delivery in await self.fetch():
             job = delivery.job(0)
-            outcomes.done(delivery.band, delivery.entry, job.id, job.record + DONE)
+            outcomes.done(delivery.level, delivery.entry, job.id, job.record + DONE)
         assert await self.partition.settle(outcomes) == []
 
     async def again(self, id: str) -> JobToRetry:
         found = await inspect.find(self.partition, id)
         assert found is not None
-        return JobToRetry(id, found.place, found.again())
+        return JobToRetry(id, found.position, found.again())
 
     async def fail_and_see(self, id: str) -> JobToRetry:
         await self.fail(id)
@@ -116,7 +116,7 @@ class Desk:
         return await self.partition.cancel(STOPPED, ids)
 
     async def marked(self) -> set[str]:
-        return {mark.id.decode() for mark in await self.partition.marks()}
+        return {mark.id.decode() for mark in await self.partition.cancel_marks()}
 
     async def retry(self, *ids: str) -> list[str]:
         return await self.partition.retry(new_token(), [await self.again(id) for id in ids])
