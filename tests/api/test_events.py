@@ -215,7 +215,7 @@ async def test_nothing_is_asked_where_nobody_listens(
         await stream.until("snapshot")
 
     async def quiet() -> bool:
-        return web.api.site.live._reading is None
+        return web.api.context.broadcaster._reading is None
 
     await eventually(quiet)
     before = await asked()
@@ -231,7 +231,7 @@ async def test_a_stream_ends_when_its_session_does(
     await person.post("/api/login", {"password": PASSWORD})
     async with listening(person) as stream:
         await stream.until("snapshot")
-        await web.api.site.auth.log_all_out()
+        await web.api.context.auth.log_all_out()
 
         assert "not valid" in (await stream.end())[-1].data["reason"]
 
@@ -239,7 +239,7 @@ async def test_a_stream_ends_when_its_session_does(
 async def test_streams_end_when_the_server_does(shop: Shop, web: Web, viewer: Person) -> None:
     async with listening(viewer) as stream:
         await stream.until("snapshot")
-        web.api.site.ending.set()
+        web.api.context.shutting_down.set()
 
         heard = await stream.end()
 
@@ -250,7 +250,7 @@ async def test_streams_end_when_the_server_does(shop: Shop, web: Web, viewer: Pe
 async def test_somebody_who_is_slow_is_told_that_some_were_left_out() -> None:
     listener = EventListener(None, None)
     for n in range(MAX_PENDING_EVENTS + 3):
-        listener.tell(StreamEvent("job", b"%d" % n))
+        listener.push(StreamEvent("job", b"%d" % n))
 
     events = await listener.next()
 

@@ -82,7 +82,7 @@ async def opened(app: qbull.App, access: qbull.Access = ACCESS) -> AsyncIterator
     serving = asyncio.create_task(server.serve())
     async with AsyncExitStack() as stack:
         yield Web(f"http://127.0.0.1:{await port}", api, stack)
-    api.site.ending.set()
+    api.context.shutting_down.set()
     server.should_exit = True
     await serving
 

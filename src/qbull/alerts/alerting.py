@@ -40,13 +40,13 @@ class AlertService:
         self._make_store = make_store
         self._app = app
         self._alerts = alerts
-        self._places = {place.label: place for place in alerts.destinations}
+        self._destinations = {destination.label: destination for destination in alerts.destinations}
         self._outage = Outage()
 
     async def run(self) -> None:
         """Look and send until cancelled."""
-        for place in self._alerts.destinations:
-            if (lacks := missing_package(place)) is not None:
+        for destination in self._alerts.destinations:
+            if (lacks := missing_package(destination)) is not None:
                 log.error("alerts cannot go to %s", lacks)
         spec = TaskSpec(
             "send", self._send, Signature("send", self._send), "async", ALERT_QUEUE.retry, ALERT_QUEUE.timeout
@@ -69,13 +69,13 @@ class AlertService:
             await store.close()
 
     async def _send(self, to: str, message: dict[str, Any]) -> None:
-        place = self._places.get(to)
-        if place is None:
+        destination = self._destinations.get(to)
+        if destination is None:
             raise Fail(
                 f'"{to}" is not a place that this process sends alerts to; give all processes the same'
             )
         job = current_job()
         assert job is not None
         await send_message(
-            job.id, msgspec.convert(message, AlertNotification), place, self._alerts, self._app
+            job.id, msgspec.convert(message, AlertNotification), destination, self._alerts, self._app
         )

@@ -26,7 +26,7 @@ from qbull.core.record import DEFAULT_PRIORITY, ExtendedBody, pack
 from qbull.errors import ServerAway, ServerError
 from qbull.store.read.inspect import Counts
 from qbull.store.store import Store
-from qbull.store.verbs import alerts as board
+from qbull.store.verbs import alerts as problem_store
 from qbull.store.verbs import live_settings
 from qbull.store.verbs.alerts import AlertSnapshot
 from qbull.store.verbs.partition import NewJob
@@ -57,7 +57,7 @@ class ProblemWatcher:
 
     async def look(self) -> bool:
         """Look once, if it is this one's turn; answers whether it was."""
-        seen = await board.take_turn(self._store, self._who, WATCHER_TAKEOVER_SECONDS)
+        seen = await problem_store.take_turn(self._store, self._who, WATCHER_TAKEOVER_SECONDS)
         if seen is None:
             return False
         rarely = time.monotonic() - self._rarely >= SLOW_CHECK_SECONDS
@@ -68,7 +68,7 @@ class ProblemWatcher:
         state, message = evaluate_problems(seen.state, readings, seen.now_ms, self._policy)
         if state != seen.state or message is not None:
             jobs = [] if message is None else self._jobs(message, seen.rev)
-            await board.write(self._store, seen, state, jobs)
+            await problem_store.write(self._store, seen, state, jobs)
         return True
 
     async def _alerting(self) -> list[QueueSettings]:
@@ -90,7 +90,7 @@ class ProblemWatcher:
     ) -> AsyncIterator[CounterReading | GaugeReading]:
         for settings in self._queues:
             assert settings.alert is not None
-            counts = await board.counts(self._store, settings)
+            counts = await problem_store.counts(self._store, settings)
             yield await self._failed(settings, counts, seen)
             yield await self._missed(settings, counts, seen)
             yield await self._stale(settings, settings.alert, counts, seen)
@@ -99,16 +99,18 @@ class ProblemWatcher:
             if rarely:
                 async for level in self._overdue(settings, seen):
                     yield level
-        total, worker = await board.lost_workers(self._store)
+        total, worker = await problem_store.lost_workers(self._store)
         yield CounterReading(Problem("lost", reason=worker), total, first=total)
 
     async def _failed(self, settings: QueueSettings, counts: Counts, seen: AlertSnapshot) -> CounterReading:
         problem, total = Problem("failed", settings.name), counts.totals.get("failed", 0)
         before = seen.state.totals.get(problem.name)
-        first = total - await board.recently_failed(self._store, settings) if before is None else total
+        first = (
+            total - await problem_store.recently_failed(self._store, settings) if before is None else total
+        )
         rested = not counts.failed and settings.keep.failed != 0
         if total != (first if before is None else before):
-            newest = await board.newest_failed(self._store, settings)
+            newest = await problem_store.newest_failed(self._store, settings)
             if newest is not None and newest.ending is not None:
                 reason = (newest.ending.error or "")[:MAX_REASON_CHARS]
                 problem = Problem("failed", settings.name, newest.body().task, newest.id, reason)
@@ -148,7 +150,7 @@ class ProblemWatcher:
     async def _repeated(
         self, settings: QueueSettings, alert: Alert, seen: AlertSnapshot
     ) -> AsyncIterator[GaugeReading]:
-        found = await board.failures(self._store, settings.name, seen.now_ms)
+        found = await problem_store.failures(self._store, settings.name, seen.now_ms)
         for task, failures in found.items():
             problem = Problem("repeated", settings.name, task, failures.job, failures.reason, failures.many)
             # it is over when none fails any more, not when one fewer does

@@ -24,9 +24,9 @@ class MessageSender(NamedTuple):
     app: str
     link: str | None = None
 
-    def link_of(self, said: ProblemNotice) -> str | None:
+    def link_of(self, notice: ProblemNotice) -> str | None:
         """To the page about it: the job, where there is one, else its queue, the schedules or the workers."""
-        problem = said.problem
+        problem = notice.problem
         if self.link is None:
             return None
         match problem.kind:
@@ -41,87 +41,89 @@ class MessageSender(NamedTuple):
         return f"{self.link.rstrip('/')}/ui/{page}"
 
 
-def title_of(message: AlertNotification, voice: MessageSender) -> str:
+def title_of(message: AlertNotification, sender: MessageSender) -> str:
     first, others = message.said[0], len(message.said) - 1 + message.more
     state = "resolved: " if first.status == "resolved" else ""
     more = f", and {others} more" if others else ""
-    return f"{state}{subject_of(first.problem)}: {text_of(first)}{more} [{voice.app}]"
+    return f"{state}{subject_of(first.problem)}: {text_of(first)}{more} [{sender.app}]"
 
 
-def to_json(message: AlertNotification, voice: MessageSender) -> dict[str, Any]:
+def to_json(message: AlertNotification, sender: MessageSender) -> dict[str, Any]:
     return {
-        "app": voice.app,
+        "app": sender.app,
         "at": _iso(message.at_ms),
-        "text": title_of(message, voice),
-        "problems": [_problem(said, voice) for said in message.said],
+        "text": title_of(message, sender),
+        "problems": [_problem(notice, sender) for notice in message.said],
         "more": message.more,
     }
 
 
-def to_slack(message: AlertNotification, voice: MessageSender) -> dict[str, Any]:
-    title = title_of(message, voice)
+def to_slack(message: AlertNotification, sender: MessageSender) -> dict[str, Any]:
+    title = title_of(message, sender)
     blocks: list[dict[str, Any]] = [
         {
             "type": "header",
             "text": {"type": "plain_text", "text": _short(title, MAX_SLACK_HEADER_CHARS), "emoji": False},
         }
     ]
-    for said in message.said:
-        blocks += _blocks(said, voice)
-    about = f"qbull, app {_escape(voice.app)}, {_iso(message.at_ms)}"
+    for notice in message.said:
+        blocks += _blocks(notice, sender)
+    about = f"qbull, app {_escape(sender.app)}, {_iso(message.at_ms)}"
     if message.more:
         about += f"; {message.more} more problems are not shown"
     blocks.append({"type": "context", "elements": [{"type": "mrkdwn", "text": about}]})
     return {"text": _escape(title), "blocks": blocks}
 
 
-def to_text(message: AlertNotification, voice: MessageSender) -> str:
+def to_text(message: AlertNotification, sender: MessageSender) -> str:
     parts = []
-    for said in message.said:
-        problem = said.problem
-        lines = [f"{said.status.upper()} {subject_of(problem)}: {text_of(said)}, since {_iso(said.since_ms)}"]
+    for notice in message.said:
+        problem = notice.problem
+        lines = [
+            f"{notice.status.upper()} {subject_of(problem)}: {text_of(notice)}, since {_iso(notice.since_ms)}"
+        ]
         lines += [
             f"  {name}: {one_line(value)}"
             for name, value in (("task", problem.task), ("job", problem.job), ("reason", problem.reason))
             if value
         ]
-        lines += [f"  {hint}" for hint in (voice.link_of(said) or _command(said),) if hint]
+        lines += [f"  {hint}" for hint in (sender.link_of(notice) or _command(notice),) if hint]
         parts.append("\n".join(lines))
     if message.more:
         parts.append(f"{message.more} more problems are not shown")
     return "\n\n".join(parts)
 
 
-def _problem(said: ProblemNotice, voice: MessageSender) -> dict[str, Any]:
-    problem = said.problem
+def _problem(notice: ProblemNotice, sender: MessageSender) -> dict[str, Any]:
+    problem = notice.problem
     fields = {
         "queue": problem.queue,
         "task": problem.task,
         "job": problem.job,
         "schedule": problem.schedule,
         "reason": problem.reason,
-        "link": voice.link_of(said) or "",
+        "link": sender.link_of(notice) or "",
     }
     return {
-        "status": said.status,
+        "status": notice.status,
         "kind": problem.kind,
-        "text": text_of(said),
+        "text": text_of(notice),
         "count": problem.count,
-        "since": _iso(said.since_ms),
+        "since": _iso(notice.since_ms),
         **{name: value for name, value in fields.items() if value},
     }
 
 
-def _blocks(said: ProblemNotice, voice: MessageSender) -> list[dict[str, Any]]:
-    problem = said.problem
-    head = f"{STATUS_EMOJI[said.status]} *{_escape(subject_of(problem))}*: {_escape(text_of(said))}"
+def _blocks(notice: ProblemNotice, sender: MessageSender) -> list[dict[str, Any]]:
+    problem = notice.problem
+    head = f"{STATUS_EMOJI[notice.status]} *{_escape(subject_of(problem))}*: {_escape(text_of(notice))}"
     section: dict[str, Any] = {"type": "section", "text": {"type": "mrkdwn", "text": head}}
     named = (
         ("Queue", problem.queue),
         ("Task", problem.task),
         ("Job", problem.job),
         ("Schedule", problem.schedule),
-        ("Since", _iso(said.since_ms)),
+        ("Since", _iso(notice.since_ms)),
     )
     section["fields"] = [
         {"type": "mrkdwn", "text": f"*{name}*\n{_escape(_short(value, 500))}"}
@@ -129,10 +131,10 @@ def _blocks(said: ProblemNotice, voice: MessageSender) -> list[dict[str, Any]]:
         if value
     ]
     blocks = [section]
-    if problem.reason and said.status != "resolved":
+    if problem.reason and notice.status != "resolved":
         quoted = _escape(problem.reason)
         blocks.append({"type": "section", "text": {"type": "mrkdwn", "text": f"```{quoted}```"}})
-    link, command = voice.link_of(said), _command(said)
+    link, command = sender.link_of(notice), _command(notice)
     if link is not None:
         what = "Open the job" if problem.job else "Open the page"
         blocks.append({"type": "section", "text": {"type": "mrkdwn", "text": f"<{_escape(link)}|{what}>"}})
@@ -141,9 +143,9 @@ def _blocks(said: ProblemNotice, voice: MessageSender) -> list[dict[str, Any]]:
     return [*blocks, {"type": "divider"}]
 
 
-def _command(said: ProblemNotice) -> str:
+def _command(notice: ProblemNotice) -> str:
     """What to type where there is no page to link to."""
-    problem = said.problem
+    problem = notice.problem
     match problem.kind:
         case "failed" | "repeated" if problem.job:
             return f"qbull job {problem.queue} {one_line(problem.job)}"

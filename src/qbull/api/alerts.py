@@ -14,47 +14,47 @@ from qbull.core.problems import AlertNotification, OpenProblem, ProblemNotice, s
 from qbull.core.record import to_datetime
 from qbull.errors import Conflict, NotFound
 from qbull.queue import Queue
-from qbull.store.verbs import alerts as board
-from qbull.views import alerts as wire
+from qbull.store.verbs import alerts as problem_store
+from qbull.views import alerts as views
 
 MAX_SHOWN_MESSAGES = 10
 """Messages of each state that are shown, the newest."""
 
 
-async def alerts(call: ApiCall[Nothing, Nothing]) -> wire.AlertsView:
-    site = call.site
-    known = await board.read_known_problems(site.store)
-    queue = await _queue(site)
-    return wire.AlertsView(
+async def alerts(call: ApiCall[Nothing, Nothing]) -> views.AlertsView:
+    context = call.context
+    known = await problem_store.read_known_problems(context.store)
+    queue = await _queue(context)
+    return views.AlertsView(
         timestamp=now(),
-        to=[_destination_view(one) for one in site.app.alerts.destinations],
-        asking=[one.name for one in await site.queues() if one.settings.alert is not None],
+        to=[_destination_view(one) for one in context.app.alerts.destinations],
+        asking=[one.name for one in await context.queues() if one.settings.alert is not None],
         silenced=queue is not None and (await queue.stats()).paused,
-        problems=[_problem_view(site, one) for one in known.open.values()],
-        messages=[] if queue is None else await _messages(site, queue),
+        problems=[_problem_view(context, one) for one in known.open.values()],
+        messages=[] if queue is None else await _messages(context, queue),
     )
 
 
-async def try_alerts(call: ApiCall[Nothing, Nothing]) -> wire.TriedAlertsView:
-    app = call.site.app
+async def try_alerts(call: ApiCall[Nothing, Nothing]) -> views.TriedAlertsView:
+    app = call.context.app
     if not app.alerts.destinations:
         raise Conflict("alerts go nowhere; set SLACK_WEBHOOK_URL or QBULL_ALERT_URLS")
     tried = await send_test_messages(app.alerts, app.prefix)
-    call.notes["places"] = len(tried)
-    return wire.TriedAlertsView(
-        timestamp=now(), tried=[wire.TriedView(to=_destination_view(to), error=error) for to, error in tried]
+    call.audit_details["places"] = len(tried)
+    return views.TriedAlertsView(
+        timestamp=now(), tried=[views.TriedView(to=_destination_view(to), error=error) for to, error in tried]
     )
 
 
-async def _queue(site: ApiContext) -> Queue | None:
+async def _queue(context: ApiContext) -> Queue | None:
     """The one that messages go through; None where none has gone yet."""
     try:
-        return await site.queue(board.ALERT_QUEUE.name)
+        return await context.queue(problem_store.ALERT_QUEUE.name)
     except NotFound:
         return None
 
 
-async def _messages(site: ApiContext, queue: Queue) -> list[wire.AlertMessageView]:
+async def _messages(context: ApiContext, queue: Queue) -> list[views.AlertMessageView]:
     found = [
         *(await queue.search("completed", limit=MAX_SHOWN_MESSAGES)).jobs,
         *(await queue.search("failed", limit=MAX_SHOWN_MESSAGES)).jobs,
@@ -62,40 +62,40 @@ async def _messages(site: ApiContext, queue: Queue) -> list[wire.AlertMessageVie
         *await queue.jobs("delayed", 0, MAX_SHOWN_MESSAGES),
     ]
     found.sort(key=lambda info: info.created_at, reverse=True)
-    voice = MessageSender(site.app.prefix)
+    sender = MessageSender(context.app.prefix)
     return [
-        made for info in found[: 2 * MAX_SHOWN_MESSAGES] if (made := _message_view(info, voice)) is not None
+        made for info in found[: 2 * MAX_SHOWN_MESSAGES] if (made := _message_view(info, sender)) is not None
     ]
 
 
-def _message_view(info: JobInfo, voice: MessageSender) -> wire.AlertMessageView | None:
+def _message_view(info: JobInfo, sender: MessageSender) -> views.AlertMessageView | None:
     try:
         message = msgspec.convert(info.payload["message"], AlertNotification)
         kind, host, _ = str(info.payload["to"]).split(":", 2)
-        to = msgspec.convert({"kind": kind, "host": host}, wire.AlertPlaceView)
+        to = msgspec.convert({"kind": kind, "host": host}, views.AlertPlaceView)
     except (msgspec.ValidationError, KeyError, TypeError, ValueError):  # another version wrote it
         return None
-    return wire.AlertMessageView(
+    return views.AlertMessageView(
         id=info.id,
         at=info.created_at,
         to=to,
-        text=title_of(message, voice),
+        text=title_of(message, sender),
         state=info.state,
         error=info.error,
     )
 
 
-def _problem_view(site: ApiContext, one: OpenProblem) -> wire.AlertProblemView:
+def _problem_view(context: ApiContext, one: OpenProblem) -> views.AlertProblemView:
     problem = one.problem
     text = text_of(ProblemNotice("resolved" if one.over else "firing", problem, one.since_ms))
-    return wire.AlertProblemView(
+    return views.AlertProblemView(
         kind=problem.kind,
         text=f"{subject_of(problem)}: {text}",
         queue=problem.queue or None,
         task=problem.task or None,
         schedule=problem.schedule or None,
         job=problem.job or None,
-        reason=None if site.veil.hides else problem.reason or None,
+        reason=None if context.redaction.has_hidden_fields else problem.reason or None,
         count=problem.count,
         since=to_datetime(one.since_ms),
         said=one.times,
@@ -104,8 +104,8 @@ def _problem_view(site: ApiContext, one: OpenProblem) -> wire.AlertProblemView:
     )
 
 
-def _destination_view(to: Destination) -> wire.AlertPlaceView:
-    return wire.AlertPlaceView(kind=to.kind, host=to.host)
+def _destination_view(to: Destination) -> views.AlertPlaceView:
+    return views.AlertPlaceView(kind=to.kind, host=to.host)
 
 
 ENDPOINTS = [
@@ -115,7 +115,7 @@ ENDPOINTS = [
         role="viewer",
         summary="What is wrong now, where people are told of it, and the last messages",
         handler=alerts,
-        answer=wire.AlertsView,
+        answer=views.AlertsView,
     ),
     Endpoint(
         method="POST",
@@ -123,7 +123,7 @@ ENDPOINTS = [
         role="admin",
         summary="Send a message to each place, and say what came of it",
         handler=try_alerts,
-        answer=wire.TriedAlertsView,
+        answer=views.TriedAlertsView,
         problems=(409,),
         audit="test alerts",
     ),

@@ -40,7 +40,7 @@ class Api:
     """`qbull.asgi(app)` makes it. It can be mounted anywhere in another ASGI application."""
 
     def __init__(self, app: App, access: Access) -> None:
-        self.site = ApiContext(app, access)
+        self.context = ApiContext(app, access)
         self._routes = Router(TABLE)
         self._hosts = AllowedHosts(access.hosts)
         self._page = Dashboard()
@@ -57,8 +57,8 @@ class Api:
 
     async def close(self) -> None:
         """Let streams end and write down what is still to be written."""
-        self.site.ending.set()
-        await self.site.close()
+        self.context.shutting_down.set()
+        await self.context.close()
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
@@ -90,13 +90,13 @@ class Api:
 
     async def _serve(self, request: Request, endpoint: Endpoint, path: dict[str, str]) -> Response:
         caller = ANONYMOUS
-        notes: dict[str, Any] = {}
+        details: dict[str, Any] = {}
         status = 500
         try:
-            wanted = self._wanted(endpoint)
-            if wanted != "open":
-                caller = await self.site.auth.caller(request)
-            self._admit(request, endpoint, caller, wanted)
+            required = self._required_role(endpoint)
+            if required != "open":
+                caller = await self.context.auth.caller(request)
+            self._admit(request, endpoint, caller, required)
             query = (
                 NOTHING
                 if endpoint.query is Nothing and not request.scope["query_string"]
@@ -105,7 +105,7 @@ class Api:
             body: msgspec.Struct = NOTHING
             if endpoint.body is not Nothing:
                 body = await read_body(request, endpoint.body, self._limit, optional=endpoint.body_optional)
-            call = ApiCall(self.site, request, caller, path, query, body, notes)
+            call = ApiCall(self.context, request, caller, path, query, body, details)
             response = _response(await endpoint.handler(call), endpoint)
             status = response.status_code
             return response
@@ -114,47 +114,47 @@ class Api:
             status = problem.status
             raise problem from error
         finally:
-            self.site.answered[endpoint.name, status] += 1
+            self.context.answered[endpoint.name, status] += 1
             if endpoint.audit is not None:
-                await self._write_down(request, endpoint, caller, path, status, notes)
+                await self._write_audit(request, endpoint, caller, path, status, details)
 
-    def _wanted(self, endpoint: Endpoint) -> Role:
-        public = endpoint.path == "/metrics" and self.site.access.public_metrics
+    def _required_role(self, endpoint: Endpoint) -> Role:
+        public = endpoint.path == "/metrics" and self.context.access.public_metrics
         return "open" if public else endpoint.role
 
-    def _admit(self, request: Request, endpoint: Endpoint, caller: Caller, wanted: Role) -> None:
+    def _admit(self, request: Request, endpoint: Endpoint, caller: Caller, required: Role) -> None:
         """May this caller do that, and is it this caller who wants it?"""
-        if caller.ambient or (wanted == "open" and endpoint.audit is not None):
+        if caller.ambient or (required == "open" and endpoint.audit is not None):
             self._hosts.check(request)
             if endpoint.method != "GET":
                 check_same_origin(request, caller)
-        if ROLE_RANK[caller.role] >= ROLE_RANK[wanted]:
+        if ROLE_RANK[caller.role] >= ROLE_RANK[required]:
             return
         if caller.role == "open":
             raise ApiProblem(401, "send Authorization: Bearer TOKEN, or log in")
         raise ApiProblem(403, f"{caller.name} may look; this needs the role admin")
 
-    async def _write_down(
+    async def _write_audit(
         self,
         request: Request,
         endpoint: Endpoint,
         caller: Caller,
         path: dict[str, str],
         status: int,
-        notes: dict[str, Any],
+        details: dict[str, Any],
     ) -> None:
         assert endpoint.audit is not None
-        target = notes.pop("target", None) or "/".join(path.values())
-        who = notes.pop("who", None) or caller.name
+        target = details.pop("target", None) or "/".join(path.values())
+        who = details.pop("who", None) or caller.name
         client = request.scope.get("client")
         address = client[0] if client else ""
         entry = AuditLogEntry(
-            who, caller.role, caller.how, endpoint.audit, target[:300], status, notes, address
+            who, caller.role, caller.how, endpoint.audit, target[:300], status, details, address
         )
         if endpoint.counted and status < 300:
-            self.site.audit.count(entry)
+            self.context.audit.count(entry)
         else:
-            await self.site.audit.write(entry)
+            await self.context.audit.write(entry)
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         while True:

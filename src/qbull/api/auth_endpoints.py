@@ -9,45 +9,45 @@ from qbull.api.endpoint import ApiCall, Endpoint, Nothing, Reply
 from qbull.api.problems import ApiProblem
 from qbull.core.record import to_datetime
 from qbull.store.verbs import audit_log, tokens
-from qbull.views import access as wire
+from qbull.views import access as views
 from qbull.views.shape import view_of
 
 
-async def me(call: ApiCall[Nothing, Nothing]) -> wire.MeView:
+async def me(call: ApiCall[Nothing, Nothing]) -> views.MeView:
     caller = call.caller
     assert caller.role != "open"
     assert caller.how != "nobody"
-    return wire.MeView(
+    return views.MeView(
         timestamp=now(),
         name=caller.name,
         role=caller.role,
         how=caller.how,
-        sees_payloads=call.site.veil.sees_payloads(caller),
-        app=call.site.app.prefix,
+        sees_payloads=call.context.redaction.sees_payloads(caller),
+        app=call.context.app.prefix,
         version=qbull.__version__,
     )
 
 
-async def log_in(call: ApiCall[Nothing, wire.LoginBody]) -> Reply:
+async def log_in(call: ApiCall[Nothing, views.LoginBody]) -> Reply:
     asked = call.body
     if (asked.password is None) == (asked.token is None):
         raise ApiProblem(400, "body: give the password or a token")
-    text, session = await call.site.auth.log_in(call.request, asked.password, asked.token)
-    call.notes["who"] = session.name
-    done = wire.DoneView(message=f"logged in as {session.name}, {session.role}", timestamp=now())
-    return Reply(done, cookie=_cookie(call, text, int(call.site.access.session_longest)))
+    text, session = await call.context.auth.log_in(call.request, asked.password, asked.token)
+    call.audit_details["who"] = session.name
+    done = views.DoneView(message=f"logged in as {session.name}, {session.role}", timestamp=now())
+    return Reply(done, cookie=_cookie(call, text, int(call.context.access.session_longest)))
 
 
 async def log_out(call: ApiCall[Nothing, Nothing]) -> Reply:
     text = cookie_of(call.request)
     if text is not None:
-        await call.site.auth.log_out(text)
-    return Reply(wire.DoneView(message="logged out", timestamp=now()), cookie=_cookie(call, "", 0))
+        await call.context.auth.log_out(text)
+    return Reply(views.DoneView(message="logged out", timestamp=now()), cookie=_cookie(call, "", 0))
 
 
-async def log_all_out(call: ApiCall[Nothing, Nothing]) -> wire.DoneView:
-    count = await call.site.auth.log_all_out()
-    return wire.DoneView(message=f"{count} sessions were ended", timestamp=now())
+async def log_all_out(call: ApiCall[Nothing, Nothing]) -> views.DoneView:
+    count = await call.context.auth.log_all_out()
+    return views.DoneView(message=f"{count} sessions were ended", timestamp=now())
 
 
 def _cookie(call: ApiCall, text: str, seconds: int) -> str:  # type: ignore[type-arg]
@@ -59,34 +59,36 @@ def _cookie(call: ApiCall, text: str, seconds: int) -> str:  # type: ignore[type
     return f"{name}={text}; Path={place}; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}"
 
 
-async def list_tokens(call: ApiCall[Nothing, Nothing]) -> wire.TokensView:
-    store = call.site.store
+async def list_tokens(call: ApiCall[Nothing, Nothing]) -> views.TokensView:
+    store = call.context.store
     found = await tokens.list_all(store)
-    return wire.TokensView(timestamp=now(), tokens=[wire.TokenView.of(token) for token in found])
+    return views.TokensView(timestamp=now(), tokens=[views.TokenView.of(token) for token in found])
 
 
-async def create_token(call: ApiCall[Nothing, wire.NewTokenBody]) -> wire.CreatedTokenView:
-    asked, store = call.body, call.site.store
+async def create_token(call: ApiCall[Nothing, views.NewTokenBody]) -> views.CreatedTokenView:
+    asked, store = call.body, call.context.store
     if not asked.name.isprintable():
         raise ApiProblem(400, "body: name: use printable characters")
-    call.notes.update(target=asked.name, role=asked.role)
+    call.audit_details.update(target=asked.name, role=asked.role)
     by, lasts = call.caller.name, asked.expires_in
     token, text = await tokens.create(store, asked.name, asked.role, by=by, lasts=lasts)
-    return wire.CreatedTokenView(timestamp=now(), token=text, details=wire.TokenView.of(token))
+    return views.CreatedTokenView(timestamp=now(), token=text, details=views.TokenView.of(token))
 
 
-async def revoke_token(call: ApiCall[Nothing, Nothing]) -> wire.DoneView:
-    store, id = call.site.store, call.path["token"]
+async def revoke_token(call: ApiCall[Nothing, Nothing]) -> views.DoneView:
+    store, id = call.context.store, call.path["token"]
     await tokens.revoke(store, id)
-    call.site.auth.forget()
-    return wire.DoneView(message=f"token {id} was revoked", timestamp=now())
+    call.context.auth.forget()
+    return views.DoneView(message=f"token {id} was revoked", timestamp=now())
 
 
-async def audit(call: ApiCall[wire.AuditQuery, Nothing]) -> wire.AuditPageView:
-    store, limit = call.site.store, call.query.limit
+async def audit(call: ApiCall[views.AuditQuery, Nothing]) -> views.AuditPageView:
+    store, limit = call.context.store, call.query.limit
     found = await audit_log.read(store, limit, call.query.before)
-    entries = [view_of(wire.AuditEntryView, one.entry, id=one.id, at=to_datetime(one.at_ms)) for one in found]
-    return wire.AuditPageView(
+    entries = [
+        view_of(views.AuditEntryView, one.entry, id=one.id, at=to_datetime(one.at_ms)) for one in found
+    ]
+    return views.AuditPageView(
         timestamp=now(), entries=entries, next=found[-1].id if len(found) == limit else None
     )
 
@@ -98,7 +100,7 @@ ENDPOINTS = [
         role="viewer",
         summary="Who is calling, and what that may be shown and done",
         handler=me,
-        answer=wire.MeView,
+        answer=views.MeView,
     ),
     Endpoint(
         method="POST",
@@ -106,9 +108,9 @@ ENDPOINTS = [
         role="open",
         summary="Log in with the password or a token; the session is in a cookie",
         handler=log_in,
-        body=wire.LoginBody,
-        rule=wire.ONE_CREDENTIAL,
-        answer=wire.DoneView,
+        body=views.LoginBody,
+        rule=views.ONE_CREDENTIAL,
+        answer=views.DoneView,
         problems=(401, 403, 421, 429),
         audit="log in",
     ),
@@ -118,7 +120,7 @@ ENDPOINTS = [
         role="viewer",
         summary="End the session",
         handler=log_out,
-        answer=wire.DoneView,
+        answer=views.DoneView,
         audit="log out",
     ),
     Endpoint(
@@ -127,7 +129,7 @@ ENDPOINTS = [
         role="admin",
         summary="End all sessions",
         handler=log_all_out,
-        answer=wire.DoneView,
+        answer=views.DoneView,
         audit="end all sessions",
     ),
     Endpoint(
@@ -136,7 +138,7 @@ ENDPOINTS = [
         role="admin",
         summary="The tokens, the newest first",
         handler=list_tokens,
-        answer=wire.TokensView,
+        answer=views.TokensView,
     ),
     Endpoint(
         method="POST",
@@ -144,8 +146,8 @@ ENDPOINTS = [
         role="admin",
         summary="Make a token; it is shown in the answer and never again",
         handler=create_token,
-        body=wire.NewTokenBody,
-        answer=wire.CreatedTokenView,
+        body=views.NewTokenBody,
+        answer=views.CreatedTokenView,
         status=201,
         problems=(409,),
         audit="create token",
@@ -156,7 +158,7 @@ ENDPOINTS = [
         role="admin",
         summary="Revoke a token",
         handler=revoke_token,
-        answer=wire.DoneView,
+        answer=views.DoneView,
         problems=(404,),
         audit="revoke token",
     ),
@@ -166,7 +168,7 @@ ENDPOINTS = [
         role="viewer",
         summary="Who did what, the newest first",
         handler=audit,
-        query=wire.AuditQuery,
-        answer=wire.AuditPageView,
+        query=views.AuditQuery,
+        answer=views.AuditPageView,
     ),
 ]

@@ -50,9 +50,9 @@ class ApiContext:
         self.access = access
         self.auth = Authenticator(lambda: self.store, access)
         self.audit = AuditWriter(lambda: self.store)
-        self.veil = Redaction(access)
-        self.running = OperationRunner(lambda: self.store)
-        self.live = EventBroadcaster(lambda: self.store, self.queues, errors=not access.redact)
+        self.redaction = Redaction(access)
+        self.operations = OperationRunner(lambda: self.store)
+        self.broadcaster = EventBroadcaster(lambda: self.store, self.queues, errors=not access.redact)
         self.health: CachedValue[Reply] = CachedValue(lambda: _health(self), HEALTH_CACHE_SECONDS)
         self.halted: CachedValue[list[HealthProblem]] = CachedValue(
             lambda: _halted(self), HALTED_CACHE_SECONDS
@@ -63,8 +63,8 @@ class ApiContext:
         self.overviews: dict[int, CachedValue[Overview]] = {}
         self.waits = RecentWaits()
         self.minutes = MinuteCache()
-        self.ending = asyncio.Event()
-        self._strangers: dict[str, tuple[float, Queue]] = {}
+        self.shutting_down = asyncio.Event()
+        self._undeclared_queues: dict[str, tuple[float, Queue]] = {}
 
     @property
     def store(self) -> Store:
@@ -75,7 +75,7 @@ class ApiContext:
         queue = self.app.queues.get(name)
         if queue is not None:
             return queue
-        until, known = self._strangers.get(name, (0.0, None))
+        until, known = self._undeclared_queues.get(name, (0.0, None))
         if known is not None and time.monotonic() < until:
             return known
         try:
@@ -84,12 +84,12 @@ class ApiContext:
             raise NotFound(str(error)) from None
         settings = await self.store.settings(name)
         queue = Queue(self.app, settings)
-        self._strangers[name] = time.monotonic() + QUEUE_SETTINGS_CACHE_SECONDS, queue
+        self._undeclared_queues[name] = time.monotonic() + QUEUE_SETTINGS_CACHE_SECONDS, queue
         return queue
 
     async def close(self) -> None:
-        await self.live.close()
-        await self.running.close()
+        await self.broadcaster.close()
+        await self.operations.close()
         await self.audit.close()
 
     async def queues(self) -> list[Queue]:
@@ -116,28 +116,28 @@ class CachedValue(Generic[T]):
             return self._value
 
 
-async def _health(site: ApiContext) -> Reply:
+async def _health(context: ApiContext) -> Reply:
     from qbull.api.health import read_health  # it is made of what is above
 
-    return await read_health(site)
+    return await read_health(context)
 
 
-async def _halted(site: ApiContext) -> list[HealthProblem]:
+async def _halted(context: ApiContext) -> list[HealthProblem]:
     from qbull.api.health import find_halted_queues
 
-    return await find_halted_queues(site)
+    return await find_halted_queues(context)
 
 
-async def _flows(site: ApiContext) -> FlowsView:
+async def _flows(context: ApiContext) -> FlowsView:
     from qbull.api.flows import read_flows
 
-    return await read_flows(site)
+    return await read_flows(context)
 
 
-async def _metrics(site: ApiContext) -> str:
+async def _metrics(context: ApiContext) -> str:
     from qbull.api.metrics import collect
 
-    return await collect(site)
+    return await collect(context)
 
 
 def now() -> str:

@@ -34,13 +34,13 @@ NOTHING = Nothing()
 class ApiCall(Generic[Q, B]):
     """One request, checked: who calls, what the path says, the query and the body in their shapes."""
 
-    site: ApiContext
+    context: ApiContext
     request: Request
     caller: Caller
     path: Mapping[str, str]
     query: Q
     body: B
-    notes: dict[str, Any] = field(default_factory=dict)
+    audit_details: dict[str, Any] = field(default_factory=dict)
     """What the audit says about it, besides who, what and which."""
 
 

@@ -32,35 +32,37 @@ class EventsQuery(Shape, kw_only=True):
 
 
 async def events(call: ApiCall[EventsQuery, Nothing]) -> StreamingResponse:
-    query, live = call.query, call.site.live
+    query, live = call.query, call.context.broadcaster
     if query.job is not None and query.queue is None:
         raise ApiProblem(400, "query: job: give its queue too", errors=[Wrong("job", "give its queue too")])
     if query.queue is not None:
-        await call.site.queue(query.queue)
-    if live.full or call.site.ending.is_set():
+        await call.context.queue(query.queue)
+    if live.full or call.context.shutting_down.is_set():
         raise ApiProblem(503, "too many listen already", headers={"retry-after": "5"})
     after = call.request.headers.get("last-event-id", "")
     listener = EventListener(query.queue, query.job)
-    live.join(listener)
+    live.subscribe(listener)
     try:
-        first = await _first(call.site, listener, int(after) if after.isdigit() and len(after) < 16 else None)
+        first = await _first(
+            call.context, listener, int(after) if after.isdigit() and len(after) < 16 else None
+        )
     except BaseException:
         await live.leave(listener)
         raise
     return StreamingResponse(
-        _stream(call.site, call.caller, listener, first),
+        _stream(call.context, call.caller, listener, first),
         media_type="text/event-stream",
         headers={"x-accel-buffering": "no"},
     )
 
 
-async def _first(site: ApiContext, listener: EventListener, after: int | None) -> list[StreamEvent]:
+async def _first(context: ApiContext, listener: EventListener, after: int | None) -> list[StreamEvent]:
     """What was missed, and how everything is now."""
     try:
         async with asyncio.timeout(FIRST_EVENT_TIMEOUT_SECONDS):
-            snapshot = await site.live.snapshot()
+            snapshot = await context.broadcaster.snapshot()
             listener.forget_stats()  # the snapshot has them
-            missed = [] if after is None else await site.live.since(after, listener)
+            missed = [] if after is None else await context.broadcaster.since(after, listener)
     except TimeoutError:
         raise ApiProblem(
             503, "the server of the jobs cannot be reached now; try again", headers={"retry-after": "2"}
@@ -69,9 +71,9 @@ async def _first(site: ApiContext, listener: EventListener, after: int | None) -
 
 
 async def _stream(
-    site: ApiContext, caller: Caller, listener: EventListener, first: list[StreamEvent]
+    context: ApiContext, caller: Caller, listener: EventListener, first: list[StreamEvent]
 ) -> AsyncGenerator[bytes, None]:
-    ending = asyncio.create_task(site.ending.wait())
+    ending = asyncio.create_task(context.shutting_down.wait())
     coming = asyncio.create_task(listener.next())
     try:
         yield b"retry: %d\n\n" % STREAM_RETRY_MS
@@ -89,7 +91,7 @@ async def _stream(
                 yield b"".join(event.encoded() for event in some)
             if time.monotonic() - checked >= STREAM_HEARTBEAT_SECONDS:
                 checked = time.monotonic()
-                if not await site.auth.still_valid(caller):
+                if not await context.auth.still_valid(caller):
                     yield StreamEvent(
                         "bye", b'{"reason":"the session or token is not valid any more"}'
                     ).encoded()
@@ -98,7 +100,7 @@ async def _stream(
     finally:
         ending.cancel()
         coming.cancel()
-        await site.live.leave(listener)
+        await context.broadcaster.leave(listener)
 
 
 ENDPOINTS = [

@@ -12,7 +12,7 @@ from qbull.core.job_filter import JOB_FILTERS, JobFilterArguments
 from qbull.views.jobs import FilterShape
 
 
-def filters_of(site: ApiContext, caller: Caller, asked: FilterShape) -> JobFilterArguments:
+def filters_of(context: ApiContext, caller: Caller, asked: FilterShape) -> JobFilterArguments:
     """The filters that a request names."""
     filters: dict[str, Any] = {}
     for name, field in JOB_FILTERS.items():
@@ -26,7 +26,7 @@ def filters_of(site: ApiContext, caller: Caller, asked: FilterShape) -> JobFilte
                 filters[name] = moment_in(name, value)
             case "payload":
                 path, _, expected = value.partition("=")
-                site.veil.refuse_asking(caller, path)
+                context.redaction.refuse_hidden_filter(caller, path)
                 filters[name] = {path: expected}
             case _:
                 assert_never(field.kind)

@@ -14,7 +14,7 @@ from qbull.core.flow import NEVER_DUE_MS, Dependency
 from qbull.core.job_info import JobInfo
 from qbull.errors import NotFound
 from qbull.store.verbs import flows as planted
-from qbull.views import flows as wire
+from qbull.views import flows as views
 from qbull.views.flows import FlowJobState
 
 MAX_FLOW_JOBS = 300
@@ -57,22 +57,24 @@ class FlowWalk:
     more: bool
 
 
-async def job_flow(call: ApiCall[Nothing, Nothing]) -> wire.FlowView:
-    queue = await call.site.queue(call.path["queue"])
+async def job_flow(call: ApiCall[Nothing, Nothing]) -> views.FlowView:
+    queue = await call.context.queue(call.path["queue"])
     id = queue.job(call.path["id"]).id
-    walked = await walk_flow(call.site, (queue.name, id), MAX_FLOW_JOBS)
+    walked = await walk_flow(call.context, (queue.name, id), MAX_FLOW_JOBS)
     if walked is None:
         raise unknown(queue.name, id)
     if not walked.flow:
-        return wire.FlowView(timestamp=now(), flow=None, steps=[], more=False)
-    return wire.FlowView(timestamp=now(), flow=walked.flow, steps=_steps(call.site, walked), more=walked.more)
+        return views.FlowView(timestamp=now(), flow=None, steps=[], more=False)
+    return views.FlowView(
+        timestamp=now(), flow=walked.flow, steps=_steps(call.context, walked), more=walked.more
+    )
 
 
-async def all_flows(call: ApiCall[Nothing, Nothing]) -> wire.FlowsView:
-    return await call.site.flows.get()
+async def all_flows(call: ApiCall[Nothing, Nothing]) -> views.FlowsView:
+    return await call.context.flows.get()
 
 
-async def walk_flow(site: ApiContext, start: JobAddress, most: int) -> FlowWalk | None:
+async def walk_flow(context: ApiContext, start: JobAddress, most: int) -> FlowWalk | None:
     """All jobs of the flow that this one is of; None where there is no such job. Those that are found together are looked at together."""
     seen: dict[JobAddress, FlowJob] = {}
     told: dict[JobAddress, tuple[str, Dependency]] = {}
@@ -80,7 +82,7 @@ async def walk_flow(site: ApiContext, start: JobAddress, most: int) -> FlowWalk 
     while next_ and len(seen) < most:
         places = next_[: most - len(seen)]
         next_ = next_[len(places) :]
-        found = await asyncio.gather(*(_visit_job(site, place, told) for place in places))
+        found = await asyncio.gather(*(_visit_job(context, place, told) for place in places))
         if found[0] is None and not seen:
             return None
         for place, one in zip(places, found, strict=True):
@@ -97,15 +99,15 @@ async def walk_flow(site: ApiContext, start: JobAddress, most: int) -> FlowWalk 
 
 
 async def _visit_job(
-    site: ApiContext, place: JobAddress, told: dict[JobAddress, tuple[str, Dependency]]
+    context: ApiContext, place: JobAddress, told: dict[JobAddress, tuple[str, Dependency]]
 ) -> FlowJob | None:
     """What there is to know of a job. Notes in `told` what it says of others."""
     name, id = place
     try:
-        queue = await site.queue(name)
+        queue = await context.queue(name)
     except NotFound:
         return None
-    there = await site.app._client().find(queue.settings, id)
+    there = await context.app._client().find(queue.settings, id)
     if there is None:
         return None
     partition, found = there
@@ -127,7 +129,7 @@ async def _visit_job(
     )
 
 
-def _steps(site: ApiContext, walked: FlowWalk) -> list[wire.FlowStepView]:
+def _steps(context: ApiContext, walked: FlowWalk) -> list[views.FlowStepView]:
     """In the order in which they can run."""
     levels = _levels(walked.seen)
     places = sorted(walked.seen, key=lambda place: (levels[place], place[1]))  # ids rise as they are written
@@ -136,9 +138,9 @@ def _steps(site: ApiContext, walked: FlowWalk) -> list[wire.FlowStepView]:
     for place in places:
         one = walked.seen[place]
         info = one.info
-        error = site.veil.text(one.error, info) if one.error and info is not None else None
+        error = context.redaction.text(one.error, info) if one.error and info is not None else None
         steps.append(
-            wire.FlowStepView(
+            views.FlowStepView(
                 queue=place[0],
                 id=place[1],
                 task=one.task,
@@ -173,46 +175,48 @@ def _levels(seen: dict[JobAddress, FlowJob]) -> dict[JobAddress, int]:
     return levels | dict.fromkeys(left, 0)
 
 
-async def read_flows(site: ApiContext) -> wire.FlowsView:
+async def read_flows(context: ApiContext) -> views.FlowsView:
     """The flows that a bounded look at each queue finds, the newest first."""
-    client = site.app._client()
+    client = context.app._client()
     places: list[JobAddress] = []
-    for queue in await site.queues():
+    for queue in await context.queues():
         partitions = await client.router.partitions(queue.settings)
         ids = await planted.sample_flow_jobs(partitions, MAX_SCANNED_FLOW_JOBS)
         places += [(queue.name, id) for id in ids]
     places.sort(key=lambda place: place[1], reverse=True)  # ids begin with when they were made
-    flows: list[wire.ShownFlowView] = []
+    flows: list[views.ShownFlowView] = []
     met: set[JobAddress] = set()
     while places and len(flows) < MAX_LISTED_FLOWS:
         some, places = places[:FLOW_WALK_BATCH_SIZE], places[FLOW_WALK_BATCH_SIZE:]
-        for walked in await asyncio.gather(*(walk_flow(site, place, MAX_LISTED_FLOW_JOBS) for place in some)):
+        for walked in await asyncio.gather(
+            *(walk_flow(context, place, MAX_LISTED_FLOW_JOBS) for place in some)
+        ):
             if walked is not None and walked.flow and not met & set(walked.seen):
-                flows.append(_flow_view(site, walked))
+                flows.append(_flow_view(context, walked))
                 met |= set(walked.seen)
         places = [place for place in places if place not in met]
     flows.sort(key=lambda flow: flow.created_at, reverse=True)
-    return wire.FlowsView(timestamp=now(), flows=flows[:MAX_LISTED_FLOWS])
+    return views.FlowsView(timestamp=now(), flows=flows[:MAX_LISTED_FLOWS])
 
 
-def _flow_view(site: ApiContext, walked: FlowWalk) -> wire.ShownFlowView:
+def _flow_view(context: ApiContext, walked: FlowWalk) -> views.ShownFlowView:
     kept = {place: one for place, one in walked.seen.items() if one.info is not None}
     levels = _levels(walked.seen)
     last = max(kept, key=lambda place: (not kept[place].fallback, levels[place]))
     created = [one.info.created_at for one in kept.values() if one.info is not None]
-    return wire.ShownFlowView(
+    return views.ShownFlowView(
         flow=walked.flow,
         queue=last[0],
         id=last[1],
         task=kept[last].task,
         state=_state_of(kept[last], list(kept.values())),
-        steps=_steps(site, walked),
+        steps=_steps(context, walked),
         more=walked.more,
         created_at=min(created),
     )
 
 
-def _state_of(last: FlowJob, seen: list[FlowJob]) -> wire.FlowState:
+def _state_of(last: FlowJob, seen: list[FlowJob]) -> views.FlowState:
     """As its last job ended, or the fallback in its place; it runs while one of them may still do so."""
     if any(one.state not in FLOW_ENDED_STATES for one in seen if not one.fallback):
         return "running"
@@ -233,7 +237,7 @@ ENDPOINTS = [
         role="viewer",
         summary="The flow of a job: which jobs wait for which, and how each is",
         handler=job_flow,
-        answer=wire.FlowView,
+        answer=views.FlowView,
         problems=(404,),
     ),
     Endpoint(
@@ -242,6 +246,6 @@ ENDPOINTS = [
         role="viewer",
         summary="Flows that are under way, and those that ended lately",
         handler=all_flows,
-        answer=wire.FlowsView,
+        answer=views.FlowsView,
     ),
 ]

@@ -54,10 +54,10 @@ class AllowedHosts:
 
 def check_same_origin(request: Request, caller: Caller) -> None:
     """Refuse what another site's page could have sent. Tools send neither of the headers."""
-    site = request.headers.get("sec-fetch-site")
+    context = request.headers.get("sec-fetch-site")
     origin = request.headers.get("origin")
-    if site is not None:
-        right = site == "same-origin"
+    if context is not None:
+        right = context == "same-origin"
     elif origin is not None:
         right = urlsplit(origin).netloc.lower() == request.headers.get("host", "").lower()
     else:

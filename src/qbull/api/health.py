@@ -12,7 +12,7 @@ from qbull.core import health
 from qbull.core.health import HealthProblem
 from qbull.errors import ServerError
 from qbull.store.read.partition_report import halted_summary
-from qbull.views import queues as wire
+from qbull.views import queues as views
 from qbull.views.shape import view_of
 
 HEALTH_TIMEOUT_SECONDS = 2.0
@@ -22,39 +22,39 @@ UNSERVED_AFTER_SECONDS = 30.0
 
 
 async def queues_health(call: ApiCall[Nothing, Nothing]) -> Reply:
-    return await call.site.health.get()
+    return await call.context.health.get()
 
 
-async def healthz(call: ApiCall[Nothing, Nothing]) -> wire.AliveView:
-    return wire.AliveView(status="ok", message="the API answers")
+async def healthz(call: ApiCall[Nothing, Nothing]) -> views.AliveView:
+    return views.AliveView(status="ok", message="the API answers")
 
 
 async def readyz(call: ApiCall[Nothing, Nothing]) -> Reply:
     try:
         async with asyncio.timeout(HEALTH_TIMEOUT_SECONDS):
-            await call.site.store.open()
-            await call.site.store.server.call("PING")
+            await call.context.store.open()
+            await call.context.store.server.call("PING")
     except (ServerError, TimeoutError):
-        return Reply(wire.AliveView(status="away", message="the server of the jobs cannot be reached"), 503)
-    return Reply(wire.AliveView(status="ok", message="the server of the jobs answers"))
+        return Reply(views.AliveView(status="away", message="the server of the jobs cannot be reached"), 503)
+    return Reply(views.AliveView(status="ok", message="the server of the jobs answers"))
 
 
-async def read_health(site: ApiContext) -> Reply:
+async def read_health(context: ApiContext) -> Reply:
     """What is said about the health; made once in a second, however many ask."""
     try:
         async with asyncio.timeout(HEALTH_TIMEOUT_SECONDS * 2):
-            found = await read_counts(site)
+            found = await read_counts(context)
             served = {
-                name for who in (await site.store.without_retry.workers()).values() for name in who.queues
+                name for who in (await context.store.without_retry.workers()).values() for name in who.queues
             }
-            still = await site.halted.get()
+            still = await context.halted.get()
     except (ServerError, TimeoutError):
         return _health_reply([health.unavailable()], {})
-    return _health_reply([*find_problems(found, served, site.access.stale_after), *still], found)
+    return _health_reply([*find_problems(found, served, context.access.stale_after), *still], found)
 
 
 def find_problems(
-    found: dict[str, wire.StatsView], served: set[str], stale_after: float
+    found: dict[str, views.StatsView], served: set[str], stale_after: float
 ) -> list[HealthProblem]:
     """What the counts of the queues say."""
     wrong = []
@@ -74,22 +74,22 @@ def find_problems(
     return wrong
 
 
-async def find_halted_queues(site: ApiContext) -> list[HealthProblem]:
+async def find_halted_queues(context: ApiContext) -> list[HealthProblem]:
     """The queues with keys that stand still until somebody deals with a dead letter."""
     found = []
-    for queue in await site.queues():
-        still = await halted_summary(site.store, queue.settings)
+    for queue in await context.queues():
+        still = await halted_summary(context.store, queue.settings)
         if still is not None:
             found.append(health.halted(queue.name, still.keys, still.waiting))
     return found
 
 
-def _health_reply(wrong: list[HealthProblem], found: dict[str, wire.StatsView]) -> Reply:
+def _health_reply(wrong: list[HealthProblem], found: dict[str, views.StatsView]) -> Reply:
     serious = any(ill.serious for ill in wrong)
-    answer = wire.HealthView(
+    answer = views.HealthView(
         status="unhealthy" if serious else "healthy",
         message=health.summarize(wrong),
-        problems=[view_of(wire.IllView, ill) for ill in wrong],
+        problems=[view_of(views.IllView, ill) for ill in wrong],
         details=found,
         timestamp=now(),
     )
@@ -103,7 +103,7 @@ ENDPOINTS = [
         role="open",
         summary="Do the queues work? 503 where they do not; the message says why, and what waits for a person",
         handler=queues_health,
-        answer=wire.HealthView,
+        answer=views.HealthView,
         answers=(503,),
     ),
     Endpoint(
@@ -112,7 +112,7 @@ ENDPOINTS = [
         role="open",
         summary="Does the API answer?",
         handler=healthz,
-        answer=wire.AliveView,
+        answer=views.AliveView,
     ),
     Endpoint(
         method="GET",
@@ -120,7 +120,7 @@ ENDPOINTS = [
         role="open",
         summary="Can the server of the jobs be reached? 503 where it cannot",
         handler=readyz,
-        answer=wire.AliveView,
+        answer=views.AliveView,
         answers=(503,),
     ),
 ]

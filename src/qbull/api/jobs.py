@@ -16,18 +16,18 @@ from qbull.job import Job
 from qbull.options import Options
 from qbull.produce import by_name
 from qbull.store.read import why
-from qbull.views import jobs as wire
+from qbull.views import jobs as views
 from qbull.views.shape import view_of
 
 JOBS_PAGE_SIZE = 50
 PLAIN_OPTIONS = Options()
 
 
-async def jobs(call: ApiCall[wire.JobsQuery, Nothing]) -> wire.JobsView:
+async def jobs(call: ApiCall[views.JobsQuery, Nothing]) -> views.JobsView:
     query = call.query
-    queue = await call.site.queue(call.path["queue"])
-    filters = filters_of(call.site, call.caller, query)
-    answer = partial(wire.JobsView, timestamp=now(), queue=queue.name, state=query.state)
+    queue = await call.context.queue(call.path["queue"])
+    filters = filters_of(call.context, call.caller, query)
+    answer = partial(views.JobsView, timestamp=now(), queue=queue.name, state=query.state)
     if query.start is not None or query.end is not None:
         if filters or query.cursor is not None or query.limit is not None:
             why_not = "start and end are for one state; with a filter use limit and cursor"
@@ -52,7 +52,7 @@ async def job(call: ApiCall[Nothing, Nothing]) -> JobInfo:
     return job_view(call, await info_of(call))
 
 
-async def job_history(call: ApiCall[Nothing, Nothing]) -> wire.HistoryView:
+async def job_history(call: ApiCall[Nothing, Nothing]) -> views.HistoryView:
     info = await info_of(call)
     shown = job_view(call, info)
     runs = [*shown.history]
@@ -65,7 +65,7 @@ async def job_history(call: ApiCall[Nothing, Nothing]) -> wire.HistoryView:
             worker=info.worker or "?",
         )
         runs.append(last)
-    return wire.HistoryView(
+    return views.HistoryView(
         timestamp=now(),
         queue=info.queue,
         job_id=info.id,
@@ -75,20 +75,22 @@ async def job_history(call: ApiCall[Nothing, Nothing]) -> wire.HistoryView:
     )
 
 
-async def job_logs(call: ApiCall[wire.LogsQuery, Nothing]) -> wire.LogsView:
-    queue = await call.site.queue(call.path["queue"])
+async def job_logs(call: ApiCall[views.LogsQuery, Nothing]) -> views.LogsView:
+    queue = await call.context.queue(call.path["queue"])
     handle = queue.job(call.path["id"])
     lines = await handle.logs(call.query.last)
-    info = await handle.info() if call.site.veil.hides else None
-    if not call.site.veil.sees_payloads(call.caller):
+    info = await handle.info() if call.context.redaction.has_hidden_fields else None
+    if not call.context.redaction.sees_payloads(call.caller):
         lines = []
-    shown = [view_of(wire.LogLineView, line, text=call.site.veil.text(line.text, info)) for line in lines]
-    return wire.LogsView(timestamp=now(), queue=queue.name, job_id=handle.id, logs=shown)
+    shown = [
+        view_of(views.LogLineView, line, text=call.context.redaction.text(line.text, info)) for line in lines
+    ]
+    return views.LogsView(timestamp=now(), queue=queue.name, job_id=handle.id, logs=shown)
 
 
-async def job_why(call: ApiCall[Nothing, Nothing]) -> wire.WhyView:
-    queue, id = await call.site.queue(call.path["queue"]), call.path["id"]
-    client = call.site.app._client()
+async def job_why(call: ApiCall[Nothing, Nothing]) -> views.WhyView:
+    queue, id = await call.context.queue(call.path["queue"]), call.path["id"]
+    client = call.context.app._client()
     there = await client.find(queue.settings, queue.job(id).id)
     if there is None:
         raise unknown(queue.name, id)
@@ -96,15 +98,15 @@ async def job_why(call: ApiCall[Nothing, Nothing]) -> wire.WhyView:
     answer = await why.explain_job(client.store, queue.settings, partition, found)
     info = found.info(queue.name, queue._attempts_of(found.body().task))
     return view_of(
-        wire.WhyView,
+        views.WhyView,
         answer,
         timestamp=now(),
-        text=call.site.veil.text(answer.text, info),
+        text=call.context.redaction.text(answer.text, info),
         reasons=[
             view_of(
-                wire.ReasonView,
+                views.ReasonView,
                 one,
-                text=call.site.veil.text(one.text, info),
+                text=call.context.redaction.text(one.text, info),
                 values={name: _redacted(call, value, info) for name, value in one.values.items()},
             )
             for one in answer.reasons
@@ -112,14 +114,14 @@ async def job_why(call: ApiCall[Nothing, Nothing]) -> wire.WhyView:
     )
 
 
-async def enqueue(call: ApiCall[Nothing, wire.NewJobBody]) -> Reply:
-    queue = await call.site.queue(call.path["queue"])
+async def enqueue(call: ApiCall[Nothing, views.NewJobBody]) -> Reply:
+    queue = await call.context.queue(call.path["queue"])
     asked = call.body
-    call.notes["target"] = f"{queue.name}/{asked.task}"
-    call.site.veil.refuse_hidden(asked.payload)
+    call.audit_details["target"] = f"{queue.name}/{asked.task}"
+    call.context.redaction.refuse_hidden(asked.payload)
     made = await by_name.enqueue(queue, asked.task, asked.payload, _options(asked.options))
     delayed = asked.options.delay or asked.options.at
-    accepted = wire.AcceptedView(
+    accepted = views.AcceptedView(
         job_id=made.id, status="delayed" if delayed else "waiting", timestamp=now(), created=made.created
     )
     root, id = call.request.scope.get("root_path", ""), made.id
@@ -127,31 +129,31 @@ async def enqueue(call: ApiCall[Nothing, wire.NewJobBody]) -> Reply:
     return Reply(accepted, headers={"location": f"{root}/api/queues/{queue.name}/jobs/{name}"})
 
 
-async def retry_job(call: ApiCall[Nothing, wire.AgainBody]) -> wire.AcceptedView:
+async def retry_job(call: ApiCall[Nothing, views.AgainBody]) -> views.AcceptedView:
     handle, payload = await handle_of(call), call.body.payload
     if payload is not None:
-        call.site.veil.refuse_hidden(payload)
-        call.notes["edited"] = True
-    return wire.AcceptedView(job_id=handle.id, status=await handle.retry(payload), timestamp=now())
+        call.context.redaction.refuse_hidden(payload)
+        call.audit_details["edited"] = True
+    return views.AcceptedView(job_id=handle.id, status=await handle.retry(payload), timestamp=now())
 
 
-async def promote_job(call: ApiCall[Nothing, Nothing]) -> wire.AcceptedView:
+async def promote_job(call: ApiCall[Nothing, Nothing]) -> views.AcceptedView:
     handle = await handle_of(call)
-    return wire.AcceptedView(job_id=handle.id, status=await handle.promote(), timestamp=now())
+    return views.AcceptedView(job_id=handle.id, status=await handle.promote(), timestamp=now())
 
 
-async def cancel_job(call: ApiCall[Nothing, wire.CancellingBody]) -> wire.AcceptedView:
+async def cancel_job(call: ApiCall[Nothing, views.CancellingBody]) -> views.AcceptedView:
     handle = await handle_of(call)
-    return wire.AcceptedView(job_id=handle.id, status=await handle.cancel(call.body.reason), timestamp=now())
+    return views.AcceptedView(job_id=handle.id, status=await handle.cancel(call.body.reason), timestamp=now())
 
 
-async def remove_job(call: ApiCall[Nothing, Nothing]) -> wire.AcceptedView:
+async def remove_job(call: ApiCall[Nothing, Nothing]) -> views.AcceptedView:
     handle = await handle_of(call)
-    return wire.AcceptedView(job_id=handle.id, status=await handle.remove(), timestamp=now())
+    return views.AcceptedView(job_id=handle.id, status=await handle.remove(), timestamp=now())
 
 
-def _options(asked: wire.JobOptionsBody) -> Options:
-    if asked is wire.NO_JOB_OPTIONS:
+def _options(asked: views.JobOptionsBody) -> Options:
+    if asked is views.NO_JOB_OPTIONS:
         return PLAIN_OPTIONS
     given: dict[str, Any] = {
         name: value for name in asked.__struct_fields__ if (value := getattr(asked, name)) is not None
@@ -164,11 +166,11 @@ def _options(asked: wire.JobOptionsBody) -> Options:
 
 
 async def handle_of(call: ApiCall[Any, Any]) -> Job[Any]:
-    return (await call.site.queue(call.path["queue"])).job(call.path["id"])
+    return (await call.context.queue(call.path["queue"])).job(call.path["id"])
 
 
 async def info_of(call: ApiCall[Any, Any]) -> JobInfo:
-    queue = await call.site.queue(call.path["queue"])
+    queue = await call.context.queue(call.path["queue"])
     info = await queue.job(call.path["id"]).info()
     if info is None:
         raise unknown(queue.name, call.path["id"])
@@ -180,11 +182,11 @@ def unknown(queue: str, id: str) -> NotFound:
 
 
 def job_view(call: ApiCall[Any, Any], info: JobInfo) -> JobInfo:
-    return call.site.veil.job(info, call.caller)
+    return call.context.redaction.job(info, call.caller)
 
 
 def _redacted(call: ApiCall[Any, Any], value: str | int, info: JobInfo) -> str | int:
-    return call.site.veil.text(value, info) if isinstance(value, str) else value
+    return call.context.redaction.text(value, info) if isinstance(value, str) else value
 
 
 JOB_PATH = "/api/queues/{queue}/jobs/{id}"
@@ -196,8 +198,8 @@ ENDPOINTS = [
         role="viewer",
         summary="Jobs of one state, by filter where one is given",
         handler=jobs,
-        query=wire.JobsQuery,
-        answer=wire.JobsView,
+        query=views.JobsQuery,
+        answer=views.JobsView,
         problems=(404,),
     ),
     Endpoint(
@@ -206,8 +208,8 @@ ENDPOINTS = [
         role="admin",
         summary="Enqueue a job; where to ask about it is in the header Location",
         handler=enqueue,
-        body=wire.NewJobBody,
-        answer=wire.AcceptedView,
+        body=views.NewJobBody,
+        answer=views.AcceptedView,
         status=202,
         problems=(404, 413),
         audit="enqueue",
@@ -228,7 +230,7 @@ ENDPOINTS = [
         role="admin",
         summary="Forget a job without a trace; a running one is refused",
         handler=remove_job,
-        answer=wire.AcceptedView,
+        answer=views.AcceptedView,
         problems=(404, 409),
         audit="remove job",
     ),
@@ -238,7 +240,7 @@ ENDPOINTS = [
         role="viewer",
         summary="The runs of a job, the oldest first",
         handler=job_history,
-        answer=wire.HistoryView,
+        answer=views.HistoryView,
         problems=(404,),
     ),
     Endpoint(
@@ -247,8 +249,8 @@ ENDPOINTS = [
         role="viewer",
         summary="What its task has logged",
         handler=job_logs,
-        query=wire.LogsQuery,
-        answer=wire.LogsView,
+        query=views.LogsQuery,
+        answer=views.LogsView,
         problems=(404,),
     ),
     Endpoint(
@@ -257,7 +259,7 @@ ENDPOINTS = [
         role="viewer",
         summary="Why it is not running",
         handler=job_why,
-        answer=wire.WhyView,
+        answer=views.WhyView,
         problems=(404,),
     ),
     Endpoint(
@@ -266,9 +268,9 @@ ENDPOINTS = [
         role="admin",
         summary="Run a job again that failed or was cancelled, with other arguments where they are given",
         handler=retry_job,
-        body=wire.AgainBody,
+        body=views.AgainBody,
         body_optional=True,
-        answer=wire.AcceptedView,
+        answer=views.AcceptedView,
         problems=(404, 409),
         audit="retry job",
     ),
@@ -278,7 +280,7 @@ ENDPOINTS = [
         role="admin",
         summary="Let a delayed job run now",
         handler=promote_job,
-        answer=wire.AcceptedView,
+        answer=views.AcceptedView,
         problems=(404, 409),
         audit="promote job",
     ),
@@ -288,9 +290,9 @@ ENDPOINTS = [
         role="admin",
         summary="Do not run a job, or stop it",
         handler=cancel_job,
-        body=wire.CancellingBody,
+        body=views.CancellingBody,
         body_optional=True,
-        answer=wire.AcceptedView,
+        answer=views.AcceptedView,
         problems=(404, 409),
         audit="cancel job",
     ),

@@ -64,10 +64,10 @@ class EventListener:
         self.queue = queue
         self.job = job
         self._events: deque[StreamEvent] = deque()
-        self._there = asyncio.Event()
+        self._has_events = asyncio.Event()
         self._left_out = 0
 
-    def tell(self, event: StreamEvent) -> None:
+    def push(self, event: StreamEvent) -> None:
         if event.queue and self.queue not in (None, event.queue):
             return
         if event.name == "progress" and event.job != self.job:
@@ -76,7 +76,7 @@ class EventListener:
             self._left_out += 1
             return
         self._events.append(event)
-        self._there.set()
+        self._has_events.set()
 
     def forget_stats(self) -> None:
         """They are known otherwise."""
@@ -84,8 +84,8 @@ class EventListener:
 
     async def next(self) -> list[StreamEvent]:
         """What there is, as soon as there is something."""
-        await self._there.wait()
-        self._there.clear()
+        await self._has_events.wait()
+        self._has_events.clear()
         events = list(self._events)
         self._events.clear()
         if self._left_out:
@@ -112,7 +112,7 @@ class EventBroadcaster:
         self._watched: dict[tuple[str, str], bytes] = {}
         self._now_ms = 0
 
-    def join(self, listener: EventListener) -> None:
+    def subscribe(self, listener: EventListener) -> None:
         self._listeners.add(listener)
         self._watched.pop((listener.queue or "", listener.job or ""), None)  # it shall hear of it too
         if self._reading is None:
@@ -156,18 +156,18 @@ class EventBroadcaster:
                 for found in await finished_since(
                     [(partition, FinishedCursor.since(ms)) for partition in partitions]
                 ):
-                    events += self._told(queue.name, found)
+                    events += self._events_of(queue.name, found)
         return events
 
     async def _read(self) -> None:
         while True:
             began = time.monotonic()
             try:
-                events = await self._look()
+                events = await self._poll()
                 self._ready.set()
                 for event in events:
                     for listener in self._listeners:
-                        listener.tell(event)
+                        listener.push(event)
             except ServerError as error:
                 log.debug("nothing can be told now: %s", error)
             except QbullError as error:
@@ -175,7 +175,7 @@ class EventBroadcaster:
             took = time.monotonic() - began
             await asyncio.sleep(max(EVENT_POLL_SECONDS - took, 4 * took))
 
-    async def _look(self) -> list[StreamEvent]:
+    async def _poll(self) -> list[StreamEvent]:
         """All that is new since the last look. The last event says where to go on."""
         events: list[StreamEvent] = []
         changed: dict[str, dict[str, Any]] = {}
@@ -183,9 +183,9 @@ class EventBroadcaster:
         for queue in await self._queues():
             partitions = await self._partitions(queue)
             there = await counts(partitions)
-            for found in await self._news(queue.name, partitions):
+            for found in await self._finished_since(queue.name, partitions):
                 now_ms = min(now_ms, found.now_ms) if now_ms else found.now_ms
-                events += self._told(queue.name, found)
+                events += self._events_of(queue.name, found)
             shown = await self._stats(queue.name, sum(there[1:], there[0]))
             if self._shown.get(queue.name) != shown:
                 self._shown[queue.name] = changed[queue.name] = shown
@@ -199,7 +199,7 @@ class EventBroadcaster:
         partitions = await queue.app._client().router.partitions(queue.settings)
         return [partition.without_retry for partition in partitions]
 
-    async def _news(self, queue: str, partitions: list[Partition]) -> list[FinishedSince]:
+    async def _finished_since(self, queue: str, partitions: list[Partition]) -> list[FinishedSince]:
         new = [partition for partition in partitions if (queue, partition.number) not in self._cursors]
         for partition, now_ms in zip(new, await server_times(new), strict=True):  # the past is not news
             self._cursors[queue, partition.number] = FinishedCursor.since(now_ms)
@@ -207,7 +207,7 @@ class EventBroadcaster:
             [(partition, self._cursors[queue, partition.number]) for partition in partitions]
         )
 
-    def _told(self, queue: str, found: FinishedSince) -> list[StreamEvent]:
+    def _events_of(self, queue: str, found: FinishedSince) -> list[StreamEvent]:
         events = [self._finished(queue, one) for one in found.finished]
         return [*events, StreamEvent("gap", b"{}", queue)] if found.cut else events
 

@@ -96,20 +96,20 @@ METRICS = [
 
 
 async def metrics(call: ApiCall[Nothing, Nothing]) -> Response:
-    text = await call.site.metrics.get()
+    text = await call.context.metrics.get()
     return Response(text, headers={"content-type": METRICS_CONTENT_TYPE})
 
 
-async def collect(site: ApiContext) -> str:
+async def collect(context: ApiContext) -> str:
     """Everything that can be said now. Where the server is away, that."""
     samples = MetricSamples()
     samples.add(BUILD_METRIC, 1, qbull.__version__)
-    samples.add(LISTENERS_METRIC, site.live.listeners)
-    for (endpoint, status), count in sorted(site.answered.items()):
+    samples.add(LISTENERS_METRIC, context.broadcaster.listeners)
+    for (endpoint, status), count in sorted(context.answered.items()):
         samples.add(REQUESTS_METRIC, count, endpoint, str(status))
     try:
         async with asyncio.timeout(SCRAPE_TIMEOUT_SECONDS):
-            await _collect(site, samples)
+            await _collect(context, samples)
     except (ServerError, TimeoutError):
         samples = MetricSamples()  # half of it would look like all of it
         samples.add(BUILD_METRIC, 1, qbull.__version__)
@@ -119,18 +119,18 @@ async def collect(site: ApiContext) -> str:
     return samples.text()
 
 
-async def _collect(site: ApiContext, samples: MetricSamples) -> None:
-    store = site.store.without_retry
+async def _collect(context: ApiContext, samples: MetricSamples) -> None:
+    store = context.store.without_retry
     members = await store.workers()
     samples.add(WORKER_PROCESSES_METRIC, len(members))
     now = await server_time(store)
-    for queue in await site.queues():
+    for queue in await context.queues():
         counts = await queue.stats()
-        layout = await site.app._client().router.layout(queue.settings)
+        layout = await context.app._client().router.layout(queue.settings)
         _add_counts(samples, queue.name, counts, now)
         _add_workers(samples, queue.name, members, layout)
         _add_histograms(samples, queue.name, await written.read(store, queue.name))
-        samples.add(SCHEDULE_LAG_METRIC, await _lag(site, queue, now * 1000), queue.name)
+        samples.add(SCHEDULE_LAG_METRIC, await _lag(context, queue, now * 1000), queue.name)
 
 
 def _add_counts(samples: MetricSamples, queue: str, counts: Counts, now: float) -> None:
@@ -174,9 +174,9 @@ def bounded(durations: dict[str, Histogram]) -> dict[str, Histogram]:
     return shown
 
 
-async def _lag(site: ApiContext, queue: Queue, now_ms: float) -> float:
+async def _lag(context: ApiContext, queue: Queue, now_ms: float) -> float:
     """How long ago the first of its schedules was due that has not fired."""
-    due = await first_due_ms(await site.app._client().router.partitions(queue.settings))
+    due = await first_due_ms(await context.app._client().router.partitions(queue.settings))
     return round(max([0.0, *(now_ms - at for at in due if at is not None)]) / 1000, 3)
 
 

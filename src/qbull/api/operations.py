@@ -21,8 +21,8 @@ from qbull.manage.search import FailureGroup
 from qbull.queue import Queue
 from qbull.store.verbs import operations
 from qbull.store.verbs.operations import Operation
-from qbull.views import jobs as jobs_wire
-from qbull.views import operations as wire
+from qbull.views import jobs as job_views
+from qbull.views import operations as views
 from qbull.views.access import DoneView
 from qbull.views.shape import view_of
 
@@ -35,36 +35,36 @@ MAX_FAILURE_GROUPS = 200
 """Groups of dead letters that are shown, the most frequent."""
 
 
-async def failures(call: ApiCall[jobs_wire.FailuresQuery, Nothing]) -> jobs_wire.FailuresView:
-    queue = await call.site.queue(call.path["queue"])
-    filters = filters_of(call.site, call.caller, call.query)
+async def failures(call: ApiCall[job_views.FailuresQuery, Nothing]) -> job_views.FailuresView:
+    queue = await call.context.queue(call.path["queue"])
+    filters = filters_of(call.context, call.caller, call.query)
     groups = await queue.failures(scan=call.query.scan, **filters)
-    shown = [await failure_group_view(call.site, queue, group) for group in groups[:MAX_FAILURE_GROUPS]]
-    return jobs_wire.FailuresView(
+    shown = [await failure_group_view(call.context, queue, group) for group in groups[:MAX_FAILURE_GROUPS]]
+    return job_views.FailuresView(
         timestamp=now(), queue=queue.name, groups=shown, left_out=max(len(groups) - MAX_FAILURE_GROUPS, 0)
     )
 
 
 async def failure_group_view(
-    site: ApiContext, queue: Queue, group: FailureGroup
-) -> jobs_wire.FailureGroupView:
+    context: ApiContext, queue: Queue, group: FailureGroup
+) -> job_views.FailureGroupView:
     """Its error is that of the newest of them, without the values of hidden fields."""
-    if not site.veil.hides:
-        return view_of(jobs_wire.FailureGroupView, group)
+    if not context.redaction.has_hidden_fields:
+        return view_of(job_views.FailureGroupView, group)
     info: JobInfo | None = await queue.job(group.last).info()
     known = info is not None and info.error is not None
-    last_error = site.veil.text(info.error or "", info) if info and known else REDACTED
-    return view_of(jobs_wire.FailureGroupView, group, error=normal_form(last_error), last_error=last_error)
+    last_error = context.redaction.text(info.error or "", info) if info and known else REDACTED
+    return view_of(job_views.FailureGroupView, group, error=normal_form(last_error), last_error=last_error)
 
 
-async def matching(call: ApiCall[wire.MatchingQuery, Nothing]) -> wire.MatchingView:
+async def matching(call: ApiCall[views.MatchingQuery, Nothing]) -> views.MatchingView:
     query = call.query
-    queue = await call.site.queue(call.path["queue"])
-    filters = filters_of(call.site, call.caller, query)
-    answer = partial(wire.MatchingView, timestamp=now(), queue=queue.name, state=query.state)
+    queue = await call.context.queue(call.path["queue"])
+    filters = filters_of(call.context, call.caller, query)
+    answer = partial(views.MatchingView, timestamp=now(), queue=queue.name, state=query.state)
     if not filters:
         return answer(count=getattr(await queue.stats(), query.state), exact=True, looked_at=0)
-    client = call.site.app._client()
+    client = call.context.app._client()
     seen = BulkStep(0, 0)
 
     def step(now: BulkStep) -> None:
@@ -85,7 +85,7 @@ class _ScanLimitReached(Exception):
     """As many were looked at as may be."""
 
 
-async def start_operation(call: ApiCall[Nothing, wire.NewOperationBody]) -> Reply:
+async def start_operation(call: ApiCall[Nothing, views.NewOperationBody]) -> Reply:
     asked = call.body
     state: State = asked.state or BULK_ACTIONS[asked.action][1]
     if state not in BULK_ACTIONS[asked.action][2]:
@@ -96,9 +96,9 @@ async def start_operation(call: ApiCall[Nothing, wire.NewOperationBody]) -> Repl
         raise ApiProblem(400, f"body: olderThan: {why}", errors=[Wrong("olderThan", why)])
     request = OperationRequest(
         asked.action,
-        await call.site.queue(call.path["queue"]),
+        await call.context.queue(call.path["queue"]),
         state,
-        filters_of(call.site, call.caller, asked),
+        filters_of(call.context, call.caller, asked),
         call.caller.name,
         asked.older_than,
         asked.limit,
@@ -107,41 +107,41 @@ async def start_operation(call: ApiCall[Nothing, wire.NewOperationBody]) -> Repl
     return await _started(call, request, 0.0)
 
 
-async def redrive(call: ApiCall[Nothing, wire.RedriveBody]) -> Reply:
+async def redrive(call: ApiCall[Nothing, views.RedriveBody]) -> Reply:
     asked = call.body
-    queue = await call.site.queue(call.path["queue"])
-    filters = filters_of(call.site, call.caller, asked)
+    queue = await call.context.queue(call.path["queue"])
+    filters = filters_of(call.context, call.caller, asked)
     request = OperationRequest(
         "redrive", queue, "failed", filters, call.caller.name, limit=asked.limit, rate=asked.rate
     )
     return await _started(call, request, OPERATION_WAIT_SECONDS)
 
 
-async def clean_completed(call: ApiCall[Nothing, wire.CleanBody]) -> Reply:
+async def clean_completed(call: ApiCall[Nothing, views.CleanBody]) -> Reply:
     return await _clean(call, "completed")
 
 
-async def clean_failed(call: ApiCall[Nothing, wire.CleanBody]) -> Reply:
+async def clean_failed(call: ApiCall[Nothing, views.CleanBody]) -> Reply:
     return await _clean(call, "failed")
 
 
-async def clean_cancelled(call: ApiCall[Nothing, wire.CleanBody]) -> Reply:
+async def clean_cancelled(call: ApiCall[Nothing, views.CleanBody]) -> Reply:
     return await _clean(call, "cancelled")
 
 
-async def _clean(call: ApiCall[Nothing, wire.CleanBody], state: State) -> Reply:
-    queue = await call.site.queue(call.path["queue"])
+async def _clean(call: ApiCall[Nothing, views.CleanBody], state: State) -> Reply:
+    queue = await call.context.queue(call.path["queue"])
     age = call.body.grace_period / 1000
-    filters = filters_of(call.site, call.caller, call.body)
+    filters = filters_of(call.context, call.caller, call.body)
     request = OperationRequest("clean", queue, state, filters, call.caller.name, age, call.body.limit)
     return await _started(call, request, OPERATION_WAIT_SECONDS)
 
 
 async def _started(call: ApiCall[Any, Any], request: OperationRequest, wait: float) -> Reply:
     """200 where it has ended meanwhile, else 202; the header Location says where to ask."""
-    running = call.site.running
+    running = call.context.operations
     operation = await running.start(request)
-    call.notes.update(action=request.action, operation=operation.id, **request.shown())
+    call.audit_details.update(action=request.action, operation=operation.id, **request.filter_view())
     if wait:
         operation = await running.until(operation.id, wait)
     if operation.state == "failed":
@@ -149,36 +149,36 @@ async def _started(call: ApiCall[Any, Any], request: OperationRequest, wait: flo
     ended = operation.state == "done"
     text = f"{request.action}: {operation.done} jobs" if ended else f"{request.action} is under way"
     root = call.request.scope.get("root_path", "")
-    started = wire.StartedView(
+    started = views.StartedView(
         timestamp=now(), operation_id=operation.id, state=operation.state, message=text, count=operation.done
     )
     return Reply(started, 200 if ended else 202, {"location": f"{root}/api/operations/{operation.id}"})
 
 
-async def list_operations(call: ApiCall[Nothing, Nothing]) -> wire.OperationsView:
-    store = call.site.store
+async def list_operations(call: ApiCall[Nothing, Nothing]) -> views.OperationsView:
+    store = call.context.store
     found = await operations.newest(store, MAX_SHOWN_OPERATIONS)
-    return wire.OperationsView(timestamp=now(), operations=[_operation_view(one) for one in found])
+    return views.OperationsView(timestamp=now(), operations=[_operation_view(one) for one in found])
 
 
-async def one_operation(call: ApiCall[Nothing, Nothing]) -> wire.OneOperationView:
-    store = call.site.store
+async def one_operation(call: ApiCall[Nothing, Nothing]) -> views.OneOperationView:
+    store = call.context.store
     found = await operations.find(store, call.path["operation"])
-    return wire.OneOperationView(timestamp=now(), operation=_operation_view(found))
+    return views.OneOperationView(timestamp=now(), operation=_operation_view(found))
 
 
 async def stop_operation(call: ApiCall[Nothing, Nothing]) -> DoneView:
-    store, id = call.site.store, call.path["operation"]
+    store, id = call.context.store, call.path["operation"]
     found = await operations.find(store, id)
     if found.state != "running":
         raise ApiProblem(409, f"operation {id} is {found.state}")
-    await call.site.running.stop(id)
+    await call.context.operations.stop(id)
     return DoneView(message=f"operation {id} was told to stop", timestamp=now())
 
 
-def _operation_view(one: Operation) -> wire.OperationView:
+def _operation_view(one: Operation) -> views.OperationView:
     return view_of(
-        wire.OperationView,
+        views.OperationView,
         one,
         started_at=to_datetime(one.started_ms),
         updated_at=to_datetime(one.updated_ms),
@@ -194,8 +194,8 @@ ENDPOINTS = [
         role="viewer",
         summary="The dead letters, grouped by what failed",
         handler=failures,
-        query=jobs_wire.FailuresQuery,
-        answer=jobs_wire.FailuresView,
+        query=job_views.FailuresQuery,
+        answer=job_views.FailuresView,
         problems=(404,),
     ),
     Endpoint(
@@ -204,8 +204,8 @@ ENDPOINTS = [
         role="viewer",
         summary="How many jobs of a state match",
         handler=matching,
-        query=wire.MatchingQuery,
-        answer=wire.MatchingView,
+        query=views.MatchingQuery,
+        answer=views.MatchingView,
         problems=(404,),
     ),
     Endpoint(
@@ -214,8 +214,8 @@ ENDPOINTS = [
         role="admin",
         summary="Retry, redrive, cancel, promote, remove or clean all jobs that match; ask the address in Location how far it is",
         handler=start_operation,
-        body=wire.NewOperationBody,
-        answer=wire.StartedView,
+        body=views.NewOperationBody,
+        answer=views.StartedView,
         status=202,
         answers=(200,),
         problems=(404, 409),
@@ -227,9 +227,9 @@ ENDPOINTS = [
         role="admin",
         summary="Send dead letters round again; 202 where that takes longer",
         handler=redrive,
-        body=wire.RedriveBody,
+        body=views.RedriveBody,
         body_optional=True,
-        answer=wire.StartedView,
+        answer=views.StartedView,
         answers=(202,),
         problems=(404, 409),
         audit="redrive",
@@ -241,9 +241,9 @@ ENDPOINTS = [
             role="admin",
             summary=f"Forget {state} jobs that ended long enough ago; 202 where that takes longer",
             handler=handler,
-            body=wire.CleanBody,
+            body=views.CleanBody,
             body_optional=True,
-            answer=wire.StartedView,
+            answer=views.StartedView,
             answers=(202,),
             problems=(404, 409),
             audit=f"clean {state}",
@@ -260,7 +260,7 @@ ENDPOINTS = [
         role="viewer",
         summary="The last operations, the newest first",
         handler=list_operations,
-        answer=wire.OperationsView,
+        answer=views.OperationsView,
     ),
     Endpoint(
         method="GET",
@@ -268,7 +268,7 @@ ENDPOINTS = [
         role="viewer",
         summary="How far an operation is",
         handler=one_operation,
-        answer=wire.OneOperationView,
+        answer=views.OneOperationView,
         problems=(404,),
     ),
     Endpoint(

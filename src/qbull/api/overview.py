@@ -16,7 +16,7 @@ from qbull.core import histograms
 from qbull.queue import Queue
 from qbull.store.read import histograms as written
 from qbull.store.read import minutes as counted
-from qbull.views import overview as wire
+from qbull.views import overview as views
 from qbull.views.queues import MinutesQuery, MinuteView
 
 OVERVIEW_CACHE_SECONDS = 2.0
@@ -32,47 +32,51 @@ OVERVIEW_SPANS_MINUTES = (60, 360, 1440)
 """Minutes back that are kept ready; others are rounded up to one of them."""
 
 
-async def overview(call: ApiCall[MinutesQuery, Nothing]) -> wire.Overview:
+async def overview(call: ApiCall[MinutesQuery, Nothing]) -> views.Overview:
     span = next(span for span in OVERVIEW_SPANS_MINUTES if span >= call.query.minutes)
-    fresh = call.site.overviews.setdefault(
-        span, CachedValue(lambda: read_overview(call.site, span), OVERVIEW_CACHE_SECONDS)
+    fresh = call.context.overviews.setdefault(
+        span, CachedValue(lambda: read_overview(call.context, span), OVERVIEW_CACHE_SECONDS)
     )
     return await fresh.get()
 
 
-async def read_overview(site: ApiContext, span: int) -> wire.Overview:
+async def read_overview(context: ApiContext, span: int) -> views.Overview:
     turn = asyncio.Semaphore(MAX_CONCURRENT_OVERVIEW_QUEUES)
 
-    async def one(queue: Queue) -> tuple[list[counted.MinuteCounts], list[wire.FailingView], dict[int, int]]:
+    async def one(queue: Queue) -> tuple[list[counted.MinuteCounts], list[views.FailingView], dict[int, int]]:
         async with turn:
-            partitions = await site.app._client().router.partitions(queue.settings)
-            waits = histograms.waits_in(await written.read(site.store, queue.name))
-            return await site.minutes.last(queue.name, partitions, span), await _failing(site, queue), waits
+            partitions = await context.app._client().router.partitions(queue.settings)
+            waits = histograms.waits_in(await written.read(context.store, queue.name))
+            return (
+                await context.minutes.last(queue.name, partitions, span),
+                await _failing(context, queue),
+                waits,
+            )
 
-    found = await asyncio.gather(*(one(queue) for queue in await site.queues()))
+    found = await asyncio.gather(*(one(queue) for queue in await context.queues()))
     failing = [group for _, groups, _ in found for group in groups]
     waits: Counter[int] = Counter()
     for _, _, counts in found:
         waits.update(counts)
-    lately = site.waits.lately(waits)
+    lately = context.waits.lately(waits)
     failing.sort(key=lambda group: group.group.count, reverse=True)
-    return wire.Overview(
+    return views.Overview(
         timestamp=now(),
         minutes=[MinuteView.of(minute) for minute in _sum([rows for rows, _, _ in found])],
-        wait=wire.WaitingView(
+        wait=views.WaitingView(
             p50_ms=histograms.quantile(lately, 0.5), p95_ms=histograms.quantile(lately, 0.95)
         ),
         failing=failing[:MAX_FAILING_GROUPS],
     )
 
 
-async def _failing(site: ApiContext, queue: Queue) -> list[wire.FailingView]:
+async def _failing(context: ApiContext, queue: Queue) -> list[views.FailingView]:
     """Why jobs failed for good lately."""
     groups = await queue.failures(
         scan=MAX_SCANNED_DEAD_LETTERS, after=datetime.now(UTC) - RECENT_FAILURES_PERIOD
     )
     return [
-        wire.FailingView(queue=queue.name, group=await failure_group_view(site, queue, group))
+        views.FailingView(queue=queue.name, group=await failure_group_view(context, queue, group))
         for group in groups[:MAX_FAILING_GROUPS]
     ]
 
@@ -95,6 +99,6 @@ ENDPOINTS = [
         summary="All queues together: what was done in each minute, and what is failing now",
         handler=overview,
         query=MinutesQuery,
-        answer=wire.Overview,
+        answer=views.Overview,
     )
 ]

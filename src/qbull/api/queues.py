@@ -20,47 +20,47 @@ from qbull.queue import Queue
 from qbull.store.read import lane
 from qbull.store.read.partition_report import partition_report
 from qbull.views import access
-from qbull.views import queues as wire
+from qbull.views import queues as views
 from qbull.views.shape import view_of
 
 MAX_CONCURRENT_COUNTS = 8
 """Queues whose counts are read at a time."""
 
 
-async def read_counts(site: ApiContext) -> dict[str, wire.StatsView]:
+async def read_counts(context: ApiContext) -> dict[str, views.StatsView]:
     """The counts of all queues by name."""
     turn = asyncio.Semaphore(MAX_CONCURRENT_COUNTS)
 
-    async def one(queue: Queue) -> wire.StatsView:
+    async def one(queue: Queue) -> views.StatsView:
         async with turn:
-            return wire.StatsView.of(queue.name, await queue.stats())
+            return views.StatsView.of(queue.name, await queue.stats())
 
-    found = await asyncio.gather(*(one(queue) for queue in await site.queues()))
+    found = await asyncio.gather(*(one(queue) for queue in await context.queues()))
     return {stats.name: stats for stats in found}
 
 
-async def all_stats(call: ApiCall[Nothing, Nothing]) -> wire.AllStatsView:
-    found = await read_counts(call.site)
-    return wire.AllStatsView(timestamp=now(), queues=found)
+async def all_stats(call: ApiCall[Nothing, Nothing]) -> views.AllStatsView:
+    found = await read_counts(call.context)
+    return views.AllStatsView(timestamp=now(), queues=found)
 
 
-async def queue_stats(call: ApiCall[Nothing, Nothing]) -> wire.QueueStatsView:
-    queue = await call.site.queue(call.path["queue"])
-    stats = wire.StatsView.of(queue.name, await queue.stats())
-    return view_of(wire.QueueStatsView, stats, timestamp=now())
+async def queue_stats(call: ApiCall[Nothing, Nothing]) -> views.QueueStatsView:
+    queue = await call.context.queue(call.path["queue"])
+    stats = views.StatsView.of(queue.name, await queue.stats())
+    return view_of(views.QueueStatsView, stats, timestamp=now())
 
 
-async def queue_details(call: ApiCall[Nothing, Nothing]) -> wire.QueueView:
-    queue = await call.site.queue(call.path["queue"])
-    store, settings = call.site.store, queue.settings
+async def queue_details(call: ApiCall[Nothing, Nothing]) -> views.QueueView:
+    queue = await call.context.queue(call.path["queue"])
+    store, settings = call.context.store, queue.settings
     names = sorted({*queue.tasks, *await store.tasks(queue.name)})
     members = await store.workers()
     serving = [who.queues[queue.name] for who in members.values() if queue.name in who.queues]
-    return wire.QueueView(
+    return views.QueueView(
         timestamp=now(),
         name=queue.name,
-        stats=wire.StatsView.of(queue.name, await queue.stats()),
-        partitions=(await call.site.app._client().router.layout(settings)).partitions,
+        stats=views.StatsView.of(queue.name, await queue.stats()),
+        partitions=(await call.context.app._client().router.layout(settings)).partitions,
         order=settings.order,
         on_failed=settings.on_failed,
         lane=None if settings.lane is None else msgspec.to_builtins(settings.lane),
@@ -68,8 +68,8 @@ async def queue_details(call: ApiCall[Nothing, Nothing]) -> wire.QueueView:
         keep=msgspec.to_builtins(settings.keep),
         workers=len(serving),
         slots=sum(one.concurrency for one in serving),
-        tasks=[wire.TaskView(name=name, arguments=_arguments(queue, name)) for name in names],
-        declared_here=queue.name in call.site.app.queues,
+        tasks=[views.TaskView(name=name, arguments=_arguments(queue, name)) for name in names],
+        declared_here=queue.name in call.context.app.queues,
     )
 
 
@@ -79,24 +79,24 @@ def _arguments(queue: Queue, task: str) -> dict[str, Any] | None:
 
 
 async def pause(call: ApiCall[Nothing, Nothing]) -> access.DoneView:
-    queue = await call.site.queue(call.path["queue"])
+    queue = await call.context.queue(call.path["queue"])
     await queue.pause(by=call.caller.name)
     return access.DoneView(message=f'queue "{queue.name}": paused', timestamp=now())
 
 
 async def resume(call: ApiCall[Nothing, Nothing]) -> access.DoneView:
-    queue = await call.site.queue(call.path["queue"])
+    queue = await call.context.queue(call.path["queue"])
     await queue.resume(by=call.caller.name)
     return access.DoneView(message=f'queue "{queue.name}": goes on', timestamp=now())
 
 
-async def settings(call: ApiCall[Any, Any]) -> wire.SettingsView:
-    queue = await call.site.queue(call.path["queue"])
-    return wire.SettingsView.of(queue.name, await queue.live(), await queue.changes(), timestamp=now())
+async def settings(call: ApiCall[Any, Any]) -> views.SettingsView:
+    queue = await call.context.queue(call.path["queue"])
+    return views.SettingsView.of(queue.name, await queue.live(), await queue.changes(), timestamp=now())
 
 
-async def change_settings(call: ApiCall[Nothing, wire.NewSettingsBody]) -> wire.SettingsView:
-    queue, asked = await call.site.queue(call.path["queue"]), call.body
+async def change_settings(call: ApiCall[Nothing, views.NewSettingsBody]) -> views.SettingsView:
+    queue, asked = await call.context.queue(call.path["queue"]), call.body
     values: dict[str, Any] = {}
     if asked.concurrency is not UNSET:
         values["concurrency"] = asked.concurrency
@@ -104,14 +104,14 @@ async def change_settings(call: ApiCall[Nothing, wire.NewSettingsBody]) -> wire.
         values["max_active"] = asked.max_active
     if asked.rate is not UNSET:
         values["rate"] = None if asked.rate is None else Rate(asked.rate.count, asked.rate.per)
-    if isinstance(asked.retry, wire.RetryBody):
+    if isinstance(asked.retry, views.RetryBody):
         values["retry"] = _retry(asked.retry)
-    call.notes.update(msgspec.to_builtins(values))
+    call.audit_details.update(msgspec.to_builtins(values))
     await queue.configure(**values, by=call.caller.name)
     return await settings(call)
 
 
-def _retry(asked: wire.RetryBody) -> Retry:
+def _retry(asked: views.RetryBody) -> Retry:
     given: dict[str, Any] = {
         name: value for name in asked.__struct_fields__ if (value := getattr(asked, name)) is not None
     }
@@ -120,38 +120,38 @@ def _retry(asked: wire.RetryBody) -> Retry:
     return Retry(**given)
 
 
-async def reset_settings(call: ApiCall[wire.ResetQuery, Nothing]) -> wire.SettingsView:
-    queue, one = await call.site.queue(call.path["queue"]), call.query.setting
-    call.notes["setting"] = one or "all"
+async def reset_settings(call: ApiCall[views.ResetQuery, Nothing]) -> views.SettingsView:
+    queue, one = await call.context.queue(call.path["queue"]), call.query.setting
+    call.audit_details["setting"] = one or "all"
     await queue.reset(*([one] if one is not None else []), by=call.caller.name)
     return await settings(call)
 
 
-async def queue_minutes(call: ApiCall[wire.MinutesQuery, Nothing]) -> wire.MinutesView:
-    queue = await call.site.queue(call.path["queue"])
-    partitions = await call.site.app._client().router.partitions(queue.settings)
-    found = await call.site.minutes.last(queue.name, partitions, call.query.minutes)
-    minutes = [wire.MinuteView.of(minute) for minute in found]
-    return wire.MinutesView(timestamp=now(), queue=queue.name, minutes=minutes)
+async def queue_minutes(call: ApiCall[views.MinutesQuery, Nothing]) -> views.MinutesView:
+    queue = await call.context.queue(call.path["queue"])
+    partitions = await call.context.app._client().router.partitions(queue.settings)
+    found = await call.context.minutes.last(queue.name, partitions, call.query.minutes)
+    minutes = [views.MinuteView.of(minute) for minute in found]
+    return views.MinutesView(timestamp=now(), queue=queue.name, minutes=minutes)
 
 
-async def queue_partitions(call: ApiCall[Nothing, Any]) -> wire.PartitionsView:
-    queue, store = await call.site.queue(call.path["queue"]), call.site.store
+async def queue_partitions(call: ApiCall[Nothing, Any]) -> views.PartitionsView:
+    queue, store = await call.context.queue(call.path["queue"]), call.context.store
     found = await partition_report(store, queue.settings)
     left = await queue.repartitioning()
-    return wire.PartitionsView.of(found, timestamp=now(), repartitioning=left)
+    return views.PartitionsView.of(found, timestamp=now(), repartitioning=left)
 
 
-async def repartition(call: ApiCall[Nothing, wire.NewPartitionsBody]) -> wire.PartitionsView:
-    queue = await call.site.queue(call.path["queue"])
-    call.notes["partitions"] = call.body.partitions
+async def repartition(call: ApiCall[Nothing, views.NewPartitionsBody]) -> views.PartitionsView:
+    queue = await call.context.queue(call.path["queue"])
+    call.audit_details["partitions"] = call.body.partitions
     await queue.repartition(call.body.partitions)
     return await queue_partitions(call)
 
 
-async def queue_key(call: ApiCall[wire.KeyQuery, Nothing]) -> wire.KeyView:
-    queue, key = await call.site.queue(call.path["queue"]), check_key(call.path["key"])
-    client = call.site.app._client()
+async def queue_key(call: ApiCall[views.KeyQuery, Nothing]) -> views.KeyView:
+    queue, key = await call.context.queue(call.path["queue"]), check_key(call.path["key"])
+    client = call.context.app._client()
     layout = await client.router.layout(queue.settings)
     partition = client.router.partition(queue.settings, layout.home(digest(key)))
     line = await lane.lane_status(partition, digest(key), call.query.limit)
@@ -161,7 +161,7 @@ async def queue_key(call: ApiCall[wire.KeyQuery, Nothing]) -> wire.KeyView:
         return None if info is None else job_view(call, info)
 
     waiting = [one for id in line.first if (one := await shown(id)) is not None]
-    return wire.KeyView(
+    return views.KeyView(
         timestamp=now(),
         queue=queue.name,
         key=key,
@@ -182,7 +182,7 @@ ENDPOINTS = [
         role="viewer",
         summary="The counts of all queues",
         handler=all_stats,
-        answer=wire.AllStatsView,
+        answer=views.AllStatsView,
     ),
     Endpoint(
         method="GET",
@@ -190,7 +190,7 @@ ENDPOINTS = [
         role="viewer",
         summary="The counts of one queue",
         handler=queue_stats,
-        answer=wire.QueueStatsView,
+        answer=views.QueueStatsView,
         problems=(404,),
     ),
     Endpoint(
@@ -199,7 +199,7 @@ ENDPOINTS = [
         role="viewer",
         summary="What a queue is: how it was declared, who serves it, its tasks and their arguments",
         handler=queue_details,
-        answer=wire.QueueView,
+        answer=views.QueueView,
         problems=(404,),
     ),
     Endpoint(
@@ -228,7 +228,7 @@ ENDPOINTS = [
         role="viewer",
         summary="What is in force, and who has changed what",
         handler=settings,
-        answer=wire.SettingsView,
+        answer=views.SettingsView,
         problems=(404,),
     ),
     Endpoint(
@@ -237,9 +237,9 @@ ENDPOINTS = [
         role="admin",
         summary="Change settings for all workers, until they are reset",
         handler=change_settings,
-        body=wire.NewSettingsBody,
+        body=views.NewSettingsBody,
         rule={"minProperties": 1},
-        answer=wire.SettingsView,
+        answer=views.SettingsView,
         problems=(404,),
         audit="change settings",
     ),
@@ -249,8 +249,8 @@ ENDPOINTS = [
         role="admin",
         summary="Back to what the code says",
         handler=reset_settings,
-        query=wire.ResetQuery,
-        answer=wire.SettingsView,
+        query=views.ResetQuery,
+        answer=views.SettingsView,
         problems=(404,),
         audit="reset settings",
     ),
@@ -260,8 +260,8 @@ ENDPOINTS = [
         role="viewer",
         summary="What was counted in each of the last minutes",
         handler=queue_minutes,
-        query=wire.MinutesQuery,
-        answer=wire.MinutesView,
+        query=views.MinutesQuery,
+        answer=views.MinutesView,
         problems=(404,),
     ),
     Endpoint(
@@ -270,7 +270,7 @@ ENDPOINTS = [
         role="viewer",
         summary="Who reads which partition, and what waits there",
         handler=queue_partitions,
-        answer=wire.PartitionsView,
+        answer=views.PartitionsView,
         problems=(404,),
     ),
     Endpoint(
@@ -279,8 +279,8 @@ ENDPOINTS = [
         role="admin",
         summary="Change the number of partitions while the queue is used; it is in force at once",
         handler=repartition,
-        body=wire.NewPartitionsBody,
-        answer=wire.PartitionsView,
+        body=views.NewPartitionsBody,
+        answer=views.PartitionsView,
         problems=(404, 409),
         audit="repartition",
     ),
@@ -290,8 +290,8 @@ ENDPOINTS = [
         role="viewer",
         summary="The line behind one key",
         handler=queue_key,
-        query=wire.KeyQuery,
-        answer=wire.KeyView,
+        query=views.KeyQuery,
+        answer=views.KeyView,
         problems=(404,),
     ),
 ]

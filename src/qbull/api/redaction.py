@@ -29,7 +29,9 @@ class Redaction:
         if self._fields:
             secrets: set[str] = set()
             info = replace(
-                info, payload=self._without(info.payload, secrets), result=self._without(info.result, secrets)
+                info,
+                payload=self._redacted_value(info.payload, secrets),
+                result=self._redacted_value(info.result, secrets),
             )
             info = replace(
                 info,
@@ -43,7 +45,7 @@ class Redaction:
         return info
 
     @property
-    def hides(self) -> bool:
+    def has_hidden_fields(self) -> bool:
         """Are there fields that nobody may see?"""
         return bool(self._fields)
 
@@ -52,14 +54,14 @@ class Redaction:
         if not self._fields or info is None:
             return text
         secrets: set[str] = set()
-        self._without(info.payload, secrets)
+        self._redacted_value(info.payload, secrets)
         return _redact_text(text, secrets) or ""
 
     def value(self, value: Any, caller: Caller) -> Any:
         """Arguments, as this caller may see them."""
         if not self.sees_payloads(caller):
             return None
-        return self._without(value, set()) if self._fields else value
+        return self._redacted_value(value, set()) if self._fields else value
 
     def refuse_hidden(self, payload: Any) -> None:
         """Arguments that were shown with hidden fields must not come back with what was shown in their place."""
@@ -69,32 +71,32 @@ class Redaction:
                 f'payload: has "{REDACTED}" in it, which stands for a hidden value; give the value itself',
             )
 
-    def refuse_asking(self, caller: Caller, field: str) -> None:
+    def refuse_hidden_filter(self, caller: Caller, field: str) -> None:
         """Whoever may not see a value must not find it out by asking for it."""
         if not self.sees_payloads(caller):
             raise ApiProblem(403, "this server shows no arguments to viewers, so they cannot be asked for")
         if any(part.lower() in self._fields for part in field.split(".")):
             raise ApiProblem(403, f'"{field}" is hidden on this server, so it cannot be asked for')
 
-    def _without(self, value: Any, secrets: set[str]) -> Any:
+    def _redacted_value(self, value: Any, secrets: set[str]) -> Any:
         if isinstance(value, dict):
             return {
-                name: self._hidden(inner, secrets)
+                name: self._collect_secrets(inner, secrets)
                 if str(name).lower() in self._fields
-                else self._without(inner, secrets)
+                else self._redacted_value(inner, secrets)
                 for name, inner in value.items()
             }
         if isinstance(value, list):
-            return [self._without(inner, secrets) for inner in value]
+            return [self._redacted_value(inner, secrets) for inner in value]
         return value
 
-    def _hidden(self, value: Any, secrets: set[str]) -> str:
+    def _collect_secrets(self, value: Any, secrets: set[str]) -> str:
         if isinstance(value, dict):
             for inner in value.values():
-                self._hidden(inner, secrets)
+                self._collect_secrets(inner, secrets)
         elif isinstance(value, list):
             for inner in value:
-                self._hidden(inner, secrets)
+                self._collect_secrets(inner, secrets)
         elif value is not None and len(str(value)) >= MIN_REDACTED_CHARS:
             secrets.add(str(value))
         return REDACTED

@@ -59,13 +59,13 @@ class OperationRequest:
     limit: int | None = None
     rate: float | None = None
 
-    def work(self) -> BulkOperation:
+    def bulk_work(self) -> BulkOperation:
         wanted = JobFilter(**self.filters)
         return BulkOperation(
             BULK_ACTIONS[self.action][0], self.state, wanted, self.older_than, self.limit, self.rate
         )
 
-    def shown(self) -> dict[str, Any]:
+    def filter_view(self) -> dict[str, Any]:
         said: dict[str, Any] = {"state": self.state, **self.filters}
         if self.older_than:
             said["olderThan"] = self.older_than
@@ -95,7 +95,7 @@ class OperationRunner:
             id=secrets.token_hex(8),
             action=request.action,
             queue=request.queue.name,
-            filter=request.shown(),
+            filter=request.filter_view(),
             by=request.by,
             started_ms=now,
             updated_ms=now,
@@ -130,13 +130,13 @@ class OperationRunner:
             await asyncio.wait(tasks)
 
     async def _run(self, id: str, request: OperationRequest) -> None:
-        speaking = asyncio.create_task(self._speak(id))
+        reporting = asyncio.create_task(self._report_forever(id))
         state: Literal["done", "failed", "stopped"] = "done"
         error = None
         try:
             client = request.queue.app._client()
             partitions = await client.router.partitions(request.queue.settings)
-            await bulk.run_bulk(client, partitions, request.work(), partial(self._step, id))
+            await bulk.run_bulk(client, partitions, request.bulk_work(), partial(self._step, id))
         except asyncio.CancelledError:
             state, error = "stopped", "it was stopped; ask for it again, it goes on with what is left"
         except QbullError as failure:
@@ -144,10 +144,10 @@ class OperationRunner:
         except Exception:
             log.exception("operation %s met what it did not expect", id)
             state, error = "failed", "this is ours to mend; the log of the API has it"
-        speaking.cancel()
+        reporting.cancel()
         self._now[id] = msgspec.structs.replace(self._now[id], state=state, error=error)
         try:
-            await self._say(id)
+            await self._report(id)
         except ServerError as failure:
             log.warning("operation %s: what became of it was not written down: %s", id, failure)
         if len(self._now) > 10 * MAX_RUNNING_OPERATIONS:
@@ -157,19 +157,19 @@ class OperationRunner:
     def _step(self, id: str, step: BulkStep) -> None:
         self._now[id] = msgspec.structs.replace(self._now[id], done=step.done, looked_at=step.looked_at)
 
-    async def _speak(self, id: str) -> None:
+    async def _report_forever(self, id: str) -> None:
         """Say how far it is, again and again, and hear whether it is to stop."""
         while True:
             await asyncio.sleep(OPERATION_PROGRESS_SECONDS)
             try:
-                stop = await self._say(id)
+                stop = await self._report(id)
             except ServerError:
                 continue
             if stop and id in self._tasks:
                 self._tasks[id].cancel()
                 return
 
-    async def _say(self, id: str) -> bool:
+    async def _report(self, id: str) -> bool:
         store = self._store().without_retry
         now = int(await server_time(store) * 1000)
         self._now[id] = msgspec.structs.replace(self._now[id], updated_ms=now)

@@ -8,25 +8,25 @@ from qbull.api.context import now
 from qbull.api.endpoint import ApiCall, Endpoint, Nothing
 from qbull.api.filters import moment_in
 from qbull.schedules import ScheduleInfo
-from qbull.views import schedules as wire
+from qbull.views import schedules as views
 from qbull.views.access import DoneView
 from qbull.views.shape import view_of
 
 
-async def list_schedules(call: ApiCall[Nothing, Nothing]) -> wire.SchedulesView:
-    found = await call.site.app.schedules.list()
-    return wire.SchedulesView(timestamp=now(), schedules=[_schedule_view(call, info) for info in found])
+async def list_schedules(call: ApiCall[Nothing, Nothing]) -> views.SchedulesView:
+    found = await call.context.app.schedules.list()
+    return views.SchedulesView(timestamp=now(), schedules=[_schedule_view(call, info) for info in found])
 
 
-async def one_schedule(call: ApiCall[Nothing, Nothing]) -> wire.OneScheduleView:
+async def one_schedule(call: ApiCall[Nothing, Nothing]) -> views.OneScheduleView:
     return await _one(call)
 
 
-async def put_schedule(call: ApiCall[Nothing, wire.NewScheduleBody]) -> wire.OneScheduleView:
+async def put_schedule(call: ApiCall[Nothing, views.NewScheduleBody]) -> views.OneScheduleView:
     asked = call.body
-    call.site.veil.refuse_hidden(asked.args)
-    call.notes.update(task=asked.task, cron=asked.cron, every=asked.every)
-    await call.site.app.schedules.upsert(
+    call.context.redaction.refuse_hidden(asked.args)
+    call.audit_details.update(task=asked.task, cron=asked.cron, every=asked.every)
+    await call.context.app.schedules.upsert(
         call.path["name"],
         asked.task,
         cron=asked.cron,
@@ -45,33 +45,33 @@ async def put_schedule(call: ApiCall[Nothing, wire.NewScheduleBody]) -> wire.One
 
 async def remove_schedule(call: ApiCall[Nothing, Nothing]) -> DoneView:
     name = call.path["name"]
-    await call.site.app.schedules.remove(name)
+    await call.context.app.schedules.remove(name)
     return DoneView(message=f'schedule "{name}": removed', timestamp=now())
 
 
-async def pause_schedule(call: ApiCall[Nothing, Nothing]) -> wire.OneScheduleView:
-    await call.site.app.schedules.pause(call.path["name"])
+async def pause_schedule(call: ApiCall[Nothing, Nothing]) -> views.OneScheduleView:
+    await call.context.app.schedules.pause(call.path["name"])
     return await _one(call)
 
 
-async def resume_schedule(call: ApiCall[Nothing, Nothing]) -> wire.OneScheduleView:
-    await call.site.app.schedules.resume(call.path["name"])
+async def resume_schedule(call: ApiCall[Nothing, Nothing]) -> views.OneScheduleView:
+    await call.context.app.schedules.resume(call.path["name"])
     return await _one(call)
 
 
-async def run_schedule(call: ApiCall[Nothing, Nothing]) -> wire.RanView:
+async def run_schedule(call: ApiCall[Nothing, Nothing]) -> views.RanView:
     return await _run(call, call.path["name"])
 
 
-async def run_schedule_of_queue(call: ApiCall[Nothing, Nothing]) -> wire.RanView:
+async def run_schedule_of_queue(call: ApiCall[Nothing, Nothing]) -> views.RanView:
     return await _run(call, call.path["schedule"])
 
 
-async def preview_schedule(call: ApiCall[wire.PreviewQuery, Nothing]) -> wire.Preview:
+async def preview_schedule(call: ApiCall[views.PreviewQuery, Nothing]) -> views.Preview:
     name = call.path["name"]
-    info = await call.site.app.schedules.get(name)
-    found = await call.site.app.schedules.preview(name, call.query.count)
-    return wire.Preview(
+    info = await call.context.app.schedules.get(name)
+    found = await call.context.app.schedules.preview(name, call.query.count)
+    return views.Preview(
         timestamp=now(),
         name=name,
         tz=info.tz,
@@ -80,19 +80,19 @@ async def preview_schedule(call: ApiCall[wire.PreviewQuery, Nothing]) -> wire.Pr
     )
 
 
-async def _run(call: ApiCall[Nothing, Nothing], name: str) -> wire.RanView:
-    job = await call.site.app.schedules.run(name)
-    call.notes["job"] = job.id
-    return wire.RanView(message=f'schedule "{name}" was started', job_id=job.id, timestamp=now())
+async def _run(call: ApiCall[Nothing, Nothing], name: str) -> views.RanView:
+    job = await call.context.app.schedules.run(name)
+    call.audit_details["job"] = job.id
+    return views.RanView(message=f'schedule "{name}" was started', job_id=job.id, timestamp=now())
 
 
-async def _one(call: ApiCall[Any, Any]) -> wire.OneScheduleView:
-    info = await call.site.app.schedules.get(call.path["name"])
-    return wire.OneScheduleView(timestamp=now(), schedule=_schedule_view(call, info))
+async def _one(call: ApiCall[Any, Any]) -> views.OneScheduleView:
+    info = await call.context.app.schedules.get(call.path["name"])
+    return views.OneScheduleView(timestamp=now(), schedule=_schedule_view(call, info))
 
 
-def _schedule_view(call: ApiCall[Any, Any], info: ScheduleInfo) -> wire.ScheduleView:
-    return view_of(wire.ScheduleView, info, args=call.site.veil.value(info.args, call.caller))
+def _schedule_view(call: ApiCall[Any, Any], info: ScheduleInfo) -> views.ScheduleView:
+    return view_of(views.ScheduleView, info, args=call.context.redaction.value(info.args, call.caller))
 
 
 SCHEDULE_PATH = "/api/schedules/{name}"
@@ -104,7 +104,7 @@ ENDPOINTS = [
         role="viewer",
         summary="All schedules, with their next and their last run",
         handler=list_schedules,
-        answer=wire.SchedulesView,
+        answer=views.SchedulesView,
     ),
     Endpoint(
         method="GET",
@@ -112,7 +112,7 @@ ENDPOINTS = [
         role="viewer",
         summary="One schedule",
         handler=one_schedule,
-        answer=wire.OneScheduleView,
+        answer=views.OneScheduleView,
         problems=(404,),
     ),
     Endpoint(
@@ -121,8 +121,8 @@ ENDPOINTS = [
         role="admin",
         summary="Make a schedule, or change it: this wins over the code until it is removed",
         handler=put_schedule,
-        body=wire.NewScheduleBody,
-        answer=wire.OneScheduleView,
+        body=views.NewScheduleBody,
+        answer=views.OneScheduleView,
         problems=(404,),
         audit="put schedule",
     ),
@@ -142,7 +142,7 @@ ENDPOINTS = [
         role="admin",
         summary="Fire no ticks until it is resumed",
         handler=pause_schedule,
-        answer=wire.OneScheduleView,
+        answer=views.OneScheduleView,
         problems=(404,),
         audit="pause schedule",
     ),
@@ -152,7 +152,7 @@ ENDPOINTS = [
         role="admin",
         summary="Go on with the next tick",
         handler=resume_schedule,
-        answer=wire.OneScheduleView,
+        answer=views.OneScheduleView,
         problems=(404,),
         audit="resume schedule",
     ),
@@ -162,7 +162,7 @@ ENDPOINTS = [
         role="admin",
         summary="Run it now, beside its plan",
         handler=run_schedule,
-        answer=wire.RanView,
+        answer=views.RanView,
         problems=(404,),
         audit="run schedule",
     ),
@@ -172,7 +172,7 @@ ENDPOINTS = [
         role="admin",
         summary="The same, as earlier systems have it",
         handler=run_schedule_of_queue,
-        answer=wire.RanView,
+        answer=views.RanView,
         problems=(404,),
         audit="run schedule",
     ),
@@ -182,8 +182,8 @@ ENDPOINTS = [
         role="viewer",
         summary="The next planned instants",
         handler=preview_schedule,
-        query=wire.PreviewQuery,
-        answer=wire.Preview,
+        query=views.PreviewQuery,
+        answer=views.Preview,
         problems=(404,),
     ),
 ]

@@ -41,7 +41,7 @@ class ApiServer(uvicorn.Server):
                 loop.remove_signal_handler(one)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        self._api.site.ending.set()
+        self._api.context.shutting_down.set()
         super().handle_exit(sig, frame)
 
     async def serve_without_signals(self, listening: socket.socket) -> None:
@@ -99,7 +99,7 @@ async def beside(api: Api, listening: socket.socket) -> AsyncIterator[int]:
             raise ConfigError("the API has ended while it started; the log says why")
         yield ready.result()
     finally:
-        api.site.ending.set()
+        api.context.shutting_down.set()
         server.should_exit = True
         await serving
 

@@ -12,52 +12,52 @@ from qbull.api.endpoint import ApiCall, Endpoint, Nothing
 from qbull.store.connection.requirements import read_info, server_settings
 from qbull.store.connection.server import Server
 from qbull.store.read.inspect import server_time
-from qbull.views import workers as wire
+from qbull.views import workers as views
 from qbull.views.shape import view_of
 
 MAX_SHOWN_RUNNING_JOBS = 200
 """Running jobs that are shown."""
 
 
-async def workers(call: ApiCall[Nothing, Nothing]) -> wire.WorkersView:
-    store = call.site.store
+async def workers(call: ApiCall[Nothing, Nothing]) -> views.WorkersView:
+    store = call.context.store
     living = await store.workers()
-    return wire.WorkersView(
-        timestamp=now(), workers=[wire.WorkerView.of(id, who) for id, who in sorted(living.items())]
+    return views.WorkersView(
+        timestamp=now(), workers=[views.WorkerView.of(id, who) for id, who in sorted(living.items())]
     )
 
 
-async def running(call: ApiCall[Nothing, Nothing]) -> wire.RunningView:
-    found: list[wire.RunningJobView] = []
-    for queue in await call.site.queues():
+async def running(call: ApiCall[Nothing, Nothing]) -> views.RunningView:
+    found: list[views.RunningJobView] = []
+    for queue in await call.context.queues():
         some = await queue.jobs("active", 0, MAX_SHOWN_RUNNING_JOBS + 1 - len(found))
-        found += [view_of(wire.RunningJobView, info, worker=info.worker or "?") for info in some]
+        found += [view_of(views.RunningJobView, info, worker=info.worker or "?") for info in some]
         if len(found) > MAX_SHOWN_RUNNING_JOBS:
             break
-    return wire.RunningView(
+    return views.RunningView(
         timestamp=now(), jobs=found[:MAX_SHOWN_RUNNING_JOBS], more=len(found) > MAX_SHOWN_RUNNING_JOBS
     )
 
 
-async def system(call: ApiCall[Nothing, Nothing]) -> wire.SystemView:
-    store = call.site.store
+async def system(call: ApiCall[Nothing, Nothing]) -> views.SystemView:
+    store = call.context.store
     primaries = await store.primaries()
     asked = time.time()
     theirs = await server_time(store)
     ours = (asked + time.time()) / 2
-    return wire.SystemView(
+    return views.SystemView(
         timestamp=now(),
-        app=call.site.app.prefix,
+        app=call.context.app.prefix,
         version=qbull.__version__,
         python=platform.python_version(),
         topology=store.server.address.topology,
-        durability=call.site.app.durability,
+        durability=call.context.app.durability,
         servers=[await store.retrying(partial(_server_view, primary)) for primary in primaries],
         clock_skew_ms=round((theirs - ours) * 1000, 1),
     )
 
 
-async def _server_view(server: Server) -> wire.ServerView:
+async def _server_view(server: Server) -> views.ServerView:
     info = await read_info(server)
     said = await server_settings(server, "appendfsync")
 
@@ -65,7 +65,7 @@ async def _server_view(server: Server) -> wire.ServerView:
         text = info.get(name, "0")
         return int(text) if text.isdigit() else 0
 
-    return wire.ServerView(
+    return views.ServerView(
         address=server.address.shown,
         product="Valkey" if "valkey_version" in info else "Redis",
         version=info.get("valkey_version") or info.get("redis_version", "?"),
@@ -90,7 +90,7 @@ ENDPOINTS = [
         role="viewer",
         summary="The live worker processes, and what each of them reads",
         handler=workers,
-        answer=wire.WorkersView,
+        answer=views.WorkersView,
     ),
     Endpoint(
         method="GET",
@@ -98,7 +98,7 @@ ENDPOINTS = [
         role="viewer",
         summary="What the workers have at the moment",
         handler=running,
-        answer=wire.RunningView,
+        answer=views.RunningView,
     ),
     Endpoint(
         method="GET",
@@ -106,6 +106,6 @@ ENDPOINTS = [
         role="viewer",
         summary="The servers that keep the jobs: memory, persistence, replicas",
         handler=system,
-        answer=wire.SystemView,
+        answer=views.SystemView,
     ),
 ]
