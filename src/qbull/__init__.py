@@ -3,8 +3,10 @@
 import typing as _typing
 
 from qbull.app import App
+from qbull.codecs.compress import Compressed
+from qbull.codecs.encrypt import Encrypted
 from qbull.codecs.offload import FileResults, ResultStore
-from qbull.codecs.payload import Compressed, Encrypted, Signed
+from qbull.codecs.sign import Signed
 from qbull.config import Keep, Lane
 from qbull.core.access import Access
 from qbull.core.alerts import Alert, Alerts

@@ -13,8 +13,8 @@ from datetime import datetime
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from qbull.codecs.chain import CodecChain
 from qbull.codecs.offload import ResultStore
-from qbull.codecs.payload import CodecChain
 from qbull.config import (
     DEFAULT_KEEP,
     Keep,

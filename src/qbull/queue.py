@@ -359,11 +359,11 @@ class Queue:
 
     def _encode_payload(self, task: str, payload: bytes) -> bytes:
         """Arguments as they are stored: compressed, encrypted or signed, as the app is configured."""
-        return self.app._codecs.seal("payload", self.name, task, payload)
+        return self.app._codecs.encode("payload", self.name, task, payload)
 
     def _decode_result(self, task: str, result: bytes) -> bytes:
         """Decode a stored result. Raises PayloadError if no configured codec can read it."""
-        return self.app._codecs.open("result", self.name, task, result)
+        return self.app._codecs.decode("result", self.name, task, result)
 
     def _encode_edited(self, body: Body, payload: Mapping[str, Any]) -> bytes:
         """New arguments for a job. They are checked if the code of the task is here, and must not change the key."""
@@ -373,7 +373,7 @@ class Queue:
         encoded, call = spec.signature.encode((), dict(payload), limit)
         if spec.key is not None:
             key = spec.key.apply(msgspec.structs.asdict(call))
-            stored = self.app._codecs.open("payload", self.name, body.task, body.payload)
+            stored = self.app._codecs.decode("payload", self.name, body.task, body.payload)
             if key != body.key and spec.key.apply(spec.signature.arguments(stored)) == body.key:
                 raise ArgumentsError(
                     f'task "{spec.name}": these arguments have the key "{key}", the job has "{body.key}"; '

@@ -140,7 +140,7 @@ class Producer:
         codecs = self._app._codecs
         if not codecs.used:
             return arguments
-        payload = codecs.seal("payload", self._settings.name, task, arguments.payload)
+        payload = codecs.encode("payload", self._settings.name, task, arguments.payload)
         return msgspec.structs.replace(arguments, payload=payload)
 
     def _encoded(self, request: Request) -> Request:

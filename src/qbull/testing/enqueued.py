@@ -67,7 +67,7 @@ class EnqueueRecorder:
         """Write one down."""
         _, when, record = placed.job
         body = body_of(record)
-        payload = self.app._codecs.open("payload", queue, body.task, body.payload)
+        payload = self.app._codecs.decode("payload", queue, body.task, body.payload)
         due = str(when).partition(" ")[0]
         self._calls.append(
             Enqueued(

@@ -171,7 +171,7 @@ class Inline(EnqueueRecorder, AbstractContextManager["Inline"]):
         if task is None:
             raise Undeliverable(f'no task "{body.task}" is declared in queue "{kept.queue}"')
         try:
-            opened = self.app._codecs.open("payload", kept.queue, body.task, body.payload)
+            opened = self.app._codecs.decode("payload", kept.queue, body.task, body.payload)
             args, kwargs = task.signature.decode(opened)
         except PayloadError as error:
             raise Undeliverable(str(error)) from None

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from qbull.codecs.chain import CodecChain
 from qbull.codecs.offload import ResultStore
-from qbull.codecs.payload import CodecChain
 from qbull.config import QueueSettings
 from qbull.core.durability import Durability
 from qbull.core.schedule import Schedule

@@ -312,7 +312,7 @@ class AttemptRunner:
             if not is_wrapped(body.payload):
                 raise Undeliverable(str(error)) from None
         try:
-            opened = self._seals.open("payload", self._queue, body.task, body.payload)
+            opened = self._seals.decode("payload", self._queue, body.task, body.payload)
             return task.signature.decode(opened)
         except PayloadError as error:
             raise Undeliverable(str(error)) from None

@@ -11,8 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
+from qbull.codecs.chain import CodecChain
 from qbull.codecs.offload import ResultStore, StoredResult
-from qbull.codecs.payload import CodecChain
 from qbull.core.codec import encode_result
 from qbull.core.envelope import is_wrapped
 from qbull.core.outcome import AlreadyDone, Undeliverable
@@ -49,7 +49,7 @@ class TaskCaller:
     ) -> bytes | StoredResult:
         result = await self._result(task, args, kwargs, job)
         if self._sealing:
-            result = self._seals.seal("result", job.queue, task.name, result)
+            result = self._seals.encode("result", job.queue, task.name, result)
         if self._results is None or len(result) <= self._results.over:
             return result
         return StoredResult(str(await self._results.put(job.queue, job.id.decode(), result)))
@@ -95,7 +95,7 @@ class TaskCaller:
         payload = job.body.payload
         if not is_wrapped(payload):
             return None
-        return self._seals.open("payload", job.queue, job.body.task, payload)
+        return self._seals.decode("payload", job.queue, job.body.task, payload)
 
     async def _in_thread(
         self, task: TaskSpec, args: list[Any], kwargs: dict[str, Any], start_by: float

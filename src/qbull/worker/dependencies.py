@@ -7,8 +7,8 @@ from functools import partial
 
 import msgspec
 
+from qbull.codecs.chain import CodecChain
 from qbull.codecs.offload import ResultStore
-from qbull.codecs.payload import CodecChain
 from qbull.core.envelope import is_wrapped
 from qbull.core.flow import Dependency
 from qbull.core.outcome import Undeliverable
@@ -40,7 +40,7 @@ class DependencyLoader:
             result = await self._results.get(told.stored)
         if result is not None and is_wrapped(result):
             try:
-                result = self._seals.open("result", told.queue, told.task, result)
+                result = self._seals.decode("result", told.queue, told.task, result)
             except PayloadError as error:
                 raise Undeliverable(f"the result of job {told.id}: {error}") from None
         return msgspec.structs.replace(told, result=result)

@@ -15,7 +15,7 @@ from collections.abc import Collection
 from contextlib import suppress
 from functools import partial
 
-from qbull.codecs.payload import CodecChain
+from qbull.codecs.chain import CodecChain
 from qbull.core.schedule import Schedule
 from qbull.store.store import Store
 from qbull.store.verbs.partition import Partition
@@ -41,7 +41,7 @@ class ScheduleRunner:
         seals: CodecChain | None = None,
     ) -> None:
         self._schedules = ScheduleStore(store)
-        seal = partial((seals or CodecChain()).seal, "payload", partition.settings.name)
+        seal = partial((seals or CodecChain()).encode, "payload", partition.settings.name)
         self._ticks = ScheduleTicks(store, seal)
         self._partition = partition
         self._place = ScheduleLocation(partition.settings.name, partition.number)

@@ -1,0 +1,34 @@
+"""Signed: middleware that signs arguments and results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from qbull.codecs.keys import KeyedCodec
+from qbull.core import envelope
+from qbull.errors import PayloadError
+
+
+class Signed(KeyedCodec):
+    """`Signed([key, older_key])`: a worker runs a job only if a holder of a key enqueued it for that task, unchanged.
+
+    Args:
+        keys: the keys, the one to sign with first.
+        require: set it to False to run jobs without a signature too, until all producers sign.
+    """
+
+    def __init__(self, keys: Sequence[str | bytes], *, require: bool = True) -> None:
+        super().__init__(keys, require=require)
+
+    def encode(self, content: bytes, binding: bytes) -> bytes:
+        """Sign the content together with its binding."""
+        return envelope.sign(self.first, content, binding)
+
+    def decode(self, content: bytes, binding: bytes) -> bytes:
+        """The content that was signed. Raises PayloadError if the key is unknown or the signature is wrong."""
+        id, signed = envelope.split_key_id(content)
+        if id not in self.keys:
+            raise PayloadError(f"is signed with key {id}, which is not among those of this app")
+        if not envelope.is_signature_valid(self.keys[id], signed, binding):
+            raise PayloadError(f"does not fit its signature with key {id}: somebody has changed or moved it")
+        return envelope.signed_content(signed)
