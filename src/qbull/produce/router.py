@@ -8,13 +8,14 @@ see a generation.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 
 import msgspec
 
 from qbull.config import QueueSettings
 from qbull.core.durability import Durability
+from qbull.core.ids import new_token
 from qbull.core.layout import Generation, Layout
 from qbull.core.unique import UniqueWindow
 from qbull.errors import NotConfirmed, ServerAway
@@ -236,10 +237,11 @@ class JobRouter:
         if not jobs:
             return []
         new: bool | None = True
-        verb = partition.put
+        verb: Callable[..., Awaitable[set[int]]] = partition.put
         for placed in jobs:
             if not placed.plain:
-                verb = partition.enqueue
+                has_custom_ids = any(placed.has_custom_id for placed in jobs)
+                verb = partial(partition.enqueue, token=new_token() if has_custom_ids else "")
                 break
         try:
             known = await verb([placed.job for placed in jobs], confirmed)

@@ -1,10 +1,17 @@
 -- enqueue: put a batch of jobs into a partition. A job whose id is there already adds nothing.
 -- KEYS  base
--- USES  record report index lane new_job stats
--- ARGV  limit:int  … id when record
+-- USES  record report index lane new_job idempotent stats
+-- ARGV  limit:int token  … id when record
+--       token: of a call that has ids of its caller's choice, so that it gets the same answer if it is sent again; or empty
 --       when: 0, or as in lib/new_job.lua
 -- GIVES the positions (from 0) of the jobs that were there already; before them, where the partition is closed and takes
 --       no others, the mark that says where they go
+
+local before, known = token ~= '' and answered(token), {}
+if before then
+  for position in string.gmatch(before, '%d+') do known[#known + 1] = tonumber(position) end
+  return known
+end
 
 local ids, taken_lanes, seen = {}, {}, {}
 for i = rest, #ARGV, 3 do
@@ -17,7 +24,6 @@ for i = rest, #ARGV, 3 do
 end
 ids[#ids + 1] = MARK
 look_up(ids)
-local known = {}
 if is_closed() then
   known[1] = mark_of_partition()
   for i = 1, #ids - 1 do
@@ -43,4 +49,5 @@ write_index()
 write_lanes()
 count_up({enqueued = #ids - 1 - #known})
 tell_due()
+if token ~= '' then answer(token, #known < #ids - 1, known) end
 return known

@@ -141,10 +141,24 @@ class Partition(Retriable):
         return self._without_retry
 
     @idempotent
-    async def enqueue(self, jobs: Sequence[NewJob], confirmed: ConfirmedServer | None = None) -> set[int]:
-        """Add a batch; answers with the positions of those whose id was there already. Raises Closed."""
+    async def enqueue(
+        self, jobs: Sequence[NewJob], confirmed: ConfirmedServer | None = None, token: str = ""
+    ) -> set[int]:
+        """Add a batch of jobs.
+
+        Args:
+            jobs: The jobs, in order.
+            confirmed: The server that confirms the write; None for no confirmation.
+            token: Made for this call, if callers chose ids: a call that is sent again then gets its first answer.
+
+        Returns:
+            The positions of the jobs whose ids were there already.
+
+        Raises:
+            PartitionClosed: The partition takes no new jobs.
+        """
         flat = [argument for job in jobs for argument in job]
-        known = await (confirmed or self.server).script("enqueue", self.base, self._limit, *flat)
+        known = await (confirmed or self.server).script("enqueue", self.base, self._limit, token, *flat)
         if known and isinstance(known[0], bytes):
             raise PartitionClosed(set(known[1:]), successor_in(known[0]))
         return set(known)
