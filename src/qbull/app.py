@@ -162,8 +162,7 @@ class App:
             self._assignments(queues, concurrency),
             sharing=self.environment.sharing,
             min_idle=self.environment.min_idle,
-            payload_limit=self.payload_limit,
-            beside=self._alongside(),
+            alongside=self._alongside(),
         )
 
     def events(self, after: str | datetime | None = None) -> AsyncGenerator[Event, None]:
@@ -189,6 +188,7 @@ class App:
                 self.middleware,
                 self._codecs,
                 self.durability,
+                self.payload_limit,
             )
             for queue in served
         ]

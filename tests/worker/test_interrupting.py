@@ -86,7 +86,7 @@ async def test_a_slot_that_was_cancelled_is_not_taken_for_one_that_waits(app: qb
     app.queue("work", concurrency=2).task(name="step")(lambda: None)
 
     async with app.worker() as worker:
-        runner = worker._lines[0]._runner
+        runner = worker._runners[0]._slots
         await eventually(lambda: _free(worker, 2))
         first = next(slot for slot in runner._slots if slot.task is not None and slot.number == 0)
         assert first.task is not None
@@ -103,7 +103,7 @@ async def test_what_a_slot_holds_when_it_is_cancelled_is_run_all_the_same(app: q
     async def step() -> None: ...
 
     async with app.worker() as worker:
-        (slot,), isolation = worker._lines[0]._runner._slots, worker._lines[0]._attempts._isolation
+        (slot,), isolation = worker._runners[0]._slots._slots, worker._runners[0]._attempts._isolation
         async with isolation.alone():
             job = await step.enqueue()
             await eventually(lambda: _free(worker, 0))
@@ -113,5 +113,5 @@ async def test_what_a_slot_holds_when_it_is_cancelled_is_run_all_the_same(app: q
 
 
 async def _free(worker: object, many: int) -> bool:
-    runner = worker._lines[0]._runner  # type: ignore[attr-defined]
+    runner = worker._runners[0]._slots  # type: ignore[attr-defined]
     return len(runner._idle) == many and not runner._woken

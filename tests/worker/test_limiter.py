@@ -81,8 +81,8 @@ async def test_the_place_of_a_delivery_that_others_have_taken_over_is_free(
     freed = asyncio.Event()
 
     async with app.worker() as worker:
-        line = worker._lines[0]
-        monkeypatch.setattr(line._limiter, "slot_freed", freed.set)
+        runner = worker._runners[0]
+        monkeypatch.setattr(runner._limiter, "slot_freed", freed.set)
         theirs = Delivery(
             worker._store.partition(queue.settings, 0),
             "5",
@@ -91,8 +91,8 @@ async def test_the_place_of_a_delivery_that_others_have_taken_over_is_free(
             b"51-1",
             requested_at=-100.0,
         )
-        line._buffer.put([theirs])
-        line._runner.arrived()
+        runner._buffer.put([theirs])
+        runner._slots.arrived()
 
         await asyncio.wait_for(freed.wait(), 20)
-        assert theirs not in line._buffer
+        assert theirs not in runner._buffer

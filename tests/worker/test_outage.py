@@ -148,7 +148,7 @@ async def test_an_ordered_job_is_not_begun_while_it_cannot_be_known_whose_it_is(
             theirs = Delivery(partition, "5", b"1-1", [b"taken over", b""], b"51-1", requested_at=0.0)
 
             proxy.mood = "away"
-            asking = asyncio.create_task(worker._lines[0]._runner._still_ours(theirs))
+            asking = asyncio.create_task(worker._runners[0]._slots._still_ours(theirs))
             await asyncio.wait([asking], timeout=0.5 if order else 20)
             begins_at_once = asking.done()
             proxy.mood = "fair"
@@ -167,7 +167,7 @@ async def test_a_worker_that_was_stopped_between_two_jobs_of_a_key_asks_before_t
     async def step() -> None: ...
 
     async with app.worker() as worker:
-        runner = worker._lines[0]._runner
+        runner = worker._runners[0]._slots
         theirs = Delivery(
             worker._store.partition(queue.settings, 0),
             "5",
@@ -178,7 +178,7 @@ async def test_a_worker_that_was_stopped_between_two_jobs_of_a_key_asks_before_t
         )
 
         goes_on = await runner._may_go_on(runner._slots[0], theirs.job(0), behind=False)
-        runner._doubt = -1.0  # however short the rest was, it was too long
+        runner._max_age = -1.0  # however short the rest was, it was too long
         asks = await runner._may_go_on(runner._slots[0], theirs.job(0), behind=False)
 
     assert (goes_on, asks) == (True, False)

@@ -18,15 +18,14 @@ from conftest import eventually
 from qbull.config import QueueSettings
 from qbull.errors import ServerAway
 from qbull.store.store import Store
-from qbull.worker.process.supervisor import Supervisor
+from qbull.worker.process.supervisor import Supervisor, SupervisorSettings
 
 
 def supervise(store: Store) -> Supervisor:
     """With a child that does nothing, and does not outlive the test for long."""
     command = [sys.executable, "-c", "import time; time.sleep(60)"]
-    return Supervisor(
-        store, [QueueSettings("work")], lambda *_: command, processes=1, grace=0.0, min_idle=30.0
-    )
+    settings = SupervisorSettings(processes=1, grace=0.0, min_idle=30.0)
+    return Supervisor(store, [QueueSettings("work")], lambda *_: command, settings)
 
 
 def short_of_processes(*_: Any, **__: Any) -> Any:

@@ -22,8 +22,8 @@ from qbull.observe.log import set_up_logging
 from qbull.worker.actor import stop_actors
 from qbull.worker.process.crash_board import CrashBoard, board_slots_for
 from qbull.worker.process.memory import trim_memory
-from qbull.worker.process.supervisor import Supervisor
-from qbull.worker.worker import Worker
+from qbull.worker.process.supervisor import Supervisor, SupervisorSettings
+from qbull.worker.worker import Supervision, Worker
 
 
 @dataclass(frozen=True)
@@ -140,10 +140,8 @@ def make_supervisor(app: App, orders: WorkerOptions, processes: int, pod: str | 
         app._make_store(),
         settings,
         command,
-        processes=processes,
-        grace=orders.grace,
-        min_idle=app.environment.min_idle,
-        beside=app._alongside(),
+        SupervisorSettings(processes, orders.grace, app.environment.min_idle),
+        alongside=app._alongside(),
     )
 
 
@@ -172,10 +170,7 @@ async def _serve(app: App, orders: WorkerOptions, id: str, board: int, life: int
         assignments,
         sharing=orders.sharing,
         min_idle=min_idle,
-        payload_limit=app.payload_limit,
-        id=id,
-        board=CrashBoard(board, slots),
-        supervised=True,
+        supervision=Supervision(id, CrashBoard(board, slots)),
     )
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()

@@ -6,6 +6,8 @@ import asyncio
 import math
 from typing import NamedTuple
 
+import msgspec
+
 from qbull.store.verbs.outcomes import JobPosition
 from qbull.store.verbs.partition import Partition
 
@@ -43,24 +45,24 @@ class Delivery(NamedTuple):
 
     def job(self, number: int) -> DeliveredJob:
         """The job with this number, counted from 0."""
-        return DeliveredJob(self, number)
+        fields = self.fields
+        return DeliveredJob(self, number, fields[2 * number], fields[2 * number + 1])
 
     def jobs(self) -> list[DeliveredJob]:
         """All its jobs, in order."""
-        return [DeliveredJob(self, number) for number in range(self.job_count)]
+        return [self.job(number) for number in range(self.job_count)]
 
 
-class DeliveredJob:
-    """One job of a delivery. The worker carries it from the prefetch buffer to its outcome."""
+class DeliveredJob(msgspec.Struct, eq=False, gc=False):
+    """One job of a delivery. The worker carries it from the prefetch buffer to its outcome.
 
-    __slots__ = ("delivery", "id", "number", "record")
+    It is a struct because one is made for every job that runs, and a struct is built without Python code.
+    """
 
-    def __init__(self, delivery: Delivery, number: int) -> None:
-        fields = delivery.fields
-        self.delivery = delivery
-        self.number = number
-        self.id = fields[2 * number]
-        self.record = fields[2 * number + 1]
+    delivery: Delivery
+    number: int
+    id: bytes
+    record: bytes
 
     @property
     def position(self) -> JobPosition:

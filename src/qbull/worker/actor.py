@@ -1,10 +1,11 @@
-"""An actor: a duty that goes on until it is stopped. What it did not expect is said with its traceback, and it begins anew."""
+"""Actors: duties that run until they are stopped. One that fails unexpectedly logs its traceback and starts again."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any
 
 log = logging.getLogger("qbull.worker")
 
@@ -12,15 +13,33 @@ ACTOR_RESTART_SECONDS = 1.0
 
 
 def start_actor(duty: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
+    """Run a duty until it is stopped with `stop_actors`."""
     return asyncio.create_task(_run_forever(duty))
 
 
 async def stop_actors(actors: Sequence[asyncio.Task[None]]) -> None:
-    """Stop them, and wait until they have stopped."""
+    """Cancel them, and wait until they have ended."""
     for actor in actors:
         actor.cancel()
     if actors:
         await asyncio.wait(actors)
+
+
+class BackgroundTasks:
+    """Tasks that end by themselves and that nobody waits for, until the queue runner stops."""
+
+    def __init__(self) -> None:
+        self.tasks: set[asyncio.Task[None]] = set()
+
+    def start(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run it in the background."""
+        task = asyncio.create_task(work)
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
+    async def stop(self) -> None:
+        """Cancel the ones that still run."""
+        await stop_actors(list(self.tasks))
 
 
 async def _run_forever(duty: Callable[[], Awaitable[None]]) -> None:
@@ -29,6 +48,8 @@ async def _run_forever(duty: Callable[[], Awaitable[None]]) -> None:
             await duty()
         except Exception:
             log.exception(
-                "%s met what it did not expect; it begins anew", getattr(duty, "__qualname__", duty)
+                "unexpected error in %s; it restarts in %g s",
+                getattr(duty, "__qualname__", duty),
+                ACTOR_RESTART_SECONDS,
             )
         await asyncio.sleep(ACTOR_RESTART_SECONDS)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from qbull.codecs.chain import CodecChain
 from qbull.codecs.offload import ResultStore
 from qbull.config import QueueSettings
+from qbull.core.codec import PAYLOAD_LIMIT_BYTES
 from qbull.core.durability import Durability
 from qbull.core.schedule import Schedule
 from qbull.core.task import TaskSpec
@@ -27,4 +28,6 @@ class Assignment:
     middleware: MiddlewareChain = field(default_factory=MiddlewareChain)
     seals: CodecChain = field(default_factory=CodecChain)
     durability: Durability | None = None
-    """How safe what is written to other partitions must be."""
+    """The durability of writes to other partitions."""
+    payload_limit: int = PAYLOAD_LIMIT_BYTES
+    """The maximum size of a result in bytes."""

@@ -9,21 +9,18 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any
 
 from qbull.codecs.offload import StoredResult
-from qbull.core.codec import PAYLOAD_LIMIT_BYTES
 from qbull.core.envelope import is_wrapped
 from qbull.core.flow import HAS_DEPENDENCIES_FLAG
-from qbull.core.histograms import Histograms
 from qbull.core.outcome import Undeliverable
 from qbull.core.record import SUSPECT_CRASHES, ExtendedBody, UnreadableRecord, body_of, crashes_of
 from qbull.core.task import TaskSpec
 from qbull.errors import PayloadError, ServerAway, ServerError
-from qbull.store.delivery import DeliveredJob, Delivery
+from qbull.store.delivery import DeliveredJob
 from qbull.store.verbs.live_settings import LiveSettings
 from qbull.store.verbs.partition import EXPIRED_ERROR
 from qbull.worker.actor import ACTOR_RESTART_SECONDS
@@ -32,15 +29,13 @@ from qbull.worker.call import TaskCaller
 from qbull.worker.cancel import CancelMarks
 from qbull.worker.current import RunningJob, running
 from qbull.worker.dependencies import DependencyLoader
-from qbull.worker.isolation import Isolation
+from qbull.worker.held_deliveries import HeldDeliveries
 from qbull.worker.limiter import Limiter
-from qbull.worker.outage import Outage
 from qbull.worker.outcome import OutcomeRecorder
-from qbull.worker.process.crash_board import CrashBoard
 from qbull.worker.progress import ProgressWriter
-from qbull.worker.settle import Settler
 from qbull.worker.slot import Cancelled, Deadlines, Interrupted, Slot, StartTooLate
 from qbull.worker.start_check import StartCheck
+from qbull.worker.wiring import WorkerWiring
 
 CallArguments = tuple[list[Any], dict[str, Any]]
 MAX_TRAIN_SECONDS = 0.25
@@ -48,70 +43,57 @@ MAX_TRAIN_SECONDS = 0.25
 
 
 class AttemptRunner:
-    """For one queue. `settlers` are those of its partitions, by number; `slots` are kept by the runner."""
+    """For one queue. The slot runner keeps `slots`.
+
+    Args:
+        wiring: The services of the worker.
+        assignment: The queue, its tasks, and the middleware around them.
+        deliveries: Releases the rest of a delivery, and has the settlers.
+        limiter: Grants starts if the queue has a rate limit.
+        progress: Writes the progress and the log lines of running jobs.
+        outcomes: Records the outcome of each run.
+    """
 
     def __init__(
         self,
+        wiring: WorkerWiring,
         assignment: Assignment,
-        settlers: Mapping[int, Settler],
+        deliveries: HeldDeliveries,
         limiter: Limiter,
-        begin: StartCheck,
-        notes: ProgressWriter,
-        awaited: DependencyLoader,
-        outage: Outage,
-        *,
-        worker: str,
-        isolation: Isolation,
-        board: CrashBoard | None = None,
-        payload_limit: int = PAYLOAD_LIMIT_BYTES,
+        progress: ProgressWriter,
+        outcomes: OutcomeRecorder,
     ) -> None:
         settings = assignment.settings
         self._queue = settings.name
         self._tasks = assignment.tasks
-        self._settlers = settlers
+        self._deliveries = deliveries
+        self._settlers = deliveries.settlers
         self._limiter = limiter
-        self._begin = begin
-        self._notes = notes
-        self._awaited = awaited
-        self._outage = outage
-        self._isolation = isolation
-        self._board = board
-        self._asks = False
+        self._progress = progress
+        self._outcomes = outcomes
+        self._histograms = outcomes.histograms
+        self._outage = wiring.outage
+        self._isolation = wiring.isolation
+        self._crash_board = wiring.crash_board
+        self._start_check = StartCheck(settings, wiring.outage)
+        self._load_dependencies = DependencyLoader(assignment.results, assignment.seals, wiring.outage)
+        self._has_limits = False
         self._marks: CancelMarks = {}
         self._tracing = assignment.tracing
         self._seals = assignment.seals
         self._sealing = assignment.seals.used
-        middleware = assignment.middleware
-        self._caller = TaskCaller(
-            settings.name, settings.concurrency, payload_limit, assignment.results, middleware, self._seals
-        )
-        self._call = self._caller.within_hooks if middleware.around_run else self._caller.__call__
-        self._tell = middleware.tell if middleware.settled else None
-        self._conclude = OutcomeRecorder(settings, worker, self._tell)
-        self._unfinished: Callable[[Delivery], None] = lambda delivery: None
+        self._caller = TaskCaller(assignment)
+        self._call = self._caller.within_hooks if assignment.middleware.around_run else self._caller.__call__
         self.slots: list[Slot] = []
         self._deadlines = Deadlines(self.slots)
 
-    def count_in(self, figures: Histograms) -> None:
-        """Where to count how long jobs wait and run."""
-        self._conclude.figures = figures
-
-    def start(self, unfinished: Callable[[Delivery], None], hold: Callable[[float, str], None]) -> None:
-        """`unfinished` is called with what is to be given back, `hold` where a task asks for a rest of the whole queue."""
-        self._unfinished = unfinished
-        self._conclude.hold = hold
-
-    def count_failures(self, failing: Callable[[str, str, str], None]) -> None:
-        """Somebody wants to know of each attempt that fails."""
-        self._conclude.failing = failing
-
-    def follow(self, live: LiveSettings) -> None:
-        """What is in force: how often a job is tried, what is to be asked before."""
-        self._conclude.retry = live.settings.retry if "retry" in live.changed else None
-        self._asks = self._begin.rate is not None or self._limiter.has_rate
+    def apply_settings(self, live: LiveSettings) -> None:
+        """Apply the retry policy, and whether jobs need a start check."""
+        self._outcomes.apply_settings(live)
+        self._has_limits = self._start_check.rate is not None or self._limiter.has_rate
 
     def resize(self, concurrency: int) -> None:
-        """So many run at a time from now on."""
+        """Change how many jobs run at a time."""
         self._caller.resize(concurrency)
 
     async def close(self) -> None:
@@ -138,22 +120,30 @@ class AttemptRunner:
     async def run(self, slot: Slot, delivered: DeliveredJob) -> bool:
         """One job, from its bytes to what became of it. Answers whether its delivery ends with it."""
         delivery, record = delivered.delivery, delivered.record
-        settler = self._settlers[delivery.partition.number]
         body: ExtendedBody | None = None
         task: TaskSpec | None = None
         job: RunningJob | None = None
-        began = time.perf_counter()
+        started = time.perf_counter()
         try:
             body = _read(record)
             task = self._task(body.task)
             args, kwargs = self._decode(task, body)
-            job = RunningJob.of(delivered, self._queue, body, self._notes)
+            job = RunningJob(
+                self._queue,
+                delivery.position,
+                delivered.id,
+                record,
+                body,
+                delivery.partition,
+                delivery.lane,
+                self._progress,
+            )
             if record[2] & HAS_DEPENDENCIES_FLAG:
-                job.dependencies = await self._awaited(job)
+                job.dependencies = await self._load_dependencies(job)
             if crashes_of(record) < SUSPECT_CRASHES:
                 if self._isolation.closed:
                     await self._isolation.opened()
-                if self._asks or body.expires:
+                if self._has_limits or body.expires:
                     result = await self._attempt_in_time(slot, delivered, job, task, (args, kwargs))
                 else:
                     result = await self._attempt(slot, delivery.partition.number, job, task, args, kwargs)
@@ -167,23 +157,19 @@ class AttemptRunner:
             if job is not None and job.has_output:
                 await self._hear_out(slot, job)
             if job is not None and job.cancelled is not None:
-                return self._conclude.cancelled(settler, delivered, job.body, job.cancelled, began)
-            return self._conclude.failed(settler, delivered, body, task, error, began)
+                return self._outcomes.cancelled(delivered, job.body, job.cancelled, started)
+            return self._outcomes.failed(delivered, body, task, error, started)
         if job.has_output:
             await self._hear_out(slot, job)
         if job.cancelled is not None:
-            return self._conclude.cancelled(settler, delivered, body, job.cancelled, began)
-        sealed = self._conclude.done(delivered, body, result, began)
-        if self._tell is not None:
-            self._tell(self._conclude.settled(delivered.id, body, "completed", time.perf_counter() - began))
-        if not delivery.lane:
-            return settler.done(delivered, sealed)
-        return settler.done(delivered, sealed, give_way=time.perf_counter() - slot.since > MAX_TRAIN_SECONDS)
+            return self._outcomes.cancelled(delivered, body, job.cancelled, started)
+        give_way = bool(delivery.lane) and time.perf_counter() - slot.since > MAX_TRAIN_SECONDS
+        return self._outcomes.completed(delivered, body, result, started, give_way=give_way)
 
     async def _hear_out(self, slot: Slot, job: RunningJob) -> None:
         """Its last words are written down before its end is; unless the worker cannot wait for that."""
         try:
-            await self._notes.flush(job)
+            await self._progress.flush(job)
         except asyncio.CancelledError:
             if slot.take_interrupt() is None:
                 raise
@@ -210,7 +196,7 @@ class AttemptRunner:
                 holds = partial(partition.holds, id, delivery.position, delivery.lane)
                 is_ours = await self._outage.retry_until_up(holds)
             if not is_ours:
-                self._unfinished(delivery)
+                self._deliveries.release_rest(delivery)
                 return None
             await asyncio.sleep(ACTOR_RESTART_SECONDS)
 
@@ -220,7 +206,7 @@ class AttemptRunner:
         """For a job with limits: may it begin? Asked again where its task was reached too late. None: it was not begun."""
         delivery, noted = delivered.delivery, 0
         while True:
-            answer = await self._begin(delivery.partition, job, noted)
+            answer = await self._start_check(delivery.partition, job, noted)
             if answer.wait is None:
                 job.cancelled = EXPIRED_ERROR
                 raise Cancelled(EXPIRED_ERROR)
@@ -229,8 +215,8 @@ class AttemptRunner:
                 return None
             start = await self._limiter.take_start()
             if start is None:  # whoever may begin first shall have it
-                await self._begin.return_start(delivery.partition, job, answer.noted)
-                self._unfinished(delivery)
+                await self._start_check.return_start(delivery.partition, job, answer.noted)
+                self._deliveries.release_rest(delivery)
                 return None
             job.start_by, noted = min(answer.by, start.latest), answer.noted
             try:
@@ -253,15 +239,15 @@ class AttemptRunner:
         timeout = job.body.timeout if job.body.timeout is not None else task.timeout
         if timeout is not None:
             self._deadlines.limit(slot, timeout)
-        if self._board is not None:
-            self._board.begin(slot.number, b"%s %d %s" % (job.queue.encode(), number, job.place))
+        if self._crash_board is not None:
+            self._crash_board.begin(slot.number, b"%s %d %s" % (job.queue.encode(), number, job.place))
             if task.kind == "process":
-                job.process_started = partial(self._board.in_process, slot.number)
+                job.process_started = partial(self._crash_board.in_process, slot.number)
         token = running.set(job)
         slot.job = job
         self._isolation.busy += 1
         try:
-            self._conclude.figures.started += 1
+            self._histograms.started += 1
             if self._tracing is None:
                 result = await self._call(task, args, kwargs, job)
             else:
@@ -283,8 +269,8 @@ class AttemptRunner:
         finally:
             self._isolation.left()
             running.reset(token)
-            if self._board is not None:
-                self._board.end(slot.number)
+            if self._crash_board is not None:
+                self._crash_board.end(slot.number)
             slot.job = slot.deadline = None
         if slot.why is not None:
             await _late_interrupt(slot)

@@ -11,37 +11,30 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
-from qbull.codecs.chain import CodecChain
-from qbull.codecs.offload import ResultStore, StoredResult
+from qbull.codecs.offload import StoredResult
 from qbull.core.codec import encode_result
 from qbull.core.envelope import is_wrapped
 from qbull.core.outcome import AlreadyDone, Undeliverable
 from qbull.core.task import TaskSpec
 from qbull.errors import PayloadError
-from qbull.middleware import MiddlewareChain
+from qbull.worker.assignment import Assignment
 from qbull.worker.cpu_pool import ProcessPool
 from qbull.worker.current import RunningJob, current_job
 from qbull.worker.slot import StartTooLate
 
 
 class TaskCaller:
-    def __init__(
-        self,
-        queue: str,
-        threads: int,
-        payload_limit: int,
-        results: ResultStore | None,
-        middleware: MiddlewareChain,
-        seals: CodecChain,
-    ) -> None:
-        self._results = results
-        self._middleware = middleware
-        self._seals = seals
-        self._sealing = seals.used
-        self._hooked = bool(middleware.around_call)
-        self._limit = payload_limit if results is None else sys.maxsize
-        self._name = f"qbull-{queue}"
-        self._threads = ThreadPoolExecutor(threads, thread_name_prefix=self._name)
+    """For one queue, with the codecs, the middleware and the result store of its app."""
+
+    def __init__(self, assignment: Assignment) -> None:
+        self._results = assignment.results
+        self._middleware = assignment.middleware
+        self._seals = assignment.seals
+        self._sealing = assignment.seals.used
+        self._hooked = bool(assignment.middleware.around_call)
+        self._limit = assignment.payload_limit if assignment.results is None else sys.maxsize
+        self._name = f"qbull-{assignment.settings.name}"
+        self._threads = ThreadPoolExecutor(assignment.settings.concurrency, thread_name_prefix=self._name)
         self._pool = ProcessPool()
 
     async def __call__(

@@ -7,11 +7,14 @@ all the same, for the partitions of which something is in the hand: one call for
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from qbull.worker.outage import Outage
 from qbull.worker.prefetch import PrefetchBuffer
+
+if TYPE_CHECKING:
+    from qbull.worker.attempt import AttemptRunner
 
 CANCEL_POLL_SECONDS = 0.75
 """Seconds between two looks: a running job is cancelled within one, whatever was lost."""
@@ -23,9 +26,9 @@ CancelMarks = dict[tuple[int, bytes, bytes], str]
 class Canceller:
     """For one queue. `stop` is told all marks of what is in the buffer."""
 
-    def __init__(self, buffer: PrefetchBuffer, stop: Callable[[CancelMarks], None], outage: Outage) -> None:
+    def __init__(self, buffer: PrefetchBuffer, attempts: AttemptRunner, outage: Outage) -> None:
         self._buffer = buffer
-        self._stop = stop
+        self._attempts = attempts
         self._outage = outage
         self._wake_up = asyncio.Event()
 
@@ -42,4 +45,4 @@ class Canceller:
             for number, partition in self._buffer.partitions().items():
                 for id, place, reason in await self._outage.retry_until_up(partition.cancel_marks):
                     marks[number, place, id] = reason
-            self._stop(marks)
+            self._attempts.cancel(marks)

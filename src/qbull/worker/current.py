@@ -11,12 +11,13 @@ from datetime import datetime
 from math import inf
 from typing import Any, Protocol
 
+import msgspec
+
 from qbull.core.codec import decode_untyped
 from qbull.core.flow import Dependency
 from qbull.core.ids import planned_ms_in
 from qbull.core.record import ExtendedBody, created_ms_of, to_datetime
 from qbull.errors import ArgumentsError, JobCancelled, JobFailed, NotFound, QbullError, ResultTimeout
-from qbull.store.delivery import DeliveredJob
 from qbull.store.verbs.partition import Partition
 
 
@@ -27,61 +28,37 @@ class ProgressSink(Protocol):
     def log(self, job: RunningJob, text: str) -> Future[None]: ...
 
 
-class RunningJob:
-    """Kept by the runner for each job; turned into a CurrentJob only when a task asks.
+class RunningJob(msgspec.Struct, eq=False):
+    """The run of one job, as the worker knows it. It becomes a CurrentJob only if the task asks for that.
 
-    `lane` is that of the train that it is in; `app` is said where it has no partition, in a process of its own.
-    `process_started` is told the id of the process that is about to run it.
-    `dependencies` is what it has waited for, where it is a job of a flow. `cancelled` says why it was cancelled, `stopped` that nobody waits for its outcome any more, `has_output` that it has
-    said something of itself.
+    It is a struct because one is made for every run, and a struct is built without Python code.
     """
 
-    __slots__ = (
-        "app",
-        "body",
-        "cancelled",
-        "dependencies",
-        "has_output",
-        "id",
-        "lane",
-        "partition",
-        "place",
-        "process_started",
-        "progress_sink",
-        "queue",
-        "record",
-        "start_by",
-        "stopped",
-    )
-
-    def __init__(self, queue: str, place: bytes, id: bytes, record: bytes, body: ExtendedBody) -> None:
-        self.queue = queue
-        self.place = place
-        self.id = id
-        self.record = record
-        self.body = body
-        self.partition: Partition | None = None
-        self.lane = b""
-        self.progress_sink: ProgressSink | None = None
-        self.app = ""
-        self.cancelled: str | None = None
-        self.stopped = False
-        self.has_output = False
-        self.start_by = inf
-        self.process_started: Callable[[int], None] | None = None
-        self.dependencies: list[tuple[str, Dependency]] = []
-
-    @classmethod
-    def of(
-        cls, delivered: DeliveredJob, queue: str, body: ExtendedBody, progress_sink: ProgressSink | None
-    ) -> RunningJob:
-        """The run of a job that the server has delivered to this worker."""
-        delivery = delivered.delivery
-        job = cls(queue, delivery.position, delivered.id, delivered.record, body)
-        job.partition = delivery.partition
-        job.lane = delivery.lane
-        job.progress_sink = progress_sink
-        return job
+    queue: str
+    place: bytes
+    """The position of its delivery."""
+    id: bytes
+    record: bytes
+    body: ExtendedBody
+    partition: Partition | None = None
+    """None in a process of the CPU pool, which has no connection."""
+    lane: bytes = b""
+    """The lane of the train that it is in."""
+    progress_sink: ProgressSink | None = None
+    app: str = ""
+    """The name of the app, if there is no partition that knows it."""
+    cancelled: str | None = None
+    """The reason why it was cancelled."""
+    stopped: bool = False
+    """Nobody waits for its outcome any more."""
+    has_output: bool = False
+    """It has reported progress or log lines."""
+    start_by: float = inf
+    """The latest moment at which it may start, on this machine's monotonic clock."""
+    process_started: Callable[[int], None] | None = None
+    """Receives the id of the process that is about to run it."""
+    dependencies: list[tuple[str, Dependency]] = []
+    """The outcomes of the jobs that it has waited for in its flow."""
 
 
 running: ContextVar[RunningJob | None] = ContextVar("qbull_running", default=None)

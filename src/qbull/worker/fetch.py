@@ -14,19 +14,20 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from math import inf
 
 from qbull.errors import ServerError
 from qbull.store.connection.server import ErrorReply
 from qbull.store.delivery import Delivery
-from qbull.store.store import ReadyStream, Store
+from qbull.store.store import ReadyStream
 from qbull.store.verbs.partition import Partition
 from qbull.worker.actor import start_actor
 from qbull.worker.limiter import Limiter
-from qbull.worker.outage import Outage
 from qbull.worker.prefetch import PrefetchBuffer, delivery_key
+from qbull.worker.slots import SlotRunner
+from qbull.worker.wiring import WorkerWiring
 
 FETCH_BLOCK_SECONDS = 5.0
 PREFETCH_SECONDS = 0.05
@@ -43,22 +44,17 @@ class Fetcher:
 
     def __init__(
         self,
-        store: Store,
-        worker: str,
+        wiring: WorkerWiring,
         buffer: PrefetchBuffer,
-        free_slots: Callable[[], int],
-        arrived: Callable[[], None],
+        slots: SlotRunner,
         limiter: Limiter,
-        outage: Outage,
     ) -> None:
-        self._store = store
-        self._worker = worker
+        self._store = wiring.store
+        self._worker = wiring.worker
+        self._outage = wiring.outage
         self._buffer = buffer
-        self._free_slots = free_slots
-        self._arrived = arrived
+        self._slots = slots
         self._limiter = limiter
-        self._outage = outage
-        self._room = asyncio.Event()
         self._pace = ThroughputMeter()
         self._readers: dict[tuple[int, ...], asyncio.Task[None]] = {}
         self._ended: set[asyncio.Task[None]] = set()
@@ -96,11 +92,6 @@ class Fetcher:
         if self._ended:
             await asyncio.wait(self._ended)
 
-    def made_room(self) -> None:
-        """A slot is free, or something has left the buffer."""
-        if not self._room.is_set():
-            self._room.set()
-
     async def pending_deliveries(self, partitions: Sequence[Partition]) -> list[Delivery]:
         """What the server has handed over to this worker of these and has not been told the end of."""
         found: list[Delivery] = []
@@ -133,8 +124,8 @@ class Fetcher:
         while True:
             want = self._want()
             if want <= 0:
-                self._room.clear()
-                await self._room.wait()
+                self._buffer.room.clear()
+                await self._buffer.room.wait()
                 continue
             if time.monotonic() > look_again:
                 lost, look_again = True, inf
@@ -167,7 +158,7 @@ class Fetcher:
             self._outage.recovered(who)
             if deliveries:
                 self._buffer.put(deliveries)
-                self._arrived()
+                self._slots.arrived()
                 await asyncio.sleep(0)  # what has come begins before the next is asked for
 
     async def _read_one(self, more: deque[int], want: int) -> list[Delivery]:
@@ -247,7 +238,9 @@ class Fetcher:
         ahead = (
             0.0 if self._limiter.has_max_active else PREFETCH_SECONDS
         )  # what is fetched ahead has a place, and does not run
-        return self._free_slots() + int(self._pace(self._buffer.finished) * ahead) - self._buffer.waiting
+        return (
+            self._slots.free_slots() + int(self._pace(self._buffer.finished) * ahead) - self._buffer.waiting
+        )
 
 
 class ThroughputMeter:

@@ -25,7 +25,7 @@ class HistogramWriter:
         self._store = store
         self._queue = queue
         self._outage = outage
-        self.figures = Histograms()
+        self.histograms = Histograms()
 
     async def run(self) -> None:
         await self._outage.retry_until_up(partial(self._write, new_token(), {}))
@@ -41,7 +41,7 @@ class HistogramWriter:
                 await self._write(new_token(), counted)
 
     def _counted(self) -> dict[str, int]:
-        counted = self.figures.take()
+        counted = self.histograms.take()
         errors = histograms.take_errors(self._store, self._queue)
         return counted | {SCRIPT_ERRORS_FIELD: errors} if errors else counted
 
@@ -49,4 +49,4 @@ class HistogramWriter:
         """The answer also says where the server's clock is, seen from ours: in the middle of a call, as well as one can know."""
         sent = time.perf_counter()
         now_ms = await histograms.add(self._store, self._queue, token, counted)
-        self.figures.origin = now_ms / 1000 - (sent + time.perf_counter()) / 2
+        self.histograms.origin = now_ms / 1000 - (sent + time.perf_counter()) / 2

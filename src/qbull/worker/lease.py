@@ -18,13 +18,13 @@ from contextlib import suppress
 from typing import assert_never
 
 from qbull.config import QueueSettings
-from qbull.core.layout import Generation, Layout
-from qbull.core.sharing import ShareMember, Sharing, assign_partitions, static_partitions
+from qbull.core.layout import Generation
+from qbull.core.sharing import ShareMember, assign_partitions, static_partitions
 from qbull.store.read.inspect import server_time
-from qbull.store.store import Store
 from qbull.store.verbs.workers import RegisteredWorker
 from qbull.worker.config_warnings import ConfigWarningLogger
-from qbull.worker.outage import Outage
+from qbull.worker.repartition import PartitionMover
+from qbull.worker.wiring import WorkerWiring
 
 log = logging.getLogger("qbull.worker")
 
@@ -37,23 +37,20 @@ class PartitionLeases:
 
     def __init__(
         self,
-        store: Store,
+        wiring: WorkerWiring,
         settings: QueueSettings,
-        worker: str,
-        sharing: Sharing,
+        mover: PartitionMover,
         serve: Callable[[list[int]], Awaitable[None]],
-        follow: Callable[[Layout, list[int]], None],
-        outage: Outage,
     ) -> None:
-        self._store = store
+        self._store = wiring.store
         self._settings = settings
-        self._worker = worker
-        self._sharing = sharing
+        self._worker = wiring.worker
+        self._sharing = sharing = wiring.sharing
+        self._mover = mover
         self._serve = serve
-        self._follow = follow
-        self._outage = outage
+        self._outage = wiring.outage
         self._wake_up = asyncio.Event()
-        self._complaints = ConfigWarningLogger(settings, worker, speaks=sharing.process == 0)
+        self._complaints = ConfigWarningLogger(settings, wiring.worker, speaks=sharing.process == 0)
         self.held: list[int] = []
         self.since: dict[int, int] = {}
         self.leaving = False
@@ -88,7 +85,7 @@ class PartitionLeases:
                 self.held, self.since = before, since  # half done; the next look does it again
                 raise
             await self._unlease(set(before) - set(share))
-        self._follow(layout, self.held)
+        self._mover.follow(layout, self.held)
         self._complaints.look(layout.current, members)
 
     async def give_up(self) -> None:

@@ -1,7 +1,7 @@
-"""Steer: know what is in force for a queue, and let its line follow.
+"""Live settings: follow the settings of a queue that can be changed while its workers run.
 
-It is the one reader of live settings in a worker. A bell rings at every change; should it be lost, it looks every few
-seconds all the same. No job costs a look.
+The follower is the only reader of live settings in a worker. Every change wakes it up. In case a wake-up is lost, it
+also polls every few seconds. Jobs themselves never read settings.
 """
 
 from __future__ import annotations
@@ -9,52 +9,68 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 
 from qbull.config import QueueSettings
-from qbull.store.store import Store
 from qbull.store.verbs import live_settings
-from qbull.store.verbs.live_settings import LiveSettings
-from qbull.worker.outage import Outage
+from qbull.store.verbs.live_settings import LiveSettings, hold_queue
+from qbull.worker.actor import BackgroundTasks
+from qbull.worker.brake import Brake
+from qbull.worker.wiring import WorkerWiring
 
 LIVE_SETTINGS_POLL_SECONDS = 20.0
-"""Seconds between two looks where no bell rings."""
+"""Seconds between two reads without a wake-up."""
 
 
 class LiveSettingsFollower:
-    """For one queue. `follow` is told what is in force at every look."""
+    """For one queue. `apply` receives the settings after every read: `QueueRunner._apply_settings`."""
 
     def __init__(
         self,
-        store: Store,
+        wiring: WorkerWiring,
         declared: QueueSettings,
-        follow: Callable[[LiveSettings], Awaitable[None]],
-        outage: Outage,
+        brake: Brake,
+        background: BackgroundTasks,
+        apply: Callable[[LiveSettings], Awaitable[None]],
     ) -> None:
-        self._store = store
+        self._store = wiring.store
+        self._outage = wiring.outage
         self._declared = declared
-        self._follow = follow
-        self._outage = outage
+        self._brake = brake
+        self._background = background
+        self._apply = apply
         self._wake_up = asyncio.Event()
         self.live = LiveSettings(declared)
 
     def wake_up(self) -> None:
-        """Something was changed."""
+        """The settings have changed."""
         self._wake_up.set()
 
-    async def look(self) -> None:
-        found = await live_settings.read(self._store, self._declared)
-        await self._follow(found)
-        self.live = found
+    def hold(self, seconds: float, reason: str) -> None:
+        """A task asks its whole queue to rest: this worker holds at once, the others as soon as they are told."""
+        self._brake.hold()
+        tell_others = partial(hold_queue, self._store, self._declared.name, seconds, reason)
+
+        async def hold() -> None:
+            await self._outage.retry_until_up(tell_others)
+            self.wake_up()
+
+        self._background.start(hold())
+
+    async def read(self) -> None:
+        """Read the settings and apply them."""
+        live = await live_settings.read(self._store, self._declared)
+        await self._apply(live)
+        self.live = live
 
     async def run(self) -> None:
+        """Read again after every wake-up, when a hold ends, and every few seconds."""
         while True:
-            wait = (
-                min(LIVE_SETTINGS_POLL_SECONDS, self.live.held)
-                if self.live.held > 0
-                else LIVE_SETTINGS_POLL_SECONDS
-            )
+            wait = LIVE_SETTINGS_POLL_SECONDS
+            if self.live.held > 0:
+                wait = min(wait, self.live.held)
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait):
                     await self._wake_up.wait()
             self._wake_up.clear()
-            await self._outage.retry_until_up(self.look)
+            await self._outage.retry_until_up(self.read)

@@ -1,4 +1,4 @@
-"""Conclude: turn what a task returned or raised into what is written down."""
+"""Outcomes: turn the result or the error of a task into the outcome that the settler writes."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ import logging
 import os
 import time
 import traceback
-from collections.abc import Callable
 from types import TracebackType
 
 from qbull.codecs.offload import StoredResult
-from qbull.config import QueueSettings
 from qbull.core.histograms import Histograms
 from qbull.core.outcome import Delay, Undeliverable, decide
 from qbull.core.record import MAX_HISTORY_ATTEMPTS, Attempt, Body, Ending, append_ending, repack
@@ -19,9 +17,13 @@ from qbull.core.task import TaskSpec
 from qbull.errors import RetryAfter
 from qbull.middleware import RunEnd, Settled
 from qbull.store.delivery import DeliveredJob
+from qbull.store.verbs.live_settings import LiveSettings
+from qbull.worker.assignment import Assignment
 from qbull.worker.cpu_pool import ProcessDied, RemoteError, RemoteFail
 from qbull.worker.current import entry_ms
-from qbull.worker.settle import Settler
+from qbull.worker.failure_counts import FailureCounter
+from qbull.worker.held_deliveries import HeldDeliveries
+from qbull.worker.live_settings import LiveSettingsFollower
 from qbull.worker.slot import TimedOut
 
 log = logging.getLogger("qbull.worker")
@@ -31,58 +33,90 @@ _WORKER_DIRECTORY = os.path.dirname(__file__)
 
 
 class OutcomeRecorder:
-    """`tell` is called with what became of each run that did not succeed, where somebody wants to know."""
+    """For one queue. Each outcome goes to the settler of the job's partition.
+
+    Its methods return whether the job's delivery ends with this outcome.
+
+    Args:
+        assignment: The queue, and the middleware that is told of every settled run.
+        worker: The id of this worker, which is stored with every outcome.
+        deliveries: Has the settlers.
+        live_settings: Holds the whole queue if a task asks for that.
+        histograms: Counts how long jobs wait and run.
+        failures: Counts failed attempts for alerts; None if the queue raises none.
+    """
 
     def __init__(
-        self, settings: QueueSettings, worker: str, tell: Callable[[Settled], None] | None = None
+        self,
+        assignment: Assignment,
+        worker: str,
+        deliveries: HeldDeliveries,
+        live_settings: LiveSettingsFollower,
+        histograms: Histograms,
+        failures: FailureCounter | None,
     ) -> None:
-        self._settings = settings
+        self._settings = assignment.settings
         self._worker = worker
-        self._tell = tell
-        self.retry: Retry | None = None
-        """Where it is set, for all jobs of the queue, whatever their tasks say."""
-        self.hold: Callable[[float, str], None] = lambda seconds, why: None
-        """Called where a task asks for a rest of its whole queue."""
-        self.figures = Histograms()
-        self.failing: Callable[[str, str, str], None] | None = None
-        """Told of each attempt that failed: its task, its job and why; where somebody counts them."""
+        self._settlers = deliveries.settlers
+        self._live_settings = live_settings
+        self._failures = failures
+        self._retry: Retry | None = None
+        middleware = assignment.middleware
+        self._on_settled = middleware.tell if middleware.settled else None
+        self.histograms = histograms
 
-    def done(self, delivered: DeliveredJob, body: Body, result: bytes | StoredResult, began: float) -> bytes:
-        """What to seal behind the record."""
+    def apply_settings(self, live: LiveSettings) -> None:
+        """A retry policy in the live settings replaces those of the tasks."""
+        self._retry = live.settings.retry if "retry" in live.changed else None
+
+    def completed(
+        self,
+        delivered: DeliveredJob,
+        body: Body,
+        result: bytes | StoredResult,
+        started: float,
+        *,
+        give_way: bool,
+    ) -> bool:
+        """Settle a job as completed. With `give_way` the rest of its train is released."""
+        delivery = delivered.delivery
         ended = time.perf_counter()
-        duration = (ended - began) * 1000
-        entered = entry_ms(delivered.delivery.position)
-        self.figures.ended(body.task, began, ended, entered)
+        duration = (ended - started) * 1000
+        entered = entry_ms(delivery.position)
+        self.histograms.ended(body.task, started, ended, entered)
         created = 0 if delivered.record[4] else entered
         if isinstance(result, StoredResult):
-            return append_ending(
-                Ending(body.attempt, duration, self._worker, None, None, None, created, result.reference)
-            )
-        return append_ending(Ending(body.attempt, duration, self._worker, result, None, None, created))
+            ending = Ending(body.attempt, duration, self._worker, None, None, None, created, result.reference)
+        else:
+            ending = Ending(body.attempt, duration, self._worker, result, None, None, created)
+        packed = append_ending(ending)
+        if self._on_settled is not None:
+            self._on_settled(self._settled(delivered, body, "completed", time.perf_counter() - started))
+        return self._settlers[delivery.partition.number].done(delivered, packed, give_way=give_way)
 
     def failed(
         self,
-        settler: Settler,
         delivered: DeliveredJob,
         body: Body | None,
         task: TaskSpec | None,
         error: Exception,
-        began: float,
+        started: float,
     ) -> bool:
-        """Settle it as delayed or dead. Answers whether its delivery ends with it."""
-        id = delivered.id
+        """Settle a job as delayed, or as dead if it may not run again."""
+        delivery = delivered.delivery
+        settler = self._settlers[delivery.partition.number]
         ended = time.perf_counter()
-        duration = ended - began
+        duration = ended - started
         if task is not None:
-            self.figures.ended(task.name, began, ended, entry_ms(delivered.delivery.position))
+            self.histograms.ended(task.name, started, ended, entry_ms(delivery.position))
         body = body or Body(task="?", payload=b"")
-        retry = self.retry or (task.retry if task is not None else self._settings.retry)
+        retry = self._retry or (task.retry if task is not None else self._settings.retry)
         outcome = decide(error, body.attempt, body.attempts or retry.attempts, retry, _stacktrace_of(error))
-        who = (self._settings.name, id.decode("utf-8", "replace"), body.task)
+        who = (self._settings.name, delivered.id.decode("utf-8", "replace"), body.task)
         if isinstance(error, RetryAfter) and error.queue and error.delay > 0:
-            self.hold(error.delay, f"job {who[1]} ({body.task}): {outcome.error}")
-        if self.failing is not None and not isinstance(error, RetryAfter):
-            self.failing(body.task if task is not None else "?", who[1], outcome.error)
+            self._live_settings.hold(error.delay, f"job {who[1]} ({body.task}): {outcome.error}")
+        if self._failures is not None and not isinstance(error, RetryAfter):
+            self._failures.failed(body.task if task is not None else "?", who[1], outcome.error)
         if isinstance(outcome, Delay):
             log.info(
                 'queue "%s": job %s (%s) failed and runs again in %.3g s: %s',
@@ -90,42 +124,54 @@ class OutcomeRecorder:
                 outcome.seconds,
                 outcome.error,
             )
-            if self._tell is not None:
-                self._tell(self.settled(id, body, "delayed", duration, outcome.error, outcome.seconds))
+            if self._on_settled is not None:
+                self._on_settled(
+                    self._settled(delivered, body, "delayed", duration, outcome.error, outcome.seconds)
+                )
             again = repack(delivered.record, self._next(body, outcome.error, duration))
             return settler.delay(delivered, again, int(outcome.seconds * 1000))
-        log.error('queue "%s": job %s (%s) failed for good: %s', *who, outcome.error)
-        if self._tell is not None:
-            self._tell(self.settled(id, body, "failed", duration, outcome.error))
+        log.error('queue "%s": job %s (%s) failed permanently: %s', *who, outcome.error)
+        if self._on_settled is not None:
+            self._on_settled(self._settled(delivered, body, "failed", duration, outcome.error))
         ending = Ending(body.attempt, duration * 1000, self._worker, None, outcome.error, outcome.stacktrace)
         return settler.dead(delivered, append_ending(ending))
 
-    def cancelled(
-        self, settler: Settler, delivered: DeliveredJob, body: Body, reason: str, began: float
-    ) -> bool:
-        """Settle it as cancelled, whatever it returned or raised. Answers whether its delivery ends with it."""
-        duration = (time.perf_counter() - began) * 1000
-        id = delivered.id.decode("utf-8", "replace")
-        if self._tell is not None:
-            self._tell(self.settled(delivered.id, body, "cancelled", duration / 1000, reason))
-        log.info('queue "%s": job %s (%s) was cancelled: %s', self._settings.name, id, body.task, reason)
-        return settler.cancelled(
-            delivered, append_ending(Ending(body.attempt, duration, self._worker, error=reason))
+    def cancelled(self, delivered: DeliveredJob, body: Body, reason: str, started: float) -> bool:
+        """Settle a job as cancelled, whether its task returned or raised."""
+        duration = (time.perf_counter() - started) * 1000
+        if self._on_settled is not None:
+            self._on_settled(self._settled(delivered, body, "cancelled", duration / 1000, reason))
+        log.info(
+            'queue "%s": job %s (%s) was cancelled: %s',
+            self._settings.name,
+            delivered.id.decode("utf-8", "replace"),
+            body.task,
+            reason,
         )
+        ending = append_ending(Ending(body.attempt, duration, self._worker, error=reason))
+        return self._settlers[delivered.delivery.partition.number].cancelled(delivered, ending)
 
-    def settled(
+    def _settled(
         self,
-        id: bytes,
+        delivered: DeliveredJob,
         body: Body,
         state: RunEnd,
         duration: float,
         error: str | None = None,
         delay: float | None = None,
     ) -> Settled:
-        """What middleware is told."""
+        """The event for middleware."""
         return Settled(
-            id.decode("utf-8", "replace"), self._settings.name, body.task, body.key, body.attempt, state, duration, error, delay
-        )  # fmt: skip
+            delivered.id.decode("utf-8", "replace"),
+            self._settings.name,
+            body.task,
+            body.key,
+            body.attempt,
+            state,
+            duration,
+            error,
+            delay,
+        )
 
     def _next(self, body: Body, error: str, duration: float) -> Body:
         """The body for the next attempt, with this one in its history."""
@@ -145,13 +191,14 @@ def _stacktrace_of(error: Exception) -> str | None:
         case _:
             try:
                 text = "".join(traceback.format_exception(error.with_traceback(_skip_own_frames(error))))
-            except Exception:  # an exception can be such that it cannot be shown
+            # Formatting calls methods of the exception, which may fail.
+            except Exception:
                 return None
             return text.encode("utf-8", "replace").decode()[-MAX_STACKTRACE_CHARS:]
 
 
 def _skip_own_frames(error: Exception) -> TracebackType | None:
-    """The traceback from where the user's code begins. An error of qbull's own keeps all of it."""
+    """The traceback from the first frame of the user's code on. An error of qbull itself keeps all frames."""
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_WORKER_DIRECTORY):
         trace = trace.tb_next

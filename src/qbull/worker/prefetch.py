@@ -1,11 +1,13 @@
-"""The hand: the deliveries of one queue that this worker holds, those that wait for a free slot among them.
+"""The prefetch buffer: the deliveries of one queue that this worker holds, including those that wait for a free slot.
 
-A delivery enters when it is fetched, waits in the order of its band, and leaves when all of it is settled or
-given back. What the server says is this worker's and is not in the hand came with a reply that was lost.
+A delivery enters when it is fetched, waits in the order of its priority level, and leaves when all of it is settled
+or released. If the server names a delivery of this worker that is not in the buffer, the reply that carried it was
+lost.
 """
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import deque
 from collections.abc import Container, Iterable, Iterator
@@ -17,19 +19,29 @@ from qbull.store.verbs.partition import Partition
 
 
 class PrefetchBuffer:
+    """For one queue. `room` is set when a slot has become free or a delivery has left."""
+
     def __init__(self) -> None:
         self._held: dict[tuple[int, bytes], Delivery] = {}
         self._trackers: list[set[tuple[int, bytes]]] = []
         self._levels: tuple[deque[Delivery], ...] = tuple(deque() for _ in PRIORITY_LEVELS)
+        self.room = asyncio.Event()
         self.waiting = 0
         self.finished = 0
         self.last_taken_at = time.monotonic()
-        """When something was begun last."""
+        """When a slot last took a delivery."""
+
+    def made_room(self) -> None:
+        """A slot has become free or a delivery has left: the fetcher may fetch more."""
+        if not self.room.is_set():
+            self.room.set()
 
     @contextmanager
     def track_departures(self) -> Iterator[set[tuple[int, bytes]]]:
-        """While the server is asked what is in this worker's name: what leaves the hand meanwhile, and may still be
-        in the answer, although it has been settled or given back."""
+        """Collect the deliveries that leave while the server lists the deliveries of this worker.
+
+        The list may still contain them although they have been settled or released.
+        """
         left: set[tuple[int, bytes]] = set()
         self._trackers.append(left)
         try:
@@ -38,6 +50,7 @@ class PrefetchBuffer:
             self._trackers = [other for other in self._trackers if other is not left]
 
     def put(self, deliveries: Iterable[Delivery]) -> None:
+        """Add deliveries that wait for a slot. One that is here already is not added again."""
         for delivery in deliveries:
             name = delivery_key(delivery)
             if name not in self._held:
@@ -46,13 +59,13 @@ class PrefetchBuffer:
                 self.waiting += 1
 
     def hold_for_release(self, deliveries: Iterable[Delivery]) -> list[Delivery]:
-        """Those of them that are not here yet, held from now on but not to be run: they are to be given back."""
+        """Hold the deliveries that are not here yet without running them, and return these for release."""
         new = [delivery for delivery in deliveries if delivery not in self]
         self._held.update((delivery_key(delivery), delivery) for delivery in new)
         return new
 
     def take(self) -> Delivery | None:
-        """The next delivery to run: the most urgent band first."""
+        """The next delivery to run, from the most urgent priority level."""
         for level in self._levels:
             if level:
                 self.waiting -= 1
@@ -61,6 +74,7 @@ class PrefetchBuffer:
         return None
 
     def drop(self, delivery: Delivery) -> None:
+        """Forget a delivery that this worker no longer holds."""
         name = delivery_key(delivery)
         if self._held.pop(name, None) is not None:
             self.finished += 1
@@ -68,7 +82,7 @@ class PrefetchBuffer:
                 left.add(name)
 
     def take_all(self, of: Container[int] | None = None) -> list[Delivery]:
-        """Everything that was not begun, or all of it `of` some partitions, for giving it back."""
+        """All deliveries that no slot has taken, for release. With `of`, only those of these partitions."""
         taken: list[Delivery] = []
         for level in self._levels:
             kept = [delivery for delivery in level if of is not None and delivery.partition.number not in of]
@@ -79,7 +93,7 @@ class PrefetchBuffer:
         return taken
 
     def put_back(self, deliveries: Iterable[Delivery]) -> None:
-        """They could not be given to others: they wait here again."""
+        """Let deliveries wait here again that could not be released."""
         for delivery in deliveries:
             if delivery in self:
                 self._levels[int(delivery.level, 16)].append(delivery)
@@ -89,10 +103,11 @@ class PrefetchBuffer:
         return delivery_key(delivery) in self._held
 
     def partitions(self) -> dict[int, Partition]:
-        """Those of which something is here."""
+        """The partitions that have a delivery here, by number."""
         return {delivery.partition.number: delivery.partition for delivery in self._held.values()}
 
     def held(self) -> list[Delivery]:
+        """All deliveries, also those that run."""
         return list(self._held.values())
 
     def __len__(self) -> int:
@@ -100,4 +115,5 @@ class PrefetchBuffer:
 
 
 def delivery_key(delivery: Delivery) -> tuple[int, bytes]:
+    """The name of a delivery among all partitions of its queue."""
     return delivery.partition.number, delivery.position

@@ -1,384 +1,346 @@
-"""A line: what serves one queue in a worker, from the stream to the slots and back."""
+"""The queue runner: everything that serves one queue in a worker, from the stream to the slots and back."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from functools import partial
-from typing import Any
 
-from qbull.core.codec import PAYLOAD_LIMIT_BYTES
 from qbull.core.rate import Rate
 from qbull.core.schedule import version_of
-from qbull.core.sharing import Sharing
 from qbull.errors import ServerError
 from qbull.store.delivery import Delivery
-from qbull.store.store import Store
-from qbull.store.verbs.live_settings import LiveSettings, hold_queue
-from qbull.store.verbs.partition import Partition
+from qbull.store.verbs.live_settings import LiveSettings
 from qbull.store.verbs.workers import ServedQueue, settings_digest
-from qbull.worker.actor import start_actor, stop_actors
+from qbull.worker.actor import BackgroundTasks, start_actor, stop_actors
 from qbull.worker.assignment import Assignment
 from qbull.worker.attempt import AttemptRunner
+from qbull.worker.brake import Brake
 from qbull.worker.cancel import Canceller
-from qbull.worker.dependencies import DependencyLoader
 from qbull.worker.failure_counts import FailureCounter
 from qbull.worker.fetch import CLOSED_READ_GRACE_SECONDS, Fetcher
 from qbull.worker.flow_dispatcher import FlowDispatcher
+from qbull.worker.held_deliveries import HeldDeliveries
 from qbull.worker.histograms import HistogramWriter
-from qbull.worker.isolation import Isolation
 from qbull.worker.lease import PartitionLeases
 from qbull.worker.limiter import Limiter
 from qbull.worker.live_settings import LiveSettingsFollower
-from qbull.worker.outage import Outage
+from qbull.worker.outcome import OutcomeRecorder
 from qbull.worker.prefetch import PrefetchBuffer
-from qbull.worker.process.crash_board import CrashBoard
 from qbull.worker.progress import ProgressWriter
 from qbull.worker.promote import PROMOTE_POLL_SECONDS, Promoter
 from qbull.worker.repartition import PartitionMover
-from qbull.worker.settle import Settler
 from qbull.worker.slots import SlotRunner
-from qbull.worker.start_check import StartCheck
 from qbull.worker.start_reports import StartReporter
 from qbull.worker.tick import ScheduleRunner
+from qbull.worker.wiring import WorkerWiring
 
 log = logging.getLogger("qbull.worker")
 
 UNSTARTED_RELEASE_SECONDS = 0.25
-"""Seconds after which a delivery that no slot has begun is given back."""
+"""Seconds after which a delivery that no slot has taken is released."""
 PRIORITY_POLL_SECONDS = 30.0
-"""Seconds between two looks for priorities that are new in a partition, where no bell rings."""
+"""Seconds between two looks for new priority levels in a partition without a wake-up."""
 
 
 class QueueRunner:
-    """`changed` is called when it reads other partitions than before."""
+    """Serves one queue.
 
-    def __init__(
-        self,
-        store: Store,
-        assignment: Assignment,
-        worker: str,
-        sharing: Sharing,
-        outage: Outage,
-        isolation: Isolation,
-        changed: Callable[[], Coroutine[Any, Any, None]],
-        *,
-        min_idle: float,
-        board: CrashBoard | None = None,
-        first_slot: int = 0,
-        payload_limit: int = PAYLOAD_LIMIT_BYTES,
-    ) -> None:
+    Args:
+        wiring: The services that all queue runners of the worker share.
+        assignment: The queue and its tasks.
+        first_slot: The number of the queue's first slot among all slots of the worker.
+    """
+
+    def __init__(self, wiring: WorkerWiring, assignment: Assignment, first_slot: int = 0) -> None:
         self.settings = settings = assignment.settings
-        self._store = store
-        self._worker = worker
-        self._sharing = sharing
+        store, outage, worker = wiring.store, wiring.outage, wiring.worker
+        self._wiring = wiring
         self._outage = outage
-        self._changed = changed
+        self._assignment = assignment
+        self._background = BackgroundTasks()
+        self._brake = Brake()
         self._buffer = PrefetchBuffer()
-        self._partitions: dict[int, Partition] = {}
-        self._settlers: dict[int, Settler] = {}
         self._limiter = Limiter(store, settings, worker, self._buffer, outage)
-        self._notes = ProgressWriter(outage)
-        self._attempts = AttemptRunner(
+        self._deliveries = HeldDeliveries(wiring, settings, self._buffer, self._limiter, self._background)
+        self._live_settings = LiveSettingsFollower(
+            wiring, settings, self._brake, self._background, self._apply_settings
+        )
+        self._progress = ProgressWriter(outage)
+        self._histograms = HistogramWriter(store, settings.name, outage)
+        self._failures = FailureCounter(store, settings.name, outage) if settings.alert is not None else None
+        outcomes = OutcomeRecorder(
             assignment,
-            self._settlers,
-            self._limiter,
-            StartCheck(settings, outage),
-            self._notes,
-            DependencyLoader(assignment.results, assignment.seals, outage),
-            outage,
-            worker=worker,
-            isolation=isolation,
-            board=board,
-            payload_limit=payload_limit,
+            worker,
+            self._deliveries,
+            self._live_settings,
+            self._histograms.histograms,
+            self._failures,
         )
-        self._measure = HistogramWriter(store, settings.name, outage)
-        self._attempts.count_in(self._measure.figures)
-        self._runner = SlotRunner(
-            settings,
-            self._buffer,
-            self._attempts,
-            self._settlers,
-            outage,
-            first_slot=first_slot,
-            doubt=min_idle / 2,
+        self._attempts = AttemptRunner(
+            wiring, assignment, self._deliveries, self._limiter, self._progress, outcomes
         )
-        self._fetcher = Fetcher(
-            store, worker, self._buffer, self._runner.free_slots, self._runner.arrived, self._limiter, outage
-        )
-        self._failing = FailureCounter(store, settings.name, outage) if settings.alert is not None else None
+        self._slots = SlotRunner(wiring, settings, first_slot, self._deliveries, self._attempts, self._brake)
+        self._fetcher = Fetcher(wiring, self._buffer, self._slots, self._limiter)
         self._mover = PartitionMover(store, settings, outage)
-        self._courier = FlowDispatcher(store, worker, assignment.durability, outage)
-        self._leases = PartitionLeases(
-            store, settings, worker, sharing, self._serve, self._mover.follow, outage
-        )
-        self._canceller = Canceller(self._buffer, self._attempts.cancel, outage)
-        self._cancelling: list[asyncio.Task[None]] = []
-        self._steering = LiveSettingsFollower(store, settings, self._follow, outage)
-        self._store = store
+        self._flow_dispatcher = FlowDispatcher(store, worker, assignment.durability, outage)
+        self._leases = PartitionLeases(wiring, settings, self._mover, self._serve)
+        self._canceller = Canceller(self._buffer, self._attempts, outage)
         self._base = store.names.queue(settings.name)
-        self._room = f"room {worker}"
+        self._handlers = self._wake_up_handlers()
         self._share: list[int] = []
         self._limits: tuple[Rate | None, int | None] = (None, None)
-        self._still = False
-        self._new_bands = asyncio.Event()
-        self._turning = asyncio.Lock()
-        self._tasks = assignment.tasks
-        self._seals = assignment.seals
+        self._reads_nothing = False
+        self._new_level = asyncio.Event()
+        self._reading = asyncio.Lock()
         self._version = version_of(assignment.schedules)
         self._promoters: dict[int, tuple[Promoter, asyncio.Task[None]]] = {}
+        self._cancelling: list[asyncio.Task[None]] = []
         self._actors: list[asyncio.Task[None]] = []
-        self._chores: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
-        """Should the server go away or refuse meanwhile, it is waited for: jobs may run here already, and their outcomes would be lost."""
-        self._notes.open()
-        self._runner.start(self._fetcher.made_room, self._unfinished, self._drop, self._hold)
-        await self._outage.retry_until_up(self._steering.look)
+        """Start to run jobs.
+
+        If the server is unavailable or refuses a call meanwhile, this waits: jobs may run here already, and their
+        outcomes would be lost.
+        """
+        self._progress.open()
+        self._slots.start()
+        await self._outage.retry_until_up(self._live_settings.read)
         await self._outage.retry_until_up(self._leases.tick)
         self._cancelling = [start_actor(self._canceller.run)]
-        duties = (
-            self._steering.run,
+        duties = [
+            self._live_settings.run,
             self._leases.run,
             self._mover.run,
-            self._courier.run,
-            self._look_for_bands,
-            self._let_others_have_them,
-            self._measure.run,
-        )
-        self._actors = [start_actor(duty) for duty in duties]
+            self._flow_dispatcher.run,
+            self._look_for_priority_levels,
+            self._release_unstarted,
+            self._histograms.run,
+        ]
         if self.settings.track:
-            self._actors.append(
-                start_actor(StartReporter(self._attempts.running, self._worker, self._outage).run)
-            )
-        if self._failing is not None:
-            self._attempts.count_failures(self._failing.failed)
-            self._actors.append(start_actor(self._failing.run))
+            duties.append(StartReporter(self._attempts, self._wiring.worker, self._outage).run)
+        if self._failures is not None:
+            duties.append(self._failures.run)
+        self._actors = [start_actor(duty) for duty in duties]
 
     async def stop(self, grace: float) -> None:
-        await stop_actors([*self._actors, *self._chores, *(task for _, task in self._promoters.values())])
+        """Fetch nothing more, let running jobs end within `grace` seconds, and release the rest."""
+        promoters = [task for _, task in self._promoters.values()]
+        await stop_actors([*self._actors, *self._background.tasks, *promoters])
         self._promoters.clear()
         await self._fetcher.stop()
-        await self._give_back(self._buffer.take_all())
+        await self._release(self._buffer.take_all())
         leaving = asyncio.create_task(self._leave())
-        await self._runner.stop(grace)
+        await self._slots.stop(grace)
         await stop_actors(self._cancelling)
-        await self._notes.close()
+        await self._progress.close()
         await self.flush()
-        if self._failing is not None:
-            await self._failing.close()
+        if self._failures is not None:
+            await self._failures.close()
         await leaving
-        await stop_actors(list(self._chores))
-        await self._give_back_all()
-        await self._measure.close()
+        await self._background.stop()
+        await self._release_all()
+        await self._histograms.close()
         with suppress(ServerError):
             await self._limiter.leave()
 
     async def flush(self) -> None:
-        for settler in list(self._settlers.values()):
-            await settler.flush()
+        """Wait until all outcomes are written."""
+        await self._deliveries.flush()
 
     def serving(self) -> ServedQueue:
-        """What the roster says of this line."""
-        s, leases = self._sharing, self._leases
+        """The entry of this queue in the worker registry."""
+        sharing, leases = self._wiring.sharing, self._leases
         return ServedQueue(
-            self._steering.live.settings.concurrency,
+            self._live_settings.live.settings.concurrency,
             leases.held,
-            s.mode,
-            most=0 if leases.leaving else s.most,
-            instance=s.instance if s.mode == "static" else None,
-            instances=s.instances if s.mode == "static" else None,
+            sharing.mode,
+            most=0 if leases.leaving else sharing.most,
+            instance=sharing.instance if sharing.mode == "static" else None,
+            instances=sharing.instances if sharing.mode == "static" else None,
             since=leases.since,
             settings=settings_digest(self.settings),
             leaving=leases.leaving,
             schedules=self._version,
-            tasks=sorted(self._tasks),
+            tasks=sorted(self._assignment.tasks),
         )
 
     @property
     def paused(self) -> bool:
-        """Nothing of the queue begins until somebody resumes it."""
-        return self._steering.live.paused
+        """Whether the queue is paused: it starts nothing until somebody resumes it."""
+        return self._live_settings.live.paused
 
     def on_wake_up(self, base: str, word: str) -> None:
-        """Something was said about the queue or a partition; about all of them where it names none."""
-        if word == "" or (word == "settings" and base == self._base):
-            self._steering.wake_up()
-        if base == self._base and word in ("room", self._room):
-            self._limiter.wake_up()
-        if word in ("workers", "") or (word == "layout" and base == self._base):
-            self._leases.wake_up()
-        if word in ("move", ""):
-            self._mover.on_wake_up(base)
-        if word in ("flow", ""):
-            self._courier.on_wake_up(base)
-        if word == "" or (word == "cancel" and any(base == each.base for each in self._partitions.values())):
+        """Pass a wake-up on to the parts that it concerns.
+
+        Args:
+            base: The queue or the partition in question, by the prefix of its Redis names; empty for all of them.
+            word: The kind of event. It is empty after a new subscription: anything may have happened before it.
+        """
+        if word:
+            handler = self._handlers.get(word)
+            if handler is not None:
+                handler(base)
+            return
+        for name in ("settings", "workers", "move", "flow", "cancel", "due", "bands"):
+            self._handlers[name](base)
+
+    def _wake_up_handlers(self) -> dict[str, Callable[[str], None]]:
+        """The handlers of `on_wake_up`, by word."""
+
+        def of_queue(wake_up: Callable[[], None]) -> Callable[[str], None]:
+            return lambda base: wake_up() if base in (self._base, "") else None
+
+        return {
+            "settings": of_queue(self._live_settings.wake_up),
+            "room": of_queue(self._limiter.wake_up),
+            f"room {self._wiring.worker}": of_queue(self._limiter.wake_up),
+            "layout": of_queue(self._leases.wake_up),
+            "workers": lambda base: self._leases.wake_up(),
+            "move": self._mover.on_wake_up,
+            "flow": self._flow_dispatcher.on_wake_up,
+            "cancel": self._on_cancel,
+            "due": self._on_due,
+            "tick": self._on_due,
+            "bands": self._on_new_level,
+        }
+
+    def _on_cancel(self, base: str) -> None:
+        if not base or any(base == partition.base for partition in self._deliveries.partitions.values()):
             self._canceller.wake_up()
-        concerned = [number for number in self._promoters if base in (self._partitions[number].base, "")]
-        if word in ("due", "tick", ""):
-            for number in concerned:
-                self._promoters[number][0].wake_up()
-        if word == "" or (
-            word == "bands" and any(base == self._partition(each).base for each in self._share)
-        ):
-            self._new_bands.set()
+
+    def _on_due(self, base: str) -> None:
+        for number, (promoter, _) in self._promoters.items():
+            if base in (self._deliveries.partition(number).base, ""):
+                promoter.wake_up()
+
+    def _on_new_level(self, base: str) -> None:
+        if not base or any(base == self._deliveries.partition(number).base for number in self._share):
+            self._new_level.set()
 
     async def _serve(self, numbers: list[int]) -> None:
-        """These partitions are ours from now on."""
+        """Read these partitions from now on."""
         self._share = numbers
-        self._courier.follow([self._partition(number) for number in numbers])
+        self._flow_dispatcher.follow([self._deliveries.partition(number) for number in numbers])
         await self._read()
-        await self._changed()
+        await self._wiring.register()
 
-    async def _follow(self, live: LiveSettings) -> None:
-        """Do as is in force now."""
-        before, now = self._steering.live, live.settings
+    async def _apply_settings(self, live: LiveSettings) -> None:
+        """Apply changed live settings."""
+        before, now = self._live_settings.live, live.settings
         limits = (now.rate, now.max_active)
-        if limits != self._limits:  # what was fetched under others must not be begun under these
+        if limits != self._limits:
+            # A delivery that was fetched under other limits must not start under these.
             self._limits = limits
-            self._runner.hold()
-            self._still = True
+            self._brake.hold()
+            self._reads_nothing = True
             await self._read()
             await self._limiter.leave()
             self._limiter.apply_settings(now)
-        was_still, self._still = self._still, live.still
-        self._runner.follow(live)
+        was_still, self._reads_nothing = self._reads_nothing, live.still
+        self._slots.apply_settings(live)
         if was_still or live.still:
             await self._read()
         if now.concurrency != before.settings.concurrency:
-            self._do(self._changed())
+            self._background.start(self._wiring.register())
 
     async def _read(self) -> None:
-        """Read what is ours, nothing where the queue is paused. What was not begun of the rest goes back, what runs goes on."""
-        async with self._turning:
-            numbers = [] if self._still else self._share
+        """Read the share of this worker, or nothing if the queue is paused.
+
+        Deliveries of other partitions that have not started are released. Running jobs go on.
+        """
+        async with self._reading:
+            numbers = [] if self._reads_nothing else self._share
             gone = self._promoters.keys() - set(numbers)
-            await self._fetcher.serve([self._partition(number) for number in numbers])
-            await self._give_back(self._buffer.take_all(None if self._still else gone))
-            await self._give_back_strays(gone)
+            await self._fetcher.serve([self._deliveries.partition(number) for number in numbers])
+            await self._release(self._buffer.take_all(None if self._reads_nothing else gone))
+            await self._release_unknown_deliveries(gone)
             if gone:
-                self._do(self._give_back_late_strays(gone))
+                self._background.start(self._release_late_unknown_deliveries(gone))
             await stop_actors([self._promoters.pop(number)[1] for number in gone])
             safety = PROMOTE_POLL_SECONDS * max(len(numbers) / 4, 1)
             for number in numbers:
                 if number not in self._promoters:
-                    partition = self._partition(number)
-                    ticker = ScheduleRunner(self._store, partition, self._tasks, self._outage, self._seals)
-                    promoter = Promoter(partition, self._outage, safety, ticker)
+                    promoter = self._make_promoter(number, safety)
                     self._promoters[number] = promoter, start_actor(promoter.run)
 
+    def _make_promoter(self, number: int, safety: float) -> Promoter:
+        partition, assignment = self._deliveries.partition(number), self._assignment
+        schedules = ScheduleRunner(
+            self._wiring.store, partition, assignment.tasks, self._outage, assignment.seals
+        )
+        return Promoter(partition, self._outage, safety, schedules)
+
     async def _leave(self) -> None:
-        """Others take over at once what this one read, however long its running jobs take to end."""
+        """Let others take over the partitions at once, however long the running jobs take to end."""
         read = self._leases.held
         with suppress(ServerError):
             await self._leases.give_up()
-            await self._changed()
-            await self._give_back_strays(read)
-            self._do(self._give_back_late_strays(read))
+            await self._wiring.register()
+            await self._release_unknown_deliveries(read)
+            self._background.start(self._release_late_unknown_deliveries(read))
 
-    def _partition(self, number: int) -> Partition:
-        if number not in self._partitions:
-            partition = self._partitions[number] = self._store.partition(self.settings, number)
-            self._settlers[number] = Settler(partition, self._outage, self._settled)
-        return self._partitions[number]
-
-    async def _look_for_bands(self) -> None:
-        """A partition may have a ready stream more than when it was taken up."""
+    async def _look_for_priority_levels(self) -> None:
+        """Read new ready streams: jobs with a new priority open one in their partition."""
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(PRIORITY_POLL_SECONDS * max(len(self._share) / 16, 1)):
-                    await self._new_bands.wait()
-            self._new_bands.clear()
+                    await self._new_level.wait()
+            self._new_level.clear()
             await self._outage.retry_until_up(self._read)
 
-    def _do(self, chore: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(chore)
-        self._chores.add(task)
-        task.add_done_callback(self._chores.discard)
-
-    def _unfinished(self, delivery: Delivery) -> None:
-        """The rest of a train is for others. What was done of it must be written down first, or it would be done again."""
-
-        async def give_back() -> None:
-            await self._settlers[delivery.partition.number].flush()
-            await self._outage.retry_until_up(partial(delivery.partition.release, [delivery.position]))
-            self._drop(delivery)
-
-        self._do(give_back())
-
-    def _hold(self, seconds: float, why: str) -> None:
-        """A task has asked for a rest of the whole queue: here at once, in the other workers as soon as they are told."""
-        self._runner.hold()
-        tell = partial(hold_queue, self._store, self.settings.name, seconds, why)
-
-        async def tell_all() -> None:
-            await self._outage.retry_until_up(tell)
-            self._steering.wake_up()
-
-        self._do(tell_all())
-
-    def _settled(self, delivery: Delivery) -> None:
-        self._drop(delivery)
-        self._fetcher.made_room()
-
-    def _drop(self, delivery: Delivery) -> None:
-        self._buffer.drop(delivery)
-        if self._limiter.limited:
-            self._limiter.slot_freed()
-
-    async def _let_others_have_them(self) -> None:
-        """What was fetched ahead of slots that are now busy for longer goes back: another worker may have a free one."""
+    async def _release_unstarted(self) -> None:
+        """Release prefetched deliveries while all slots are busy: another worker may have a free slot."""
         while True:
             await asyncio.sleep(UNSTARTED_RELEASE_SECONDS)
             if (
                 self._buffer.waiting
                 and time.monotonic() - self._buffer.last_taken_at >= UNSTARTED_RELEASE_SECONDS
             ):
-                await self._give_back(self._buffer.take_all())
+                await self._release(self._buffer.take_all())
 
-    async def _give_back(self, deliveries: Iterable[Delivery]) -> None:
-        """Others can begin these now. While the server is away they stay, and are begun here when their turn comes."""
-        some: dict[int, list[Delivery]] = {}
+    async def _release(self, deliveries: Iterable[Delivery]) -> None:
+        """Let other workers start these. If the server is unavailable, they stay and start here in their turn."""
+        by_partition: dict[int, list[Delivery]] = {}
         for delivery in deliveries:
-            some.setdefault(delivery.partition.number, []).append(delivery)
-        for number, returned in some.items():
+            by_partition.setdefault(delivery.partition.number, []).append(delivery)
+        for number, returned in by_partition.items():
+            partition = self._deliveries.partitions[number]
             try:
-                await self._partitions[number].release([delivery.position for delivery in returned])
+                await partition.release([delivery.position for delivery in returned])
             except ServerError:
                 self._buffer.put_back(returned)
-                self._runner.arrived()
+                self._slots.arrived()
             else:
                 for delivery in returned:
-                    self._drop(delivery)
+                    self._deliveries.drop(delivery)
 
-    async def _give_back_strays(self, numbers: Iterable[int]) -> None:
-        """What the server has handed over of partitions that are read here no more: it came with the reply to a read
-        that was ended."""
-        mine = await self._fetcher.pending_deliveries([self._partition(number) for number in numbers])
-        await self._give_back(self._buffer.hold_for_release(mine))
+    async def _release_unknown_deliveries(self, numbers: Iterable[int]) -> None:
+        """Release deliveries of partitions that are no longer read here: a closed read may have received them."""
+        mine = await self._fetcher.pending_deliveries(
+            [self._deliveries.partition(number) for number in numbers]
+        )
+        await self._release(self._buffer.hold_for_release(mine))
 
-    async def _give_back_late_strays(self, numbers: Iterable[int]) -> None:
-        """The same once more, when the server has certainly seen that the read has ended."""
+    async def _release_late_unknown_deliveries(self, numbers: Iterable[int]) -> None:
+        """The same once more, when the server has certainly noticed that the read is closed."""
         await asyncio.sleep(CLOSED_READ_GRACE_SECONDS)
         with suppress(ServerError):
-            await self._give_back_strays(set(numbers) - self._promoters.keys())
+            await self._release_unknown_deliveries(set(numbers) - self._promoters.keys())
 
-    async def _give_back_all(self) -> None:
-        """What is left: interrupted jobs, the rest of trains, and what the last, cut-off reply had brought."""
+    async def _release_all(self) -> None:
+        """Release what is left: interrupted jobs, the rest of trains, and deliveries of the last closed read."""
         try:
-            await self._give_back(
-                [
-                    *self._buffer.held(),
-                    *await self._fetcher.pending_deliveries(list(self._partitions.values())),
-                ]
-            )
+            pending = await self._fetcher.pending_deliveries(list(self._deliveries.partitions.values()))
+            await self._release([*self._buffer.held(), *pending])
         except ServerError as error:
-            log.warning("%s", error)
+            log.warning('queue "%s": deliveries could not be released: %s', self.settings.name, error)
         if self._buffer:
             log.warning(
-                'queue "%s": what this worker still held is taken over by others in a while',
+                'queue "%s": %d deliveries could not be released; other workers will reclaim them',
                 self.settings.name,
+                len(self._buffer),
             )

@@ -1,7 +1,7 @@
-"""Run: take deliveries from the hand and work through them.
+"""Slots: take deliveries from the prefetch buffer and run their jobs.
 
-Each slot runs one delivery at a time, the jobs of a train one after the other. What a job is and does is in attempt.py;
-nothing of it can end a slot.
+Each slot runs one delivery at a time, the jobs of a train one after the other. attempt.py runs a single job; nothing
+that a job does can end a slot.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import itertools
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
 from functools import partial
 
 from qbull.config import QueueSettings
@@ -20,113 +19,104 @@ from qbull.errors import ServerError
 from qbull.store.delivery import DeliveredJob, Delivery
 from qbull.store.verbs.live_settings import LiveSettings
 from qbull.worker.attempt import AttemptRunner
-from qbull.worker.outage import Outage
-from qbull.worker.prefetch import PrefetchBuffer
-from qbull.worker.settle import Settler
+from qbull.worker.brake import Brake
+from qbull.worker.held_deliveries import HeldDeliveries
 from qbull.worker.slot import Interrupted, Slot
+from qbull.worker.wiring import WorkerWiring
 
 log = logging.getLogger("qbull.worker")
 
 MAX_LOOP_HOLD_SECONDS = 0.0003
-"""Seconds after which a slot whose jobs never wait lets the event loop turn."""
+"""Seconds after which a slot whose jobs never wait yields to the event loop."""
+INTERRUPT_GRACE_SECONDS = 5.0
+"""Seconds in which an interrupted job has to end."""
 
 
 class SlotRunner:
-    """The slots of one queue. `settlers` are those of its partitions, by number.
+    """The slots of one queue.
 
-    A delivery that was asked for more than `doubt` seconds ago is looked up before it is begun.
+    Args:
+        wiring: A delivery that was requested more than `min_idle / 2` seconds ago is verified before it starts.
+        settings: The queue, with the number of slots.
+        first_slot: The number of its first slot among all slots of the worker.
+        deliveries: Has the prefetch buffer, and the settlers.
+        attempts: Runs single jobs.
+        brake: While it is on, slots start nothing.
     """
 
     def __init__(
         self,
+        wiring: WorkerWiring,
         settings: QueueSettings,
-        buffer: PrefetchBuffer,
+        first_slot: int,
+        deliveries: HeldDeliveries,
         attempts: AttemptRunner,
-        settlers: Mapping[int, Settler],
-        outage: Outage,
-        *,
-        first_slot: int = 0,
-        doubt: float = 15.0,
+        brake: Brake,
     ) -> None:
         self.settings = settings
-        self._outage = outage
-        self._buffer = buffer
+        self._outage = wiring.outage
+        self._max_age = wiring.min_idle / 2
+        self._deliveries = deliveries
+        self._buffer = deliveries.buffer
+        self._settlers = deliveries.settlers
         self._attempts = attempts
-        self._settlers = settlers
-        self._doubt = doubt
+        self._brake = brake
         self._first_slot = first_slot
         self._slots = attempts.slots
         self._slots += [Slot(first_slot + n) for n in range(settings.concurrency)]
         self._idle: deque[asyncio.Future[None]] = deque()
         self._woken = 0
         self._context = contextvars.copy_context()
-        self._stopping = False
-        self._still = False
-        self._surplus = 0  # slots that are to end
-        self._braked = False  # one of the three
-        self._resting: deque[asyncio.Future[None]] = deque()  # slots that let the event loop turn
-        self._turned = 0.0  # when this turn of it began
-        self._room: Callable[[], None] = lambda: None
-        self._unfinished: Callable[[Delivery], None] = lambda delivery: None
-        self._drop: Callable[[Delivery], None] = buffer.drop
+        # Slots that have yielded to the event loop, and when the present turn of the loop started.
+        self._resting: deque[asyncio.Future[None]] = deque()
+        self._turn_started = 0.0
 
-    def start(
-        self,
-        room: Callable[[], None],
-        unfinished: Callable[[Delivery], None],
-        drop: Callable[[Delivery], None],
-        hold: Callable[[float, str], None],
-    ) -> None:
-        """`room` is called when more can be fetched, `unfinished` with what is to be given back, `drop` with what others
-        have by now, `hold` where a task asks for a rest of the whole queue."""
-        self._room = room
-        self._unfinished = unfinished
-        self._drop = drop
-        self._attempts.start(unfinished, hold)
+    def start(self) -> None:
+        """Open all slots."""
         for slot in self._slots:
             self._open(slot)
 
-    def hold(self) -> None:
-        """Begin nothing more, until it is said again what is in force."""
-        self._still = True
-        self._brake()
-
-    def follow(self, live: LiveSettings) -> None:
-        """What is in force: how often a job is tried, how many slots there are, whether anything may begin."""
-        self._attempts.follow(live)
+    def apply_settings(self, live: LiveSettings) -> None:
+        """Apply the retry policy, the number of slots, and whether jobs may start."""
+        self._attempts.apply_settings(live)
         self._resize(live.settings.concurrency)
-        self._still = live.still
-        self._brake()
+        self._brake.held = live.still
+        self._brake.update()
         self.arrived()
 
     def free_slots(self) -> int:
-        """Those that were woken for what is in the buffer, and have not taken it yet, are still free."""
+        """The number of free slots, including those that were woken and have not taken a delivery yet."""
         return len(self._idle) + self._woken
 
     def arrived(self) -> None:
-        """There is something in the hand: wake a slot, which wakes the next one when it has taken its own."""
-        if self._still:
+        """The buffer has deliveries: wake a slot, which wakes the next one when it has taken its own."""
+        if self._brake.held:
             return
-        self._turned = time.perf_counter()
+        self._turn_started = time.perf_counter()
         if self._idle and not self._woken and self._buffer.waiting:
             self._wake()
 
     async def stop(self, grace: float) -> None:
-        """Begin nothing more; let what runs end within the grace period, then interrupt it."""
-        self._stopping = self._braked = True
+        """Start nothing more. Running jobs have `grace` seconds to end, then they are interrupted."""
+        self._brake.stop()
         while self._idle:
             self._idle.popleft().cancel()
         late = await self._still_running(grace)
         if late:
             log.warning(
-                'queue "%s": %d running jobs did not end in time and are given back',
+                'queue "%s": %d running jobs did not end within %g s; they are interrupted and released',
                 self.settings.name,
                 len(late),
+                grace,
             )
         for slot in late:
             slot.interrupt(Interrupted())
-        for slot in await self._still_running(5.0):
-            log.error('queue "%s": a job does not let itself be interrupted', self.settings.name)
+        for slot in await self._still_running(INTERRUPT_GRACE_SECONDS):
+            log.error(
+                'queue "%s": a job ignored its interruption for %g s; the worker stops without waiting for it',
+                self.settings.name,
+                INTERRUPT_GRACE_SECONDS,
+            )
             if slot.task is not None:
                 slot.task.cancel()
         await self._attempts.close()
@@ -139,35 +129,34 @@ class SlotRunner:
                 self._woken += 1
                 return
 
-    def _resize(self, wanted: int) -> None:
-        """More slots are opened at once; fewer are left when as many jobs have ended."""
-        present = len(self._slots) - self._surplus
-        if wanted == present:
+    def _resize(self, concurrency: int) -> None:
+        """Open missing slots at once. Surplus slots close as soon as their jobs have ended."""
+        brake = self._brake
+        present = len(self._slots) - brake.surplus
+        if concurrency == present:
             return
-        self._attempts.resize(wanted)
-        self._surplus += present - wanted
-        if self._surplus < 0:
+        self._attempts.resize(concurrency)
+        brake.surplus += present - concurrency
+        if brake.surplus < 0:
             used = {slot.number for slot in self._slots}
             free = (number for number in itertools.count(self._first_slot) if number not in used)
-            for _ in range(-self._surplus):
+            for _ in range(-brake.surplus):
                 slot = Slot(next(free))
                 self._slots.append(slot)
                 self._open(slot)
-            self._surplus = 0
-        for _ in range(min(self._surplus, len(self._idle))):
+            brake.surplus = 0
+        for _ in range(min(brake.surplus, len(self._idle))):
             self._wake()
 
-    def _has_ended(self, slot: Slot) -> bool:
-        if self._surplus <= 0:
+    def _closes(self, slot: Slot) -> bool:
+        """Close this slot if there are too many."""
+        if self._brake.surplus <= 0:
             return False
-        self._surplus -= 1
+        self._brake.surplus -= 1
         self._slots.remove(slot)
         slot.task = None
-        self._brake()
+        self._brake.update()
         return True
-
-    def _brake(self) -> None:
-        self._braked = self._stopping or self._still or self._surplus > 0
 
     async def _still_running(self, within: float) -> list[Slot]:
         tasks = [slot.task for slot in self._slots if slot.task is not None and not slot.task.done()]
@@ -178,29 +167,30 @@ class SlotRunner:
     def _open(self, slot: Slot, delivered: DeliveredJob | None = None) -> None:
         work = self._work(slot, delivered)
         slot.task = asyncio.get_running_loop().create_task(work, context=self._context.copy())
-        slot.task.add_done_callback(lambda task: self._closed(slot, task))
+        slot.task.add_done_callback(lambda task: self._ended(slot, task))
 
-    def _closed(self, slot: Slot, task: asyncio.Task[None]) -> None:
-        """Nothing that a job does ends its slot; should we ourselves, or a cancellation that came late, it is opened again."""
+    def _ended(self, slot: Slot, task: asyncio.Task[None]) -> None:
+        """Open the slot again if an error of qbull or a late cancellation has ended it."""
         if not task.cancelled() and task.exception() is not None:
             log.error(
-                'queue "%s": a slot met what it did not expect',
+                'queue "%s": unexpected error in a worker slot; the slot is opened again',
                 self.settings.name,
                 exc_info=task.exception(),
             )
-        if slot.task is task and not self._stopping:
+        if slot.task is task and not self._brake.stopping:
             self._open(slot)
 
     async def _work(self, slot: Slot, delivered: DeliveredJob | None) -> None:
-        while not self._stopping:
-            if self._braked:
+        brake = self._brake
+        while not brake.stopping:
+            if brake.on:
                 if delivered is not None:
-                    self._unfinished(delivered.delivery)
+                    self._deliveries.release_rest(delivered.delivery)
                     delivered = None
-                if self._has_ended(slot):
+                if self._closes(slot):
                     self.arrived()
                     return
-                if self._still:
+                if brake.held:
                     await self._wait()
                     continue
             if delivered is None:
@@ -208,34 +198,38 @@ class SlotRunner:
                 if delivery is None:
                     await self._wait()
                     continue
-                delivered = DeliveredJob(delivery, 0)
+                delivered = delivery.job(0)
             if self._idle and not self._woken and self._buffer.waiting:
-                self._wake()  # it begins as soon as this one has to wait for something
+                # The next slot starts as soon as this one has to wait for something.
+                self._wake()
             try:
                 rest = await self._run_delivery(slot, delivered)
             except asyncio.CancelledError:
-                if not self._stopping:
-                    self._unfinished(delivered.delivery)
+                if not brake.stopping:
+                    self._deliveries.release_rest(delivered.delivery)
                 raise
             if self._is_spoilt(slot):
-                # The job left something behind; the next one must not find it.
-                if not self._stopping:
+                # The job left something behind, and the next one must not see it.
+                if not brake.stopping:
                     self._open(slot, rest)
                 return
             delivered = None
-            if time.perf_counter() - self._turned > MAX_LOOP_HOLD_SECONDS:
+            if time.perf_counter() - self._turn_started > MAX_LOOP_HOLD_SECONDS:
                 await self._rest()
 
     async def _rest(self) -> None:
-        """Let the event loop turn. In each turn one of those that rest goes on, in their order: otherwise what the server
-        has answered would wait for all of them."""
+        """Yield to the event loop.
+
+        In each turn of the loop one resting slot goes on, in order. If all went on in the same turn, the replies
+        of the server would wait for all of them.
+        """
         waiter = asyncio.get_running_loop().create_future()
         self._resting.append(waiter)
         if len(self._resting) == 1:
             asyncio.get_running_loop().call_soon(self._end_a_rest)
-        self._room()
+        self._buffer.made_room()
         await waiter
-        self._turned = time.perf_counter()
+        self._turn_started = time.perf_counter()
 
     def _end_a_rest(self) -> None:
         waiter = self._resting.popleft()
@@ -245,26 +239,28 @@ class SlotRunner:
             asyncio.get_running_loop().call_soon(self._end_a_rest)
 
     async def _still_ours(self, delivery: Delivery) -> bool:
-        """It was asked for long ago: this process may have been stopped meanwhile, and others have taken over.
+        """Ask the server whether this worker still owns a delivery.
 
-        While the server is away this cannot be known. What has its order waits: others may be further by now.
+        It was requested long ago: this process may have been suspended, and others may have reclaimed its deliveries.
+        If the server is unavailable, an ordered queue waits for the answer, because others may be further by now.
         """
-        look = partial(delivery.partition.holds, delivery.job(0).id, delivery.position, delivery.lane)
+        ask = partial(delivery.partition.holds, delivery.job(0).id, delivery.position, delivery.lane)
         if self.settings.order is not None:
-            return await self._outage.retry_until_up(look)
+            return await self._outage.retry_until_up(ask)
         try:
-            return await look()
+            return await ask()
         except ServerError:
-            return True  # settle will know
+            # The server checks it once more when the outcome is settled.
+            return True
 
     async def _wait(self) -> None:
         waiter = asyncio.get_running_loop().create_future()
         self._idle.append(waiter)
-        self._room()
+        self._buffer.made_room()
         try:
             await waiter
         except asyncio.CancelledError:
-            if not self._stopping:
+            if not self._brake.stopping:
                 raise
         finally:
             if not waiter.cancelled():
@@ -278,33 +274,36 @@ class SlotRunner:
         Returns the next job if the slot was spoilt before it, None if the delivery has ended here.
         """
         delivery = delivered.delivery
-        if time.monotonic() - delivery.requested_at > self._doubt and not await self._still_ours(delivery):
-            self._drop(delivery)
+        if time.monotonic() - delivery.requested_at > self._max_age and not await self._still_ours(delivery):
+            self._deliveries.drop(delivery)
             return None
         last = delivery.job_count - 1
         slot.since = time.perf_counter()
         while True:
-            began = time.perf_counter()
+            started = time.perf_counter()
             ended = await self._attempts.run(slot, delivered)
             if ended or delivered.number >= last:
                 return None
             now = time.perf_counter()
-            behind = self._settlers[delivery.partition.number].is_behind(began, now)
-            if (behind or now - self._turned > MAX_LOOP_HOLD_SECONDS) and not await self._may_go_on(
+            behind = self._settlers[delivery.partition.number].is_behind(started, now)
+            if (behind or now - self._turn_started > MAX_LOOP_HOLD_SECONDS) and not await self._may_go_on(
                 slot, delivered, behind=behind
             ):
                 return None
-            delivered = DeliveredJob(delivery, delivered.number + 1)
-            if self._braked:  # the rest of a train is given back
-                if not self._stopping:
-                    self._unfinished(delivery)
+            delivered = delivery.job(delivered.number + 1)
+            if self._brake.on:
+                if not self._brake.stopping:
+                    self._deliveries.release_rest(delivery)
                 return None
             if self._is_spoilt(slot):
                 return delivered
 
     async def _may_go_on(self, slot: Slot, delivered: DeliveredJob, *, behind: bool) -> bool:
-        """Let the event loop turn; or let the outcome of this job be written down: should this process die, what ended
-        before the next one began is not run again after it. It may be stopped in this very moment, and others go on."""
+        """Pause before the next job of a train, and return whether this worker still owns the train.
+
+        If the settler is behind, the outcome of this job is written first: should the process die, a job that
+        ended before the next one started must not run again after it. Otherwise the slot yields to the event loop.
+        """
         delivery = delivered.delivery
         refused: list[bytes] = []
         before = time.monotonic()
@@ -316,15 +315,16 @@ class SlotRunner:
         except asyncio.CancelledError:
             if slot.take_interrupt() is None:
                 raise
-            return False  # the worker ends; the rest is given back
-        doubtful = delivered.id in refused or time.monotonic() - before > self._doubt
+            # The worker stops, and releases the rest.
+            return False
+        doubtful = delivered.id in refused or time.monotonic() - before > self._max_age
         if not doubtful or await self._still_ours(delivery):
             return True
-        self._drop(delivery)
+        self._deliveries.drop(delivery)
         return False
 
     def _is_spoilt(self, slot: Slot) -> bool:
-        """A job may leave a changed context or a cancellation behind in its slot."""
+        """A job may leave a changed context or a pending cancellation behind in its slot."""
         return contextvars.copy_context() != self._context or (
             slot.task is not None and slot.task.cancelling() > 0
         )

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
 
 from qbull.core.record import REPORT_ALL_FLAG, StartReport, encode_start_report
+from qbull.worker.attempt import AttemptRunner
 from qbull.worker.current import RunningJob, entry_ms
 from qbull.worker.outage import Outage
 
@@ -21,8 +21,8 @@ START_REPORT_SECONDS = 0.1
 class StartReporter:
     """For one queue. `running` gives the jobs that run now."""
 
-    def __init__(self, running: Callable[[], Sequence[RunningJob]], worker: str, outage: Outage) -> None:
-        self._running = running
+    def __init__(self, attempts: AttemptRunner, worker: str, outage: Outage) -> None:
+        self._attempts = attempts
         self._worker = worker
         self._outage = outage
         self._seen: dict[int, tuple[RunningJob, float]] = {}
@@ -35,7 +35,7 @@ class StartReporter:
 
     async def look(self) -> None:
         now = time.monotonic()
-        jobs = {id(job): job for job in self._running() if job.record[2] & REPORT_ALL_FLAG}
+        jobs = {id(job): job for job in self._attempts.running() if job.record[2] & REPORT_ALL_FLAG}
         begun = [self._seen[name] for name in jobs if name in self._seen and name not in self._said]
         self._seen = {name: self._seen.get(name, (job, now)) for name, job in jobs.items()}
         self._said = {name: job for name, job in jobs.items() if name in self._said}

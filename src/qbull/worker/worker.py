@@ -13,9 +13,9 @@ import secrets
 import socket
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 
-from qbull.core.codec import PAYLOAD_LIMIT_BYTES
 from qbull.core.sharing import Sharing
 from qbull.errors import ServerError
 from qbull.store.read import inspect
@@ -31,16 +31,32 @@ from qbull.worker.process.crash_board import CrashBoard, board_slots_for
 from qbull.worker.process.heartbeat import Heartbeat, HeartbeatThread
 from qbull.worker.queue_runner import QueueRunner
 from qbull.worker.wakeups import WakeUpListener
+from qbull.worker.wiring import WorkerWiring
 
 
 def new_worker_id() -> str:
     return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
 
 
-class Worker:
-    """`async with worker:` runs jobs until the block ends. `supervised` is said where a parent beats for it.
+@dataclass(frozen=True)
+class Supervision:
+    """What a worker process gets from its supervisor, which also sends heartbeats on its behalf."""
 
-    `beside` are duties that go on while it runs.
+    worker: str
+    """The id of the worker."""
+    crash_board: CrashBoard
+
+
+class Worker:
+    """Runs jobs: `async with worker:` starts it, and the end of the block stops it.
+
+    Args:
+        make_store: Opens a connection; heartbeats use one of their own.
+        assignments: The queues to serve, with their tasks.
+        sharing: How workers share the partitions of a queue.
+        min_idle: Seconds without a heartbeat after which a worker counts as dead.
+        supervision: Given if a supervisor has started this process.
+        alongside: Duties that run while the worker runs.
     """
 
     def __init__(
@@ -50,64 +66,54 @@ class Worker:
         *,
         sharing: Sharing | None = None,
         min_idle: float = 30.0,
-        payload_limit: int = PAYLOAD_LIMIT_BYTES,
-        id: str | None = None,
-        board: CrashBoard | None = None,
-        supervised: bool = False,
-        beside: Sequence[Callable[[], Awaitable[None]]] = (),
+        supervision: Supervision | None = None,
+        alongside: Sequence[Callable[[], Awaitable[None]]] = (),
     ) -> None:
-        self.id = id or new_worker_id()
+        self.id = supervision.worker if supervision is not None else new_worker_id()
         self._make_store = make_store
         self._store = make_store().without_retry
         self._assignments = assignments
-        self._sharing = sharing or Sharing()
-        self._min_idle = min_idle
         self._outage = Outage()
-        self._beat = None if supervised else HeartbeatThread(self._make_beat)
-        self._supervised = supervised
-        self._lines: list[QueueRunner] = []
-        self._started: list[QueueRunner] = []
+        self._supervised = supervision is not None
+        self._heartbeat = None if self._supervised else HeartbeatThread(self._make_heartbeat)
+        self._alongside = alongside
+        self._wiring = WorkerWiring(
+            self._store,
+            self.id,
+            sharing or Sharing(),
+            min_idle,
+            self._outage,
+            Isolation(),
+            supervision.crash_board if supervision is not None else None,
+            self._register,
+        )
+        self._runners: list[QueueRunner] = []
+        slot = 0
+        for assignment in assignments:
+            self._runners.append(QueueRunner(self._wiring, assignment, slot))
+            slot += board_slots_for(assignment.settings.concurrency)
         self._declarers = [
             ScheduleDeclarer(self._store, assignment, self._outage) for assignment in assignments
         ]
-        self._listening: list[asyncio.Task[None]] = []
-        self._beside = beside
+        self._started: list[QueueRunner] = []
+        self._actors: list[asyncio.Task[None]] = []
         self._stopped = False
-        isolation = Isolation()
-        slot = 0
-        for assignment in assignments:
-            self._lines.append(
-                QueueRunner(
-                    self._store,
-                    assignment,
-                    self.id,
-                    self._sharing,
-                    self._outage,
-                    isolation,
-                    self._enroll,
-                    min_idle=min_idle,
-                    board=board,
-                    first_slot=slot,
-                    payload_limit=payload_limit,
-                )
-            )
-            slot += board_slots_for(assignment.settings.concurrency)
 
     async def start(self) -> None:
         """Begin to run jobs. Raises where the server cannot be used."""
         for assignment in self._assignments:
             await self._taken(partial(self._store.register, assignment.settings, sorted(assignment.tasks)))
-        if self._beat is not None:
-            await self._beat.start()
-        self._listening.append(start_actor(WakeUpListener(self._store, self._outage, self._on_wake_up).run))
+        if self._heartbeat is not None:
+            await self._heartbeat.start()
+        self._actors.append(start_actor(WakeUpListener(self._store, self._outage, self._on_wake_up).run))
         for declarer in self._declarers:
             await self._taken(declarer.tick)
-            self._listening.append(start_actor(declarer.run))
-        await self._taken(self._enroll)  # not before: from now on the others leave its share to it
-        for line in self._lines:
-            self._started.append(line)
-            await line.start()
-        self._listening += [start_actor(duty) for duty in self._beside]
+            self._actors.append(start_actor(declarer.run))
+        await self._taken(self._register)  # not before: from now on the others leave its share to it
+        for runner in self._runners:
+            self._started.append(runner)
+            await runner.start()
+        self._actors += [start_actor(duty) for duty in self._alongside]
 
     async def _taken(self, call: Callable[[], Awaitable[object]]) -> None:
         """A process of its own waits for a server that is away; within a program it is said after a while."""
@@ -126,10 +132,10 @@ class Worker:
         if self._stopped:
             return
         self._stopped = True
-        await stop_actors(self._listening)
-        await asyncio.gather(*(line.stop(grace) for line in self._started))
-        if self._beat is not None:
-            await self._beat.stop()
+        await stop_actors(self._actors)
+        await asyncio.gather(*(runner.stop(grace) for runner in self._started))
+        if self._heartbeat is not None:
+            await self._heartbeat.stop()
         with suppress(ServerError):
             await self._store.forget_worker(self.id, certain=True)
         await self._store.close()
@@ -153,10 +159,10 @@ class Worker:
         quiet = False
         while True:
             left = 0
-            for line in self._lines:
-                await line.flush()
-                for count in await self._store.retrying(partial(self._counts, line)):
-                    left += count.active if line.paused else count.runnable
+            for runner in self._runners:
+                await runner.flush()
+                for count in await self._store.retrying(partial(self._counts, runner)):
+                    left += count.active if runner.paused else count.runnable
             if not left:
                 moved = await self._moved()
                 if moved is None or (quiet and not moved):
@@ -164,27 +170,29 @@ class Worker:
                 quiet = not moved  # what was let go just before this was not counted: look once more
             await asyncio.sleep(0.02)
 
-    async def _counts(self, line: QueueRunner) -> list[inspect.Counts]:
-        return await inspect.counts(await self._store.partitions(line.settings))
+    async def _counts(self, runner: QueueRunner) -> list[inspect.Counts]:
+        return await inspect.counts(await self._store.partitions(runner.settings))
 
     async def _moved(self) -> int | None:
         """How much was moved on between partitions; None where the number of no queue's partitions was changed."""
-        moved = [await PartitionMoves(self._store, line.settings).all_steps() for line in self._lines]
+        moved = [await PartitionMoves(self._store, runner.settings).all_steps() for runner in self._runners]
         return None if moved.count(None) == len(moved) else sum(count or 0 for count in moved)
 
-    async def _enroll(self) -> None:
-        queues = {line.settings.name: line.serving() for line in self._lines}
-        member = RegisteredWorker(socket.gethostname(), os.getpid(), self._sharing.pod or self.id, queues)
-        await self._store.register_worker(self.id, member, self._min_idle)
+    async def _register(self) -> None:
+        queues = {runner.settings.name: runner.serving() for runner in self._runners}
+        member = RegisteredWorker(
+            socket.gethostname(), os.getpid(), self._wiring.sharing.pod or self.id, queues
+        )
+        await self._store.register_worker(self.id, member, self._wiring.min_idle)
 
-    def _make_beat(self) -> tuple[Store, Heartbeat]:
+    def _make_heartbeat(self) -> tuple[Store, Heartbeat]:
         store = self._make_store().without_retry
         queues = [assignment.settings for assignment in self._assignments]
-        return store, Heartbeat(store, queues, lambda: [self.id], self._min_idle, Outage())
+        return store, Heartbeat(store, queues, lambda: [self.id], self._wiring.min_idle, Outage())
 
     def _on_wake_up(self, base: str, word: str) -> None:
-        for line in self._lines:
-            line.on_wake_up(base, word)
+        for runner in self._runners:
+            runner.on_wake_up(base, word)
         if word in ("workers", ""):
             for declarer in self._declarers:
                 declarer.wake_up()

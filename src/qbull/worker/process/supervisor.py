@@ -54,6 +54,17 @@ class WorkerProcess:
     started: float = field(default_factory=time.monotonic)
 
 
+@dataclass(frozen=True)
+class SupervisorSettings:
+    """How many processes a supervisor keeps alive, and its times in seconds."""
+
+    processes: int
+    grace: float
+    """The time that running jobs have to end after a signal."""
+    min_idle: float
+    """The time without a heartbeat after which a worker counts as dead."""
+
+
 class Supervisor:
     """`command` gives the arguments of a worker process: from its number, its id, its board's descriptor and its life line's."""
 
@@ -62,20 +73,20 @@ class Supervisor:
         store: Store,
         queues: Sequence[QueueSettings],
         command: Callable[[int, str, int, int], Sequence[str]],
+        settings: SupervisorSettings,
         *,
-        processes: int,
-        grace: float,
-        min_idle: float,
-        beside: Sequence[Callable[[], Awaitable[None]]] = (),
+        alongside: Sequence[Callable[[], Awaitable[None]]] = (),
     ) -> None:
         self._store = store.without_retry
         self._queues = queues
         self._command = command
-        self._processes = processes
-        self._grace = grace
+        self._processes = settings.processes
+        self._grace = settings.grace
         self._outage = Outage()
-        self._beat = Heartbeat(self._store, queues, lambda: list(self._children), min_idle, self._outage)
-        self._beside = beside
+        self._beat = Heartbeat(
+            self._store, queues, lambda: list(self._children), settings.min_idle, self._outage
+        )
+        self._alongside = alongside
         self._children: dict[str, WorkerProcess] = {}
         self._cleaning: set[asyncio.Task[None]] = set()
         self._stop = asyncio.Event()
@@ -98,7 +109,7 @@ class Supervisor:
             if not await self.reach():
                 return 0
             keepers = [asyncio.create_task(self._keep(number)) for number in range(self._processes)]
-            duties = [start_actor(duty) for duty in (self._beat.run, *self._beside)]
+            duties = [start_actor(duty) for duty in (self._beat.run, *self._alongside)]
             await asyncio.wait(keepers)
             for task in (*keepers, *self._cleaning):
                 await task

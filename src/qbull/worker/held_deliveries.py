@@ -1,0 +1,75 @@
+"""Held deliveries: how the deliveries of one queue leave this worker.
+
+A delivery leaves when its outcomes are written, when another worker has taken it over, or when the rest of its jobs
+is released. In each case it frees a slot of the queue's limit, and the worker may fetch more.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from qbull.config import QueueSettings
+from qbull.store.delivery import Delivery
+from qbull.store.verbs.partition import Partition
+from qbull.worker.actor import BackgroundTasks
+from qbull.worker.limiter import Limiter
+from qbull.worker.prefetch import PrefetchBuffer
+from qbull.worker.settle import Settler
+from qbull.worker.wiring import WorkerWiring
+
+
+class HeldDeliveries:
+    """For one queue: its partitions, a settler for each of them, and the deliveries in the prefetch buffer."""
+
+    def __init__(
+        self,
+        wiring: WorkerWiring,
+        settings: QueueSettings,
+        buffer: PrefetchBuffer,
+        limiter: Limiter,
+        background: BackgroundTasks,
+    ) -> None:
+        self._store = wiring.store
+        self._outage = wiring.outage
+        self._settings = settings
+        self._limiter = limiter
+        self._background = background
+        self.buffer = buffer
+        self.partitions: dict[int, Partition] = {}
+        self.settlers: dict[int, Settler] = {}
+
+    def partition(self, number: int) -> Partition:
+        """The partition with this number; the first use opens it and its settler."""
+        if number not in self.partitions:
+            partition = self.partitions[number] = self._store.partition(self._settings, number)
+            self.settlers[number] = Settler(partition, self._outage, self.settled)
+        return self.partitions[number]
+
+    def settled(self, delivery: Delivery) -> None:
+        """All outcomes of a delivery are written."""
+        self.drop(delivery)
+        self.buffer.made_room()
+
+    def drop(self, delivery: Delivery) -> None:
+        """Forget a delivery: it is settled or released, or another worker has it."""
+        self.buffer.drop(delivery)
+        if self._limiter.limited:
+            self._limiter.slot_freed()
+
+    def release_rest(self, delivery: Delivery) -> None:
+        """Give the unfinished jobs of a delivery to other workers, in the background.
+
+        The outcomes of its finished jobs are written first, or these jobs would run again.
+        """
+
+        async def release() -> None:
+            await self.settlers[delivery.partition.number].flush()
+            await self._outage.retry_until_up(partial(delivery.partition.release, [delivery.position]))
+            self.drop(delivery)
+
+        self._background.start(release())
+
+    async def flush(self) -> None:
+        """Wait until all outcomes are written."""
+        for settler in list(self.settlers.values()):
+            await settler.flush()

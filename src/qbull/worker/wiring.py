@@ -1,0 +1,32 @@
+"""Wiring: the services that all queue runners of a worker share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+from qbull.core.sharing import Sharing
+from qbull.store.store import Store
+from qbull.worker.isolation import Isolation
+from qbull.worker.outage import Outage
+from qbull.worker.process.crash_board import CrashBoard
+
+
+@dataclass(frozen=True)
+class WorkerWiring:
+    """One value for each worker. Its queue runners and their parts take from it what they need."""
+
+    store: Store
+    worker: str
+    """The id of the worker."""
+    sharing: Sharing
+    """How workers share the partitions of a queue."""
+    min_idle: float
+    """Seconds without a heartbeat after which a worker counts as dead."""
+    outage: Outage
+    isolation: Isolation
+    crash_board: CrashBoard | None
+    """The memory in which the supervisor sees the running jobs; None without a supervisor."""
+    register: Callable[[], Coroutine[Any, Any, None]]
+    """Writes to the registry which partitions the worker reads: `Worker._register`."""
