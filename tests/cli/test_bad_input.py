@@ -60,22 +60,22 @@ def test_a_wrong_environment_is_said(shell: Shell, name: str, value: str) -> Non
 @pytest.mark.parametrize(
     ("path", "line"),
     [
-        ("nowhere", 'there is no module "nowhere"'),
-        ("nowhere.tasks:app", 'there is no module "nowhere"'),
-        ("shop.tasks:app", "its import failed"),
-        ("shop:nothing", '"nothing" is not a qbull.App; the module has: app'),
+        ("nowhere", 'no module "nowhere"'),
+        ("nowhere.tasks:app", 'no module "nowhere"'),
+        ("shop.tasks:app", "the import failed"),
+        ("shop:nothing", '"nothing" is not a qbull.App; apps in this module: app'),
         ("shop:Shop", '"Shop" is not a qbull.App'),
-        (":app", "give MODULE:APP"),
-        ("shop.py", "its import failed"),
-        ("./shop.py:app", "give MODULE:APP"),
-        ("..shop:app", "give MODULE:APP"),
-        ("", "give MODULE:APP"),
+        (":app", "is not of the form MODULE:APP"),
+        ("shop.py", "the import failed"),
+        ("./shop.py:app", "is not of the form MODULE:APP"),
+        ("..shop:app", "is not of the form MODULE:APP"),
+        ("", "is not of the form MODULE:APP"),
     ],
 )
 def test_a_wrong_app_is_said(shell: Shell, path: str, line: str) -> None:
     said = shell.refused("worker", path)
 
-    assert line in said or "there is no module" in said
+    assert line in said or "no module" in said
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_a_wrong_command_line_is_one_line(shell: Shell, arguments: tuple[str, ..
 
 
 def test_an_app_and_an_address_together_are_refused(shell: Shell) -> None:
-    assert "--app has a server of its own" in shell.refused(
+    assert "--app brings its own server" in shell.refused(
         "queues", "-A", "shop", "--url", "redis://x", code=2
     )
 

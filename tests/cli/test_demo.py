@@ -18,7 +18,7 @@ LEDGER = [
     f"account-{n} {step} 1 {word}"
     for step in range(1, PAYMENT_COUNT + 1)
     for n in range(ACCOUNT_COUNT)
-    for word in ("begins", "ends")
+    for word in ("starts", "ends")
 ]
 
 
@@ -116,15 +116,15 @@ def test_the_order_is_checked_really() -> None:
     swapped = [*LEDGER]
     swapped[0], swapped[2 * ACCOUNT_COUNT] = swapped[2 * ACCOUNT_COUNT], swapped[0]
     overlapping = [line for line in LEDGER if line != "account-3 4 1 ends"]
-    twice = ["account-0 1 1 begins", "account-0 1 1 ends", *LEDGER]
+    twice = ["account-0 1 1 starts", "account-0 1 1 ends", *LEDGER]
     for wrong in (swapped, overlapping, twice, LEDGER[:-1], LEDGER[2:], []):
         assert check_ledger("\n".join(wrong)) != []
 
 
 def test_a_payment_may_be_retried_before_the_next_one() -> None:
     at = LEDGER.index("account-3 4 1 ends")
-    retried = [*LEDGER[: at + 1], "account-3 4 2 begins", "account-3 4 2 ends", *LEDGER[at + 1 :]]
-    too_late = [*LEDGER, "account-3 4 2 begins", "account-3 4 2 ends"]
+    retried = [*LEDGER[: at + 1], "account-3 4 2 starts", "account-3 4 2 ends", *LEDGER[at + 1 :]]
+    too_late = [*LEDGER, "account-3 4 2 starts", "account-3 4 2 ends"]
 
     assert check_ledger("\n".join(retried)) == []
     assert check_ledger("\n".join(too_late)) != []

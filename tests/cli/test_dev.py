@@ -77,7 +77,7 @@ def test_a_save_is_at_work_and_what_cannot_be_loaded_is_reported(workshop: Works
 
         workshop.save(SHOP.replace('f"one', 'f"six').replace("customer: str)", "customer: str"))
         workshop.said(
-            r"shop.py changed, but the app cannot be loaded; the version before goes on until the next save"
+            r"shop.py changed, but the app cannot be loaded; the previous version keeps running until the next save"
         )
         assert workshop.said(r"  shop.py, line 12\n.*async def charge.*\n.*\^\n  SyntaxError: .*\n")
         assert result(api, enqueue(api, "charge", customer="ada")) == "two ada"
@@ -141,7 +141,7 @@ def test_a_second_signal_does_not_wait_for_jobs(workshop: Workshop) -> None:
         seen(lambda: (workshop.directory / "block.begun").exists())
 
     dev.send_signal(signal.SIGINT)
-    workshop.said("ending; running jobs have 600 s to end, a second Ctrl-C ends at once")
+    workshop.said("stopping; running jobs have 600 s to finish, press Ctrl-C again to stop at once")
     dev.send_signal(signal.SIGINT)
 
     assert dev.wait(30) == 1
@@ -172,7 +172,7 @@ def test_code_that_is_broken_from_the_start_is_awaited(workshop: Workshop, serve
     ("arguments", "said"),
     [
         (["nothing:app"], 'no module "nothing"'),
-        (["shop:orders"], '"orders" is not a qbull.App; the module has: app'),
+        (["shop:orders"], '"orders" is not a qbull.App; apps in this module: app'),
     ],
     ids=str,
 )

@@ -58,7 +58,7 @@ async def test_a_sound_server_has_no_problems(shell: Shell, shop: Shop) -> None:
     assert found["ok"] is True
     assert lines(found, "problem") == lines(found, "note") == ""
     assert 'durability: "durable"' in lines(found, "ok")
-    assert 'queue "email": each of its 1 jobs is in its place' in lines(found, "ok")
+    assert 'queue "email": the data of its 1 jobs in 1 partition is consistent' in lines(found, "ok")
     assert "workers: 1 alive" in lines(found, "ok")
     assert shown.endswith("no problems\n")
 
@@ -91,8 +91,8 @@ async def test_settings_that_cannot_be_read_are_a_problem(shell: Shell, shop: Sh
         (("appendfsync", "no"), "problem", "appendfsync no"),
         (("appendfsync", "everysec"), "note", 'durability: "fast"'),
         (("no-appendfsync-on-rewrite", "yes"), "note", 'durability: "fast"'),
-        (("maxmemory", "0"), "note", "no maxmemory is set"),
-        (("maxmemory", "1mb"), "problem", "new ones are refused soon"),
+        (("maxmemory", "0"), "note", "maxmemory is not set"),
+        (("maxmemory", "1mb"), "problem", "new jobs will soon be refused"),
     ],
 )
 async def test_the_servers_settings_are_judged(
@@ -110,14 +110,14 @@ async def test_missing_rights_are_named(shell: Shell, own: str, broken: Store) -
 
     found = examine(shell, QBULL_URL=f"unix://guest:word@{own.rpartition('@')[2]}")
 
-    assert "give the user the rights for EVAL" in lines(found, "problem")
+    assert "allow the user EVAL" in lines(found, "problem")
     assert '"durable" does not: it has settings that this user may not read' in lines(found, "note")
 
 
 async def test_a_silent_worker_is_noted(shell: Shell, broken: Store) -> None:
     await broken.server.call("ZADD", broken.names.workers, 1, "ghost")
 
-    assert "workers: ghost has fallen silent; start a worker" in lines(examine(shell), "note")
+    assert "workers: ghost sends no heartbeats any more; start a worker" in lines(examine(shell), "note")
 
 
 async def test_dead_letters_are_noted(shell: Shell, shop: Shop) -> None:
@@ -125,7 +125,7 @@ async def test_dead_letters_are_noted(shell: Shell, shop: Shop) -> None:
     async with shop.email.app.worker() as worker:
         await worker.drain()
 
-    assert 'queue "email": 1 jobs failed for good' in lines(examine(shell), "note")
+    assert 'queue "email": 1 jobs failed permanently' in lines(examine(shell), "note")
 
 
 async def test_what_waits_for_a_person_is_noted_as_the_api_says_it(shell: Shell, shop: Shop) -> None:
@@ -170,6 +170,6 @@ async def test_something_of_the_wrong_type_is_named(shell: Shell, shop: Shop, br
 
     assert done.code == 1
     assert (
-        'queue "email": the name "{test:email:0}:delayed": is a string, and must be a zset; another'
+        'queue "email": the key "{test:email:0}:delayed": is a string, and must be a zset; another'
         in done.out
     )

@@ -58,7 +58,7 @@ async def test_more_faults_than_are_worth_a_line(app: qbull.App, store: Store) -
     lines = await said_of_queue(store, "email")
 
     assert lines.count("keep a copy of the server's data and report this") == queues.MAX_SHOWN_FAULTS
-    assert 'problem  queue "email": 5 more of these; see above' in lines
+    assert 'problem  queue "email": 5 more faults of this kind; see above' in lines
 
 
 async def test_a_long_look_and_a_job_that_waits_long(
@@ -81,7 +81,7 @@ async def test_a_long_look_and_a_job_that_waits_long(
         go.set()
         await worker.drain()
 
-    assert 'queue "slow": looking at the 3 jobs of partition 0 …' in lines
+    assert 'queue "slow": checking the 3 jobs of partition 0 …' in lines
     assert 'note     queue "slow": a job has been waiting for ' in lines
     assert "add worker processes or concurrency" in lines
 
@@ -121,8 +121,7 @@ async def test_a_silent_worker_beside_one_that_lives(app: qbull.App, store: Stor
 
     assert "ok       workers: 1 alive" in lines
     assert (
-        "note     workers: ghost has fallen silent; the next beat of another worker takes its jobs back"
-        in lines
+        "note     workers: ghost sends no heartbeats any more; another worker will reclaim its jobs" in lines
     )
 
 
@@ -131,7 +130,7 @@ async def test_workers_that_cannot_be_read(app: qbull.App, store: Store) -> None
 
     lines = await said_of_workers(store)
 
-    assert lines.startswith("problem  workers: ") and lines.endswith("see what the server's checks say above")
+    assert lines.startswith("problem  workers: ") and lines.endswith("see the checks of the server above")
 
 
 async def test_a_schedule_that_nobody_serves_and_one_that_has_missed_ticks(app: qbull.App) -> None:
@@ -144,7 +143,7 @@ async def test_a_schedule_that_nobody_serves_and_one_that_has_missed_ticks(app: 
         served = await said_of_schedules(app)
     alone = await said_of_schedules(app)
 
-    assert "of its ticks were missed; see catch_up" in served and 'it has catch_up="skip"' in served
+    assert "of its runs were missed; see catch_up" in served and 'it has catch_up="skip"' in served
     assert 'problem  schedule "often": ' in alone
     assert 'run "qbull worker MODULE:APP --queues email", or "qbull schedules remove often"' in alone
 
@@ -165,7 +164,7 @@ async def test_a_schedule_whose_plan_is_gone(app: qbull.App, store: Store) -> No
     lines = await said_of_schedules(app)
 
     assert 'problem  schedule "nightly": the registry says no queue' in lines
-    assert 'run "qbull schedules remove nightly" and make it again' in lines
+    assert 'run "qbull schedules remove nightly" and create it again' in lines
 
 
 async def test_schedules_that_cannot_be_read(app: qbull.App, store: Store) -> None:
@@ -173,9 +172,7 @@ async def test_schedules_that_cannot_be_read(app: qbull.App, store: Store) -> No
 
     lines = await said_of_schedules(app)
 
-    assert lines.startswith("problem  schedules: ") and lines.endswith(
-        "see what was said of the queues above"
-    )
+    assert lines.startswith("problem  schedules: ") and lines.endswith("see the checks of the queues above")
 
 
 @pytest.mark.parametrize(
@@ -184,14 +181,18 @@ async def test_schedules_that_cannot_be_read(app: qbull.App, store: Store) -> No
         (
             "https://example.com/hook",
             True,
-            "note     alerts: what goes to webhooks is not signed; set QBULL_ALERT_SECRET",
+            "note     alerts: messages to webhooks are not signed; set QBULL_ALERT_SECRET",
         ),
         (
             "https://example.com/hook",
             False,
-            "note     alerts: no queue asks for them; only lost workers are said",
+            "note     alerts: no queue has alerts; only lost workers are reported",
         ),
-        ("https://example.com/hook", True, 'ok       alerts: of queue "email" go to webhook (example.com)'),
+        (
+            "https://example.com/hook",
+            True,
+            'ok       alerts: those of queue "email" go to webhook (example.com)',
+        ),
         ("", False, ""),
     ],
 )
@@ -222,7 +223,7 @@ async def test_alerts_that_do_not_arrive_and_what_is_wrong(own: str, monkeypatch
             await fail.enqueue()
             lines = await eventually(lambda: _not_sent(app), within=30)
 
-    assert "note     alerts: some were not sent, the last because " in lines
+    assert "note     alerts: some were not sent, the last one because of: " in lines
     assert 'run "qbull alerts test", then "qbull clean ' in lines
     assert 'note     alerts: queue "email": ' in lines and 'see "qbull alerts"' in lines
 

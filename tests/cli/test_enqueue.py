@@ -43,7 +43,7 @@ async def test_an_id_that_is_there_already_adds_nothing_and_says_so(shell: Shell
     again = shell.run("enqueue", "email", "send", '{"to": "bob"}', "--id", "mine")
 
     assert (again.code, again.out) == (0, "mine\n")
-    assert "was there already" in again.err
+    assert "exists already" in again.err
     assert (await known.email.stats()).total == 1
 
 

@@ -26,7 +26,7 @@ def test_a_file_that_is_in_the_way_is_named_and_nothing_is_written(shell: Shell,
 
     said = shell.refused("init", "kiosk")
 
-    assert said == f"kiosk/{name} is there already; nothing was written, choose another directory"
+    assert said == f"kiosk/{name} exists already; nothing was written, choose another directory"
     assert everything(shell.directory) == {f"kiosk/{name}": "mine"}
 
 
@@ -78,5 +78,5 @@ def test_names_that_cannot_be_packages_are_refused(name: str) -> None:
 def test_a_package_hides_no_module(shell: Shell, name: str) -> None:
     said = shell.refused("init", name)
 
-    assert said.startswith(f'there is a module "{name}" already') and said.endswith(f"--name my_{name}")
+    assert said.startswith(f'a module "{name}" exists already') and said.endswith(f"--name my_{name}")
     assert everything(shell.directory) == {}

@@ -186,7 +186,7 @@ async def test_a_closed_pipe_ends_quietly(shell: Shell, shop: Shop) -> None:
 
 def test_a_look_at_nothing_starts_no_server(shell: Shell) -> None:
     assert "set QBULL_URL" in shell.refused("queues", QBULL_URL="")
-    assert "there is no directory" in shell.refused("queues", "--url", "embedded://nowhere")
+    assert "does not exist" in shell.refused("queues", "--url", "embedded://nowhere")
     assert list(shell.directory.iterdir()) == []
 
 

@@ -78,7 +78,7 @@ async def test_failures_are_grouped(shell: Shell) -> None:
     assert re.search(rf"^ +3 +{group['fingerprint']} +bounce .*no mailbox for box <n>", shown, re.MULTILINE)
     assert "\x1b" not in shown
     assert shell.json("failures", "email", "--task", "send") == []
-    assert "no such failed jobs" in shell.run("failures", "email", "--task", "send").err
+    assert "no matching failed jobs" in shell.run("failures", "email", "--task", "send").err
 
 
 async def test_failed_jobs_are_chosen_by_task_error_and_time(shell: Shell, bounced: list[str]) -> None:
@@ -92,7 +92,7 @@ async def test_failed_jobs_are_chosen_by_task_error_and_time(shell: Shell, bounc
     page = shell.run("jobs", "email", "--state", "failed", "--task", "bounce", "--end", "2", "--json")
     cursor = page.err.strip().removeprefix("there may be more: --cursor ")
     assert len(listed("--task", "bounce", "--cursor", cursor)) == 1
-    assert "no such failed jobs" in shell.run("jobs", "email", "--state", "failed", "--task", "send").err
+    assert "no matching failed jobs" in shell.run("jobs", "email", "--state", "failed", "--task", "send").err
 
 
 @pytest.mark.usefixtures("bounced")
@@ -121,7 +121,7 @@ async def test_finished_jobs_are_cleaned(shell: Shell) -> None:
 def test_what_was_asked_wrongly_says_how(shell: Shell) -> None:
     assert "Missing option '--older-than'" in shell.refused("clean", "q", "--state", "failed", code=2)
     assert "has no time zone" in shell.refused("redrive", "q", "--after", "2030-01-01", code=2)
-    assert "is no time" in shell.refused("redrive", "q", "--after", "soon", code=2)
+    assert "is not a time" in shell.refused("redrive", "q", "--after", "soon", code=2)
     assert "--cursor" in shell.refused("jobs", "q", "--start", "5", "--task", "x", code=2)
 
 

@@ -71,4 +71,4 @@ async def test_why_a_job_is_not_running_is_said(shell: Shell, shop: Shop) -> Non
     assert [reason["code"] for reason in said["reasons"]] == ["paused", "no-worker", "due"]
     assert said["reasons"][2]["until"].endswith("Z")
     assert "no job nobody" in shell.refused("job", "why", "email", "nobody")
-    assert "give a queue and the id of a job" in shell.refused("job", "email", code=2)
+    assert "expected a queue and the id of a job" in shell.refused("job", "email", code=2)

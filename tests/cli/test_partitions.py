@@ -55,7 +55,7 @@ async def test_a_queue_without_workers_is_said_with_the_way_to_start_one(shell: 
     shown = shell.run("partitions", "email")
 
     assert shown.code == 0
-    assert 'no worker reads it; run "qbull worker MODULE:APP --queues email"' in shown.err
+    assert 'no worker serves it; run "qbull worker MODULE:APP --queues email"' in shown.err
 
 
 async def test_leases_have_an_owner_an_epoch_and_an_age(shell: Shell, app: qbull.App, shop: Shop) -> None:

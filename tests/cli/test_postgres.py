@@ -28,8 +28,8 @@ def test_migrate_plans_applies_and_has_nothing_more_to_do(shell: Shell, empty: s
     done = shell.ok("migrate")
     again = shell.ok("migrate")
 
-    assert "1 outbox: to be applied" in plan
-    assert plan.replace("to be applied", "applied") == done
+    assert "1 outbox: pending" in plan
+    assert plan.replace("pending", "applied") == done
     assert again == "nothing to do: the tables are up to date\n"
     assert shell.json("migrate") == {"applied": True, "migrations": []}
 
@@ -45,7 +45,7 @@ def test_migrate_prints_sql_for_others_to_run(shell: Shell, empty: str) -> None:
 
 
 def test_migrate_says_in_one_line_what_is_wrong(shell: Shell, empty: str) -> None:
-    assert "no database is named; set QBULL_DATABASE_URL" in shell.refused("migrate")
+    assert "no database is configured; set QBULL_DATABASE_URL" in shell.refused("migrate")
     assert "give postgresql://" in shell.refused("migrate", "--database", "mysql://localhost/x")
     assert "cannot be reached" in shell.refused("migrate", "--database", "postgresql://127.0.0.1:1/x")
     wrong = empty.replace("secret", "wrong")

@@ -26,8 +26,8 @@ async def test_the_number_is_changed_and_nothing_is_left(shell: Shell, shop: Sho
 
         shown = await asyncio.to_thread(shell.ok, "repartition", "orders", "6")
 
-    assert shown.splitlines()[0] == 'queue "orders": 2 → 6 partitions, in force now'
-    assert shown.splitlines()[-1] == 'queue "orders": 6 partitions; nothing is left in old ones'
+    assert shown.splitlines()[0] == 'queue "orders": 2 → 6 partitions, effective now'
+    assert shown.splitlines()[-1] == 'queue "orders": 6 partitions; the old ones are empty'
     assert shell.json("partitions", "orders")["partitions"][5]["partition"] == 5
     assert len(shell.json("partitions", "orders")["partitions"]) == 6
 
@@ -35,7 +35,7 @@ async def test_the_number_is_changed_and_nothing_is_left(shell: Shell, shop: Sho
 async def test_what_is_left_is_shown_until_workers_have_done_it(shell: Shell, shop: Shop) -> None:
     await ship(shop, "a", "b", "c")
     command = shell.start("repartition", "orders", "6")
-    await asyncio.to_thread(seen, lambda: "no worker reads it" in shell.err)
+    await asyncio.to_thread(seen, lambda: "no worker serves it" in shell.err)
 
     async with shop.orders.app.worker() as worker:
         await worker.drain()
@@ -43,8 +43,8 @@ async def test_what_is_left_is_shown_until_workers_have_done_it(shell: Shell, sh
 
     assert code == 0
     assert 'queue "orders": 3 jobs and 3 keys are left in the old 2 partitions\n' in shell.out
-    assert shell.err == 'queue "orders": no worker reads it; run "qbull worker MODULE:APP --queues orders"\n'
-    assert shell.out.endswith('queue "orders": 6 partitions; nothing is left in old ones\n')
+    assert shell.err == 'queue "orders": no worker serves it; run "qbull worker MODULE:APP --queues orders"\n'
+    assert shell.out.endswith('queue "orders": 6 partitions; the old ones are empty\n')
 
 
 async def test_it_need_not_be_waited_for_and_goes_on_when_called_again(shell: Shell, shop: Shop) -> None:
@@ -54,10 +54,10 @@ async def test_it_need_not_be_waited_for_and_goes_on_when_called_again(shell: Sh
     second = shell.ok("repartition", "orders", "6", "--no-wait")
     third = shell.ok("repartition", "orders", "4", "--no-wait")
 
-    left = 'queue "orders": 3 jobs and 3 keys are left in the old 2 partitions; the workers go on with it\n'
-    assert first == 'queue "orders": 2 → 6 partitions, in force now\n' + left
+    left = 'queue "orders": 3 jobs and 3 keys are left in the old 2 partitions; the workers continue\n'
+    assert first == 'queue "orders": 2 → 6 partitions, effective now\n' + left
     assert second == left
-    assert third.splitlines()[0] == 'queue "orders": 6 → 4 partitions, in force now'
+    assert third.splitlines()[0] == 'queue "orders": 6 → 4 partitions, effective now'
     async with shop.orders.app.worker() as worker:
         await worker.drain()
         assert await asyncio.to_thread(shell.ok, "repartition", "orders", "4")
@@ -103,8 +103,8 @@ async def test_doctor_says_what_is_left(shell: Shell, shop: Shop) -> None:
     said = shell.run("doctor").out
 
     assert (
-        'note     queue "orders": 2 jobs and 2 keys are left in the old 2 partitions; the workers work them off; '
-        '"qbull repartition orders 6" shows how far that is\n'
+        'note     queue "orders": 2 jobs and 2 keys are left in the old 2 partitions; the workers run them; '
+        '"qbull repartition orders 6" shows the progress\n'
     ) in said
 
 
@@ -116,7 +116,7 @@ async def test_doctor_sees_a_change_that_nobody_ended(shell: Shell, shop: Shop, 
     done = shell.run("doctor")
 
     assert (
-        'problem  queue "orders": a change from 2 to 6 partitions was begun and not ended; run "qbull repartition orders 6"\n'
+        'problem  queue "orders": a change from 2 to 6 partitions was started but not finished; run "qbull repartition orders 6"\n'
     ) in done.out
     assert done.code == 1
     shell.ok("repartition", "orders", "6", "--no-wait")

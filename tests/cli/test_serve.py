@@ -96,7 +96,7 @@ async def test_tokens_are_made_listed_and_revoked(shell: Shell, app: qbull.App) 
     ("arguments", "environment", "said"),
     [
         (["shop:app", "--host", "300.1.2.3"], {}, "cannot listen on 300.1.2.3"),
-        (["shop:app", "--url", "redis://localhost"], {}, "leave --url and --prefix away"),
+        (["shop:app", "--url", "redis://localhost"], {}, "omit --url and --prefix"),
         (["shop:app"], {"QBULL_ALLOWED_HOSTS": "http://x"}, "host 'http://x'"),
         (["shop:app"], {"QBULL_ADMIN_TOKEN": "same", "QBULL_VIEWER_TOKEN": "same"}, "are the same"),
         (["shop:app"], {"QBULL_HIDE_PAYLOADS": "perhaps"}, "QBULL_HIDE_PAYLOADS"),

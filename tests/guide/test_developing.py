@@ -44,7 +44,7 @@ def test_a_project_is_written_tested_run_changed_broken_and_mended(short_path: P
 
         workshop.save(code.replace('"orders", order="key"', '"orders", order="kye"'))
         workshop.said(
-            r"the version before goes on until the next save\n  my_shop/tasks.py, line 6\n.*\n.*kye"
+            r"the previous version keeps running until the next save\n  my_shop/tasks.py, line 11\n.*\n.*kye"
         )
         order = {"task": "pack", "payload": {"customer": "eve", "item": "tea"}}
         assert api.post("/queues/orders/jobs", json=order).status_code == 202

@@ -21,8 +21,8 @@ def page() -> str:
         if not command.hidden:
             parts += list(_of(command, click.Context(command, info_name=name, parent=context)))
     return (
-        "# Command line\n\nEvery command says the same with `--help`. Errors are one line on stderr: exit code 1 where it could not be done, 2 where it was asked "
-        "wrongly, 130 after Ctrl-C.\n\n" + "\n".join(parts)
+        "# Command line\n\n`--help` prints the same for every command. An error is one line on stderr. Exit codes: 1 if the "
+        "command failed, 2 if it was called with wrong arguments, 130 after Ctrl-C.\n\n" + "\n".join(parts)
     )
 
 

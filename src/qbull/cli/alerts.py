@@ -1,4 +1,4 @@
-"""`qbull alerts`: where alerts go, what is wrong now, and whether a message arrives."""
+"""`qbull alerts`: list the destinations of alerts and the open problems, and send a test message."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ from qbull.core.record import to_datetime
 from qbull.errors import ConfigError
 from qbull.store.verbs.alerts import read_known_problems
 
-ALERT_COLUMNS = ("since", "what", "said", "*reason")
+NO_DESTINATION = "no alert destination is configured; set SLACK_WEBHOOK_URL or QBULL_ALERT_URLS"
+ALERT_COLUMNS = ("since", "problem", "notified", "*reason")
 
 
 @click.group(cls=ListingGroup)
 def alerts() -> None:
-    """Show where alerts go and what is wrong now; send a test.
+    """Show alert destinations and open problems; send a test.
 
     \b
     Example:
@@ -34,31 +35,30 @@ def alerts() -> None:
 @on_target
 @as_json
 def list_alerts(target: Target, as_json: bool) -> None:
-    """Show where alerts go and what is wrong now.
+    """Show where alerts go and which problems are open.
 
     \b
     Example:
       qbull alerts --json | jq '.problems[].kind'
 
-    With --json: {"to": [{"kind", "host"}], "problems": [{"kind", "queue", "text", "count", "since", "said"}]}.
+    With --json: {"to": [{"kind", "host"}], "problems": [{"kind", "queue", "text", "count", "since",
+    "said"}]}.
     """
 
     async def main() -> list[OpenProblem]:
         await target.store.open()
         return list((await read_known_problems(target.store)).open.values())
 
-    found = target.run(main)
-    places = target.app.alerts.destinations
+    problems = target.run(main)
+    destinations = target.app.alerts.destinations
     if as_json:
-        to = [{"kind": place.kind, "host": place.host} for place in places]
-        print_json({"to": to, "problems": [_wire(one) for one in found]})
+        to = [{"kind": destination.kind, "host": destination.host} for destination in destinations]
+        print_json({"to": to, "problems": [_json(one) for one in problems]})
         return
-    named = ", ".join(f"{place.kind} ({place.host})" for place in places)
-    click.echo(
-        f"alerts go to {named}" if places else "alerts go nowhere; set SLACK_WEBHOOK_URL or QBULL_ALERT_URLS"
-    )
-    if not found:
-        click.echo("nothing is wrong, as far as is known")
+    names = ", ".join(f"{destination.kind} ({destination.host})" for destination in destinations)
+    click.echo(f"alerts go to {names}" if destinations else NO_DESTINATION)
+    if not problems:
+        click.echo("no open problems")
         return
     rows = [
         (
@@ -67,7 +67,7 @@ def list_alerts(target: Target, as_json: bool) -> None:
             f"{one.times} times" if one.times else "not yet",
             short(one.problem.reason),
         )
-        for one in found
+        for one in problems
     ]
     print_table(ALERT_COLUMNS, rows)
 
@@ -76,7 +76,7 @@ def list_alerts(target: Target, as_json: bool) -> None:
 @on_target
 @click.pass_context
 def send_test(ctx: click.Context, target: Target) -> None:
-    """Send a message to each place, and say what came of it.
+    """Send a test message to each destination.
 
     \b
     Example:
@@ -84,13 +84,13 @@ def send_test(ctx: click.Context, target: Target) -> None:
     """
     settings, app = target.app.alerts, target.app.prefix
     if not settings.destinations:
-        raise ConfigError("alerts go nowhere; set SLACK_WEBHOOK_URL or QBULL_ALERT_URLS")
+        raise ConfigError(NO_DESTINATION)
 
     async def main() -> bool:
-        tried = await send_test_messages(settings, app)
-        for place, error in tried:
-            click.echo(f"{place.kind} ({place.host}): {'sent' if error is None else f'not sent: {error}'}")
-        return all(error is None for _, error in tried)
+        results = await send_test_messages(settings, app)
+        for to, error in results:
+            click.echo(f"{to.kind} ({to.host}): {'sent' if error is None else f'not sent: {error}'}")
+        return all(error is None for _, error in results)
 
     ctx.exit(0 if target.run(main) else 1)
 
@@ -99,7 +99,7 @@ def _text(one: OpenProblem) -> str:
     return text_of(ProblemNotice("resolved" if one.over else "firing", one.problem, one.since_ms))
 
 
-def _wire(one: OpenProblem) -> dict[str, Any]:
+def _json(one: OpenProblem) -> dict[str, Any]:
     fields = msgspec.to_builtins(one.problem)
     since = to_datetime(one.since_ms).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     return {**fields, "text": _text(one), "count": one.problem.count, "since": since, "said": one.times}

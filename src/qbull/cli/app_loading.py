@@ -1,4 +1,4 @@
-"""Find the app of MODULE:APP."""
+"""Load the app that MODULE:APP names."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from qbull.errors import ConfigError
 
 
 def load_app(path: str) -> App:
-    """`shop.tasks:app`, imported from the current directory."""
+    """Import an app such as `shop.tasks:app`. Modules of the current directory are found too."""
     module_name, _, name = path.partition(":")
     name = name or "app"
     if not all(part.isidentifier() for part in (*module_name.split("."), name)):
-        raise ConfigError(f'"{path}": give MODULE:APP, for example shop.tasks:app')
+        raise ConfigError(f'"{path}" is not of the form MODULE:APP, for example shop.tasks:app')
     module = _import(path, module_name)
     app = getattr(module, name, None)
     if not isinstance(app, App):
-        found = ", ".join(key for key, value in vars(module).items() if isinstance(value, App)) or "none"
-        raise ConfigError(f'"{path}": "{name}" is not a qbull.App; the module has: {found}')
+        apps = ", ".join(key for key, value in vars(module).items() if isinstance(value, App)) or "none"
+        raise ConfigError(f'"{path}": "{name}" is not a qbull.App; apps in this module: {apps}')
     app._loaded()
     return app
 
@@ -40,15 +40,16 @@ def _import(path: str, module: str) -> ModuleType:
             and error.name
             and f"{module}.".startswith(f"{error.name}.")
         ):
-            raise ConfigError(f'"{path}": there is no module "{error.name}" in {os.getcwd()}') from None
+            raise ConfigError(f'"{path}": no module "{error.name}" in {os.getcwd()}') from None
         raise ConfigError(
-            f'"{path}": its import failed: {type(error).__name__}: {error}{_where(error)}'
+            f'"{path}": the import failed: {type(error).__name__}: {error}{_location(error)}'
         ) from error
 
 
-def _where(error: BaseException) -> str:
-    """The user's own line: the last one that is not the import machinery's."""
-    if isinstance(error, SyntaxError):  # says so itself
+def _location(error: BaseException) -> str:
+    """Return the last line on the way to the error that is not part of the import machinery."""
+    # The text of a SyntaxError names its file and line already.
+    if isinstance(error, SyntaxError):
         return ""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith("<frozen")]
     return f" ({frames[-1].filename}, line {frames[-1].lineno})" if len(frames) > 1 else ""

@@ -1,4 +1,4 @@
-"""Which PostgreSQL a command is about: the environment's, or the one of --database."""
+"""The PostgreSQL database that a command works on: from the environment, or from --database."""
 
 from __future__ import annotations
 
@@ -10,18 +10,23 @@ from qbull.errors import ConfigError
 option = click.option(
     "--database",
     metavar="URL",
-    help="postgresql://USER:PASSWORD@HOST:PORT/NAME  [default: QBULL_DATABASE_URL or DATABASE_URL]",
+    help="Address of the database: postgresql://USER:PASSWORD@HOST:PORT/NAME"
+    "  [default: QBULL_DATABASE_URL or DATABASE_URL]",
 )
 
 
-def named(database: str | None) -> str | None:
+def configured_database(database: str | None) -> str | None:
+    """Return the address of --database, else the one of the environment, if there is one."""
     if database is not None:
         return check_database(database, "--database")
     return read_environment().database
 
 
-def needed(database: str | None) -> str:
-    found = named(database)
-    if found is None:
-        raise ConfigError("no database is named; set QBULL_DATABASE_URL or give --database postgresql://…")
-    return found
+def require_database(database: str | None) -> str:
+    """Return the address of the database, or raise ConfigError if none is configured."""
+    address = configured_database(database)
+    if address is None:
+        raise ConfigError(
+            "no database is configured; set QBULL_DATABASE_URL or pass --database postgresql://…"
+        )
+    return address

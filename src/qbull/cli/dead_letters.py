@@ -1,4 +1,4 @@
-"""`qbull failures`, `redrive` and `clean`: many finished jobs at a time, chosen by task, error and time."""
+"""`qbull failures`, `redrive` and `clean`: work on many finished jobs, filtered by task, error and time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _moment(ctx: click.Context, param: click.Parameter, value: str | None) -> da
     try:
         at = datetime.fromisoformat(value)
     except ValueError:
-        raise click.BadParameter(f'"{value}" is no time; write it like 2030-01-31T12:00:00Z') from None
+        raise click.BadParameter(f'"{value}" is not a time; write it like 2030-01-31T12:00:00Z') from None
     if at.utcoffset() is None:
         raise click.BadParameter(f'"{value}" has no time zone; write it like 2030-01-31T12:00:00Z')
     return at
@@ -36,9 +36,9 @@ def _moment(ctx: click.Context, param: click.Parameter, value: str | None) -> da
 def _payload(ctx: click.Context, param: click.Parameter, value: str | None) -> dict[str, str] | None:
     if value is None:
         return None
-    path, there, expected = value.partition("=")
-    if not there or not path:
-        raise click.BadParameter(f'"{value}" is no argument with its value; write it like user_id=u1')
+    path, separator, expected = value.partition("=")
+    if not separator or not path:
+        raise click.BadParameter(f'"{value}" is not of the form NAME=VALUE; write it like user_id=u1')
     return {path: expected}
 
 
@@ -56,7 +56,7 @@ def _filter_option(name: str, field: FilterField) -> Callable[[F], F]:
 
 
 def filtered(command: F) -> F:
-    """Add a flag for each job filter; the command gets them as `filters`."""
+    """Add the options that filter jobs; the command gets their values as `filters`."""
 
     @functools.wraps(command)
     def with_filters(**given: Any) -> Any:
@@ -71,13 +71,17 @@ def filtered(command: F) -> F:
 @click.command()
 @click.argument("queue_name", metavar="QUEUE")
 @click.option(
-    "--scan", type=click.IntRange(1), default=10_000, show_default=True, help="Look at so many, the newest."
+    "--scan",
+    type=click.IntRange(1),
+    default=10_000,
+    show_default=True,
+    help="Number of failed jobs to read, newest first.",
 )
 @filtered
 @on_target
 @as_json
 def failures(target: Target, queue_name: str, scan: int, filters: JobFilterArguments, as_json: bool) -> None:
-    """Group the failed jobs by what failed.
+    """Group failed jobs by error.
 
     \b
     Example:
@@ -100,35 +104,35 @@ def failures(target: Target, queue_name: str, scan: int, filters: JobFilterArgum
             ]
             print_table((">jobs", "fingerprint", "tasks", "last", "*error"), rows)
         else:
-            click.echo(f'queue "{queue_name}": no such failed jobs', err=True)
+            click.echo(f'queue "{queue_name}": no matching failed jobs', err=True)
 
     target.run(main)
 
 
 @click.command()
 @click.argument("queue_name", metavar="QUEUE")
-@click.option("--limit", type=click.IntRange(1), help="So many at most.")
-@click.option("--rate", type=click.FloatRange(0, min_open=True), help="So many in a second at most.")
+@click.option("--limit", type=click.IntRange(1), help="Maximum number of jobs.")
+@click.option("--rate", type=click.FloatRange(0, min_open=True), help="Maximum number of jobs per second.")
 @filtered
 @on_target
 def redrive(
     target: Target, queue_name: str, limit: int | None, rate: float | None, filters: JobFilterArguments
 ) -> None:
-    """Run failed jobs again, the oldest first.
+    """Run failed jobs again, oldest first.
 
     \b
     Example:
       qbull redrive email
       qbull redrive email --task verify --error-contains timeout --limit 1000 --rate 50
 
-    Prints how many. Interrupted, it goes on when called again.
+    Prints the number of redriven jobs. If the command is interrupted, run it again to continue.
     """
-    show = _BulkProgress()
+    progress = _BulkProgress()
 
     async def main() -> None:
         queue = await target.queue(queue_name)
-        count = await queue.redrive(limit=limit, rate=rate, on_step=show, **filters)
-        show.end()
+        count = await queue.redrive(limit=limit, rate=rate, on_step=progress, **filters)
+        progress.end()
         click.echo(count)
 
     target.run(main)
@@ -140,10 +144,16 @@ def redrive(
     "--state",
     type=click.Choice(("completed", "failed", "cancelled")),
     required=True,
-    help="Of which state.",
+    help="State of the jobs.",
 )
-@click.option("--older-than", type=click.FloatRange(0), required=True, metavar="SECONDS", help="0 is all.")
-@click.option("--limit", type=click.IntRange(1), help="So many at most.")
+@click.option(
+    "--older-than",
+    type=click.FloatRange(0),
+    required=True,
+    metavar="SECONDS",
+    help="Only jobs that finished at least this long ago; 0 for all.",
+)
+@click.option("--limit", type=click.IntRange(1), help="Maximum number of jobs.")
 @filtered
 @on_target
 def clean(
@@ -154,14 +164,14 @@ def clean(
     limit: int | None,
     filters: JobFilterArguments,
 ) -> None:
-    """Forget finished jobs that ended long ago.
+    """Delete finished jobs by age.
 
     \b
     Example:
       qbull clean email --state completed --older-than 3600
       qbull clean email --state failed --older-than 0 --task verify
 
-    Prints how many. A dead letter that halts its lane lets it go on.
+    Prints the number of deleted jobs. Deleting a dead letter that halts its lane lets the lane continue.
     """
 
     async def main() -> None:
@@ -172,7 +182,7 @@ def clean(
 
 
 class _BulkProgress:
-    """One line that is written over, where somebody looks at it."""
+    """A progress line that overwrites itself. Silent if stderr is not a terminal."""
 
     def __init__(self) -> None:
         self._shown = False

@@ -1,9 +1,11 @@
-"""`qbull drain`: move the jobs that wait in Celery or RQ into qbull, each once."""
+"""`qbull drain`: move waiting jobs from Celery or RQ into qbull, each exactly once."""
 
 from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import click
@@ -20,14 +22,25 @@ from qbull.drain.source import SourceServer
 from qbull.errors import NotFound
 
 DRAIN_PROGRESS_SECONDS = 2.0
-"""Seconds between two lines of progress."""
+"""Seconds between two progress lines."""
+
+
+@dataclass(frozen=True)
+class DrainOptions:
+    """How jobs are read from the other library, and which queue and task they become."""
+
+    to: str | None
+    names: Mapping[str, str]
+    unacked: bool
+    timezone: str
+    key_prefix: str
 
 
 def _names(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> dict[str, str]:
     pairs = [text.partition("=") for text in value]
-    for old, there, new in pairs:
-        if not (old and there and new):
-            raise click.BadParameter(f'"{old}": give OLD=NEW, the names of tasks', ctx, param)
+    for old, separator, new in pairs:
+        if not (old and separator and new):
+            raise click.BadParameter(f'"{old}": give two names of tasks as OLD=NEW', ctx, param)
     return {old: new for old, _, new in pairs}
 
 
@@ -40,28 +53,41 @@ def _zone(ctx: click.Context, param: click.Parameter, value: str) -> str:
 
 @click.command()
 @click.argument("library", type=click.Choice(["celery", "rq"]))
-@click.option("--from", "source", required=True, metavar="URL", help="The server that Celery or RQ uses.")
+@click.option("--from", "source", required=True, metavar="URL", help="Server that Celery or RQ uses.")
 @click.option(
-    "--queue", "queues", multiple=True, metavar="NAME", help="Only this queue; may be given several times."
+    "--queue",
+    "queues",
+    multiple=True,
+    metavar="NAME",
+    help="Drain only this queue; may be given several times.",
 )
 @click.option(
     "--to",
     metavar="QUEUE",
-    help="The queue for all of them.  [default: the one of the same name, else the task's]",
+    help="Queue to move all jobs to.  [default: the queue of the same name, else the queue of the task]",
 )
 @click.option(
-    "--map", "names", multiple=True, metavar="OLD=NEW", callback=_names, help="The task NEW is meant by OLD."
+    "--map",
+    "names",
+    multiple=True,
+    metavar="OLD=NEW",
+    callback=_names,
+    help="Move jobs of the task OLD to the task NEW; may be given several times.",
 )
-@click.option("--dry-run", is_flag=True, help="Only say what could be moved and what not.")
+@click.option("--dry-run", is_flag=True, help="Only report which jobs can be moved.")
 @click.option(
-    "--unacked", is_flag=True, help="Celery: also what workers have taken. Only when none runs any more."
+    "--unacked",
+    is_flag=True,
+    help="Celery: also move unacknowledged messages. Use it only if no Celery worker is running.",
 )
 @click.option(
-    "--timezone", default="UTC", show_default=True, callback=_zone, help="Celery: of an eta that has none."
+    "--timezone",
+    default="UTC",
+    show_default=True,
+    callback=_zone,
+    help="Celery: time zone of an eta that has none.",
 )
-@click.option(
-    "--key-prefix", default="", metavar="TEXT", help="Celery: its global_keyprefix, where it has one."
-)
+@click.option("--key-prefix", default="", metavar="TEXT", help="Celery: its global_keyprefix, if it is set.")
 @on_target
 @as_json
 def drain(
@@ -69,92 +95,89 @@ def drain(
     library: str,
     source: str,
     queues: tuple[str, ...],
-    to: str | None,
-    names: dict[str, str],
     dry_run: bool,
-    unacked: bool,
     as_json: bool,
     **options: Any,
 ) -> int:
-    """Move the jobs that wait in Celery or RQ into queues of qbull.
+    """Move waiting jobs from Celery or RQ into qbull.
 
-    Each is moved once, whatever is killed at whatever moment: run it again, and it goes on. What cannot be moved is
-    left where it is and reported with the reason; then the exit code is 1. With --app the arguments are checked against the
-    tasks, and get their names; without it only calls with named arguments can be moved.
+    Each job is moved exactly once, even if this command is killed: run it again to continue. Jobs that cannot
+    be moved stay in place and are reported with the reason; the exit code is then 1. With --app the arguments
+    are checked against the tasks and get their names; without it only calls with keyword arguments can be
+    moved.
 
     \b
     Example:
       qbull drain celery --from redis://localhost:6379/0 --app shop:app --dry-run
       qbull drain rq --from redis://localhost:6379/0 --app shop:app --queue mail
     """
+    chosen = DrainOptions(**options)
 
     async def main() -> int:
-        old = SourceServer(address_of(source), library)
+        server = SourceServer(address_of(source), library)
         try:
-            made = _source(library, old, unacked, options)
-            found = list(queues) or await made.queues()
-            if not found:
+            jobs = _source(library, server, chosen)
+            names = list(queues) or await jobs.queues()
+            if not names:
                 raise NotFound(
-                    f"{old.server.address.shown}: no queue of {library} is there; name it with --queue NAME"
+                    f"{server.server.address.shown}: no queue of {library} found; name it with --queue NAME"
                 )
-            moving = DrainRun(
-                made, JobImporter(target.app, to=to, names=names), dry=dry_run, on_step=_DrainProgress()
-            )
-            report = await moving.run(found)
+            importer = JobImporter(target.app, to=chosen.to, names=chosen.names)
+            report = await DrainRun(jobs, importer, dry=dry_run, on_step=_DrainProgress()).run(names)
         finally:
-            await old.close()
+            await server.close()
         if as_json:
-            print_json(_wire(report, dry_run))
+            print_json(_json(report, dry_run))
         else:
-            _print(report, library, dry_run, unacked)
+            _print(report, library, dry_run, chosen.unacked)
         return 1 if report.left and not dry_run else 0
 
     return target.run(main)
 
 
-def _source(library: str, old: SourceServer, unacked: bool, options: dict[str, Any]) -> JobSource:
+def _source(library: str, server: SourceServer, options: DrainOptions) -> JobSource:
     if library == "rq":
-        if unacked or options["key_prefix"]:
-            raise click.UsageError("--unacked and --key-prefix are Celery's")
-        return RqSource(old)
-    return CelerySource(old, zone=options["timezone"], prefix=options["key_prefix"], unacked=unacked)
+        if options.unacked or options.key_prefix:
+            raise click.UsageError("--unacked and --key-prefix are for Celery only")
+        return RqSource(server)
+    return CelerySource(server, zone=options.timezone, prefix=options.key_prefix, unacked=options.unacked)
 
 
 class _DrainProgress:
-    """A line now and then, on stderr."""
+    """Print a line every few seconds, on stderr."""
 
     def __init__(self) -> None:
-        self._said = time.monotonic()
+        self._last_line_at = time.monotonic()
 
     def __call__(self, report: DrainReport) -> None:
-        if time.monotonic() - self._said < DRAIN_PROGRESS_SECONDS:
+        if time.monotonic() - self._last_line_at < DRAIN_PROGRESS_SECONDS:
             return
-        self._said = time.monotonic()
-        click.echo(f"qbull: {report.moved.total():,} so far, {report.left.total():,} left", err=True)
+        self._last_line_at = time.monotonic()
+        click.echo(f"qbull: {report.moved.total():,} moved, {report.left.total():,} left so far", err=True)
         sys.stderr.flush()
 
 
 def _print(report: DrainReport, library: str, dry: bool, unacked: bool) -> None:
-    word = "can be moved" if dry else "moved"
+    moved = "can be moved" if dry else "moved"
     rows = [[queue, count] for queue, count in sorted(report.moved.items()) if count]
     if rows:
-        print_table(("queue", f">{word}"), rows)
-    click.echo(f"{report.moved.total():,} {word}, {report.left.total():,} {'would stay' if dry else 'left'}")
+        print_table(("queue", f">{moved}"), rows)
+    click.echo(f"{report.moved.total():,} {moved}, {report.left.total():,} {'would stay' if dry else 'left'}")
     if report.left:
-        lines = [
+        reasons = [
             [count, queue, task, why, report.examples[queue, task, why]]
             for (queue, task, why), count in report.left.most_common()
         ]
-        print_table((">left", "queue", "task", "because", "for example"), lines)
+        print_table((">left", "queue", "task", "reason", "example"), reasons)
     if report.held and not unacked:
         click.echo(
-            f"qbull: {report.held:,} messages are with {library} workers; stop these, and they give them back; "
-            "of workers that were killed: --unacked",
+            f"qbull: {library} workers hold {report.held:,} messages; stop the workers, and they return "
+            "them. If the workers were killed, use --unacked",
             err=True,
         )
 
 
-def _wire(report: DrainReport, dry: bool) -> dict[str, Any]:
+def _json(report: DrainReport, dry: bool) -> dict[str, Any]:
     return {
         "dryRun": dry,
         "moved": report.moved.total(),

@@ -1,4 +1,4 @@
-"""A length of time on the command line: a number of seconds from 0 that a clock can count."""
+"""A duration on the command line: a finite number of seconds from 0."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 
 
 class SecondsParam(click.FloatRange):
-    """Without the numbers that end no wait: nan is in every range, and infinity in those without an end."""
+    """Seconds, without nan and infinity, which click's FloatRange accepts."""
 
     def __init__(self) -> None:
         super().__init__(0)
@@ -17,5 +17,5 @@ class SecondsParam(click.FloatRange):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         seconds: float = super().convert(value, param, ctx)
         if not math.isfinite(seconds):
-            self.fail(f"{value}: give a number of seconds", param, ctx)
+            self.fail(f"{value} is not a number of seconds", param, ctx)
         return seconds

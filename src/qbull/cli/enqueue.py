@@ -1,4 +1,4 @@
-"""`qbull enqueue`: ask for a job from the shell, with the app's code or without it."""
+"""`qbull enqueue`: enqueue a job from the shell, with or without the app's code."""
 
 from __future__ import annotations
 
@@ -21,31 +21,44 @@ from qbull.produce import by_name
 @click.argument("queue_name", metavar="QUEUE")
 @click.argument("task")
 @click.argument("arguments", metavar="JSON")
-@click.option("--key", help="What it is ordered by, or limited by.  [default: the task's own, with --app]")
-@click.option("--id", help="Its id: while a job has it, a second one adds nothing.")
-@click.option("--delay", type=click.FloatRange(0), help="Seconds until it may run.")
 @click.option(
-    "--priority", type=click.IntRange(1, 10), default=5, show_default=True, help="1 is first, 10 is last."
+    "--key",
+    help="Key for ordering and per-key limits.  [default: with --app, the key that the task declares]",
+)
+@click.option("--id", help="Id of the job. While a job with this id exists, nothing is added.")
+@click.option("--delay", type=click.FloatRange(0), help="Seconds until the job may run.")
+@click.option(
+    "--priority",
+    type=click.IntRange(1, 10),
+    default=5,
+    show_default=True,
+    help="Priority from 1 (first) to 10 (last).",
 )
 @click.option(
-    "--durability", type=click.Choice(DURABILITIES), help="How safe it must be.  [default: QBULL_DURABILITY]"
+    "--durability",
+    type=click.Choice(DURABILITIES),
+    help="Durability profile of the job.  [default: QBULL_DURABILITY]",
 )
 @click.option(
-    "--wait", type=SecondsParam(), metavar="SECONDS", help="Wait so long for its result, and print that."
+    "--wait",
+    type=SecondsParam(),
+    metavar="SECONDS",
+    help="Wait up to this long for the result and print it.",
 )
 @on_target
 def enqueue(
     target: Target, queue_name: str, task: str, arguments: str, wait: float | None, **options: Any
 ) -> None:
-    """Enqueue a job and print its id; with --wait its result.
+    """Enqueue a job and print its id, or with --wait its result.
 
     \b
     Example:
       qbull enqueue email verify '{"user_id": "u1", "token": "t"}'
       qbull enqueue email verify - --wait 10 < arguments.json
 
-    JSON is an object: the task's arguments by name; "-" reads it from the input. With --app they are checked before
-    anything is sent, without it by the worker. A job that has failed exits with 1.
+    JSON is an object with the task's arguments by name; "-" reads it from standard input. With --app the
+    arguments are checked before the job is sent, otherwise the worker checks them. With --wait the exit code
+    is 1 if the job fails.
     """
     values = read_arguments(arguments)
     call_options = Options(**options)
@@ -54,7 +67,7 @@ def enqueue(
         queue = await target.queue(queue_name)
         job = await by_name.enqueue(queue, task, values, call_options)
         if not job.created:
-            click.echo(f"qbull: a job with the id {job.id} was there already; nothing was added", err=True)
+            click.echo(f"qbull: a job with the id {job.id} exists already; nothing was added", err=True)
         if wait is None:
             click.echo(job.id)
         else:
@@ -64,7 +77,7 @@ def enqueue(
 
 
 def read_arguments(text: str) -> dict[str, Any]:
-    """A task's arguments by name, from an argument of the command or from its input."""
+    """Parse a task's arguments from JSON; "-" reads the JSON from standard input."""
     if text == "-":
         text = sys.stdin.read()
     try:

@@ -1,6 +1,6 @@
-"""`qbull init`: a small project to start from. Its files are in starter/, as text with the names left open.
+"""`qbull init`: write a small project to start from. Its templates are in starter/.
 
-What is there already is never touched, and a project is there as a whole or not at all.
+Existing files are never changed, and either all files of the project are written or none.
 """
 
 from __future__ import annotations
@@ -30,37 +30,37 @@ STARTER_FILES = {
     "$package/send.py": "send.py.txt",
     "tests/test_tasks.py": "test_tasks.py.txt",
 }
-"""Where each file of a project comes from."""
+"""The template of each file of a project."""
 
 MAX_PACKAGE_NAME_CHARS = 40
 
 
 @click.command()
 @click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
-@click.option("--name", help="What the package is called.  [default: as DIR]")
+@click.option("--name", help="Name of the Python package.  [default: the name of DIR]")
 def init(directory: Path, name: str | None) -> None:
-    """Write a small project to DIR to start from.
+    """Create a small project in DIR to start from.
 
-    A queue, three tasks, a program that enqueues, a test.
+    It has a queue, three tasks, a program that enqueues jobs, and tests.
 
     \b
     Example:
       qbull init shop
 
-    Files that are there already are not touched: if there is one in the way, nothing is written.
+    Existing files are not changed: if one of them is in the way, nothing is written.
     """
     package = package_name(name or directory.resolve().name)
     texts = {directory / path: text for path, text in project(package).items()}
     for file in texts:
         if os.path.lexists(file):
-            raise ConfigError(f"{file} is there already; nothing was written, choose another directory")
+            raise ConfigError(f"{file} exists already; nothing was written, choose another directory")
     _refuse_taken(package)
     write(texts)
-    _say_next(directory, package)
+    _print_next_steps(directory, package)
 
 
 def package_name(name: str) -> str:
-    """A name for the package that Python and package indexes take; without accents, small, with underscores."""
+    """Turn a name into one for a Python package: ASCII, lower case, with underscores."""
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
     package = re.sub(r"[^a-z0-9]+", "_", plain).strip("_")
     if (
@@ -70,36 +70,37 @@ def package_name(name: str) -> str:
         or len(package) > MAX_PACKAGE_NAME_CHARS
     ):
         raise ConfigError(
-            f'"{name}" cannot be the name of a package; give one of up to {MAX_PACKAGE_NAME_CHARS} letters and digits '
-            "that begins with a letter: --name shop"
+            f'"{name}" cannot be the name of a package; choose one with --name that starts with a letter '
+            f"and has at most {MAX_PACKAGE_NAME_CHARS} letters and digits, for example --name shop"
         )
     return package
 
 
 def project(package: str) -> dict[str, str]:
-    """The text of each file."""
-    named = {"package": package, "project": package.replace("_", "-")}
+    """Return the text of each file by its path."""
+    names = {"package": package, "project": package.replace("_", "-")}
     source = files("qbull.cli") / "starter"
     return {
-        Template(path).substitute(named): Template((source / text).read_text("utf-8")).substitute(named)
+        Template(path).substitute(names): Template((source / text).read_text("utf-8")).substitute(names)
         for path, text in STARTER_FILES.items()
     }
 
 
 def write(texts: dict[Path, str]) -> None:
-    """All of them, or none."""
-    made: list[Path] = []
+    """Write all files, or none of them."""
+    created: list[Path] = []
     try:
         for file, text in texts.items():
             for folder in reversed([folder for folder in file.parents if not folder.exists()]):
                 folder.mkdir()
-                made.append(folder)
+                created.append(folder)
             with file.open("x", encoding="utf-8") as new:
-                made.append(file)
+                created.append(file)
                 new.write(text)
     except BaseException as error:
-        for path in reversed(made):
-            with suppress(OSError):  # of somebody who has put something there meanwhile
+        for path in reversed(created):
+            # A directory may have got other files meanwhile; it stays.
+            with suppress(OSError):
                 path.rmdir() if path.is_dir() else path.unlink()
         if isinstance(error, OSError):
             raise ConfigError(f"{error.filename}: {error.strerror}; nothing was written") from None
@@ -107,27 +108,28 @@ def write(texts: dict[Path, str]) -> None:
 
 
 def _refuse_taken(package: str) -> None:
-    """A package is found before a library of the same name, and whoever imports that would get it."""
+    """Refuse a name that would hide an installed module: Python finds the package of the project first."""
     if package == "tests" or package in sys.stdlib_module_names or _is_installed(package):
         raise ConfigError(
-            f'there is a module "{package}" already, which this package would hide; give another name: --name my_{package}'
+            f'a module "{package}" exists already, and this package would hide it; '
+            f"choose another name with --name my_{package}"
         )
 
 
 def _is_installed(package: str) -> bool:
-    found = importlib.util.find_spec(package)
-    return found is not None and found.origin is not None
+    spec = importlib.util.find_spec(package)
+    return spec is not None and spec.origin is not None
 
 
-def _say_next(directory: Path, package: str) -> None:
-    click.echo(f"{directory}: a project with a queue, three tasks and their tests. Next:")
+def _print_next_steps(directory: Path, package: str) -> None:
+    click.echo(f"{directory}: created a project with a queue, three tasks and their tests. Next steps:")
     if directory.resolve() != Path.cwd():
         click.echo(f"  cd {shlex.quote(str(directory))}")
     steps = {
-        'pip install -e ".[test]"': "once, in a virtual environment: qbull with its API, and pytest",
-        f"qbull dev {package}.tasks:app": "server, worker, REST API and dashboard; reloads when you save",
+        'pip install -e ".[test]"': "once, in a virtual environment: install qbull with its API, and pytest",
+        f"qbull dev {package}.tasks:app": "run server, worker, REST API and dashboard; reload when you save",
         f"python -m {package}.send": "in a second terminal: enqueue some jobs and print their results",
-        "python -m pytest": "the tests, on a real server that they start themselves",
+        "python -m pytest": "run the tests, on a real server that they start themselves",
     }
-    for command, what in steps.items():
-        click.echo(f"  {command:<{max(map(len, steps))}}  # {what}")
+    for command, explanation in steps.items():
+        click.echo(f"  {command:<{max(map(len, steps))}}  # {explanation}")

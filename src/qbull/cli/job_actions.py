@@ -1,4 +1,4 @@
-"""`qbull cancel`, `retry`, `promote` and `remove`: do something with one job."""
+"""`qbull cancel`, `retry`, `promote` and `remove`: act on one job."""
 
 from __future__ import annotations
 
@@ -22,72 +22,73 @@ def _one_job(command: Callable[..., None]) -> Callable[..., None]:
 
 @click.command()
 @_one_job
-@click.option("--reason", default="cancelled", help="Why; it is kept with the job.")
+@click.option("--reason", default="cancelled", help="Reason, stored with the job.")
 @on_target
 def cancel(target: Target, queue_name: str, id: str, reason: str) -> None:
-    """Do not run a job, or stop it where it runs.
+    """Cancel a job, and stop it if it is running.
 
     \b
     Example:
       qbull cancel email 0199c2f0a1b27000b4a1f3c2d5e6f708 --reason "sent by hand"
 
-    Prints "cancelled", or "cancelling" where its worker has been told.
+    Prints "cancelled", or "cancelling" if the job runs and its worker was asked to stop it.
     """
-    _do(target, queue_name, id, lambda job: job.cancel(reason))
+    _act(target, queue_name, id, lambda job: job.cancel(reason))
 
 
 @click.command()
 @_one_job
-@click.option("--payload", metavar="JSON", help='Other arguments, by name; "-" reads them from the input.')
+@click.option("--payload", metavar="JSON", help='New arguments by name; "-" reads them from standard input.')
 @on_target
 def retry(target: Target, queue_name: str, id: str, payload: str | None) -> None:
-    """Run a job again that failed or was cancelled.
+    """Run a failed or cancelled job again.
 
     \b
     Example:
       qbull retry email 0199c2f0a1b27000b4a1f3c2d5e6f708
       qbull retry email 0199c2f0a1b27000b4a1f3c2d5e6f708 --payload '{"to": "a@b.c"}'
 
-    It keeps its id; its attempts begin anew. With --app other arguments are checked before anything is sent, without it
-    by the worker. To run many again: qbull redrive.
+    The job keeps its id and starts at attempt 1 again. With --app new arguments are checked before they are
+    sent, otherwise the worker checks them. To run many jobs again, use "qbull redrive".
     """
     values = None if payload is None else read_arguments(payload)
-    _do(target, queue_name, id, lambda job: job.retry(payload=values))
+    _act(target, queue_name, id, lambda job: job.retry(payload=values))
 
 
 @click.command()
 @_one_job
 @on_target
 def promote(target: Target, queue_name: str, id: str) -> None:
-    """Let a delayed job run now.
+    """Run a delayed job now.
 
     \b
     Example:
       qbull promote email 0199c2f0a1b27000b4a1f3c2d5e6f708
     """
-    _do(target, queue_name, id, lambda job: job.promote())
+    _act(target, queue_name, id, lambda job: job.promote())
 
 
 @click.command()
 @_one_job
 @on_target
 def remove(target: Target, queue_name: str, id: str) -> None:
-    """Forget a job without a trace.
+    """Delete a job permanently.
 
     \b
     Example:
       qbull remove email 0199c2f0a1b27000b4a1f3c2d5e6f708
 
-    A running job is refused. A dead letter that halts its lane lets it go on. To remove many: qbull clean.
+    A running job cannot be deleted. Deleting a dead letter that halts its lane lets the lane continue. To
+    delete many jobs, use "qbull clean".
     """
-    _do(target, queue_name, id, lambda job: job.remove())
+    _act(target, queue_name, id, lambda job: job.remove())
 
 
-def _do(target: Target, queue_name: str, id: str, verb: Callable[[Job[Any]], Awaitable[str]]) -> None:
-    """Prints what became of the job, in one word."""
+def _act(target: Target, queue_name: str, id: str, action: Callable[[Job[Any]], Awaitable[str]]) -> None:
+    """Act on a job and print the outcome in one word."""
 
     async def main() -> None:
         queue = await target.queue(queue_name)
-        click.echo(await verb(queue.job(id)))
+        click.echo(await action(queue.job(id)))
 
     target.run(main)

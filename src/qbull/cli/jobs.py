@@ -1,6 +1,11 @@
-"""`qbull jobs` and `qbull job`: which jobs there are, and everything about one."""
+"""`qbull jobs` and `qbull job`: list jobs, and show everything about one."""
 
 from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import click
 
@@ -18,59 +23,78 @@ from qbull.store.verbs.progress import LogLine
 from qbull.views.jobs import LogLineView, ReasonView, WhyShape
 from qbull.views.shape import field_list, iso_time, to_plain, view_of
 
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class JobsPage:
+    """Which of the jobs to list: by position, or after the cursor of the previous page."""
+
+    start: int
+    end: int
+    cursor: str | None
+
+
+def _with_page(command: F) -> F:
+    """Turn --start, --end and --cursor into a JobsPage, which the command gets as `page`."""
+
+    @functools.wraps(command)
+    def with_page(target: Target, *, start: int, end: int, cursor: str | None, **rest: Any) -> Any:
+        return command(target, page=JobsPage(start, end, cursor), **rest)
+
+    return with_page  # type: ignore[return-value]
+
 
 @click.command()
 @click.argument("queue_name", metavar="QUEUE")
 @click.option(
-    "--state", type=click.Choice(STATES), default="waiting", show_default=True, help="Of which state."
+    "--state", type=click.Choice(STATES), default="waiting", show_default=True, help="State of the jobs."
 )
-@click.option("--start", type=click.IntRange(0), default=0, show_default=True, help="From which position.")
-@click.option("--end", type=click.IntRange(0), default=10, show_default=True, help="Up to which position.")
-@click.option("--cursor", help="Go on after what the page before has shown.")
+@click.option(
+    "--start", type=click.IntRange(0), default=0, show_default=True, help="Position of the first job."
+)
+@click.option(
+    "--end", type=click.IntRange(0), default=10, show_default=True, help="Position after the last job."
+)
+@click.option("--cursor", help="Continue after the previous page, which printed this cursor.")
 @filtered
 @on_target
 @as_json
+@_with_page
 def jobs(
-    target: Target,
-    queue_name: str,
-    state: State,
-    start: int,
-    end: int,
-    cursor: str | None,
-    filters: JobFilterArguments,
-    as_json: bool,
+    target: Target, queue_name: str, state: State, page: JobsPage, filters: JobFilterArguments, as_json: bool
 ) -> None:
     """List the jobs of one state.
 
-    Finished ones come newest first, others in the order in which they will run. Finished ones can be chosen by task,
-    error and time; a cursor is printed where there may be more.
+    Finished jobs are listed newest first, other jobs in the order in which they will run. Finished jobs can
+    be filtered by task, error and time; if there may be more of them, a cursor is printed.
 
     \b
     Example:
       qbull jobs email --state failed
       qbull jobs email --state failed --task verify --error-contains timeout --after 2030-01-31T12:00:00Z
 
-    With --json: a list of what "qbull job" prints.
+    With --json: a list of jobs, each as "qbull job" prints it.
     """
-    chosen = cursor is not None or any(filters.values())
-    if chosen and start:
-        raise click.UsageError("--start counts all jobs; with a filter go on with --cursor")
+    is_search = page.cursor is not None or any(filters.values())
+    if is_search and page.start:
+        raise click.UsageError("--start counts all jobs; with a filter, continue with --cursor")
 
     async def main() -> None:
         queue = await target.queue(queue_name)
-        if chosen:
-            page = await queue.search(state, limit=max(end, 1), cursor=cursor, **filters)
-            found = page.jobs
-            if page.next is not None:
-                click.echo(f"there may be more: --cursor {page.next}", err=True)
+        if is_search:
+            result = await queue.search(state, limit=max(page.end, 1), cursor=page.cursor, **filters)
+            infos = result.jobs
+            if result.next is not None:
+                click.echo(f"there may be more: --cursor {result.next}", err=True)
         else:
-            found = await queue.jobs(state, start, end)
+            infos = await queue.jobs(state, page.start, page.end)
         if as_json:
-            print_json(to_plain(found))
-        elif found:
-            print_table(*_table(state, found))
+            print_json(to_plain(infos))
+        elif infos:
+            print_table(*_table(state, infos))
         else:
-            click.echo(await _nothing(queue, "such " * chosen + state, start), err=True)
+            click.echo(await _no_jobs(queue, "matching " * is_search + state, page.start), err=True)
 
     target.run(main)
 
@@ -93,36 +117,36 @@ With why --json: {field_list(WhyShape)}; each reason has {field_list(ReasonView)
 
 @click.command(help=JOB_HELP)
 @click.argument("words", nargs=-1, metavar="[why] QUEUE ID")
-@click.option("--logs", is_flag=True, help="What its task has logged, and nothing else.")
+@click.option("--logs", is_flag=True, help="Show only the log lines of the job.")
 @on_target
 @as_json
 def job(target: Target, words: tuple[str, ...], logs: bool, as_json: bool) -> None:
     """Show one job, its log lines, or why it is not running."""
     asks_why = len(words) == 3 and words[0] == "why"
     if len(words) != 2 and not asks_why:
-        raise click.UsageError("give a queue and the id of a job")
+        raise click.UsageError("expected a queue and the id of a job")
     queue_name, id = words[-2:]
 
     async def main() -> None:
         queue = await target.queue(queue_name)
         if asks_why:
-            _show_why(await queue.job(id).why(), as_json)
+            _print_why(await queue.job(id).why(), as_json)
             return
         if logs:
-            _show_logs(await queue.job(id).logs(), as_json)
+            _print_logs(await queue.job(id).logs(), as_json)
             return
         info = await queue.job(id).info()
         if info is None:
-            raise NotFound(f'queue "{queue_name}": no job {id}; it never was there, or is not kept any more')
+            raise NotFound(f'queue "{queue_name}": no job {id}; it never existed, or its retention has ended')
         if as_json:
             print_json(to_plain(info))
         else:
-            click.echo("\n".join(_page(info)))
+            click.echo("\n".join(_details(info)))
 
     target.run(main)
 
 
-def _show_why(answer: Why, as_json: bool) -> None:
+def _print_why(answer: Why, as_json: bool) -> None:
     if answer.state is None:
         raise NotFound(str(answer))
     if as_json:
@@ -132,15 +156,15 @@ def _show_why(answer: Why, as_json: bool) -> None:
         click.echo(one_line(f"{reason.code:<10} {reason.text}"))
 
 
-def _show_logs(lines: list[LogLine], as_json: bool) -> None:
+def _print_logs(lines: list[LogLine], as_json: bool) -> None:
     if as_json:
         print_json([to_plain(view_of(LogLineView, line)) for line in lines])
     for line in [] if as_json else lines:
         click.echo(f"{iso_time(line.at)}  {line.attempt}  {one_line(line.text)}")
 
 
-def _table(state: State, found: list[JobInfo]) -> tuple[tuple[str, ...], list[list[object]]]:
-    what, when = {
+def _table(state: State, infos: list[JobInfo]) -> tuple[tuple[str, ...], list[list[object]]]:
+    content, when = {
         "completed": ("result", "finished"),
         "failed": ("error", "finished"),
         "cancelled": ("payload", "finished"),
@@ -154,21 +178,21 @@ def _table(state: State, found: list[JobInfo]) -> tuple[tuple[str, ...], list[li
             info.key,
             f"{info.attempt}/{info.max_attempts}",
             ago(getattr(info, times[when])),
-            short(getattr(info, what), 200),
+            short(getattr(info, content), 200),
         ]
-        for info in found
+        for info in infos
     ]
-    return ("id", "task", "key", ">attempt", when, "*" + what), rows
+    return ("id", "task", "key", ">attempt", when, "*" + content), rows
 
 
-async def _nothing(queue: Queue, state: str, start: int) -> str:
+async def _no_jobs(queue: Queue, state: str, start: int) -> str:
     counts = await queue.stats()
     others = [f"{getattr(counts, other)} {other}" for other in STATES if getattr(counts, other)]
-    where = f" from position {start} on" if start else ""
-    return f'queue "{queue.name}": no {state} jobs{where}; it has: {", ".join(others) or "no jobs at all"}'
+    position = f" from position {start} on" if start else ""
+    return f'queue "{queue.name}": no {state} jobs{position}; it has: {", ".join(others) or "no jobs at all"}'
 
 
-def _page(info: JobInfo) -> list[str]:
+def _details(info: JobInfo) -> list[str]:
     facts: list[tuple[str, object]] = [
         ("queue", f"{info.queue}, partition {info.partition}"),
         ("task", info.task),
@@ -191,19 +215,19 @@ def _page(info: JobInfo) -> list[str]:
     ]
     lines = [f"job {one_line(info.id)}", ""]
     lines += [f"  {name:<10}{one_line(str(value))}" for name, value in facts if value is not None]
-    lines += _part("payload", json_text(info.payload))
+    lines += _section("payload", json_text(info.payload))
     if info.state == "completed":
-        lines += _part("result", json_text(info.result))
+        lines += _section("result", json_text(info.result))
     if info.error is not None and info.state in ("failed", "cancelled"):
-        lines += _part("error", info.error)
+        lines += _section("error", info.error)
     if info.stacktrace:
-        lines += _part("traceback", info.stacktrace)
+        lines += _section("traceback", info.stacktrace)
     if info.history:
         lines += ["", "earlier attempts", *(f"  {_attempt(attempt)}" for attempt in info.history)]
     return lines
 
 
-def _part(title: str, text: str) -> list[str]:
+def _section(title: str, text: str) -> list[str]:
     return ["", title, *(f"  {line}" for line in lines_of(text))]
 
 

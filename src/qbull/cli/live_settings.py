@@ -1,4 +1,4 @@
-"""`qbull pause`, `resume`, `configure`, `reset` and `settings`: steer a queue while it runs."""
+"""`qbull pause`, `resume`, `configure`, `reset` and `settings`: change a queue's settings while it runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from qbull.store.verbs.live_settings import LIVE_SETTING_TYPES
 from qbull.views.queues import SettingsShape
 from qbull.views.shape import to_plain
 
-by = click.option("--by", help="Who does it, for the history.  [default: user@host]")
+by = click.option("--by", help="Your name for the history.  [default: user@host]")
 
 
 @click.command()
@@ -23,9 +23,9 @@ by = click.option("--by", help="Who does it, for the history.  [default: user@ho
 @by
 @on_target
 def pause(target: Target, queue_name: str, by: str | None) -> None:
-    """Let nothing more of a queue begin, until it is resumed.
+    """Pause a queue: start no more of its jobs.
 
-    Running jobs end normally, what waits keeps waiting.
+    Running jobs finish normally. Waiting jobs stay in the queue until it is resumed.
 
     \b
     Example:
@@ -34,7 +34,7 @@ def pause(target: Target, queue_name: str, by: str | None) -> None:
 
     async def main() -> None:
         await (await target.queue(queue_name)).pause(by=by)
-        click.echo(f'queue "{queue_name}": paused; "qbull resume {queue_name}" lets it go on')
+        click.echo(f'queue "{queue_name}": paused; run "qbull resume {queue_name}" to resume it')
 
     target.run(main)
 
@@ -44,7 +44,7 @@ def pause(target: Target, queue_name: str, by: str | None) -> None:
 @by
 @on_target
 def resume(target: Target, queue_name: str, by: str | None) -> None:
-    """Let a paused queue go on.
+    """Resume a paused queue.
 
     \b
     Example:
@@ -53,13 +53,13 @@ def resume(target: Target, queue_name: str, by: str | None) -> None:
 
     async def main() -> None:
         await (await target.queue(queue_name)).resume(by=by)
-        click.echo(f'queue "{queue_name}": goes on')
+        click.echo(f'queue "{queue_name}": resumed')
 
     target.run(main)
 
 
 NO_LIMIT: Any = object()
-"""No limit at all, as against: not said."""
+"""The value of an option that was given as "none", to tell it from an option that was not given."""
 
 
 def _max_active(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
@@ -68,11 +68,13 @@ def _max_active(ctx: click.Context, param: click.Parameter, value: str | None) -
     try:
         return int(value)
     except ValueError:
-        raise click.BadParameter(f'"{value}": give a number of jobs from 1, or none', ctx, param) from None
+        raise click.BadParameter(
+            f'"{value}": give a number of jobs, 1 or more, or none', ctx, param
+        ) from None
 
 
 def _rate(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
-    """`100/60` is Rate(100, per=60)."""
+    """Parse a rate: `100/60` is Rate(100, per=60)."""
     if value is None or value == "none":
         return NO_LIMIT if value else None
     count, _, per = value.partition("/")
@@ -84,8 +86,8 @@ def _rate(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
         ) from None
 
 
-def _waits(ctx: click.Context, param: click.Parameter, value: str | None) -> Retry | None:
-    """`1,5,15` is Retry(delays=(1, 5, 15)), `none` is one run only."""
+def _retry(ctx: click.Context, param: click.Parameter, value: str | None) -> Retry | None:
+    """Parse a retry policy: `1,5,15` is Retry(delays=(1, 5, 15)), `none` is a single attempt."""
     if value is None:
         return None
     if value == "none":
@@ -94,29 +96,37 @@ def _waits(ctx: click.Context, param: click.Parameter, value: str | None) -> Ret
         return Retry(delays=tuple(float(wait) for wait in value.split(",")))
     except ValueError:
         raise click.BadParameter(
-            f'"{value}": give the waits between attempts in seconds, for example 1,5,15, or none', ctx, param
+            f'"{value}": give the seconds between attempts, for example 1,5,15, or none', ctx, param
         ) from None
 
 
 @click.command()
 @click.argument("queue_name", metavar="QUEUE")
-@click.option("--concurrency", type=int, help="Jobs at a time in one worker process.")
-@click.option("--max-active", metavar="N|none", callback=_max_active, help="Jobs at a time over all workers.")
+@click.option("--concurrency", type=int, help="Number of jobs that each worker process runs at a time.")
 @click.option(
-    "--rate", metavar="100/60|none", callback=_rate, help="Starts over all workers, in so many seconds."
+    "--max-active",
+    metavar="N|none",
+    callback=_max_active,
+    help="Maximum number of running jobs over all workers.",
+)
+@click.option(
+    "--rate",
+    metavar="100/60|none",
+    callback=_rate,
+    help="Maximum number of starts over all workers, per number of seconds.",
 )
 @click.option(
     "--retry",
     metavar="1,5,15|none",
-    callback=_waits,
-    help="Seconds between attempts, for all tasks of the queue.",
+    callback=_retry,
+    help="Seconds between attempts for all tasks of the queue; none for a single attempt.",
 )
 @by
 @on_target
 def configure(target: Target, queue_name: str, by: str | None, **given: Any) -> None:
     """Change settings of a queue for all its workers.
 
-    They win over the code until "qbull reset".
+    These settings override the code until "qbull reset".
 
     \b
     Example:
@@ -140,9 +150,9 @@ def configure(target: Target, queue_name: str, by: str | None, **given: Any) -> 
 @by
 @on_target
 def reset(target: Target, queue_name: str, settings: tuple[str, ...], by: str | None) -> None:
-    """Give settings of a queue back to its code.
+    """Reset settings of a queue to those in its code.
 
-    All of them where none is named. A pause stays.
+    Without SETTING, resets all of them. A pause stays in effect.
 
     \b
     Example:
@@ -160,11 +170,11 @@ def reset(target: Target, queue_name: str, settings: tuple[str, ...], by: str | 
 
 @click.command()
 @click.argument("queue_name", metavar="QUEUE")
-@click.option("--history", is_flag=True, help="The last changes, the newest first.")
+@click.option("--history", is_flag=True, help="Show the last changes, newest first.")
 @on_target
 @as_json
 def settings(target: Target, queue_name: str, history: bool, as_json: bool) -> None:
-    """Show what is in force for a queue, and who has changed what.
+    """Show the effective settings of a queue and their changes.
 
     \b
     Example:
@@ -182,7 +192,7 @@ def settings(target: Target, queue_name: str, history: bool, as_json: bool) -> N
             rows = [[ago(c.at), c.by, c.setting, _text(c.before), _text(c.after)] for c in changes]
             print_table(("when", "by", "setting", "before", "after"), rows)
         else:
-            click.echo(f'queue "{queue_name}": nothing was changed yet', err=True)
+            click.echo(f'queue "{queue_name}": no changes yet', err=True)
 
     target.run(main)
 
@@ -193,9 +203,9 @@ async def _print(queue: Queue) -> None:
     for name in ("paused", *LIVE_SETTING_TYPES):
         value = live.paused if name == "paused" else getattr(live.settings, name)
         changed = live.changed.get(name)
-        said = "the code" if changed is None else f"{changed.by}, {ago(changed.at)}"
-        rows.append([name, _text(value), said])
-    print_table(("setting", "in force", "by"), rows)
+        origin = "the code" if changed is None else f"{changed.by}, {ago(changed.at)}"
+        rows.append([name, _text(value), origin])
+    print_table(("setting", "value", "set by"), rows)
 
 
 def _text(value: object) -> str | None:

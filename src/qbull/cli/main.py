@@ -1,7 +1,7 @@
 """The `qbull` command. Each subcommand is imported when it is called.
 
-Whatever a user can cause ends here as one line on stderr and an exit code: 1 where the command could not do what
-was asked, 2 where it was asked wrongly, 130 after Ctrl-C.
+Every error that a user can cause ends here as one line on stderr and an exit code: 1 if the command failed,
+2 if it was called with wrong arguments, 130 after Ctrl-C.
 """
 
 from __future__ import annotations
@@ -56,10 +56,12 @@ COMMANDS = {
 
 INTERRUPTED_EXIT_CODE = 130
 MAX_ERROR_CHARS = 800
-"""Characters of a message; an argument that it names may have any length."""
+"""Longest error message in characters. The message may quote an argument of any length."""
 
 
 class LazyCommandGroup(click.Group):
+    """A group that imports the module of a command only when the command is used."""
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
 
@@ -81,7 +83,7 @@ class LazyCommandGroup(click.Group):
 def qbull(ctx: click.Context) -> None:
     """Background jobs for Python on Redis or Valkey: ordered by key, durable, fast.
 
-    The server is the one of QBULL_URL or REDIS_URL, or of the option --url.
+    Commands connect to the server in QBULL_URL or REDIS_URL, or to the one given with --url.
 
     \b
     Example:
@@ -96,6 +98,7 @@ def qbull(ctx: click.Context) -> None:
 
 
 def main() -> None:
+    """Run the command line and exit."""
     try:
         _refuse_garbled(sys.argv[1:])
         code = qbull.main(prog_name="qbull", standalone_mode=False)
@@ -106,19 +109,23 @@ def main() -> None:
         _end(error.exit_code, _error_text(error))
     except (click.Abort, KeyboardInterrupt):
         _end(INTERRUPTED_EXIT_CODE)
-    except BrokenPipeError:  # whoever read the output has seen enough
+    except BrokenPipeError:
+        # The reader of our output, such as `head`, has closed the pipe. Python must not write to it at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         _end(1)
     sys.exit(code if isinstance(code, int) else 0)
 
 
 def _refuse_garbled(arguments: list[str]) -> None:
-    """Bytes that are no UTF-8 come as lone surrogates, which neither a server nor a terminal takes."""
+    """Refuse bytes that are not UTF-8.
+
+    Python decodes them as lone surrogates, which nothing can print or store.
+    """
     for argument in arguments:
         try:
             argument.encode()
         except UnicodeEncodeError:
-            raise click.UsageError(f'"{argument}" is not UTF-8; write it in UTF-8') from None
+            raise click.UsageError(f'"{argument}" is not UTF-8; encode it as UTF-8') from None
 
 
 def _end(code: int, message: str = "") -> None:
@@ -129,7 +136,7 @@ def _end(code: int, message: str = "") -> None:
 
 
 def _shortened(line: str) -> str:
-    """What was asked for is at its beginning, what to do at its end: what is too long is left out between them."""
+    """Cut the middle out of a long message: the fact is at its start, the remedy at its end."""
     if len(line) <= MAX_ERROR_CHARS:
         return line
     half = MAX_ERROR_CHARS // 2

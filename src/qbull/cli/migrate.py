@@ -9,9 +9,9 @@ from qbull.cli.terminal import print_json
 
 
 @click.command()
-@click.option("--plan", is_flag=True, help="Say what would be done, and do nothing.")
-@click.option("--sql", "as_sql", is_flag=True, help="Print the SQL of it for somebody else to run.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+@click.option("--plan", is_flag=True, help="List the pending migrations without applying them.")
+@click.option("--sql", "as_sql", is_flag=True, help="Print the SQL instead of running it.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON for other programs.")
 @database.option
 def migrate(plan: bool, as_sql: bool, as_json: bool, database: str | None) -> None:
     """Create or upgrade qbull's tables in PostgreSQL.
@@ -22,25 +22,25 @@ def migrate(plan: bool, as_sql: bool, as_json: bool, database: str | None) -> No
       qbull migrate
       qbull migrate --sql > qbull.sql
 
-    What is there already is left alone, so it may run at every start of a deployment. Tables are only added to, so the
-    release before works on with them. --sql without a database prints all of it. With --json:
-    {"applied": bool, "migrations": [{"number", "name"}]}.
+    Migrations that were applied before are skipped, so every deployment can run this command. Migrations only
+    add to the tables, so the previous release keeps working. Without a database, --sql prints all migrations.
+    With --json: {"applied": bool, "migrations": [{"number", "name"}]}.
     """
-    from qbull.cli.database import named, needed
+    from qbull.cli.database import configured_database, require_database
     from qbull.postgres import schema
 
     if as_sql:
-        url = named(database)
+        url = configured_database(database)
         for migration in schema.pending(url) if url is not None else schema.migrations():
             click.echo(migration.script)
         return
-    url = needed(database)
-    found = schema.pending(url) if plan else schema.migrate(url)
+    url = require_database(database)
+    migrations = schema.pending(url) if plan else schema.migrate(url)
     if as_json:
-        migrations = [{"number": migration.number, "name": migration.name} for migration in found]
-        print_json({"applied": not plan, "migrations": migrations})
+        listed = [{"number": migration.number, "name": migration.name} for migration in migrations]
+        print_json({"applied": not plan, "migrations": listed})
         return
-    for migration in found:
-        click.echo(f"{migration.number} {migration.name}: {'to be applied' if plan else 'applied'}")
-    if not found:
+    for migration in migrations:
+        click.echo(f"{migration.number} {migration.name}: {'pending' if plan else 'applied'}")
+    if not migrations:
         click.echo("nothing to do: the tables are up to date")

@@ -1,4 +1,4 @@
-"""`qbull partitions`: who reads which partition of a queue, what waits there, and what is wrong with that."""
+"""`qbull partitions`: which worker reads which partition of a queue, and how many jobs wait there."""
 
 from __future__ import annotations
 
@@ -32,41 +32,48 @@ HALTED_LANE_COLUMNS = ("halted lanes: key", ">partition", ">behind it", "since",
 @on_target
 @as_json
 def partitions(target: Target, queue_name: str, as_json: bool) -> None:
-    """Show a queue's partitions: who reads them, what waits there.
+    """Show a queue's partitions, their readers and counts.
 
     \b
     Example:
       qbull partitions messages
       qbull partitions messages --json | jq '.misfits[].fact'
 
-    Partitions that nobody reads and workers whose settings do not fit together are said below. With --json:
-    {"queue", "partitions": [{"partition", "draining", "readers", "lease", "waiting", "inLanes", "active", "delayed", "failed",
-    "oldestWaitingAt"}], "longLanes", "haltedLanes", "misfits"}.
+    Warnings about partitions without a reader and about workers with conflicting settings follow the tables.
+    With --json: {"queue", "partitions": [{"partition", "draining", "readers", "lease", "waiting", "inLanes",
+    "active", "delayed", "failed", "oldestWaitingAt"}], "longLanes", "haltedLanes", "misfits"}.
     """
 
     async def main() -> None:
         queue = await target.queue(queue_name)
-        found = await partition_report(target.store, await target.store.settings(queue.name))
+        report = await partition_report(target.store, await target.store.settings(queue.name))
         if as_json:
-            print_json(to_plain(PartitionReportShape.of(found)))
+            print_json(to_plain(PartitionReportShape.of(report)))
             return
-        print_table(PARTITION_COLUMNS, [_line(partition) for partition in found.partitions])
-        if found.hot:
-            print_table(LONG_LANE_COLUMNS, [[_key(lane.key), lane.partition, lane.waiting, _ago(lane.oldest_ms)] for lane in found.hot])  # fmt: skip
-        if found.halted:
-            print_table(HALTED_LANE_COLUMNS, [[_key(lane.key), lane.partition, lane.waiting, _ago(lane.since_ms), lane.job] for lane in found.halted])  # fmt: skip
-        for misfit in found.misfits:
-            click.echo(one_line(misfit.line), err=True)
-        if not any(partition.readers for partition in found.partitions):
+        print_table(PARTITION_COLUMNS, [_row(partition) for partition in report.partitions])
+        if report.hot:
+            rows = [
+                [_key(lane.key), lane.partition, lane.waiting, _ago(lane.oldest_ms)] for lane in report.hot
+            ]
+            print_table(LONG_LANE_COLUMNS, rows)
+        if report.halted:
+            halted: list[list[object]] = [
+                [_key(lane.key), lane.partition, lane.waiting, _ago(lane.since_ms), lane.job]
+                for lane in report.halted
+            ]
+            print_table(HALTED_LANE_COLUMNS, halted)
+        for warning in report.misfits:
+            click.echo(one_line(warning.line), err=True)
+        if not any(partition.readers for partition in report.partitions):
             click.echo(
-                f'no worker reads it; run "qbull worker MODULE:APP --queues {queue.name}"',
+                f'no worker serves it; run "qbull worker MODULE:APP --queues {queue.name}"',
                 err=True,
             )
 
     target.run(main)
 
 
-def _line(partition: PartitionStatus) -> list[object]:
+def _row(partition: PartitionStatus) -> list[object]:
     counts = partition.counts
     since = [reader.since_ms for reader in partition.readers if reader.since_ms is not None]
     readers = ", ".join(reader.worker for reader in partition.readers)
@@ -86,7 +93,7 @@ def _line(partition: PartitionStatus) -> list[object]:
 
 
 def _key(key: str | None) -> str:
-    return "(all of the partition)" if key is None else key
+    return "(whole partition)" if key is None else key
 
 
 def _ago(milliseconds: int | None) -> str | None:

@@ -1,4 +1,4 @@
-"""`qbull queues` and `qbull stats`: what there is, and how much of it."""
+"""`qbull queues` and `qbull stats`: list the queues and show their counts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from qbull.store.read.inspect import Counts
 from qbull.views.queues import StatsView
 from qbull.views.shape import to_plain
 
-redraw = click.option("--watch", "watching", is_flag=True, help="Draw again every second, until Ctrl-C.")
+redraw = click.option("--watch", "watching", is_flag=True, help="Refresh every second until Ctrl-C.")
 
 QUEUE_COLUMNS = (
     "queue",
@@ -40,7 +40,7 @@ def queues(target: Target, as_json: bool, watching: bool) -> None:
       qbull queues --watch
       qbull queues --json | jq '.[] | select(.failed > 0) | .name'
 
-    With --json it prints a list of what "qbull stats" prints for each queue.
+    With --json: a list with one entry per queue, each as "qbull stats --json" prints it.
     """
 
     async def read() -> list[dict[str, Any]]:
@@ -58,10 +58,10 @@ def queues(target: Target, as_json: bool, watching: bool) -> None:
             await (watch_json(read) if as_json else watch(draw))
         elif as_json:
             print_json(await read())
-        elif found := await rows():
-            print_table(QUEUE_COLUMNS, found)
+        elif listed := await rows():
+            print_table(QUEUE_COLUMNS, listed)
         else:
-            click.echo("no queues yet; a queue is here from its first job or worker on", err=True)
+            click.echo("no queues yet; a queue appears with its first job or worker", err=True)
 
     target.run(main)
 
@@ -79,8 +79,9 @@ def stats(target: Target, queue_name: str, as_json: bool, watching: bool) -> Non
       qbull stats email
       qbull stats email --json
 
-    With --json: {"name", "waiting", "active", "completed", "failed", "delayed", "paused", "total", "cancelled",
-    "isPaused", "oldestWaitingAt"}; "paused" is how many of the waiting ones a pause holds back.
+    With --json: {"name", "waiting", "active", "completed", "failed", "delayed", "paused", "total",
+    "cancelled", "isPaused", "oldestWaitingAt"}; "paused" is the number of waiting jobs that a pause holds
+    back.
     """
 
     async def read() -> Any:
@@ -140,7 +141,7 @@ def _oldest(counts: Counts) -> str | None:
 
 
 async def _serving(target: Target) -> dict[str, int]:
-    """How many live workers each queue has."""
+    """Return the number of live workers of each queue."""
     await target.store.open()
     served = [name for who in (await target.store.workers()).values() for name in who.queues]
     return {name: served.count(name) for name in set(served)}

@@ -1,4 +1,4 @@
-"""`qbull relay`: ship what was enqueued in transactions from PostgreSQL to the queue."""
+"""`qbull relay`: ship jobs that were enqueued in PostgreSQL transactions to their queues."""
 
 from __future__ import annotations
 
@@ -17,17 +17,18 @@ from qbull.worker.actor import start_actor, stop_actors
 @databases.option
 @on_target
 def relay(target: Target, database: str | None) -> None:
-    """Ship the outbox in PostgreSQL to the queue, until Ctrl-C.
+    """Ship the PostgreSQL outbox to the queues until Ctrl-C.
 
     \b
     Example:
       qbull relay --app shop.tasks:app
 
-    "qbull worker" does the same where its app has a database; a relay of its own serves producers whose workers
-    have none. Any number may run. Without --app, queues are known from their workers.
+    "qbull worker" also ships the outbox if its app has a database. Use a separate relay if the workers have
+    no access to the database. Any number of relays may run. Without --app, the relay knows the queues that
+    workers have registered.
     """
     app = target.app
-    app.database = databases.named(database) or app.database or databases.needed(None)
+    app.database = databases.configured_database(database) or app.database or databases.require_database(None)
     set_up_logging(app.environment.log_format, app.environment.log_level)
 
     async def main() -> None:
@@ -35,7 +36,7 @@ def relay(target: Target, database: str | None) -> None:
         for name in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(name, stop.set)
         duties = [start_actor(duty) for duty in app._alongside()]
-        click.echo("qbull relay: ships the outbox; Ctrl-C ends", err=True)
+        click.echo("qbull relay: shipping the outbox; press Ctrl-C to stop", err=True)
         await stop.wait()
         await stop_actors(duties)
 

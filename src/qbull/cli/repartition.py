@@ -1,4 +1,4 @@
-"""`qbull repartition`: change the number of a queue's partitions while it is used, and show how far that is."""
+"""`qbull repartition`: change the number of a queue's partitions while it is in use, and show progress."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from qbull.store.verbs.move import PartitionMoves
 
 REPARTITION_POLL_SECONDS = 0.25
 REPARTITION_LOG_SECONDS = 5.0
-"""Seconds between two lines where the output is no terminal."""
+"""Seconds between two progress lines if the output is not a terminal."""
 
 
 @click.command()
 @click.argument("queue_name", metavar="QUEUE")
 @click.argument("partitions", type=click.IntRange(1, MAX_PARTITIONS), metavar="N")
 @click.option(
-    "--no-wait", is_flag=True, help="Do not wait until old partitions are worked off; the workers do that."
+    "--no-wait", is_flag=True, help="Do not wait until the workers have emptied the old partitions."
 )
 @on_target
 def repartition(target: Target, queue_name: str, partitions: int, no_wait: bool) -> None:
-    """Change the number of a queue's partitions while it is used.
+    """Change the number of a queue's partitions while it is in use.
 
-    Nothing is lost, jobs of one key keep their order. The new number is in force at once; jobs that are in old
-    partitions are worked off there by the workers. This command shows how far that is. It may be ended at any time, and
-    called again, also with another number.
+    No job is lost, and jobs of one key keep their order. The new number takes effect at once; the workers run
+    the jobs that are left in the old partitions. This command shows the progress. You can stop it at any time
+    and run it again, also with another number.
 
     \b
     Example:
@@ -44,20 +44,20 @@ def repartition(target: Target, queue_name: str, partitions: int, no_wait: bool)
         before = (await target.store.layout(queue.settings)).partitions
         await queue.repartition(partitions)
         if before != partitions:
-            click.echo(f'queue "{queue.name}": {before} → {partitions} partitions, in force now')
+            click.echo(f'queue "{queue.name}": {before} → {partitions} partitions, effective now')
         if not no_wait:
             await _watch(target, queue)
         left = await queue.repartitioning()
         if left is None:
-            click.echo(f'queue "{queue.name}": {partitions} partitions; nothing is left in old ones')
+            click.echo(f'queue "{queue.name}": {partitions} partitions; the old ones are empty')
         else:
-            click.echo(f'queue "{queue.name}": {_line(left)}; the workers go on with it')
+            click.echo(f'queue "{queue.name}": {_status_text(left)}; the workers continue')
 
     target.run(main)
 
 
 async def _watch(target: Target, queue: Queue) -> None:
-    """Show what is left until nothing is, and help with it."""
+    """Show how much is left until the old partitions are empty, and help to move it."""
     moves = PartitionMoves(target.app._client().store, queue.settings)
     with _RepartitionProgress(queue.name) as display:
         while True:
@@ -73,7 +73,7 @@ async def _hint(target: Target, queue: Queue, left: Repartitioning) -> str | Non
     if left.jobs:
         served = any(queue.name in who.queues for who in (await target.store.workers()).values())
         if not served:
-            return f'no worker reads it; run "qbull worker MODULE:APP --queues {queue.name}"'
+            return f'no worker serves it; run "qbull worker MODULE:APP --queues {queue.name}"'
     elif left.halted:
         return (
             f'{left.halted} keys are halted by a dead letter; see "qbull partitions {queue.name}", '
@@ -82,20 +82,20 @@ async def _hint(target: Target, queue: Queue, left: Repartitioning) -> str | Non
     return None
 
 
-def _line(left: Repartitioning) -> str:
+def _status_text(left: Repartitioning) -> str:
     old = " and ".join(str(count) for count in left.before)
     halted = f", {left.halted} of them halted" if left.halted else ""
     return f"{left.jobs:,} jobs and {left.keys:,} keys are left in the old {old} partitions{halted}"
 
 
 class _RepartitionProgress:
-    """A bar in a terminal, else a line now and then."""
+    """A progress bar in a terminal, otherwise a line every few seconds."""
 
     def __init__(self, queue: str) -> None:
         self._queue = queue
-        self._most = 1
-        self._said = float("-inf")
-        self._hinted: str | None = None
+        self._peak = 1
+        self._last_line_at = float("-inf")
+        self._last_hint: str | None = None
         self._bar = None
         if sys.stdout.isatty():
             from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
@@ -113,19 +113,19 @@ class _RepartitionProgress:
     def __exit__(self, kind: type[BaseException] | None, *_: BaseException | TracebackType | None) -> None:
         if self._bar is not None:
             if kind is None:
-                self._bar.update(self._task, total=self._most, completed=self._most)
+                self._bar.update(self._task, total=self._peak, completed=self._peak)
             self._bar.stop()
 
     def show(self, left: Repartitioning, hint: str | None) -> None:
-        if hint is not None and hint != self._hinted:
+        if hint is not None and hint != self._last_hint:
             click.echo(f'queue "{self._queue}": {hint}', err=True)
-        self._hinted = hint
+        self._last_hint = hint
         amount = left.jobs + left.keys
-        self._most = max(self._most, amount)
+        self._peak = max(self._peak, amount)
         if self._bar is not None:
             self._bar.update(
-                self._task, total=self._most, completed=self._most - amount, description=_line(left)
+                self._task, total=self._peak, completed=self._peak - amount, description=_status_text(left)
             )
-        elif time.monotonic() - self._said >= REPARTITION_LOG_SECONDS:
-            self._said = time.monotonic()
-            click.echo(f'queue "{self._queue}": {_line(left)}')
+        elif time.monotonic() - self._last_line_at >= REPARTITION_LOG_SECONDS:
+            self._last_line_at = time.monotonic()
+            click.echo(f'queue "{self._queue}": {_status_text(left)}')

@@ -1,4 +1,4 @@
-"""`qbull schedules` and `qbull run`: what runs when, and what a person can do about it."""
+"""`qbull schedules` and `qbull run`: list schedules, change them, and run one now."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SCHEDULE_COLUMNS = (
 
 
 class ListingGroup(click.Group):
-    """A group that lists where no command of it is named."""
+    """A group that runs its command `list` if no command is given."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not args or (args[0].startswith("-") and args[0] not in ctx.help_option_names):
@@ -41,7 +41,7 @@ class ListingGroup(click.Group):
 
 @click.group(cls=ListingGroup)
 def schedules() -> None:
-    """List the schedules with their next runs, and steer them.
+    """List schedules with their next runs, and change them.
 
     \b
     Example:
@@ -55,23 +55,23 @@ def schedules() -> None:
 @on_target
 @as_json
 def list_schedules(target: Target, as_json: bool) -> None:
-    """List them, with their next and their last run.
+    """List the schedules with their next and last runs.
 
     \b
     Example:
       qbull schedules --json | jq '.[] | select(.missed > 0) | .name'
 
-    With --json: a list of {"name", "queue", "task", "cron", "every", "tz", "args", "key", "catchUp", "catchUpLimit",
-    "overlap", "jitter", "start", "end", "source", "paused", "next": five times, "lastRun": {"jobId", "plannedAt",
-    "firedAt", "state", "error"}, "fired", "skipped", "missed", "problem"}.
+    With --json: a list of {"name", "queue", "task", "cron", "every", "tz", "args", "key", "catchUp",
+    "catchUpLimit", "overlap", "jitter", "start", "end", "source", "paused", "next": five times, "lastRun":
+    {"jobId", "plannedAt", "firedAt", "state", "error"}, "fired", "skipped", "missed", "problem"}.
     """
 
     async def main() -> None:
-        found = await target.app.schedules.list()
+        infos = await target.app.schedules.list()
         if as_json:
-            print_json([to_plain(view_of(ScheduleView, info)) for info in found])
-        elif found:
-            print_table(SCHEDULE_COLUMNS, [_row(info) for info in found])
+            print_json([to_plain(view_of(ScheduleView, info)) for info in infos])
+        elif infos:
+            print_table(SCHEDULE_COLUMNS, [_row(info) for info in infos])
         else:
             click.echo(
                 'no schedules; declare one with @queue.cron("0 9 * * *") or "qbull schedules put"', err=True
@@ -80,43 +80,68 @@ def list_schedules(target: Target, as_json: bool) -> None:
     target.run(main)
 
 
+def _moment(ctx: click.Context, param: click.Parameter, value: str | None) -> datetime | None:
+    if value is None:
+        return None
+    try:
+        return datetime.fromisoformat(value)
+    except ValueError:
+        raise ArgumentsError(
+            f"{param.opts[0]} {value}: give a time such as 2026-01-31T09:00:00+01:00"
+        ) from None
+
+
 @schedules.command()
 @click.argument("name")
 @click.argument("task", metavar="QUEUE/TASK")
 @click.argument("arguments", metavar="[JSON]", default="{}")
-@click.option("--cron", help='When, as five fields, six with seconds, or a name: "0 9 * * *", "@daily".')
-@click.option("--every", type=float, metavar="SECONDS", help="Or every so many seconds.")
-@click.option("--tz", help="In which time zone.  [default: TZ, else UTC]")
-@click.option("--catch-up", type=click.Choice(["skip", "one", "all"]), default="skip", show_default=True, help="What becomes of ticks that were missed.")  # fmt: skip
-@click.option("--overlap", type=click.Choice(["skip", "allow"]), help="What becomes of a tick while the run before goes on.  [default: skip; allow with --catch-up all]")  # fmt: skip
 @click.option(
-    "--jitter", type=float, default=0.0, metavar="SECONDS", help="Spread each tick by up to so much."
+    "--cron",
+    help='Cron expression with five fields, six with seconds, or a name: "0 9 * * *", "@daily".',
 )
-@click.option("--start", metavar="TIME", help="No tick before: 2026-01-31T09:00:00+01:00.")
-@click.option("--end", metavar="TIME", help="No tick after.")
+@click.option("--every", type=float, metavar="SECONDS", help="Seconds between two runs, instead of --cron.")
+@click.option("--tz", help="Time zone of the cron expression.  [default: TZ, else UTC]")
+@click.option(
+    "--catch-up",
+    type=click.Choice(["skip", "one", "all"]),
+    default="skip",
+    show_default=True,
+    help="How to handle missed runs.",
+)
+@click.option(
+    "--overlap",
+    type=click.Choice(["skip", "allow"]),
+    help="Whether a run may start while the previous one is unfinished."
+    "  [default: skip; allow with --catch-up all]",
+)
+@click.option(
+    "--jitter",
+    type=float,
+    default=0.0,
+    metavar="SECONDS",
+    help="Maximum random delay that is added to each run.",
+)
+@click.option(
+    "--start",
+    metavar="TIME",
+    callback=_moment,
+    help="Schedule no runs before this time, for example 2026-01-31T09:00:00+01:00.",
+)
+@click.option("--end", metavar="TIME", callback=_moment, help="Schedule no runs after this time.")
 @on_target
 @as_json
-def put(
-    target: Target,
-    name: str,
-    task: str,
-    arguments: str,
-    start: str | None,
-    end: str | None,
-    as_json: bool,
-    **rule: Any,
-) -> None:
-    """Make a schedule at run time, or change it.
+def put(target: Target, name: str, task: str, arguments: str, as_json: bool, **rule: Any) -> None:
+    """Create or change a schedule at run time.
 
     \b
     Example:
-      qbull schedules put nightly maintenance/clean '{"older_than": 86400}' --cron "30 2 * * *" --tz Europe/Berlin
+      qbull schedules put nightly maintenance/clean '{"days": 1}' --cron "30 2 * * *" --tz Europe/Berlin
       qbull schedules put sync erp/sync --every 300
 
-    What is said here wins over the code until "qbull schedules remove". With --app the arguments are checked.
+    This schedule overrides one of the same name in the code until "qbull schedules remove". With --app the
+    arguments are checked.
     """
     args = read_arguments(arguments)
-    rule |= {"start": _moment("--start", start), "end": _moment("--end", end)}
 
     async def main() -> None:
         info = await target.app.schedules.upsert(name, task, args=args, **rule)
@@ -130,7 +155,7 @@ def put(
 
 @schedules.command()
 @click.argument("name")
-@click.option("--count", type=click.IntRange(1, 1000), default=5, show_default=True, help="How many.")
+@click.option("--count", type=click.IntRange(1, 1000), default=5, show_default=True, help="Number of runs.")
 @on_target
 @as_json
 def preview(target: Target, name: str, count: int, as_json: bool) -> None:
@@ -157,7 +182,7 @@ def preview(target: Target, name: str, count: int, as_json: bool) -> None:
 @click.argument("name")
 @on_target
 def pause(target: Target, name: str) -> None:
-    """Fire no ticks of a schedule until it is resumed."""
+    """Pause a schedule: it has no runs until it is resumed."""
     target.run(lambda: target.app.schedules.pause(name))
 
 
@@ -165,7 +190,7 @@ def pause(target: Target, name: str) -> None:
 @click.argument("name")
 @on_target
 def resume(target: Target, name: str) -> None:
-    """Go on with the next tick. Those within the pause are not caught up."""
+    """Resume a schedule. Runs that fell into the pause are skipped."""
     target.run(lambda: target.app.schedules.resume(name))
 
 
@@ -173,20 +198,24 @@ def resume(target: Target, name: str) -> None:
 @click.argument("name")
 @on_target
 def remove(target: Target, name: str) -> None:
-    """Take away what was made at run time; what the code declares is as in the code again."""
+    """Remove a schedule made at run time. One that the code declares is reset to the code."""
     target.run(lambda: target.app.schedules.remove(name))
 
 
 @click.command()
 @click.argument("name", metavar="SCHEDULE")
 @click.option(
-    "--wait", type=SecondsParam(), metavar="SECONDS", help="Wait so long for its result, and print that."
+    "--wait",
+    type=SecondsParam(),
+    metavar="SECONDS",
+    help="Wait up to this long for the result and print it.",
 )
 @on_target
 def run(target: Target, name: str, wait: float | None) -> None:
     """Run a schedule now and print the job's id.
 
-    It runs beside its plan, also while the schedule is paused. With --wait its result is printed.
+    This run is in addition to the planned ones and works for a paused schedule too. With --wait the result is
+    printed.
 
     \b
     Example:
@@ -214,7 +243,7 @@ def _row(info: ScheduleInfo) -> list[object]:
         when,
         upcoming,
         None if last is None else ago(last.fired_at),
-        None if last is None else last.state or "not kept",
+        None if last is None else last.state or "expired",
         info.fired,
         info.missed,
         info.problem or short(last.error if last is not None and last.error else "", 200),
@@ -223,12 +252,3 @@ def _row(info: ScheduleInfo) -> list[object]:
 
 def _time(at: datetime) -> str:
     return f"{at:%Y-%m-%d %H:%M:%S} {at.tzname()}"
-
-
-def _moment(option: str, text: str | None) -> datetime | None:
-    if text is None:
-        return None
-    try:
-        return datetime.fromisoformat(text)
-    except ValueError:
-        raise ArgumentsError(f"{option} {text}: give a time such as 2026-01-31T09:00:00+01:00") from None

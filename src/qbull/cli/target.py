@@ -1,4 +1,4 @@
-"""Which server a command is about: the environment's, the one of --url, or the one of an app's code."""
+"""The server that a command works on: from the environment, from --url, or from an app's code."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Target:
-    """An app to look at. Queues that its code does not declare are known from the server's registry."""
+    """The app that a command works on.
+
+    Queues that its code does not declare come from the server's registry.
+    """
 
     def __init__(self, app: App, *, has_code: bool) -> None:
         self.app = app
@@ -31,11 +34,12 @@ class Target:
 
     @classmethod
     def of(cls, url: str | None, prefix: str | None, app_path: str | None) -> Target:
+        """Return the app of --app, or an app without code on the server of --url and --prefix."""
         if app_path is not None:
             if url is not None or prefix is not None:
-                raise click.UsageError("--app has a server of its own; leave --url and --prefix away")
+                raise click.UsageError("--app brings its own server; omit --url and --prefix")
             return cls(load_app(app_path), has_code=True)
-        _refuse_nowhere(url)
+        _require_server(url)
         return cls(App(url, prefix=prefix), has_code=False)
 
     @property
@@ -44,14 +48,18 @@ class Target:
         return self.app._client().store.without_retry
 
     async def queue(self, name: str) -> Queue:
+        """Return a queue as the code declares it, else as the server knows it."""
         await self.store.open()
         return self.app.queues.get(name) or Queue(self.app, await self.store.settings(name))
 
     async def queues(self) -> list[Queue]:
+        """Return all queues that the server knows."""
         await self.store.open()
         return [await self.queue(name) for name in await self.store.queues()]
 
     def run(self, command: Callable[[], Coroutine[Any, Any, A]]) -> A:
+        """Run a coroutine function with the app open, in an event loop of its own."""
+
         async def main() -> A:
             async with self.app:
                 return await command()
@@ -60,7 +68,7 @@ class Target:
 
 
 def on_target(command: F) -> F:
-    """The options --url, --prefix and --app; the command gets a Target as its first argument."""
+    """Add the options --url, --prefix and --app; the command gets a Target as its first argument."""
 
     @functools.wraps(command)
     def with_target(*, url: str | None, prefix: str | None, app_path: str | None, **rest: Any) -> Any:
@@ -68,27 +76,28 @@ def on_target(command: F) -> F:
 
     for option in (
         click.option(
-            "-A", "--app", "app_path", metavar="MODULE:APP", help="The app whose server and tasks are meant."
+            "-A", "--app", "app_path", metavar="MODULE:APP", help="App whose server and tasks to use."
         ),
-        click.option("--prefix", help="What its names on the server begin with.  [default: QBULL_PREFIX]"),
+        click.option("--prefix", help="Prefix of the app's keys on the server.  [default: QBULL_PREFIX]"),
         click.option(
             "--url",
-            help="The server: redis://HOST:PORT/DB, redis+cluster://, redis+sentinel:// …  [default: QBULL_URL or REDIS_URL]",
+            help="Address of the server: redis://HOST:PORT/DB, redis+cluster://, redis+sentinel:// …"
+            "  [default: QBULL_URL or REDIS_URL]",
         ),
     ):
         with_target = option(with_target)
     return with_target  # type: ignore[return-value]
 
 
-as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON for other programs.")
 
 
-def _refuse_nowhere(url: str | None) -> None:
-    """An app starts an embedded server where there is none; a look at nothing must not."""
-    named = url or read_environment().url
-    directory = Address.parse(named).directory if named else ".qbull"
+def _require_server(url: str | None) -> None:
+    """Refuse to start a new embedded server, as an app would do, only to look at an empty one."""
+    configured = url or read_environment().url
+    directory = Address.parse(configured).directory if configured else ".qbull"
     if directory is None or Path(directory).is_dir():
         return
-    if named:
-        raise ConfigError(f'server address "{named}": there is no directory "{directory}"')
-    raise ConfigError("no server is named; set QBULL_URL or give --url redis://HOST:PORT/DB")
+    if configured:
+        raise ConfigError(f'server address "{configured}": the directory "{directory}" does not exist')
+    raise ConfigError("no server is configured; set QBULL_URL or pass --url redis://HOST:PORT/DB")

@@ -1,4 +1,4 @@
-"""How things look in a terminal: tables, times, JSON. Nothing that a job contains can steer the terminal."""
+"""Terminal output: tables, times, JSON. Control characters from a job's data never reach the terminal."""
 
 from __future__ import annotations
 
@@ -18,27 +18,29 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 NON_TERMINAL_COLUMNS = 240
-"""Columns where the output is no terminal: a file has no edge to wrap at."""
+"""Width of the output if it is not a terminal: a file has no edge to wrap at."""
 REDRAW_SECONDS = 1.0
 
 
 def json_text(value: Any) -> str:
+    """Return a value as indented JSON."""
     return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
 
 
 def print_json(value: Any) -> None:
+    """Print a value as indented JSON."""
     click.echo(json_text(value))
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Table:
-    """Columns that begin with ">" are numbers, set to the right; one that begins with "*" takes what room is left."""
+    """Build a table. A column name with ">" is right-aligned, one with "*" takes the remaining width."""
     from rich.table import Table
     from rich.text import Text
 
-    made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    result = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for column in columns:
         flexible = column.startswith("*")
-        made.add_column(
+        result.add_column(
             column.lstrip(">*"),
             justify="right" if column.startswith(">") else "left",
             no_wrap=True,
@@ -46,22 +48,27 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Table:
             ratio=1 if flexible else None,
         )
     for row in rows:
-        made.add_row(*(Text(one_line("–" if cell is None else str(cell))) for cell in row))
-    return made
+        result.add_row(*(Text(one_line("–" if cell is None else str(cell))) for cell in row))
+    return result
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Print a table; see `table` for the names of columns."""
     console().print(table(columns, rows))
 
 
 def console() -> Console:
+    """Return a console that neither highlights nor interprets markup."""
     from rich.console import Console
 
     return Console(width=None if sys.stdout.isatty() else NON_TERMINAL_COLUMNS, highlight=False, markup=False)
 
 
 async def watch(draw: Callable[[], Awaitable[Any]]) -> None:
-    """Draw again every second, until Ctrl-C. Where the output is no terminal, one drawing follows the other."""
+    """Redraw every second until Ctrl-C.
+
+    If the output is not a terminal, print one drawing after the other.
+    """
     if not sys.stdout.isatty():
         while True:
             console().print(await draw())
@@ -75,14 +82,14 @@ async def watch(draw: Callable[[], Awaitable[Any]]) -> None:
 
 
 async def watch_json(read: Callable[[], Awaitable[Any]]) -> None:
-    """One line of JSON every second, until Ctrl-C."""
+    """Print one line of JSON every second until Ctrl-C."""
     while True:
         click.echo(msgspec.json.encode(await read()).decode())
         await asyncio.sleep(REDRAW_SECONDS)
 
 
 def ago(at: datetime | None) -> str | None:
-    """ "3 min ago", "in 20 s"."""
+    """Return a time relative to now: "3 min ago", "in 20 s"."""
     if at is None:
         return None
     seconds = (datetime.now(UTC) - at).total_seconds()
@@ -92,7 +99,7 @@ def ago(at: datetime | None) -> str | None:
 
 
 def span(seconds: float) -> str:
-    """A length of time in its two largest units."""
+    """Return a duration in its two largest units."""
     if seconds < 1:
         return f"{seconds * 1000:.3g} ms"
     if seconds < 60:
@@ -105,12 +112,12 @@ def span(seconds: float) -> str:
     return f"{days} d {hours % 24} h"
 
 
-def short(value: Any, most: int = 60) -> str:
-    """A value on one line, cut where it is long."""
+def short(value: Any, max_chars: int = 60) -> str:
+    """Return a value on one line, cut to `max_chars` characters."""
     text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-    return text if len(text) <= most else text[: most - 1] + "…"
+    return text if len(text) <= max_chars else text[: max_chars - 1] + "…"
 
 
 def lines_of(text: str) -> list[str]:
-    """The lines of a traceback or a document, each of them harmless."""
+    """Return the lines of a traceback or a document without control characters."""
     return [one_line(line) for line in text.rstrip().split("\n")]

@@ -1,4 +1,4 @@
-"""`qbull token`: who may use the REST API."""
+"""`qbull token`: manage the access tokens of the REST API."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAX_TOKEN_LIFETIME_SECONDS = 10 * 366 * 86_400
 
 @click.group()
 def token() -> None:
-    """Make, list and revoke tokens of the REST API.
+    """Create, list and revoke tokens of the REST API.
 
     \b
     Example:
@@ -30,7 +30,7 @@ def token() -> None:
     """
 
 
-def _lasts(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
+def _lifetime(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
     if value is None:
         return None
     try:
@@ -38,19 +38,29 @@ def _lasts(ctx: click.Context, param: click.Parameter, value: str | None) -> flo
     except (ValueError, KeyError):
         seconds = 0
     if not 0 < seconds <= MAX_TOKEN_LIFETIME_SECONDS:
-        raise click.BadParameter(f'"{value}": give a number with s, m, h or d, for example 90d', ctx, param)
+        raise click.BadParameter(
+            f'"{value}": give a number followed by s, m, h or d, for example 90d', ctx, param
+        )
     return float(seconds)
 
 
 @token.command()
-@click.option("--role", type=click.Choice(TOKEN_ROLES), required=True, help="A viewer looks, an admin acts.")
-@click.option("--name", required=True, help="Whose it is; the audit says so.")
 @click.option(
-    "--expires", metavar="90d", callback=_lasts, help="How long it is good.  [default: until revoked]"
+    "--role",
+    type=click.Choice(TOKEN_ROLES),
+    required=True,
+    help="Role of the token: a viewer can read, an admin can change things.",
+)
+@click.option("--name", required=True, help="Name of the owner; the audit log records it.")
+@click.option(
+    "--expires",
+    metavar="90d",
+    callback=_lifetime,
+    help="Lifetime of the token.  [default: until it is revoked]",
 )
 @on_target
 def create(target: Target, role: TokenRole, name: str, expires: float | None) -> None:
-    """Make a token and print it; only its digest is kept.
+    """Create a token and print it; the server stores its digest.
 
     \b
     Example:
@@ -70,24 +80,24 @@ def create(target: Target, role: TokenRole, name: str, expires: float | None) ->
 @on_target
 @as_json
 def list_tokens(target: Target, as_json: bool) -> None:
-    """List the tokens, the newest first.
+    """List the tokens, newest first.
 
     With --json: a list of {"id", "name", "role", "createdAt", "createdBy", "expiresAt", "lastUsedAt"}.
     """
 
     async def main() -> None:
         await target.store.open()
-        found = await tokens.list_all(target.store)
+        listed = await tokens.list_all(target.store)
         if as_json:
-            print_json([to_plain(TokenView.of(one)) for one in found])
-        elif found:
+            print_json([to_plain(TokenView.of(one)) for one in listed])
+        elif listed:
             rows: list[list[object]] = [
                 [one.id, one.name, one.role, ago(to_datetime(one.created_ms)), _ago(one.used_ms), _until(one)]
-                for one in found
+                for one in listed
             ]
-            print_table(("id", "*name", "role", "made", "last used", "expires"), rows)
+            print_table(("id", "*name", "role", "created", "last used", "expires"), rows)
         else:
-            click.echo('no tokens yet; "qbull token create" makes one', err=True)
+            click.echo('no tokens yet; create one with "qbull token create"', err=True)
 
     target.run(main)
 
@@ -96,7 +106,7 @@ def list_tokens(target: Target, as_json: bool) -> None:
 @click.argument("id")
 @on_target
 def revoke(target: Target, id: str) -> None:
-    """Revoke a token; it is refused within two seconds.
+    """Revoke a token; servers refuse it within two seconds.
 
     \b
     Example:
@@ -121,5 +131,6 @@ def _until(one: Token) -> str:
 def _user() -> str:
     try:
         return getpass.getuser()
-    except (OSError, KeyError, ImportError):  # a container may have no name for its user
+    except (OSError, KeyError, ImportError):
+        # A container may have no name for its user.
         return "?"

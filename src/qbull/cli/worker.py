@@ -1,14 +1,20 @@
-"""`qbull worker`: run jobs. The command itself is the parent; `worker-process` is what it starts."""
+"""`qbull worker`: run jobs.
+
+The command itself is the supervisor; it starts `worker-process` as its children.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import secrets
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 import click
 import msgspec
@@ -25,10 +31,12 @@ from qbull.worker.process.memory import trim_memory
 from qbull.worker.process.supervisor import Supervisor, SupervisorSettings
 from qbull.worker.worker import Supervision, Worker
 
+F = TypeVar("F", bound=Callable[..., Any])
+
 
 @dataclass(frozen=True)
 class WorkerOptions:
-    """What a worker process is told by its parent."""
+    """The options that the supervisor passes to a worker process."""
 
     app: str
     grace: float
@@ -37,52 +45,78 @@ class WorkerOptions:
     concurrency: int | None = None
 
 
+def _with_sharing(command: F) -> F:
+    """Add the options that decide which partitions this command reads; the command gets them as `sharing`."""
+
+    @functools.wraps(command)
+    def with_sharing(
+        *,
+        sharing: str | None,
+        partitions_per_pod: int | None,
+        instance_id: str | None,
+        instance_count: int | None,
+        **rest: Any,
+    ) -> Any:
+        shared = make_sharing(sharing, partitions_per_pod, instance_id, instance_count)
+        return command(sharing=shared, **rest)
+
+    for option in (
+        click.option(
+            "--instance-count", type=click.IntRange(1), envvar="INSTANCE_COUNT", help="Number of instances."
+        ),
+        click.option(
+            "--instance-id",
+            envvar="INSTANCE_ID",
+            help="Number of this instance, from 0; worker-3 is read as 3.",
+        ),
+        click.option(
+            "--partitions-per-pod",
+            type=click.IntRange(1),
+            envvar="PARTITIONS_PER_POD",
+            help="Maximum number of partitions of a queue that this command reads in all its processes.",
+        ),
+        click.option(
+            "--sharing",
+            type=click.Choice(SHARING_MODES),
+            envvar="QBULL_SHARING",
+            help="How workers share the partitions of a queue."
+            "  [default: auto; static with --instance-count]",
+        ),
+    ):
+        with_sharing = option(with_sharing)
+    return with_sharing  # type: ignore[return-value]
+
+
 @click.command()
 @click.argument("app_path", metavar="MODULE:APP")
-@click.option("--queues", help="Serve only these, separated by commas.  [default: all]")
+@click.option("--queues", help="Queues to serve, separated by commas.  [default: all]")
 @click.option(
-    "--processes", type=click.IntRange(1, 256), default=1, show_default=True, help="Worker processes."
+    "--processes",
+    type=click.IntRange(1, 256),
+    default=1,
+    show_default=True,
+    help="Number of worker processes.",
 )
 @click.option(
     "--concurrency",
     type=click.IntRange(1, 10_000),
-    help="Jobs at a time of each queue in one process.  [default: as declared]",
+    help="Number of jobs that each process runs at a time, per queue.  [default: as declared]",
 )
 @click.option(
     "--grace",
     type=SecondsParam(),
     default=30.0,
     show_default=True,
-    help="Seconds that running jobs have to end after SIGTERM.",
+    help="Seconds that running jobs have to finish after SIGTERM.",
 )
-@click.option(
-    "--sharing",
-    type=click.Choice(SHARING_MODES),
-    envvar="QBULL_SHARING",
-    help="How the partitions of a queue are shared out over workers.  [default: auto; static with --instance-count]",
-)
-@click.option(
-    "--partitions-per-pod",
-    type=click.IntRange(1),
-    envvar="PARTITIONS_PER_POD",
-    help="The most partitions of a queue that this command reads, over all its processes.",
-)
-@click.option(
-    "--instance-id", envvar="INSTANCE_ID", help="Which instance this is, from 0; worker-3 counts as 3."
-)
-@click.option(
-    "--instance-count", type=click.IntRange(1), envvar="INSTANCE_COUNT", help="How many instances there are."
-)
+@_with_sharing
 def worker(
     app_path: str,
     queues: str | None,
     processes: int,
     concurrency: int | None,
     grace: float,
-    sharing: str | None,
-    partitions_per_pod: int | None,
-    instance_id: str | None,
-    instance_count: int | None,
+    sharing: Sharing,
 ) -> None:
     """Run jobs of the app in MODULE:APP until SIGTERM or Ctrl-C.
 
@@ -90,22 +124,23 @@ def worker(
     Example:
       qbull worker shop.tasks:app --processes 4
 
-    A first signal lets running jobs end and gives back what was not begun; a second one ends at once. A server that is away
-    is waited for, also at the start; one that refuses the password, or would lose jobs, ends it.
+    The first signal lets running jobs finish and releases jobs that have not started; a second one stops at
+    once. If the server is unavailable, the worker waits for it, also at startup. The worker exits if the
+    server refuses its password or is configured so that it would lose jobs.
     """
-    shared = make_sharing(sharing, partitions_per_pod, instance_id, instance_count)
     names = None if queues is None else _names(queues)
     app = load_app(app_path)
     set_up_logging(app.environment.log_format, app.environment.log_level)
-    orders = WorkerOptions(app_path, grace, shared, names, concurrency)
+    options = WorkerOptions(app_path, grace, sharing, names, concurrency)
 
     async def main() -> int:
-        supervisor = make_supervisor(app, orders, processes)
+        supervisor = make_supervisor(app, options, processes)
         if not await supervisor.reach():
             return 0
         served = ", ".join(a.settings.name for a in app._assignments(names))
         click.echo(
-            f"qbull worker: {processes} process{'es' * (processes > 1)} for {served}; Ctrl-C ends", err=True
+            f"qbull worker: {processes} process{'es' * (processes > 1)} for {served}; press Ctrl-C to stop",
+            err=True,
         )
         async with app:
             return await supervisor.run()
@@ -116,31 +151,31 @@ def worker(
 def _names(queues: str) -> list[str]:
     names = [name.strip() for name in queues.split(",") if name.strip()]
     if not names:
-        raise ConfigError(f'--queues "{queues}": name at least one, or leave it away for all')
+        raise ConfigError(f'--queues "{queues}" names no queue; name at least one, or omit it for all')
     return names
 
 
 def new_pod() -> str:
-    """The name that the worker processes of one parent have in common."""
+    """Return a new name that all worker processes of one supervisor share."""
     return f"{os.uname().nodename}-{os.getpid()}-{secrets.token_hex(3)}"
 
 
-def make_supervisor(app: App, orders: WorkerOptions, processes: int, pod: str | None = None) -> Supervisor:
+def make_supervisor(app: App, options: WorkerOptions, processes: int, pod: str | None = None) -> Supervisor:
+    """Make the supervisor that starts so many worker processes with these options."""
     pod = pod or new_pod()
-    settings = [assignment.settings for assignment in app._assignments(orders.queues, orders.concurrency)]
+    settings = [assignment.settings for assignment in app._assignments(options.queues, options.concurrency)]
 
     def command(number: int, id: str, board: int, life: int) -> list[str]:
-        told = msgspec.json.encode(
-            replace(orders, sharing=orders.sharing.of_process(number, processes, pod))
-        ).decode()
-        options = ["--id", id, "--board", str(board), "--life", str(life)]
-        return [sys.executable, "-m", "qbull.cli.main", "worker-process", told, *options]
+        sharing = options.sharing.of_process(number, processes, pod)
+        encoded = msgspec.json.encode(replace(options, sharing=sharing)).decode()
+        flags = ["--id", id, "--board", str(board), "--life", str(life)]
+        return [sys.executable, "-m", "qbull.cli.main", "worker-process", encoded, *flags]
 
     return Supervisor(
         app._make_store(),
         settings,
         command,
-        SupervisorSettings(processes, orders.grace, app.environment.min_idle),
+        SupervisorSettings(processes, options.grace, app.environment.min_idle),
         alongside=app._alongside(),
     )
 
@@ -151,51 +186,61 @@ def make_supervisor(app: App, orders: WorkerOptions, processes: int, pod: str | 
 @click.option("--board", type=int, required=True)
 @click.option("--life", type=int, required=True)
 def worker_process(told: str, id: str, board: int, life: int) -> None:
-    """One worker process under a supervisor."""
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # Ctrl-C reaches the whole group; the parent passes on what is meant
-    orders = msgspec.json.decode(told, type=WorkerOptions)
-    app = load_app(orders.app)
+    """Run one worker process under a supervisor.
+
+    `told` is a WorkerOptions in JSON. `board` is the file descriptor of the crash board, `life` that of a
+    pipe which closes when the supervisor dies.
+    """
+    # Ctrl-C reaches the whole process group. The supervisor decides and passes the signal on.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    options = msgspec.json.decode(told, type=WorkerOptions)
+    app = load_app(options.app)
     set_up_logging(app.environment.log_format, app.environment.log_level)
-    asyncio.run(_serve(app, orders, id, board, life))
+    asyncio.run(_serve(app, options, id, board, life))
 
 
-async def _serve(app: App, orders: WorkerOptions, id: str, board: int, life: int) -> None:
-    assignments = app._assignments(orders.queues, orders.concurrency)
+async def _serve(app: App, options: WorkerOptions, id: str, board: int, life: int) -> None:
+    assignments = app._assignments(options.queues, options.concurrency)
     slots = sum(board_slots_for(assignment.settings.concurrency) for assignment in assignments)
     min_idle = app.environment.min_idle
     worker = Worker(
         app._make_store,
         assignments,
-        sharing=orders.sharing,
+        sharing=options.sharing,
         min_idle=min_idle,
         supervision=Supervision(id, CrashBoard(board, slots)),
     )
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    # More of them change nothing: a service manager may signal the whole group, and the parent passes its own on.
+    # Further signals change nothing: a service manager may signal the whole group, and the supervisor passes
+    # its own signal on.
     loop.add_signal_handler(signal.SIGTERM, stop.set)
     _follow_parent(life, loop, stop, min_idle / 2)
-    spare = asyncio.create_task(trim_memory())
+    trimming = asyncio.create_task(trim_memory())
     starting, stopping = asyncio.create_task(worker.start()), asyncio.create_task(stop.wait())
     await asyncio.wait([starting, stopping], return_when=asyncio.FIRST_COMPLETED)
     if starting.done():
         await starting
         await stopping
-    else:  # it waits for its server
+    else:
+        # The worker is still waiting for its server.
         starting.cancel()
         await asyncio.wait([starting])
-    await worker.stop(orders.grace)
-    await stop_actors([spare])
+    await worker.stop(options.grace)
+    await stop_actors([trimming])
     await app.close()
 
 
 def _follow_parent(life: int, loop: asyncio.AbstractEventLoop, stop: asyncio.Event, within: float) -> None:
-    """When the parent dies nobody says "alive" for this process any more: it must be gone before others take over."""
+    """Stop when the supervisor dies.
+
+    The supervisor sends the heartbeats of its workers. Without them other workers take over the jobs, so this
+    process must be gone after `within` seconds.
+    """
 
     def watch() -> None:
-        os.read(life, 1)  # nothing is ever written: this returns when the parent is gone
+        # Nobody ever writes to the pipe: the read returns when the supervisor is gone.
+        os.read(life, 1)
         loop.call_soon_threadsafe(stop.set)
         timer = threading.Timer(within, os._exit, args=[1])
         timer.daemon = True

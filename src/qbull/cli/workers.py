@@ -1,4 +1,4 @@
-"""`qbull workers`: who runs jobs now."""
+"""`qbull workers`: list the live worker processes."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from qbull.views.workers import WorkerView
 @click.command()
 @on_target
 @as_json
-@click.option("--here", is_flag=True, help="Only those of this machine; exit with 1 where there is none.")
+@click.option("--here", is_flag=True, help="List only workers of this machine; exit with 1 if there is none.")
 def workers(target: Target, as_json: bool, here: bool) -> None:
     """List the live worker processes.
 
     \b
     Example:
       qbull workers
-      qbull workers --here        # for health checks: does a worker of this container live?
+      qbull workers --here        # for health checks: is a worker of this container alive?
 
-    With --json: a list of {"id", "host", "pid", "pod", "queues": {name: {"concurrency", "partitions", "sharing",
-    "leaving"}}}.
+    With --json: a list of {"id", "host", "pid", "pod", "queues": {name: {"concurrency", "partitions",
+    "sharing", "leaving"}}}.
     """
 
     async def main() -> None:
@@ -44,7 +44,7 @@ def workers(target: Target, as_json: bool, here: bool) -> None:
         elif not here:
             click.echo('no worker is running; start one with "qbull worker MODULE:APP"', err=True)
         if here and not living:
-            raise NotFound(f'no worker of "{socket.gethostname()}" lives; see its log')
+            raise NotFound(f'no worker of "{socket.gethostname()}" is alive; see its log')
 
     target.run(main)
 

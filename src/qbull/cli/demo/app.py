@@ -1,6 +1,6 @@
-"""The app of `qbull demo`: four queues as a small shop has them. Its tasks do nothing but take their time.
+"""The app of `qbull demo`: the four queues of a small shop. Its tasks only take some time.
 
-What becomes of a job is decided by its arguments alone, so `qbull demo --once` knows the outcome beforehand.
+The arguments of a job alone decide its outcome, so `qbull demo --once` knows all outcomes beforehand.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ reminders = app.queue("reminders", partitions=1, concurrency=5, keep=DEMO_RETENT
 
 @email.task
 async def welcome(user: str, refusals: int = 0) -> str:
-    """The mail server refuses the first attempts: they are retried."""
+    """Send a mail. The mail server refuses the first attempts, so they are retried."""
     await asyncio.sleep(0.02)
     if qbull.current_job().attempt <= refusals:
         raise ConnectionError("421 the mail server is busy")
@@ -48,18 +48,18 @@ async def welcome(user: str, refusals: int = 0) -> str:
 
 @email.task
 async def newsletter(user: str, address: str) -> str:
-    """An address that cannot be right is not worth another attempt: it goes to the dead letters at once."""
+    """Send a mail. An invalid address is not retried: the job becomes a dead letter at once."""
     await asyncio.sleep(0.01)
     if "@" not in address:
-        raise qbull.Fail(f"{address!r} is no address")
+        raise qbull.Fail(f"{address!r} is not an address")
     return f"sent to {user}"
 
 
 @payments.task(key="{account}")
 async def charge(account: str, step: int, refusals: int = 0, ledger: str | None = None) -> int:
-    """The payments of an account run one at a time, in order; one that is retried keeps those behind it waiting."""
+    """Charge an account. Its payments run one at a time, in order; a retry keeps the later ones waiting."""
     attempt = qbull.current_job().attempt
-    _write(ledger, f"{account} {step} {attempt} begins")
+    _write(ledger, f"{account} {step} {attempt} starts")
     await asyncio.sleep(0.005)
     _write(ledger, f"{account} {step} {attempt} ends")
     if attempt <= refusals:
@@ -69,20 +69,20 @@ async def charge(account: str, step: int, refusals: int = 0, ledger: str | None 
 
 @reports.task
 def render(month: int) -> str:
-    """A plain function: it runs in a thread."""
+    """Render a report. A plain function runs in a thread."""
     time.sleep(0.02)
     return f"report-{month:02d}.pdf"
 
 
 @reports.task(cpu=True)
 def forecast(months: int) -> int:
-    """A plain function that keeps a processor busy: it runs in a process of its own."""
+    """Compute a forecast. A function with cpu=True runs in a process of its own."""
     return sum(n * n for n in range(months * 10_000)) % 1000
 
 
 @reports.task
 def archive(month: int) -> None:
-    """Fails at every attempt, and is a dead letter then."""
+    """Fail at every attempt; then the job is a dead letter."""
     raise OSError(f"no space left for the archive of month {month}")
 
 
@@ -93,7 +93,7 @@ async def remind(user: str, about: str) -> str:
 
 
 def _write(ledger: str | None, line: str) -> None:
-    """One line, in one write: lines of several processes do not mix."""
+    """Append one line in one write, so that lines of several processes do not mix."""
     if ledger is None:
         return
     file = os.open(ledger, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)

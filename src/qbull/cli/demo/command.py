@@ -1,7 +1,9 @@
-"""`qbull demo`: an embedded server, sample queues, a real worker, the dashboard, and a view of it. It leaves nothing behind.
+"""`qbull demo`: an embedded server, sample queues, a real worker, the dashboard and a live view. It leaves no
+data.
 
-The worker is the one of `qbull worker`: a supervisor in this process, with worker processes below it. So Ctrl-C and
-SIGTERM are the supervisor's here too: the first one lets running jobs end, a second one ends at once.
+The worker is that of `qbull worker`: a supervisor in this process with worker processes as its children. So
+the supervisor handles Ctrl-C and SIGTERM here too: the first one lets running jobs finish, a second one stops
+at once.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from urllib.parse import quote
 
 import click
 
+from qbull.cli.main import INTERRUPTED_EXIT_CODE
 from qbull.errors import QbullError
 from qbull.observe.log import set_up_logging
 
@@ -25,24 +28,28 @@ if TYPE_CHECKING:
     from qbull.worker.process.supervisor import Supervisor
 
 DEMO_GRACE_SECONDS = 3.0
-INTERRUPTED_EXIT_CODE = 130
 
 
 @click.command()
-@click.option("--once", is_flag=True, help="Run a fixed workload to its end, print a summary, and end.")
+@click.option("--once", is_flag=True, help="Run a fixed workload, print a summary, and exit.")
 @click.option(
     "--dir",
     "directory",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Keep the data here.  [default: nowhere]",
+    help="Directory for the data, which is then kept.  [default: a temporary directory]",
 )
 @click.option(
-    "--processes", type=click.IntRange(1, 64), default=2, show_default=True, help="Worker processes."
+    "--processes",
+    type=click.IntRange(1, 64),
+    default=2,
+    show_default=True,
+    help="Number of worker processes.",
 )
 def demo(once: bool, directory: Path | None, processes: int) -> None:
-    """Show qbull at work, on a Valkey of its own.
+    """Show qbull at work on an embedded Valkey.
 
-    Sample queues with mail, payments in order, reports and reminders; a worker; the dashboard and a view of it until Ctrl-C.
+    Runs sample queues with mails, ordered payments, reports and reminders, a worker, the dashboard and a live
+    view until Ctrl-C.
 
     \b
     Example:
@@ -53,7 +60,7 @@ def demo(once: bool, directory: Path | None, processes: int) -> None:
         if directory is None:
             directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="qbull-demo-")))
         log = _prepare(directory.absolute())
-        with _errors_to(log):
+        with _stderr_to(log):
             code = asyncio.run(_run(directory.absolute(), once, processes))
         if code == 1:
             click.echo("".join(log.read_text(errors="replace").splitlines(True)[-20:]), err=True, nl=False)
@@ -61,7 +68,9 @@ def demo(once: bool, directory: Path | None, processes: int) -> None:
 
 
 def _prepare(directory: Path) -> Path:
-    """The worker processes import the demo's app: it finds its server in the environment, as any app does."""
+    """Create the directory and point QBULL_URL at it: the worker processes import the demo's app, which reads
+    it.
+    """
     try:
         directory.mkdir(parents=True, exist_ok=True)
         log = directory / "worker.log"
@@ -73,7 +82,8 @@ def _prepare(directory: Path) -> Path:
 
 
 async def _run(directory: Path, once: bool, processes: int) -> int:
-    from qbull.cli.demo.app import app  # reads the environment
+    # The import reads the environment, so it must come after _prepare.
+    from qbull.cli.demo.app import app
     from qbull.cli.demo.live import produce, show
     from qbull.cli.demo.once import run_once
     from qbull.cli.demo.serve import served
@@ -85,21 +95,22 @@ async def _run(directory: Path, once: bool, processes: int) -> int:
         worker = asyncio.create_task(supervisor.run())
         if once:
             click.echo(f"running the sample workload on an embedded Valkey with {processes} worker processes")
-            well = await _beside(supervisor, worker, run_once(directory))
-            return INTERRUPTED_EXIT_CODE if well is None else 0 if well else 1
+            passed = await _run_beside(supervisor, worker, run_once(directory))
+            return INTERRUPTED_EXIT_CODE if passed is None else 0 if passed else 1
         click.echo(
-            "an embedded Valkey, four queues and a worker are running; Ctrl-C ends them. From another terminal:"
+            "an embedded Valkey, four queues and a worker are running; press Ctrl-C to stop. "
+            "From another terminal:"
         )
         click.echo(f"  QBULL_URL={app.url} QBULL_PREFIX={app.prefix} qbull jobs email --state failed\n")
-        async with served(app) as said:
-            click.echo(f"{said}\n")
-            await _beside(supervisor, worker, _both(produce(), show()))
-        click.echo("ended" if worker.result() == 0 else "ended at once")
+        async with served(app) as message:
+            click.echo(f"{message}\n")
+            await _run_beside(supervisor, worker, _run_all(produce(), show()))
+        click.echo("stopped" if worker.result() == 0 else "stopped at once")
         return 0
 
 
 def _supervisor(processes: int) -> Supervisor:
-    """As `qbull worker` has it."""
+    """Make a supervisor as `qbull worker` does."""
     from qbull.cli.demo.app import DEMO_APP_PATH, app
     from qbull.cli.worker import WorkerOptions, make_supervisor
     from qbull.core.sharing import Sharing
@@ -107,24 +118,27 @@ def _supervisor(processes: int) -> Supervisor:
     return make_supervisor(app, WorkerOptions(DEMO_APP_PATH, DEMO_GRACE_SECONDS, Sharing()), processes)
 
 
-async def _beside(
-    supervisor: Supervisor, worker: asyncio.Task[int], doing: Coroutine[Any, Any, bool]
+async def _run_beside(
+    supervisor: Supervisor, worker: asyncio.Task[int], coroutine: Coroutine[Any, Any, bool]
 ) -> bool | None:
-    """Do something while the worker runs, then end the worker; None where a signal ended it before."""
-    done = asyncio.create_task(doing)
-    await asyncio.wait([worker, done], return_when=asyncio.FIRST_COMPLETED)
+    """Run a coroutine beside the worker, then stop the worker.
+
+    Returns None if a signal stopped the worker first.
+    """
+    running = asyncio.create_task(coroutine)
+    await asyncio.wait([worker, running], return_when=asyncio.FIRST_COMPLETED)
     if worker.done():
-        done.cancel()
-        await asyncio.wait([done])
+        running.cancel()
+        await asyncio.wait([running])
         worker.result()
         return None
     supervisor.stop()
     await asyncio.wait([worker])
     worker.result()
-    return done.result()
+    return running.result()
 
 
-async def _both(*coroutines: Coroutine[Any, Any, None]) -> bool:
+async def _run_all(*coroutines: Coroutine[Any, Any, None]) -> bool:
     tasks = [asyncio.create_task(coroutine) for coroutine in coroutines]
     try:
         await asyncio.gather(*tasks)
@@ -136,15 +150,15 @@ async def _both(*coroutines: Coroutine[Any, Any, None]) -> bool:
 
 
 @contextmanager
-def _errors_to(log: Path) -> Iterator[None]:
-    """What the worker processes log would be written across the view."""
+def _stderr_to(log: Path) -> Iterator[None]:
+    """Send stderr to a file: the log lines of the worker processes would spoil the live view."""
     sys.stderr.flush()
-    kept = os.dup(2)
+    original = os.dup(2)
     with log.open("ab") as file:
         os.dup2(file.fileno(), 2)
     try:
         yield
     finally:
         sys.stderr.flush()
-        os.dup2(kept, 2)
-        os.close(kept)
+        os.dup2(original, 2)
+        os.close(original)

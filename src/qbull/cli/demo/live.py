@@ -1,4 +1,4 @@
-"""`qbull demo`: work that goes on and on, and a view of it."""
+"""`qbull demo`: enqueue jobs until it is stopped, and show them in a live view."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from qbull.queue import Queue
 from qbull.store.read.inspect import Counts
 
 DEMO_PRODUCE_SECONDS = 0.25
-"""Seconds between two handfuls of new jobs."""
+"""Seconds between two rounds of new jobs."""
 PLAIN_VIEW_SECONDS = 2.0
 DEMO_COLUMNS = (
     "queue",
@@ -32,7 +32,7 @@ DEMO_COLUMNS = (
 
 
 async def produce() -> None:
-    """A few jobs of each kind, again and again."""
+    """Enqueue a few jobs of each kind, again and again."""
     steps = dict.fromkeys((f"account-{n}" for n in range(8)), 0)
     dice = random.Random()  # noqa: S311 - a demo
     while True:
@@ -55,49 +55,53 @@ async def produce() -> None:
 
 
 async def show() -> None:
+    """Show the queues until cancelled: a live table in a terminal, otherwise a line every two seconds."""
     view = DemoView()
     if not sys.stdout.isatty():
         while True:
-            await view.look()
+            await view.refresh()
             click.echo(view.line())
             await asyncio.sleep(PLAIN_VIEW_SECONDS)
     from rich.live import Live
 
-    await view.look()
+    await view.refresh()
     with Live(view.draw(), console=console(), auto_refresh=False) as live:
         while True:
             live.update(view.draw(), refresh=True)
             await asyncio.sleep(0.5)
-            await view.look()
+            await view.refresh()
 
 
 class DemoView:
-    """What can be seen at one moment, and how fast it changes."""
+    """The counts and last failures of all queues at one moment, and the number of jobs per second."""
 
     def __init__(self) -> None:
         self._counts: dict[str, Counts] = {}
         self._speed: dict[str, float] = {}
         self._failures: list[JobInfo] = []
-        self._at = time.monotonic()
+        self._read_at = time.monotonic()
 
-    async def look(self) -> None:
-        before, since = self._counts, self._at
+    async def refresh(self) -> None:
+        """Read the counts and failures again."""
+        before, since = self._counts, self._read_at
         self._counts = {queue.name: await queue.stats() for queue in app.queues.values()}
-        self._at = time.monotonic()
+        self._read_at = time.monotonic()
         for name, counts in self._counts.items():
             if name in before:
-                speed = (_ended(counts) - _ended(before[name])) / (self._at - since)
+                speed = (_finished(counts) - _finished(before[name])) / (self._read_at - since)
                 self._speed[name] = 0.7 * self._speed.get(name, speed) + 0.3 * speed
         self._failures = await _last_failures(list(app.queues.values()))
 
     def line(self) -> str:
+        """Return the view as one line of text."""
         parts = [
-            f"{name} {counts.waiting + counts.active + counts.delayed} to do, {_ended(counts)} done"
+            f"{name} {counts.waiting + counts.active + counts.delayed} to do, {_finished(counts)} done"
             for name, counts in self._counts.items()
         ]
         return "; ".join(parts) + f"; {sum(self._speed.values()):.0f} jobs/s"
 
     def draw(self) -> Any:
+        """Return the view as tables for rich."""
         from rich.console import Group
         from rich.text import Text
 
@@ -106,7 +110,7 @@ class DemoView:
             table(DEMO_COLUMNS, [self._row(name, counts) for name, counts in self._counts.items()]),
             Text("\nlast failures", style="bold"),
             table(("", "", "", "*"), failures),
-            Text("\nCtrl-C ends", style="dim"),
+            Text("\npress Ctrl-C to stop", style="dim"),
         )
 
     def _row(self, name: str, counts: Counts) -> list[object]:
@@ -122,12 +126,11 @@ class DemoView:
         ]
 
 
-async def _last_failures(queues: list[Queue], most: int = 6) -> list[JobInfo]:
-    found = [info for queue in queues for info in await queue.jobs("failed", 0, most)]
-    return sorted(found, key=lambda info: info.created_at if info.finished_at is None else info.finished_at)[
-        -most:
-    ]
+async def _last_failures(queues: list[Queue], count: int = 6) -> list[JobInfo]:
+    failures = [info for queue in queues for info in await queue.jobs("failed", 0, count)]
+    failures.sort(key=lambda info: info.created_at if info.finished_at is None else info.finished_at)
+    return failures[-count:]
 
 
-def _ended(counts: Counts) -> int:
+def _finished(counts: Counts) -> int:
     return counts.totals.get("completed", 0) + counts.totals.get("failed", 0)

@@ -1,4 +1,4 @@
-"""`qbull demo --once`: a fixed workload, run to its end, and a check that its outcome is what it must be."""
+"""`qbull demo --once`: run a fixed workload and check its outcome."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from qbull.task import Task
 
 ACCOUNT_COUNT, PAYMENT_COUNT = 12, 15
 DEMO_JOB_TIMEOUT_SECONDS = 60.0
-"""Seconds that a job may take, all before it included."""
+"""Seconds to wait for the result of a job, including the time of all jobs before it."""
 CLOCK_TOLERANCE_SECONDS = 0.02
-"""Seconds by which a start may seem too early: clocks are read in milliseconds."""
+"""Seconds by which a job may seem to start too early: clocks are read in milliseconds."""
 
 
 @dataclass
 class DemoBatch:
-    """Jobs of one task; `ends` says how each of them must end: its state, and after how many attempts."""
+    """Jobs of one task. `expected` has the final state and the number of attempts of each."""
 
     task: Task[..., Any]
     calls: list[dict[str, Any]]
-    ends: list[tuple[State, int]]
+    expected: list[tuple[State, int]]
     delay: float = 0.0
     jobs: list[Job[Any]] = field(default_factory=list)
     infos: list[JobInfo] = field(default_factory=list)
@@ -40,18 +40,22 @@ class DemoBatch:
     async def enqueue(self) -> None:
         self.jobs = await self.task.options(delay=self.delay).enqueue_many(self.calls)
 
-    async def follow(self) -> None:
+    async def wait(self) -> None:
+        """Wait until all jobs have finished. Some of them must fail."""
         for job in self.jobs:
-            with suppress(JobFailed):  # some must
+            with suppress(JobFailed):
                 await job.result(DEMO_JOB_TIMEOUT_SECONDS)
             info = await job.info()
-            assert info is not None  # the demo keeps more than it runs
+            # The demo keeps more finished jobs than it runs.
+            assert info is not None
             self.infos.append(info)
 
     def faults(self) -> Iterator[str]:
-        for info, (state, attempts) in zip(self.infos, self.ends, strict=True):
+        """Compare the outcome of each job with the expected one."""
+        for info, (state, attempts) in zip(self.infos, self.expected, strict=True):
             if (info.state, info.attempt) != (state, attempts):
-                yield f"{info.task} {info.id} is {info.state} after {info.attempt} attempts, not {state} after {attempts}"
+                outcome = f"{info.state} after {info.attempt} attempts"
+                yield f"{info.task} {info.id} is {outcome}, not {state} after {attempts}"
             if (
                 info.started_at
                 and (info.started_at - info.created_at).total_seconds() < self.delay - CLOCK_TOLERANCE_SECONDS
@@ -60,8 +64,8 @@ class DemoBatch:
 
 
 async def run_once(directory: Path) -> bool:
-    """Whether all went as it must."""
-    began = time.monotonic()
+    """Run the workload and print a summary. Returns whether every outcome was as expected."""
+    started = time.monotonic()
     ledger = directory / "ledger"
     ledger.unlink(missing_ok=True)
     batches = workload(str(ledger))
@@ -69,22 +73,22 @@ async def run_once(directory: Path) -> bool:
         await batch.enqueue()
     enqueued = time.monotonic()
     for batch in batches:
-        await batch.follow()
-    ended = time.monotonic()
+        await batch.wait()
+    finished = time.monotonic()
     out_of_order = check_ledger(ledger.read_text())
-    wrong = [*(fault for batch in batches for fault in batch.faults()), *out_of_order]
+    faults = [*(fault for batch in batches for fault in batch.faults()), *out_of_order]
 
     print_table(("queue", ">enqueued", ">completed", ">retried", ">failed"), _summary(batches))
-    click.echo(
-        f"order: {'NOT ' if out_of_order else ''}kept for each of {ACCOUNT_COUNT} accounts, {PAYMENT_COUNT} payments each"
-    )
-    click.echo(f"time: {ended - began:.2f} s, of which {enqueued - began:.2f} s to enqueue")
-    for fault in wrong[:20]:
+    kept = "NOT kept" if out_of_order else "kept"
+    click.echo(f"order: {kept} for each of {ACCOUNT_COUNT} accounts, {PAYMENT_COUNT} payments each")
+    click.echo(f"time: {finished - started:.2f} s, of which {enqueued - started:.2f} s to enqueue")
+    for fault in faults[:20]:
         click.echo(f"wrong: {fault}", err=True)
-    return not wrong
+    return not faults
 
 
 def workload(ledger: str) -> list[DemoBatch]:
+    """Return the jobs to run. Payments write to the file `ledger`."""
     users = [f"user-{n}" for n in range(120)]
     refusals = [2 if n % 40 == 5 else 1 if n % 10 == 5 else 0 for n in range(len(users))]
     payments = [
@@ -121,31 +125,33 @@ def workload(ledger: str) -> list[DemoBatch]:
 
 
 def check_ledger(text: str) -> list[str]:
-    """What the payments themselves have written: in order, one at a time, none begun before a retry has ended."""
+    """Check the lines that the payments wrote: in order, one at a time, none started before a retry has
+    finished.
+    """
     last: dict[str, tuple[int, int, str]] = {}
     faults = []
     for line in text.splitlines():
-        account, step, attempt, word = line.split()
+        account, step, attempt, event = line.split()
         before = last.get(account, (0, 1, "ends"))
-        now = last[account] = (int(step), int(attempt), word)
+        now = last[account] = (int(step), int(attempt), event)
         follows = (
             now == (before[0], before[1], "ends")
-            if before[2] == "begins"
-            else now in ((before[0] + 1, 1, "begins"), (before[0], before[1] + 1, "begins"))
+            if before[2] == "starts"
+            else now in ((before[0] + 1, 1, "starts"), (before[0], before[1] + 1, "starts"))
         )
         if not follows:
-            faults.append(f"{account}: {_words(now)} after {_words(before)}")
+            faults.append(f"{account}: {_text(now)} after {_text(before)}")
     finished = [
-        account for account, (step, _, word) in last.items() if (step, word) == (PAYMENT_COUNT, "ends")
+        account for account, (step, _, event) in last.items() if (step, event) == (PAYMENT_COUNT, "ends")
     ]
     if len(finished) != ACCOUNT_COUNT:
-        faults.append(f"only {len(finished)} of {ACCOUNT_COUNT} accounts came to their last payment")
+        faults.append(f"only {len(finished)} of {ACCOUNT_COUNT} accounts reached their last payment")
     return faults
 
 
-def _words(entry: tuple[int, int, str]) -> str:
-    step, attempt, word = entry
-    return f"payment {step} {word} its attempt {attempt}"
+def _text(entry: tuple[int, int, str]) -> str:
+    step, attempt, event = entry
+    return f"payment {step} {event} attempt {attempt}"
 
 
 def _summary(batches: list[DemoBatch]) -> list[list[object]]:

@@ -1,4 +1,6 @@
-"""`qbull demo`: the REST API and the dashboard, in the process of the demo, so that they end with it whatever ends it."""
+"""`qbull demo`: serve the REST API and the dashboard in the process of the demo, so that they always end with
+it.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +11,13 @@ from contextlib import asynccontextmanager
 
 import qbull
 from qbull.app import App
+from qbull.cli.dev.command import DASHBOARD_HOST, DASHBOARD_PORT
 from qbull.errors import ConfigError
-
-DASHBOARD_HOST, DASHBOARD_PORT = "127.0.0.1", 3050
 
 
 @asynccontextmanager
 async def served(app: App) -> AsyncIterator[str]:
-    """Serve while it lasts. Gives a line that says where, or why not."""
+    """Serve the dashboard within the block. Yields a line with its address, or why there is none."""
     password = app.environment.access.password or secrets.token_urlsafe(9)
     try:
         api = qbull.asgi(app, qbull.Access(password=password))
@@ -30,7 +31,7 @@ async def served(app: App) -> AsyncIterator[str]:
 
 
 def _listening() -> socket.socket:
-    """On the usual port; on any, where another demo has that."""
+    """Listen on the default port, or on any free one if another program uses it."""
     try:
         return socket.create_server((DASHBOARD_HOST, DASHBOARD_PORT))
     except OSError:

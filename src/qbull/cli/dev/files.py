@@ -1,7 +1,7 @@
-"""`qbull dev`: which Python files of a project were saved, added or removed.
+"""`qbull dev`: find the Python files of a project that were saved, added or removed.
 
-It looks again and again instead of being told by the kernel: that needs no dependency, works on every file system (also on
-those that a container or a network mounts), and never enters the directories that it ignores, which are the large ones.
+It polls instead of using notifications of the kernel. Polling needs no dependency, works on every file system
+(also in containers and on network mounts), and skips the ignored directories, which are the large ones.
 """
 
 from __future__ import annotations
@@ -13,32 +13,36 @@ from collections.abc import Sequence
 from pathlib import Path
 
 FILE_POLL_SECONDS = 0.25
-"""Seconds between two looks …"""
-FILE_POLL_FACTOR = 20
-"""… or so many times what a look takes, where that is longer: a large tree costs a twentieth of one core at most."""
+"""Seconds between two scans, unless a scan takes long."""
+MAX_FILE_POLL_RATIO = 0.05
+"""Share of the time that may be spent on scans: a large project is scanned less often."""
 SAVE_DEBOUNCE_SECONDS = 0.05
-"""Seconds without a further change, after which a save is over: editors write in steps, and a checkout writes many files."""
+"""Seconds without a further change after which a save is complete: editors and checkouts write in several
+steps.
+"""
 
 IGNORED_DIRECTORIES = frozenset({"__pycache__", "node_modules", "site-packages"})
-"""Directories that are not entered, besides hidden ones and virtual environments."""
+"""Directories that are not scanned, besides hidden ones and virtual environments."""
 
 FileMarks = dict[str, tuple[int, int, int]]
-"""Of each file what changes when it is saved: its time, its size, and its inode, as many editors put a new file in its place."""
+"""The modification time, size and inode of each file. The inode changes if an editor replaces the file."""
 
 
 class FileWatcher:
+    """Reports changes of Python files below some directories."""
+
     def __init__(self, roots: Sequence[Path]) -> None:
         self._roots = [str(root) for root in roots]
-        self._seen, self._pause = self._look()
+        self._seen, self._pause = self._scan()
 
     async def changed(self) -> list[Path]:
-        """Wait for a change since the last one that was told, and until it is over. It may be cancelled: then nothing was told."""
+        """Wait until files have changed since the last call and the change is complete. Safe to cancel."""
         while True:
             await asyncio.sleep(self._pause)
-            now, self._pause = await asyncio.to_thread(self._look)
+            now, self._pause = await asyncio.to_thread(self._scan)
             while now != self._seen:
                 await asyncio.sleep(SAVE_DEBOUNCE_SECONDS)
-                later, _ = await asyncio.to_thread(self._look)
+                later, _ = await asyncio.to_thread(self._scan)
                 if later == now:
                     before, self._seen = self._seen, now
                     return sorted(
@@ -46,18 +50,21 @@ class FileWatcher:
                     )
                 now = later
 
-    def _look(self) -> tuple[FileMarks, float]:
-        """The marks of all files, and how long to wait before the next look."""
-        began = time.perf_counter()
-        found: FileMarks = {}
+    def _scan(self) -> tuple[FileMarks, float]:
+        """Return the marks of all files, and the seconds to wait before the next scan."""
+        started = time.perf_counter()
+        marks: FileMarks = {}
         pending = [*self._roots]
         while pending:
-            pending += _scan_directory(pending.pop(), found)
-        return found, max(FILE_POLL_SECONDS, FILE_POLL_FACTOR * (time.perf_counter() - began))
+            pending += _scan_directory(pending.pop(), marks)
+        return marks, max(FILE_POLL_SECONDS, (time.perf_counter() - started) / MAX_FILE_POLL_RATIO)
 
 
-def _scan_directory(directory: str, found: FileMarks) -> list[str]:
-    """Mark the files of one directory; answers with the directories in it. What goes away meanwhile is not there."""
+def _scan_directory(directory: str, marks: FileMarks) -> list[str]:
+    """Add the files of one directory to `marks`.
+
+    Returns its subdirectories. Files that vanish meanwhile are skipped.
+    """
     try:
         with os.scandir(directory) as entries:
             shown = [entry for entry in entries if not entry.name.startswith(".")]
@@ -73,14 +80,14 @@ def _scan_directory(directory: str, found: FileMarks) -> list[str]:
                     inside.append(entry.path)
             elif entry.name.endswith(".py"):
                 facts = entry.stat()
-                found[entry.path] = (facts.st_mtime_ns, facts.st_size, facts.st_ino)
+                marks[entry.path] = (facts.st_mtime_ns, facts.st_size, facts.st_ino)
         except OSError:
             continue
     return inside
 
 
 def is_own(file: str) -> bool:
-    """Is it the project's, and not that of a library or of Python?"""
+    """Tell whether a file belongs to the project, and not to a library or Python."""
     try:
         inside = Path(file).relative_to(Path.cwd())
     except ValueError:

@@ -1,9 +1,10 @@
-"""`qbull dev`: one version of the code at work. `dev` starts such a process at each change; it is the parent of a worker and serves the API.
+"""`qbull dev`: the process of one version of the code. `dev` starts it at each change; it runs a worker and
+the API.
 
-It loads the app, sees that the server takes what the app declares, starts its worker, and says over its line when all that is done:
-only then is the version before it told to end, and when that one reads nothing any more, this one says so too. It works
-while the line is open. When the line closes, because it is the next one's turn or because `dev` is gone, whatever ended it,
-running jobs have their time and everything ends.
+It loads the app, registers its queues on the server, starts its worker, and reports over a socket to `dev`
+when all that is done. Only then does `dev` stop the previous version. When that one reads no more jobs, this
+process reports that it has taken over. It works until the socket closes: because the next version has taken
+over, or because `dev` is gone. Then running jobs have their grace period, and the process ends.
 """
 
 from __future__ import annotations
@@ -37,11 +38,11 @@ from qbull.worker.actor import start_actor, stop_actors
 log = logging.getLogger("qbull.dev")
 
 TAKEOVER_POLL_SECONDS = 0.02
-"""Seconds between two looks at who reads, while a version takes over from another."""
+"""Seconds between two polls of the worker registry while one version takes over from another."""
 
 
 class StartMessage(msgspec.Struct):
-    """What it is told when it is its turn. `before` is the pod of the version that is told to end."""
+    """The message that lets a version take over. `before` is the pod of the version that stops."""
 
     password: str
     before: str
@@ -53,7 +54,10 @@ class StartMessage(msgspec.Struct):
 @click.option("--listening", type=int, required=True)
 @click.option("--grace", type=float, required=True)
 def dev_process(app_path: str, line: int, listening: int, grace: float) -> None:
-    """One version of the code under `qbull dev`."""
+    """Run one version of the code under `qbull dev`.
+
+    `line` and `listening` are file descriptors: of the socket to `dev`, and of the port that serves the API.
+    """
     parent = ParentLink(socket.socket(fileno=line))
     sock = socket.socket(fileno=listening)
     try:
@@ -61,81 +65,91 @@ def dev_process(app_path: str, line: int, listening: int, grace: float) -> None:
         app._assignments()
         qbull.asgi(app)
     except QbullError as error:
-        parent.tell(report_of(error))
+        parent.send(report_of(error))
         sys.exit(1)
     set_up_logging(app.environment.log_format, app.environment.log_level)
-    for noisy in (
-        "uvicorn",
-        "qbull.supervisor",
-    ):  # they speak of each start and end, of which there are many here
+    # These log each start and stop, of which there are many here.
+    for noisy in ("uvicorn", "qbull.supervisor"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
     version = RunningVersion(app, WorkerOptions(app_path, grace, Sharing()), sock, parent)
     sys.exit(asyncio.run(version.run()))
 
 
 class ParentLink:
-    """The line to `dev`. A thread reads it, so that its end is heard while an import hangs."""
+    """The socket to `dev`.
 
-    def __init__(self, line: socket.socket) -> None:
-        self._line = line
+    A thread reads it, so that the process notices its end even while an import hangs.
+    """
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._socket = connection
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._go: asyncio.Future[StartMessage] | None = None
+        self._start: asyncio.Future[StartMessage] | None = None
         self.gone = asyncio.Event()
-        threading.Thread(target=self._follow, name="qbull-line", daemon=True).start()
+        threading.Thread(target=self._read, name="qbull-dev", daemon=True).start()
 
-    def attend(self) -> None:
-        """From now on something runs that has to be ended."""
+    def attach(self) -> None:
+        """Use the running event loop.
+
+        From now on the end of `dev` sets `gone`; before, it ends the process.
+        """
         self._loop = asyncio.get_running_loop()
-        self._go = self._loop.create_future()
+        self._start = self._loop.create_future()
 
-    def tell(self, report: LoadReport) -> None:
-        with suppress(OSError):  # it is gone, and that is heard
-            self._line.sendall(msgspec.json.encode(report) + b"\n")
+    def send(self, report: LoadReport) -> None:
+        """Send a report. If `dev` is gone, the thread notices it."""
+        with suppress(OSError):
+            self._socket.sendall(msgspec.json.encode(report) + b"\n")
 
-    async def go(self, report: LoadReport) -> StartMessage:
-        """Say that all is ready, and wait for the word to take over."""
-        assert self._go is not None
-        self.tell(report)
-        return await self._go
+    async def wait_for_start(self, report: LoadReport) -> StartMessage:
+        """Report that everything is ready, and wait for the message to take over."""
+        assert self._start is not None
+        self.send(report)
+        return await self._start
 
-    def _follow(self) -> None:
-        with self._line.makefile("rb") as said, suppress(OSError):
-            word = said.readline()
-            if word and self._loop is not None and self._go is not None:
+    def _read(self) -> None:
+        with self._socket.makefile("rb") as messages, suppress(OSError):
+            message = messages.readline()
+            if message and self._loop is not None and self._start is not None:
                 self._loop.call_soon_threadsafe(
-                    self._go.set_result, msgspec.json.decode(word, type=StartMessage)
+                    self._start.set_result, msgspec.json.decode(message, type=StartMessage)
                 )
-                said.read()
+                messages.read()
         if self._loop is None:
             os._exit(1)
         self._loop.call_soon_threadsafe(self.gone.set)
 
 
 class RunningVersion:
-    def __init__(self, app: App, orders: WorkerOptions, listening: socket.socket, parent: ParentLink) -> None:
+    """One version of the app at work: its supervisor, its worker and its API."""
+
+    def __init__(
+        self, app: App, options: WorkerOptions, listening: socket.socket, parent: ParentLink
+    ) -> None:
         self._app = app
-        self._orders = orders
+        self._options = options
         self._listening = listening
         self._parent = parent
         self._pod = new_pod()
 
     async def run(self) -> int:
-        """Until the line closes; answers with the exit code."""
-        self._parent.attend()
+        """Run until `dev` closes the socket. Returns the exit code."""
+        self._parent.attach()
         async with self._app:
             try:
-                await _declare(self._app)
+                await _register_queues(self._app)
             except QbullError as error:
-                self._parent.tell(
-                    LoadReport(one_line(str(error)), mendable=not isinstance(error, ServerError))
+                self._parent.send(
+                    LoadReport(one_line(str(error)), fixable=not isinstance(error, ServerError))
                 )
                 return 1
-            supervisor = make_supervisor(self._app, self._orders, 1, self._pod)
+            supervisor = make_supervisor(self._app, self._options, 1, self._pod)
             working = asyncio.create_task(supervisor.run())
             serving = asyncio.create_task(self._take_over_and_serve())
             gone = asyncio.create_task(self._parent.gone.wait())
             await asyncio.wait([working, serving, gone], return_when=asyncio.FIRST_COMPLETED)
-            supervisor.stop()  # the API ends meanwhile, so that the next version answers from now on
+            # The API stops at the same time, so that the next version answers from now on.
+            supervisor.stop()
             for task in (serving, gone):
                 task.cancel()
             await asyncio.wait([working, serving])
@@ -144,48 +158,54 @@ class RunningVersion:
             return working.result()
 
     async def _take_over_and_serve(self) -> None:
-        await self._until(lambda reading: self._pod in reading)
+        await self._wait_for_pods(lambda pods: self._pod in pods)
         server, queues = _server(self._app), [_described(self._app, name) for name in self._app.queues]
-        go = await self._parent.go(LoadReport(pod=self._pod, server=server, queues=queues))
+        report = LoadReport(pod=self._pod, server=server, queues=queues)
+        start = await self._parent.wait_for_start(report)
         from qbull.api.server import beside
 
-        api = qbull.asgi(self._app, replace(self._app.environment.access, password=go.password))
-        telling = start_actor(partial(_tell, self._app))
+        api = qbull.asgi(self._app, replace(self._app.environment.access, password=start.password))
+        logging_ends = start_actor(partial(_log_finished_jobs, self._app))
         try:
             async with beside(api, self._listening):
-                await self._until(lambda reading: go.before not in reading)
-                self._parent.tell(LoadReport())
-                await asyncio.Event().wait()  # until it is cancelled
+                await self._wait_for_pods(lambda pods: start.before not in pods)
+                self._parent.send(LoadReport())
+                # Serve until this task is cancelled.
+                await asyncio.Event().wait()
         finally:
-            await stop_actors([telling])
+            await stop_actors([logging_ends])
 
-    async def _until(self, holds: Callable[[set[str]], bool]) -> None:
-        """Wait for something that the roster says of the pods that read."""
+    async def _wait_for_pods(self, holds: Callable[[set[str]], bool]) -> None:
+        """Wait until a condition holds for the pods that read jobs, according to the worker registry."""
         store = self._app._client().store
         while True:
-            if holds(_reading(await store.workers())):
+            if holds(_reading_pods(await store.workers())):
                 return
             await asyncio.sleep(TAKEOVER_POLL_SECONDS)
 
 
-def _reading(members: dict[str, RegisteredWorker]) -> set[str]:
-    """The pods with a worker that is not leaving."""
+def _reading_pods(workers: dict[str, RegisteredWorker]) -> set[str]:
+    """Return the pods with a worker that is not leaving."""
     return {
-        member.pod
-        for member in members.values()
-        if any(not serving.leaving for serving in member.queues.values())
+        worker.pod
+        for worker in workers.values()
+        if any(not serving.leaving for serving in worker.queues.values())
     }
 
 
-async def _declare(app: App) -> None:
-    """As the worker will do: what the server refuses is said before the version that works is told to end."""
+async def _register_queues(app: App) -> None:
+    """Register the queues as the worker will do, so that a refusal is reported while the old version still
+    works.
+    """
     store = app._client().store
     for assignment in app._assignments():
         await store.register(assignment.settings, sorted(assignment.tasks))
 
 
-async def _tell(app: App) -> None:
-    """A line for each job that has ended. The worker says itself what failed; here is where."""
+async def _log_finished_jobs(app: App) -> None:
+    """Log each job that completes, and print the traceback of each that fails; the worker logs the failure
+    itself.
+    """
     async for event in app.events():
         if event.state == "completed":
             log.info('queue "%s": job %s (%s) completed', event.queue, event.id, event.task)
@@ -199,7 +219,7 @@ def _server(app: App) -> str:
     address = Address.parse(app.url)
     if address.directory is None:
         return address.shown
-    return f"an embedded Valkey; its data are in {address.directory}"
+    return f"embedded Valkey with its data in {address.directory}"
 
 
 def _described(app: App, name: str) -> str:
@@ -210,5 +230,5 @@ def _described(app: App, name: str) -> str:
     return f"{name} ({', '.join(parts)}{order})"
 
 
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'s' * (number != 1)}"
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"

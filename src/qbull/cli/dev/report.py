@@ -1,4 +1,6 @@
-"""`qbull dev`: what is said of code that cannot be loaded. The line of the project at which it went wrong, and why; no traceback through libraries."""
+"""`qbull dev`: the report of a process about its app. If the code cannot be loaded, it names the project's
+line and the reason, without a traceback through libraries.
+"""
 
 from __future__ import annotations
 
@@ -13,27 +15,26 @@ from qbull.errors import QbullError
 from qbull.observe.log import one_line
 
 MAX_REPORT_LINE_CHARS = 2000
-"""Characters of one line."""
 
 
 class LoadReport(msgspec.Struct):
-    """What a process says once its worker is up, and again when it has taken over; or why that will not be."""
+    """Sent when the worker of a process is up, again when it has taken over, or with an error."""
 
     error: str = ""
-    mendable: bool = True
-    """The next save may make it good; otherwise it is the command or the server that is wrong."""
+    fixable: bool = True
+    """Whether the next save may fix the error; otherwise the command or the server is at fault."""
     pod: str = ""
-    """What its worker has in the roster."""
+    """The pod of its worker in the worker registry."""
     server: str = ""
     queues: list[str] = []
 
 
 def report_of(error: QbullError) -> LoadReport:
-    """Of an app that could not be loaded."""
+    """Make the report about an app that could not be loaded."""
     cause = error.__cause__ or error
-    lines = [*_place(cause), _reason(cause)]
+    lines = [*_location(cause), _reason(cause)]
     return LoadReport(
-        "\n".join(one_line(line)[:MAX_REPORT_LINE_CHARS] for line in lines), mendable=len(lines) > 1
+        "\n".join(one_line(line)[:MAX_REPORT_LINE_CHARS] for line in lines), fixable=len(lines) > 1
     )
 
 
@@ -45,12 +46,12 @@ def _reason(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}".removesuffix(": ")
 
 
-def _place(error: BaseException) -> list[str]:
-    """The last line of the project's own on the way to the error; nothing where there is none."""
+def _location(error: BaseException) -> list[str]:
+    """Return the last line of the project's own code on the way to the error; nothing if there is none."""
     if isinstance(error, SyntaxError) and error.filename:
         text = (error.text or "").rstrip()
-        said = [f"{_shown(error.filename)}, line {error.lineno}", f"  {text}"]
-        return [*said, "  " + " " * (error.offset - 1) + "^"] if error.offset and text else said
+        lines = [f"{_shown(error.filename)}, line {error.lineno}", f"  {text}"]
+        return [*lines, "  " + " " * (error.offset - 1) + "^"] if error.offset and text else lines
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if is_own(frame.filename)]
     if not frames:
         return []

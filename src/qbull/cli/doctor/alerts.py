@@ -1,4 +1,4 @@
-"""What `qbull doctor` asks of alerts: where do they go, do they arrive, and what is wrong now?"""
+"""Alert checks of `qbull doctor`: are there destinations, do messages arrive, and which problems are open?"""
 
 from __future__ import annotations
 
@@ -15,41 +15,44 @@ from qbull.store.verbs.alerts import ALERT_QUEUE, newest_failed, read_known_prob
 
 
 async def check_alerts(alerts: Alerts, store: Store) -> AsyncIterator[Finding]:
+    """Check the destinations of alerts, alerts that could not be sent, and the open problems."""
     try:
-        asking = [name for name in await store.queues() if (await store.settings(name)).alert is not None]
+        queues = [name for name in await store.queues() if (await store.settings(name)).alert is not None]
         failed = await newest_failed(store, ALERT_QUEUE)
     except ServerError:
-        return  # said of the queues and scripts already
-    for finding in _where(alerts, asking):
+        # The checks of the queues and scripts have reported it.
+        return
+    for finding in _check_destinations(alerts, queues):
         yield finding
     if failed is not None and failed.ending is not None:
         step = f'run "qbull alerts test", then "qbull clean {ALERT_QUEUE.name} --state failed"'
-        yield note("alerts", f"some were not sent, the last because {failed.ending.error}", step)
+        yield note("alerts", f"some were not sent, the last one because of: {failed.ending.error}", step)
     for one in (await read_known_problems(store)).open.values():
-        said = ProblemNotice("firing", one.problem, one.since_ms)
-        yield note("alerts", f"{subject_of(one.problem)}: {text_of(said)}", 'see "qbull alerts"')
+        notice = ProblemNotice("firing", one.problem, one.since_ms)
+        yield note("alerts", f"{subject_of(one.problem)}: {text_of(notice)}", 'see "qbull alerts"')
 
 
-def _where(alerts: Alerts, asking: list[str]) -> list[Finding]:
-    places = alerts.destinations
-    if not places:
-        if not asking:
+def _check_destinations(alerts: Alerts, queues: list[str]) -> list[Finding]:
+    """`queues` are those that have alerts."""
+    destinations = alerts.destinations
+    if not destinations:
+        if not queues:
             return []
         step = "set SLACK_WEBHOOK_URL or QBULL_ALERT_URLS for the workers and here"
-        return [note("alerts", f"of {_queues(asking)} have no place to go to", step)]
-    found = [
-        problem("alerts", lacks, "then restart the workers")
-        for to in places
-        if (lacks := missing_package(to))
+        return [note("alerts", f"those of {_queues(queues)} have no destination", step)]
+    findings = [
+        problem("alerts", missing, "then restart the workers")
+        for to in destinations
+        if (missing := missing_package(to))
     ]
-    if any(type_of(to.kind).signed for to in places) and alerts.secret is None:
+    if any(type_of(to.kind).signed for to in destinations) and alerts.secret is None:
         step = "set QBULL_ALERT_SECRET here and at the receiver"
-        found.append(note("alerts", "what goes to webhooks is not signed", step))
-    if not asking:
-        step = "give a queue alert=True"
-        return [*found, note("alerts", "no queue asks for them; only lost workers are said", step)]
-    shown = ", ".join(f"{to.kind} ({to.host})" for to in places)
-    return [*found, ok("alerts", f"of {_queues(asking)} go to {shown}")]
+        findings.append(note("alerts", "messages to webhooks are not signed", step))
+    if not queues:
+        step = "declare a queue with alert=True"
+        return [*findings, note("alerts", "no queue has alerts; only lost workers are reported", step)]
+    shown = ", ".join(f"{to.kind} ({to.host})" for to in destinations)
+    return [*findings, ok("alerts", f"those of {_queues(queues)} go to {shown}")]
 
 
 def _queues(names: list[str]) -> str:

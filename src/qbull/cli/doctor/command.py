@@ -1,4 +1,4 @@
-"""`qbull doctor`: is everything as it must be, and if not, what to do?"""
+"""`qbull doctor`: check everything, and say what to do about each problem."""
 
 from __future__ import annotations
 
@@ -22,35 +22,35 @@ from qbull.observe.log import one_line
 @as_json
 @click.pass_context
 def doctor(ctx: click.Context, target: Target, as_json: bool) -> None:
-    """Check server, queues and workers, and say what to do.
+    """Check server, queues and workers, and suggest remedies.
 
     \b
     Example:
       qbull doctor
       qbull doctor --json | jq '.findings[] | select(.level == "problem")'
 
-    Each line begins with ok, note or problem; a problem exits with 1. Nothing is changed. With --json:
-    {"ok": bool, "findings": [{"level", "subject", "fact", "next"}]}.
+    Each line starts with ok, note or problem; the exit code is 1 if there is a problem. The command changes
+    nothing. With --json: {"ok": bool, "findings": [{"level", "subject", "fact", "next"}]}.
     """
 
     async def main() -> list[Finding]:
-        found = []
-        async for finding in _examine(target):
-            found.append(finding)
+        findings = []
+        async for finding in _check_all(target):
+            findings.append(finding)
             if not as_json:
                 click.echo(one_line(finding.line))
-        return found
+        return findings
 
-    found = target.run(main)
-    problems = sum(finding.level == "problem" for finding in found)
+    findings = target.run(main)
+    problems = sum(finding.level == "problem" for finding in findings)
     if as_json:
-        print_json({"ok": not problems, "findings": [_wire(finding) for finding in found]})
+        print_json({"ok": not problems, "findings": [_json(finding) for finding in findings]})
     else:
         click.echo(f"{problems} problem{'s' * (problems > 1)}" if problems else "no problems")
     ctx.exit(1 if problems else 0)
 
 
-async def _examine(target: Target) -> AsyncIterator[Finding]:
+async def _check_all(target: Target) -> AsyncIterator[Finding]:
     reached = False
     async for finding in check_server(target.store, target.app.durability):
         reached = reached or finding.level == "ok"
@@ -60,7 +60,7 @@ async def _examine(target: Target) -> AsyncIterator[Finding]:
     async for finding in check_workers(target.store):
         yield finding
     for name in await target.store.queues():
-        async for finding in check_queue(target.store, name, _say):
+        async for finding in check_queue(target.store, name, _print_progress):
             yield finding
     async for finding in check_schedules(target.app.schedules, target.store):
         yield finding
@@ -68,11 +68,11 @@ async def _examine(target: Target) -> AsyncIterator[Finding]:
         yield finding
 
 
-def _say(text: str) -> None:
+def _print_progress(text: str) -> None:
     click.echo(text, err=True)
 
 
-def _wire(finding: Finding) -> dict[str, Any]:
+def _json(finding: Finding) -> dict[str, Any]:
     return {
         "level": finding.level,
         "subject": finding.subject,

@@ -1,4 +1,4 @@
-"""What `qbull doctor` says of durability: which profile really holds, on each primary, and why not a higher one."""
+"""Durability checks of `qbull doctor`: which profile each primary supports, and why not a higher one."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from qbull.store.connection.facts import facts_of
 from qbull.store.store import Store
 
 
-async def check_durability(store: Store, wanted: Durability | None) -> AsyncIterator[Finding]:
-    """`wanted` is what the app asks of every enqueue."""
+async def check_durability(store: Store, required: Durability | None) -> AsyncIterator[Finding]:
+    """Check each primary. `required` is the profile that the app asks for in every enqueue."""
     primaries = await store.server.primaries()
     for primary in primaries:
         subject = "durability"
@@ -22,22 +22,24 @@ async def check_durability(store: Store, wanted: Durability | None) -> AsyncIter
         try:
             facts = await primary.converse("", partial(facts_of, replicas=True))
         except ServerError as error:
-            yield problem(subject, str(error), "what it holds is not known")
+            yield problem(subject, str(error), "the profile it supports is unknown")
             continue
-        yield _judge(subject, facts, wanted)
+        yield _judge(subject, facts, required)
 
 
-def _judge(subject: str, facts: ReplicationFacts, wanted: Durability | None) -> Finding:
-    held, above = highest_profile(facts)
-    if wanted is not None and (unmet := unmet_requirement(wanted, facts)) is not None:
-        truth = f'only "{held.name}" holds' if held is not None else "no profile holds"
-        return problem(subject, f'{truth}, and "{wanted}" is asked for: {unmet.fact}', unmet.remedy)
-    if held is None:
+def _judge(subject: str, facts: ReplicationFacts, required: Durability | None) -> Finding:
+    supported, above = highest_profile(facts)
+    if required is not None and (unmet := unmet_requirement(required, facts)) is not None:
+        truth = (
+            f'only "{supported.name}" is supported' if supported is not None else "no profile is supported"
+        )
+        return problem(subject, f'{truth}, and the app requires "{required}": {unmet.fact}', unmet.remedy)
+    if supported is None:
         assert above is not None
         return problem(subject, above[1].fact, above[1].remedy)
-    fact = f'"{held.name}" holds: {held.meaning}'
+    fact = f'"{supported.name}" is supported: {supported.meaning}'
     if above is None:
         return ok(subject, fact)
     profile, unmet = above
-    fact += f'; "{profile.name}" does not: {unmet.fact}'
-    return ok(subject, fact) if held.flushes_own_disk else note(subject, fact, unmet.remedy)
+    fact += f'; "{profile.name}" is not: {unmet.fact}'
+    return ok(subject, fact) if supported.flushes_own_disk else note(subject, fact, unmet.remedy)

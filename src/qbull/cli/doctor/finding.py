@@ -1,4 +1,4 @@
-"""A finding: one thing that `qbull doctor` has looked at, what it saw, and what to do about it."""
+"""A finding of `qbull doctor`: what it checked, what it saw, and what to do about it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `qbull doctor` asks of each queue: is every job in its place, and does somebody run them?"""
+"""Queue checks of `qbull doctor`: is the data of each queue consistent, and does a worker run its jobs?"""
 
 from __future__ import annotations
 
@@ -22,31 +22,30 @@ from qbull.store.verbs.partition import Partition
 from qbull.store.verbs.workers import settings_digest, worker_declarations
 
 OLD_JOB_SECONDS = 300.0
-"""Seconds of waiting after which a job is worth a note although workers live."""
+"""A job that waits longer than this is worth a note, although workers are alive."""
 MAX_CHECKED_JOBS = 20_000
 MAX_SHOWN_FAULTS = 20
 
 
 async def check_workers(store: Store) -> AsyncIterator[Finding]:
+    """Count the live workers, and name those whose heartbeats have stopped."""
     try:
-        living = await store.workers()
+        alive = await store.workers()
     except ServerError as error:
-        yield problem("workers", str(error), "see what the server's checks say above")
+        yield problem("workers", str(error), "see the checks of the server above")
         return
-    if living:
-        yield ok("workers", f"{len(living)} alive")
+    if alive:
+        yield ok("workers", f"{len(alive)} alive")
     for worker in await inspect.silent_workers(store):
         yield note(
             "workers",
-            f"{worker} has fallen silent",
-            "the next beat of another worker takes its jobs back"
-            if living
-            else "start a worker: it takes its jobs back",
+            f"{worker} sends no heartbeats any more",
+            "another worker will reclaim its jobs" if alive else "start a worker to reclaim its jobs",
         )
 
 
-async def check_queue(store: Store, name: str, say: Callable[[str], None]) -> AsyncIterator[Finding]:
-    """`say` is told how far a long look has come."""
+async def check_queue(store: Store, name: str, on_progress: Callable[[str], None]) -> AsyncIterator[Finding]:
+    """Check one queue. `on_progress` gets a line before a check that takes long."""
     subject = f'queue "{name}"'
     try:
         settings = await store.settings(name)
@@ -56,35 +55,36 @@ async def check_queue(store: Store, name: str, say: Callable[[str], None]) -> As
     counts, faults = Counts(), 0
     for partition in await store.partitions(settings):
         wrong = await wrong_types(partition)
-        for where, fact in wrong:
+        for key, fact in wrong:
             faults += 1
             next_step = "another program has written it; find out which, then RENAME it out of the way"
-            yield problem(f'{subject}: the name "{where}"', fact, next_step)
+            yield problem(f'{subject}: the key "{key}"', fact, next_step)
         if wrong:
-            continue  # nothing else can be read then
+            # Nothing else of this partition can be read.
+            continue
         counted = await inspect.count(partition)
         counts += counted
         if counted.total > MAX_CHECKED_JOBS:
-            say(f"{subject}: looking at the {counted.total:,} jobs of partition {partition.shown} …")
-        async for finding in _audit(partition):
+            on_progress(f"{subject}: checking the {counted.total:,} jobs of partition {partition.shown} …")
+        async for finding in _check_integrity(partition):
             faults += 1
             yield finding
     if not faults:
         yield ok(
             subject,
-            f"each of its {counts.total:,} jobs is in its place, in {_partitions(settings.partitions)}",
+            f"the data of its {counts.total:,} jobs in {_partitions(settings.partitions)} is consistent",
         )
-    async for finding in _sharing(store, settings):
+    async for finding in _check_sharing(store, settings):
         yield finding
-    async for finding in _repartitioning(store, settings):
+    async for finding in _check_repartitioning(store, settings):
         yield finding
-    async for finding in _progress(store, name, counts):
+    async for finding in _check_progress(store, name, counts):
         yield finding
-    async for finding in _standing(store, settings, counts):
+    async for finding in _check_halted(store, settings, counts):
         yield finding
 
 
-async def _audit(partition: Partition) -> AsyncIterator[Finding]:
+async def _check_integrity(partition: Partition) -> AsyncIterator[Finding]:
     faults = await check_integrity(partition)
     for fault in faults[:MAX_SHOWN_FAULTS]:
         subject, _, fact = fault.partition(": ")
@@ -92,30 +92,31 @@ async def _audit(partition: Partition) -> AsyncIterator[Finding]:
     if len(faults) > MAX_SHOWN_FAULTS:
         yield problem(
             f'queue "{partition.settings.name}"',
-            f"{len(faults) - MAX_SHOWN_FAULTS} more of these",
+            f"{len(faults) - MAX_SHOWN_FAULTS} more faults of this kind",
             "see above",
         )
 
 
-async def _sharing(store: Store, settings: QueueSettings) -> AsyncIterator[Finding]:
-    """Do the settings of its workers fit together, so that each partition is read?"""
+async def _check_sharing(store: Store, settings: QueueSettings) -> AsyncIterator[Finding]:
+    """Check that the settings of its workers agree, so that each partition has a reader."""
     try:
-        there = worker_declarations(
+        declarations = worker_declarations(
             await store.workers(), settings.name, (await store.layout(settings)).current
         )
     except ServerError:
-        return  # said of the workers already
-    for misfit in config_warnings(settings.partitions, settings_digest(settings), there):
-        judge = problem if misfit.serious else note
-        yield judge(f'queue "{settings.name}"', misfit.fact, misfit.next_step)
+        # The check of the workers has reported it.
+        return
+    for warning in config_warnings(settings.partitions, settings_digest(settings), declarations):
+        judge = problem if warning.serious else note
+        yield judge(f'queue "{settings.name}"', warning.fact, warning.next_step)
 
 
-async def _repartitioning(store: Store, settings: QueueSettings) -> AsyncIterator[Finding]:
-    """Was the number of its partitions changed, and is something left to do?"""
+async def _check_repartitioning(store: Store, settings: QueueSettings) -> AsyncIterator[Finding]:
+    """Check whether a change of the number of partitions is unfinished."""
     subject, command = f'queue "{settings.name}"', f"qbull repartition {settings.name}"
     layout = await store.layout(settings)
     if layout.coming is not None:
-        fact = f"a change from {layout.partitions} to {layout.coming} partitions was begun and not ended"
+        fact = f"a change from {layout.partitions} to {layout.coming} partitions was started but not finished"
         yield problem(subject, fact, f'run "{command} {layout.coming}"')
         return
     left = await repartitioning_status(store, settings)
@@ -126,16 +127,17 @@ async def _repartitioning(store: Store, settings: QueueSettings) -> AsyncIterato
             next_step = f'see "qbull partitions {settings.name}", then retry or remove it'
         else:
             fact = f"{left.jobs:,} jobs and {left.keys:,} keys are left in the old {old} partitions"
-            next_step = f'the workers work them off; "{command} {left.partitions}" shows how far that is'
+            next_step = f'the workers run them; "{command} {left.partitions}" shows the progress'
         yield note(subject, fact, next_step)
 
 
-async def _progress(store: Store, name: str, counts: Counts) -> AsyncIterator[Finding]:
+async def _check_progress(store: Store, name: str, counts: Counts) -> AsyncIterator[Finding]:
     subject = f'queue "{name}"'
     try:
         served = any(name in who.queues for who in (await store.workers()).values())
     except ServerError:
-        return  # said of the workers already
+        # The check of the workers has reported it.
+        return
     if counts.unfinished and not served:
         jobs = ", ".join(
             f"{n} {state}"
@@ -155,21 +157,24 @@ async def _progress(store: Store, name: str, counts: Counts) -> AsyncIterator[Fi
             )
     if counts.failed:
         yield note(
-            subject, f"{counts.failed} jobs failed for good", f'see "qbull jobs {name} --state failed"'
+            subject, f"{counts.failed} jobs failed permanently", f'see "qbull jobs {name} --state failed"'
         )
 
 
-async def _standing(store: Store, settings: QueueSettings, counts: Counts) -> AsyncIterator[Finding]:
-    """Does something wait for a person? In the words of the API's health."""
+async def _check_halted(store: Store, settings: QueueSettings, counts: Counts) -> AsyncIterator[Finding]:
+    """Check whether jobs wait for a person: in halted lanes or a paused queue.
+
+    The API's health check says the same.
+    """
     name = settings.name
-    still = await halted_summary(store, settings)
-    if still is not None:
-        ill = health.halted(name, still.keys, still.waiting)
+    halted = await halted_summary(store, settings)
+    if halted is not None:
+        fact = health.halted(name, halted.keys, halted.waiting).fact
         step = f'see "qbull partitions {name}", then retry or remove the dead letter'
-        yield note(f'queue "{name}"', ill.fact, step)
+        yield note(f'queue "{name}"', fact, step)
     if counts.waiting and await is_paused(store, name):
-        ill = health.paused(name, counts.waiting)
-        yield note(f'queue "{name}"', ill.fact, f'run "qbull resume {name}"')
+        fact = health.paused(name, counts.waiting).fact
+        yield note(f'queue "{name}"', fact, f'run "qbull resume {name}"')
 
 
 def _partitions(count: int) -> str:

@@ -1,4 +1,4 @@
-"""What `qbull doctor` asks of the schedules: is each in its place, does somebody fire it, can somebody run it?"""
+"""Schedule checks of `qbull doctor`: is the data consistent, and do the runs happen?"""
 
 from __future__ import annotations
 
@@ -12,24 +12,25 @@ from qbull.store.store import Store
 
 
 async def check_schedules(schedules: Schedules, store: Store) -> AsyncIterator[Finding]:
+    """Check all schedules of the app."""
     try:
-        found = await schedules.list()
+        infos = await schedules.list()
         faults = await check_schedules_integrity(store)
     except QbullError as error:
-        yield problem("schedules", str(error), "see what was said of the queues above")
+        yield problem("schedules", str(error), "see the checks of the queues above")
         return
     for fault in faults:
         subject, _, fact = fault.partition(": ")
         name = subject.removeprefix("schedule ").strip('"')
-        yield problem(subject, fact, f'run "qbull schedules remove {name}" and make it again')
-    said = [finding for info in found for finding in _say(info)]
-    for finding in said:
+        yield problem(subject, fact, f'run "qbull schedules remove {name}" and create it again')
+    findings = [finding for info in infos for finding in _check_schedule(info)]
+    for finding in findings:
         yield finding
-    if found and not said and not faults:
-        yield ok("schedules", f"{len(found)}, each in its place")
+    if infos and not findings and not faults:
+        yield ok("schedules", f"the data of all {len(infos)} is consistent")
 
 
-def _say(info: ScheduleInfo) -> list[Finding]:
+def _check_schedule(info: ScheduleInfo) -> list[Finding]:
     subject = f'schedule "{info.name}"'
     findings = []
     if info.problem is not None and not info.paused and info.next:
@@ -40,5 +41,5 @@ def _say(info: ScheduleInfo) -> list[Finding]:
         findings.append(note(subject, f"its last run failed: {info.last.error}", step))
     if info.missed:
         step = f'see catch_up in "qbull schedules --json"; it has catch_up="{info.catch_up}"'
-        findings.append(note(subject, f"{info.missed} of its ticks were missed", step))
+        findings.append(note(subject, f"{info.missed} of its runs were missed", step))
     return findings

@@ -1,4 +1,4 @@
-"""What `qbull doctor` asks of the server: will it keep jobs, and run them?"""
+"""Server checks of `qbull doctor`: is the server reachable, does it keep jobs safe, has it enough memory?"""
 
 from __future__ import annotations
 
@@ -21,8 +21,11 @@ MAX_CLOCK_SKEW_SECONDS = 1.0
 MEMORY_FULL_RATIO, MEMORY_FILLING_RATIO = 0.9, 0.75
 
 
-async def check_server(store: Store, wanted: Durability | None) -> AsyncIterator[Finding]:
-    """Nothing more is asked after a server that cannot be reached or used. `wanted` is the app's durability."""
+async def check_server(store: Store, required: Durability | None) -> AsyncIterator[Finding]:
+    """Check the server.
+
+    If it is unreachable, that is the only finding. `required` is the app's durability.
+    """
     shown = store.server.address.shown
     try:
         info = await read_info(store.server)
@@ -32,13 +35,13 @@ async def check_server(store: Store, wanted: Durability | None) -> AsyncIterator
     yield ok("server", f"{_product(info)} at {shown}, up for {span(float(info.get('uptime_in_seconds', 0)))}")
     try:
         refuse_unfit_server(shown, info)
-        yield ok("policy", "the version is supported, and nothing is evicted when memory is short")
+        yield ok("policy", "the version is supported, and nothing is evicted when memory runs out")
     except ServerRefused as error:
-        yield problem("policy", str(error), "jobs are not safe here until then")
+        yield problem("policy", str(error), "until then jobs are not safe here")
     if info.get("role") == "slave":
-        yield problem("role", "this is a replica, which takes no jobs", "give the address of its primary")
+        yield problem("role", "this is a replica, which accepts no jobs", "use the address of its primary")
     yield _memory(info)
-    async for finding in check_durability(store, wanted):
+    async for finding in check_durability(store, required):
         yield finding
     for finding in _embedded(store):
         yield finding
@@ -60,13 +63,13 @@ def _memory(info: dict[str, str]) -> Finding:
     if not limit:
         return note(
             "memory",
-            f"{_size(used)} used of a machine with {_size(machine)}, and no maxmemory is set",
-            "set one, so that writes are refused before the system ends the server",
+            f"{_size(used)} used on a machine with {_size(machine)}, and maxmemory is not set",
+            "set it, so that the server refuses writes before the system kills it",
         )
     fact = f"{_size(used)} used of {_size(limit)}"
     if used > MEMORY_FULL_RATIO * limit:
         return problem(
-            "memory", fact, "raise maxmemory, or keep fewer finished jobs: new ones are refused soon"
+            "memory", fact, "raise maxmemory, or keep fewer finished jobs: new jobs will soon be refused"
         )
     if used > MEMORY_FILLING_RATIO * limit:
         return note("memory", fact, "raise maxmemory, or keep fewer finished jobs")
@@ -74,38 +77,39 @@ def _memory(info: dict[str, str]) -> Finding:
 
 
 def _embedded(store: Store) -> Iterator[Finding]:
-    """Of the server that qbull starts itself: has its disk room, is its binary known, and who is it run by?"""
+    """Check the embedded server, if it is one: has its disk room, and does it run as root?"""
     directory = store.server.address.directory
     if directory is None:
         return
     free = shutil.disk_usage(directory).free
     if free < MIN_FREE_DISK_BYTES:
-        yield problem("disk", f"{directory} is full", "make room: nothing can be enqueued until then")
+        yield problem("disk", f"{directory} is full", "free some space: until then nothing can be enqueued")
     elif free < LOW_FREE_DISK_BYTES:
-        yield note("disk", f"{directory} has {_size(free)} left", "make room before nothing can be enqueued")
+        next_step = "free some space: without it nothing can be enqueued"
+        yield note("disk", f"{directory} has {_size(free)} left", next_step)
     else:
         yield ok("disk", f"{directory} has {_size(free)} left")
     if os.geteuid() == 0:
-        next_step = "run qbull as a user of its own, so that a fault of the server is not one of the machine"
+        next_step = "run qbull as its own user, so that a flaw in the server does not expose the machine"
         yield note("embedded server", "runs as root", next_step)
 
 
 def _transport(store: Store) -> Finding:
-    """Can somebody in between read what goes over the wire?"""
+    """Check whether the connection to the server is encrypted."""
     address = store.server.address
     if address.tls is not None:
         if address.tls.verifies:
             return ok("transport", "TLS, and the server's certificate is verified")
         return note(
-            "transport", "TLS with any certificate", "leave ssl_cert_reqs=none out and give ssl_ca_certs=FILE"
+            "transport", "TLS with any certificate", "remove ssl_cert_reqs=none and set ssl_ca_certs=FILE"
         )
-    places = [seed.endpoint[0] for seed in address.seeds] or [address.kwargs.get("host", "localhost")]
-    if all(_is_here(place) for place in places):
+    hosts = [seed.endpoint[0] for seed in address.seeds] or [address.kwargs.get("host", "localhost")]
+    if all(_is_local(host) for host in hosts):
         return ok("transport", "does not leave this machine")
-    return note("transport", "plain text over the network", "use rediss:// where others can listen")
+    return note("transport", "plain text over the network", "use rediss:// if others can listen")
 
 
-def _is_here(host: str) -> bool:
+def _is_local(host: str) -> bool:
     return host in ("localhost", "::1") or host.startswith("127.")
 
 
@@ -115,11 +119,11 @@ async def _clock(store: Store) -> Finding:
     skew = theirs - (asked + time.time()) / 2
     if abs(skew) < MAX_CLOCK_SKEW_SECONDS:
         return ok("clock", f"{span(abs(skew))} from the clock here")
-    way = "ahead of" if skew > 0 else "behind"
+    direction = "ahead of" if skew > 0 else "behind"
     return note(
         "clock",
-        f"{span(abs(skew))} {way} the clock here",
-        "qbull goes by the server's; times shown here are off",
+        f"{span(abs(skew))} {direction} the clock here",
+        "qbull uses the server's clock; times shown here are off",
     )
 
 
@@ -127,19 +131,15 @@ async def _scripts(store: Store) -> Finding:
     try:
         await inspect.probe_script(store)
     except ServerError as error:
-        return problem(
-            "scripts", str(error), "give the user the rights for EVAL, EVALSHA and the names of this prefix"
-        )
-    return ok("scripts", "can be run")
+        return problem("scripts", str(error), "allow the user EVAL, EVALSHA and the keys of this prefix")
+    return ok("scripts", "can run")
 
 
 def _connections(info: dict[str, str]) -> Finding:
     rejected, clients = int(info.get("rejected_connections", 0)), info.get("connected_clients", "?")
     if rejected:
-        return note(
-            "connections", f"{rejected} were rejected since the server started", "raise its maxclients"
-        )
-    return ok("connections", f"{clients} now, none was ever rejected")
+        return note("connections", f"{rejected} rejected since the server started", "raise its maxclients")
+    return ok("connections", f"{clients} now, none rejected")
 
 
 def _size(count: int) -> str:
