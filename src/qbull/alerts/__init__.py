@@ -1,1 +1,1 @@
-"""Alerts: tell people what is wrong. `duty` looks and sends, `message` says it in words, `post` is the way out."""
+"""Alerts: `detect` finds problems, `message` words them, `deliver` sends them, `alerting` runs the loop."""

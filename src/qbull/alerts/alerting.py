@@ -1,6 +1,6 @@
-"""Alerting: look for problems, and send what is to be said of them. Runs beside workers, and in `qbull serve`.
+"""Alerting: detect problems and send alerts. Runs beside workers, and in `qbull serve`.
 
-Of all processes of an app one looks at a time. Each of them sends: messages are jobs of qbull's own queue.
+Only one process of an app detects at a time. All of them send: messages are jobs of an internal queue.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from qbull.worker.worker import Worker
 log = logging.getLogger("qbull.alerts")
 
 ALERT_POLL_SECONDS = 2.0
-"""Seconds between two looks; more where they take long, so that looking is a tenth of one's time at most."""
+"""Pause between two checks; longer if they are slow, so that checking takes at most a tenth of the time."""
 
 
 class AlertService:
-    """`app` is its prefix."""
+    """The alerting loop of one process. `app` is the app's prefix."""
 
     def __init__(self, make_store: Callable[[], Store], app: str, alerts: Alerts) -> None:
         self._make_store = make_store
@@ -44,7 +44,7 @@ class AlertService:
         self._outage = Outage()
 
     async def run(self) -> None:
-        """Look and send until cancelled."""
+        """Check and send until cancelled."""
         for destination in self._alerts.destinations:
             if (lacks := missing_package(destination)) is not None:
                 log.error("alerts cannot go to %s", lacks)

@@ -1,6 +1,6 @@
-"""Watch: read how the queues are, and write down what is wrong together with what is to be said of it.
+"""Detect: read the state of the queues, and write the problems together with the messages about them.
 
-What was read is worth nothing where somebody else has written meanwhile: the server refuses it (lua/alert_raise.lua).
+If another process has written since the read, the server refuses the write (lua/alert_raise.lua).
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ from qbull.store.verbs.schedules import SCHEDULE_BATCH_SIZE, ScheduleLocation, S
 from qbull.store.verbs.tick import first_due_ms
 
 SLOW_CHECK_SECONDS = 10.0
-"""Seconds between two looks at what changes seldom: which queues there are, which schedules are late."""
+"""Interval between two reads of things that change rarely: the list of queues, late schedules."""
 OVERDUE_SCHEDULE_SECONDS = 60.0
-"""Seconds by which a tick may be late."""
+"""How late a scheduled run may be."""
 ALERT_EXPIRES_MS = 3_600_000
-"""What could not be sent within an hour is not news any more."""
+"""Messages older than an hour are dropped."""
 WATCHER_TAKEOVER_SECONDS = 10.0
-"""Seconds after which another one looks, where the one who did is silent."""
+"""Another process takes over if the current one is silent for this long."""
 
 
 class ProblemWatcher:
-    """For one app. `who` names this process."""
+    """Detects the problems of one app. `who` names this process."""
 
     def __init__(self, store: Store, alerts: Alerts, who: str) -> None:
         self._store = store
@@ -56,7 +56,7 @@ class ProblemWatcher:
         self._missed_before: dict[str, int] = {}
 
     async def look(self) -> bool:
-        """Look once, if it is this one's turn; answers whether it was."""
+        """Check once, if it is this process's turn; returns whether it was."""
         seen = await problem_store.take_turn(self._store, self._who, WATCHER_TAKEOVER_SECONDS)
         if seen is None:
             return False
@@ -72,7 +72,7 @@ class ProblemWatcher:
         return True
 
     async def _alerting(self) -> list[QueueSettings]:
-        """The queues that raise alerts, whoever declares them."""
+        """The queues that raise alerts, also those declared elsewhere."""
         found = []
         for name in await self._store.queues():
             try:
@@ -124,7 +124,7 @@ class ProblemWatcher:
         return CounterReading(problem, total, first=0)
 
     async def _which_missed(self, queue: str) -> str:
-        """The schedule of a queue that has missed more than when it was looked at last."""
+        """The schedules of a queue that have missed more runs than at the last check."""
         schedules, found = ScheduleStore(self._store), ""
         places: dict[ScheduleLocation, list[str]] = {}
         for name, place in (await schedules.locations()).items():
@@ -190,7 +190,7 @@ class ProblemWatcher:
                 yield GaugeReading(problem, there=False)
 
     def _jobs(self, message: AlertNotification, rev: str) -> list[NewJob]:
-        """One for each place, so that one that cannot be reached does not make others hear it twice."""
+        """One job for each destination, so that an unreachable one does not cause duplicates at the others."""
         content = msgspec.to_builtins(message)
         return [
             NewJob(f"{rev}-{place.label}", f"0 {ALERT_EXPIRES_MS}", _record(place.label, content))
@@ -199,7 +199,7 @@ class ProblemWatcher:
 
 
 def _held(catch_up: str) -> bool:
-    """With catch_up="all" a tick waits for the run before it: it is late on purpose."""
+    """With catch_up="all" a scheduled run waits for the one before it: it is late on purpose."""
     return catch_up == "all"
 
 

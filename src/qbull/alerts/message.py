@@ -1,4 +1,4 @@
-"""A message in words: as blocks for Slack, as JSON for webhooks, as text for all else. Nothing that a job says can steer them."""
+"""Message: an alert as Slack blocks, as JSON for webhooks, and as text. Job data cannot inject markup."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ STATUS_EMOJI = {
     "resolved": ":large_green_circle:",
 }
 MAX_SLACK_HEADER_CHARS = 150
-"""Characters that Slack takes in a header."""
+"""Slack's limit for a header."""
 
 
 class MessageSender(NamedTuple):
-    """Who speaks: the app's prefix, and where people find its page."""
+    """The app's prefix, and the address of its dashboard."""
 
     app: str
     link: str | None = None
 
     def link_of(self, notice: ProblemNotice) -> str | None:
-        """To the page about it: the job, where there is one, else its queue, the schedules or the workers."""
+        """The dashboard's address for a problem: its job, or its queue, the schedules or the workers."""
         problem = notice.problem
         if self.link is None:
             return None
@@ -144,7 +144,7 @@ def _blocks(notice: ProblemNotice, sender: MessageSender) -> list[dict[str, Any]
 
 
 def _command(notice: ProblemNotice) -> str:
-    """What to type where there is no page to link to."""
+    """The command to run if there is no dashboard to link to."""
     problem = notice.problem
     match problem.kind:
         case "failed" | "repeated" if problem.job:
@@ -160,7 +160,7 @@ def _command(notice: ProblemNotice) -> str:
 
 
 def _escape(text: str) -> str:
-    """As Slack asks: what is left means nothing to it, so no job can call a whole channel."""
+    """Escape as Slack asks, so that no job can mention a whole channel."""
     text = one_line(text).replace("`", "'")
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 

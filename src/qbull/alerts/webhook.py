@@ -1,10 +1,12 @@
-"""Post: send something to a webhook, and to nowhere else.
+"""Webhook: post to an allowed address, and nowhere else.
 
-A name is resolved once, and the connection is made to the very address that was looked at, so a name cannot mean something
-else a moment later. Internal addresses, and hosts without TLS, are refused unless they are allowed. Redirects are not
-followed. Of the answer only the status is read: what is behind a wrong address must not end in a log.
+A name is resolved once, and the connection goes to the very address that was checked, so the name cannot
+change its meaning in between. Internal addresses, and hosts without TLS, are refused unless they are allowed.
+Redirects are not followed. Only the status of the answer is read: the content behind a wrong address must not
+end up in a log.
 
-Why no HTTP client: none of the usual ones connects to an address that was checked and still asks for the name's certificate.
+Why no HTTP client: none of the usual ones connects to a checked address and still verifies the certificate of
+the name.
 """
 
 from __future__ import annotations
@@ -28,17 +30,17 @@ _STATUS_LINE = re.compile(rb"HTTP/1\.[01] (\d{3})[ \r\n]")
 
 
 class NotSent(QbullError):
-    """It did not arrive, as far as one knows."""
+    """The message was not delivered, as far as the sender knows."""
 
 
 @dataclass(frozen=True)
 class HostPolicy:
-    """Which hosts may be posted to."""
+    """The hosts that may be posted to."""
 
     alerts: Alerts
 
     def refuse(self, url: SplitResult, address: str) -> None:
-        """Raise where this address must not be reached for this URL."""
+        """Raise NotSent if this address must not be reached for this URL."""
         host = url.hostname or ""
         allowed = host.lower() in self.alerts.allow
         reason = why_address_refused(address, self.alerts.networks, host_allowed=allowed)
@@ -51,7 +53,7 @@ class HostPolicy:
 
 
 async def post_webhook(url: str, body: bytes, headers: Mapping[str, str], alerts: Alerts) -> None:
-    """Send JSON; raises NotSent where it was not taken."""
+    """Post JSON. Raises NotSent if the receiver did not accept it."""
     parts = urlsplit(url)
     host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
     try:
@@ -94,7 +96,7 @@ async def _exchange(
 
 
 async def _resolve(url: SplitResult, host: str, port: int, guard: HostPolicy) -> str:
-    """The address to use. Where one of several is refused, the name is: it could mean that one at any time."""
+    """The address to connect to. If one of several is refused, the name is refused: it could resolve to any."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     addresses = [str(entry[4][0]) for entry in found]
     for address in addresses:

@@ -1,4 +1,4 @@
-"""Alerts: what is wrong now, where people are told of it, and whether a message arrives. Who looks and sends is qbull.alerts."""
+"""Alerts: open problems, destinations, and the last messages. The package qbull.alerts detects and sends."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from qbull.store.verbs import alerts as problem_store
 from qbull.views import alerts as views
 
 MAX_SHOWN_MESSAGES = 10
-"""Messages of each state that are shown, the newest."""
+"""Messages shown of each state, the newest."""
 
 
 async def alerts(call: ApiCall[Nothing, Nothing]) -> views.AlertsView:
@@ -47,7 +47,7 @@ async def try_alerts(call: ApiCall[Nothing, Nothing]) -> views.TriedAlertsView:
 
 
 async def _queue(context: ApiContext) -> Queue | None:
-    """The one that messages go through; None where none has gone yet."""
+    """The queue that carries alert messages; None before the first message."""
     try:
         return await context.queue(problem_store.ALERT_QUEUE.name)
     except NotFound:

@@ -1,6 +1,7 @@
-"""The API as an ASGI application: one way through for every request.
+"""The API as an ASGI application: every request takes the same path.
 
-Find the endpoint, find out who calls, guard, read, handle, write down, answer. Whatever is raised on the way becomes a problem.
+Find the endpoint, authenticate, guard, read, handle, audit, answer. Every exception on the way becomes a
+problem document.
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ from qbull.views.shape import to_plain
 log = logging.getLogger("qbull.api")
 
 BODY_OVERHEAD_BYTES = 64 * 1024
-"""Bytes that a body may have besides the arguments of a job."""
+"""Room in a body besides the arguments of a job."""
 
 _encode = msgspec.json.Encoder().encode
 
 
 class Api:
-    """`qbull.asgi(app)` makes it. It can be mounted anywhere in another ASGI application."""
+    """The ASGI application that `qbull.asgi(app)` returns. It can be mounted in another ASGI application."""
 
     def __init__(self, app: App, access: Access) -> None:
         self.context = ApiContext(app, access)
@@ -56,7 +57,7 @@ class Api:
                 await send({"type": "websocket.close", "code": 1003})
 
     async def close(self) -> None:
-        """Let streams end and write down what is still to be written."""
+        """End the open streams and flush the audit log."""
         self.context.shutting_down.set()
         await self.context.close()
 
@@ -123,7 +124,7 @@ class Api:
         return "open" if public else endpoint.role
 
     def _admit(self, request: Request, endpoint: Endpoint, caller: Caller, required: Role) -> None:
-        """May this caller do that, and is it this caller who wants it?"""
+        """Check the caller's role, and that the request does not come from another site's page."""
         if caller.ambient or (required == "open" and endpoint.audit is not None):
             self._hosts.check(request)
             if endpoint.method != "GET":
@@ -168,7 +169,7 @@ class Api:
 
 
 class FastJsonResponse(Response):
-    """What Response makes of any content and any header, made for this kind alone: it is most of what is answered."""
+    """A JSON response, cheaper to build than Starlette's general one: most answers are of this kind."""
 
     def __init__(
         self, content: bytes, status: int, headers: Mapping[str, str], kind: bytes = b"json"

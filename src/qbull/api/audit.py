@@ -1,7 +1,7 @@
-"""Audit: write down who did what. One entry for each call that changes something, one for each that was refused.
+"""Audit: record who did what. One entry for each call that changes something, and for each that was refused.
 
-What programs do many times a second is counted for a second and written down together, so that it costs no call of its own
-and does not push out what people did.
+Calls that programs make many times a second are counted for a second and written as one entry. This costs no
+extra call for each of them, and the entries of people stay in the log longer.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from qbull.store.verbs.audit_log import AuditLogEntry
 log = logging.getLogger("qbull.audit")
 
 AUDIT_FLUSH_SECONDS = 1.0
-"""Seconds for which calls of a kind are counted before they are written down."""
+"""How long calls of one kind are counted before they are written."""
 MAX_AUDIT_KINDS = 1000
 MAX_AUDIT_VALUE_BYTES = 500
-"""Characters of a value that are written down."""
+"""Longer values are cut."""
 
 
 class AuditWriter:
@@ -34,7 +34,7 @@ class AuditWriter:
         self._writing: asyncio.Task[None] | None = None
 
     async def write(self, entry: AuditLogEntry) -> None:
-        """At once. Where the server is away, the log has it."""
+        """Write an entry at once. If the server is unavailable, the process log has it."""
         entry = msgspec.structs.replace(
             entry, detail={name: _short(value) for name, value in entry.detail.items()}
         )
@@ -47,14 +47,14 @@ class AuditWriter:
             log.error("not written to the audit: %s: %s", error, msgspec.json.encode(entry).decode())
 
     def count(self, entry: AuditLogEntry) -> None:
-        """Together with others of its kind, a little later."""
+        """Count an entry with others of its kind; it is written a little later."""
         kind = (entry.who, entry.role, entry.how, entry.action, entry.target, entry.status, entry.address)
         self._counted[kind] = self._counted.get(kind, 0) + 1
         if self._writing is None:
             self._writing = asyncio.create_task(self._write_counted())
 
     async def close(self) -> None:
-        """Write down what is still counted."""
+        """Write the entries that are still being counted."""
         if self._writing is not None:
             self._writing.cancel()
             await asyncio.wait([self._writing])

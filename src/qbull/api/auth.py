@@ -1,7 +1,7 @@
-"""Auth: who is calling. A bearer token, basic auth for tools, or the cookie of somebody who has logged in to the page.
+"""Auth: identify the caller. A bearer token, basic auth for tools, or the session cookie of the dashboard.
 
-What a token or a session was found to be is remembered for two seconds, so that a revoked one is refused that soon by every
-process. Compared is only what was hashed before, in constant time. The environment's tokens need no look at the server.
+The result of a token or session lookup is cached for two seconds, so that every process refuses a revoked one
+that soon. Only hashes are compared, in constant time. Tokens from the environment need no lookup.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from qbull.store.verbs.tokens import digest_of
 T = TypeVar("T")
 
 CALLER_CACHE_SECONDS = 2.0
-"""Seconds."""
+"""How long the result of a lookup is cached."""
 MAX_CACHED_CALLERS = 1000
 TOKEN_USE_INTERVAL_SECONDS = 60.0
-"""Seconds between two notes of when a token was used."""
+"""The time of a token's last use is written at most this often."""
 SESSION_COOKIE = "qbull_session"
 SECURE_SESSION_COOKIE = "__Host-qbull_session"
-"""Where the page is served by TLS: no neighbour of its domain can set it."""
+"""Used with TLS: other hosts of the same domain cannot set it."""
 
 
 class Caller(NamedTuple):
-    """Whoever sent a request. `ambient` is said where a browser may have added the proof by itself."""
+    """The sender of a request. `ambient`: a browser may have added the credentials by itself."""
 
     name: str
     role: Role
@@ -76,7 +76,7 @@ class Authenticator:
         self._noted: dict[str, float] = {}
 
     async def caller(self, request: Request) -> Caller:
-        """NOBODY where no proof was sent. A wrong proof is refused, whatever else was sent with it."""
+        """The caller; ANONYMOUS if the request has no credentials. Wrong credentials are always refused."""
         said = header(request, b"authorization")
         if said is not None:
             scheme, _, rest = said.partition(" ")
@@ -90,7 +90,7 @@ class Authenticator:
         return ANONYMOUS if text is None else await self._session(text)
 
     async def log_in(self, request: Request, password: str | None, token: str | None) -> tuple[str, Session]:
-        """A session for somebody who knows the password or has a token; its name, for the cookie."""
+        """Start a session for somebody who knows the password or has a token; returns the cookie's value."""
         if token is not None:
             who = await self._bearer(token)
         else:
@@ -114,11 +114,11 @@ class Authenticator:
         return await sessions.end_all(self._store())
 
     def forget(self) -> None:
-        """Somebody was shut out: look again."""
+        """Forget cached lookups after a revocation."""
         self._known.clear()
 
     async def still_valid(self, caller: Caller) -> bool:
-        """For whoever stays connected for long. While the server is away nobody is shut out."""
+        """Check a long connection's credentials again. If the server is unavailable, they stay valid."""
         try:
             if caller.how == "session":
                 await self._session(caller.proof)
@@ -223,7 +223,7 @@ def cookie_name(request: Request) -> str:
 
 
 def address_of(request: Request) -> str:
-    """Whose tries are counted together: an address, and of IPv6 its network, which one person has as a whole."""
+    """The source that login attempts are counted for: an address, or the network of an IPv6 address."""
     host = request.client.host if request.client is not None else "?"
     try:
         address = ipaddress.ip_address(host)

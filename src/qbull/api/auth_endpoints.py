@@ -1,4 +1,4 @@
-"""People: log in and out, tokens, and what was done by whom."""
+"""Auth endpoints: log in and out, tokens, and the audit log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Body and query: read within bounds, checked against their shapes. Nothing is parsed before its size is known."""
+"""Body and query: read within bounds and validated. Nothing is parsed before its size is known."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from qbull.api.problems import ApiProblem, Wrong, wrong_input
 S = TypeVar("S", bound=msgspec.Struct)
 
 MAX_BODY_DEPTH = 64
-"""Arrays and objects within each other."""
+"""Levels of nested arrays and objects."""
 MAX_QUERY_BYTES = 20_000
 UNCHECKED_FIELDS = ("payload", "args")
-"""What is for a task: as it was sent."""
+"""Arguments for a task are passed on exactly as they were sent."""
 
 _JSON_TOKENS = re.compile(rb'"(?:[^"\\]|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)
-"""A text that does not end is taken to the end: looked for anew at each of its quotes, a small body would take minutes."""
+"""An unterminated string matches up to the end. Without that, a small body could take minutes."""
 
 
 async def read_body(request: Request, shape: type[S], limit: int, *, optional: bool) -> S:
-    """The body in its shape. Where it may be left away and was, what the shape says by itself."""
+    """Read and validate the body. An optional body that is missing gives the shape's defaults."""
     raw = await _read(request, limit)
     if not raw:
         if optional:
@@ -54,7 +54,7 @@ def _convert(given: Any, shape: type[S]) -> S:
 
 
 def _whole(value: Any) -> Any:
-    """5.0 is a whole number in JSON, and some languages write it so."""
+    """Accept 5.0 as an integer: some languages write integers like that."""
     if isinstance(value, dict):
         return {name: one if name in UNCHECKED_FIELDS else _whole(one) for name, one in value.items()}
     if isinstance(value, list):
@@ -107,7 +107,7 @@ def too_deep(raw: bytes) -> bool:
 
 
 def read_query(request: Request, shape: type[S]) -> S:
-    """The query in its shape. One that is there twice or is not known is refused: a typo must not be silently ignored."""
+    """Read and validate the query. Unknown or repeated parameters are refused, so that typos are noticed."""
     if len(request.scope["query_string"]) > MAX_QUERY_BYTES:
         raise ApiProblem(400, f"the query is longer than {MAX_QUERY_BYTES:,} characters")
     given: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""Site: what all handlers of one API share. The app, who may do what, and the queues, also those whose code is elsewhere."""
+"""Context: the state that all handlers of one API share: the app, access rules, caches, and all queues."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 QUEUE_SETTINGS_CACHE_SECONDS = 5.0
-"""Seconds for which the settings of a queue are known whose code is elsewhere."""
+"""How long the settings of a queue are cached if its code is not in this process."""
 
 
 HEALTH_CACHE_SECONDS = 1.0
-"""Seconds for which an answer about the health stands: anybody may ask, as often as they like."""
+"""How long a health report is cached: anybody may ask, as often as they like."""
 HALTED_CACHE_SECONDS = 3.0
-"""The same of keys that stand still: every partition is looked at for that."""
+"""How long the halted keys are cached: finding them reads every partition."""
 FLOWS_CACHE_SECONDS = 1.5
-"""The same of a list of flows."""
+"""How long the list of flows is cached."""
 
 
 class ApiContext:
@@ -71,7 +71,7 @@ class ApiContext:
         return self.app._client().store
 
     async def queue(self, name: str) -> Queue:
-        """One that the app declares, or that the server knows."""
+        """A queue that the app declares or the server knows. Raises NotFound otherwise."""
         queue = self.app.queues.get(name)
         if queue is not None:
             return queue
@@ -93,13 +93,13 @@ class ApiContext:
         await self.audit.close()
 
     async def queues(self) -> list[Queue]:
-        """All that the server knows and the app declares, by name."""
+        """All queues that the server knows or the app declares, by name."""
         names = {*self.app.queues, *await self.store.queues()}
         return [await self.queue(name) for name in sorted(names)]
 
 
 class CachedValue(Generic[T]):
-    """Something that many ask for at once, made once in `age` seconds for all of them."""
+    """A value that many callers need: computed at most once in `age` seconds."""
 
     def __init__(self, make: Callable[[], Awaitable[T]], age: float) -> None:
         self._make = make
@@ -141,7 +141,7 @@ async def _metrics(context: ApiContext) -> str:
 
 
 def now() -> str:
-    """When an answer was given."""
+    """The current time, for the `timestamp` of an answer."""
     second, ms = divmod(time.time_ns() // 1_000_000, 1000)
     return f"{_until_second(second)}.{ms:03d}Z"
 

@@ -1,7 +1,7 @@
-"""The page at /ui: built files, where the package has them. Nothing on it but what is in these files may run.
+"""Dashboard: the built files at /ui, if the package has them. A content policy blocks all other scripts.
 
-A file whose name has a hash in it never changes, so browsers keep it; the others are asked for again. Addresses below /ui/
-that are no file are the page's own views.
+A file with a hash in its name never changes, so browsers cache it; the others are revalidated. Other
+addresses below /ui/ are views of the dashboard.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MEDIA_TYPES = {
 }
 HASHED_FILE_NAME = re.compile(r".+[.-][A-Za-z0-9_-]{8,}\.[a-z0-9]+")
 BASE_TAG = b'<base href="/ui/"'
-"""What the page says of its own address; where the API is mounted elsewhere, that address."""
+"""The placeholder in the page for its base address, replaced if the API is mounted elsewhere."""
 
 NO_DASHBOARD = (
     "this installation has no dashboard: it was built without Node.js; "
@@ -73,7 +73,7 @@ class Dashboard:
         return _answer(index.replace(BASE_TAG, f'<base href="{root}/ui/"'.encode()), "text/html", "no-cache")
 
     def _file(self, parts: list[str]) -> Traversable | None:
-        """A file below the folder; what is not plainly a name leads nowhere."""
+        """A file below the folder; None for anything that is not a plain name."""
         if not all(_PATH_PART.fullmatch(part) for part in parts):
             return None
         file = self._folder.joinpath(*parts)

@@ -1,4 +1,4 @@
-"""Endpoint: one line of the API's table. It drives the route, the role, the validation, the audit and the OpenAPI document."""
+"""Endpoint: one row of the API's table. It drives route, role, validation, audit and the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NOTHING = Nothing()
 
 @dataclass(slots=True)
 class ApiCall(Generic[Q, B]):
-    """One request, checked: who calls, what the path says, the query and the body in their shapes."""
+    """One validated request: the caller, the path's parameters, the query and the body."""
 
     context: ApiContext
     request: Request
@@ -41,7 +41,7 @@ class ApiCall(Generic[Q, B]):
     query: Q
     body: B
     audit_details: dict[str, Any] = field(default_factory=dict)
-    """What the audit says about it, besides who, what and which."""
+    """More for the audit entry than caller, action and target."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +59,10 @@ Handler = Callable[[ApiCall[Any, Any]], Awaitable[msgspec.Struct | Reply | Respo
 
 @dataclass(frozen=True, kw_only=True)
 class Endpoint:
-    """`audit` is the word for it in the audit; None where nothing is changed. `answers` are other statuses on success.
+    """One row of the table.
 
-    `media` is said of answers that are not JSON.
+    `audit` is the name of the action in the audit log, None if the endpoint changes nothing. `answers` are
+    further statuses of success. `media` is the type of answers that are not JSON.
     """
 
     method: Method
@@ -77,15 +78,15 @@ class Endpoint:
     problems: tuple[int, ...] = ()
     audit: str | None = None
     counted: bool = False
-    """Written down together with others of its kind: it comes many times a second."""
+    """Audited as a count: programs call it many times a second."""
     media: str = "application/json"
     body_optional: bool = False
     rule: Mapping[str, Any] = field(default_factory=dict)
-    """What the shape of its body cannot say, as JSON Schema."""
+    """Constraints on the body that its shape cannot express, as JSON Schema."""
 
     @property
     def tag(self) -> str:
-        """Which group it belongs to, in the document."""
+        """The endpoint's group in the OpenAPI document."""
         parts = [part for part in self.path.split("/") if part and part != "api"]
         return parts[0] if parts else "page"
 
@@ -95,5 +96,5 @@ class Endpoint:
 
     @cached_property
     def name(self) -> str:
-        """Unique in the table."""
+        """The endpoint's unique name."""
         return str(getattr(self.handler, "__name__", "")) or self.path

@@ -1,4 +1,4 @@
-"""Events: a stream of what happens (server-sent events). It ends when the server does, and when whoever listens may not any more."""
+"""Events: the stream of server-sent events. It ends with the server, or when the credentials expire."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from qbull.api.problems import ApiProblem, Wrong
 from qbull.views.shape import ResourceName, Shape
 
 STREAM_HEARTBEAT_SECONDS = 15.0
-"""Seconds after which something is said, so that proxies do not take silence for an end; then it is also looked whether the proof still holds."""
+"""A heartbeat keeps proxies from closing a silent stream; the credentials are checked at the same time."""
 FIRST_EVENT_TIMEOUT_SECONDS = 5.0
 STREAM_RETRY_MS = 2000
-"""After how long a browser that lost the stream comes back."""
+"""The pause before a browser that lost the stream connects again."""
 
 
 class EventsQuery(Shape, kw_only=True):
-    """All queues, or one; with a job of it, how far that is."""
+    """Listen to all queues or one; with a job, also to that job's progress."""
 
     queue: ResourceName | None = None
     job: Annotated[str, Meta(min_length=1, max_length=200)] | None = None
@@ -57,7 +57,7 @@ async def events(call: ApiCall[EventsQuery, Nothing]) -> StreamingResponse:
 
 
 async def _first(context: ApiContext, listener: EventListener, after: int | None) -> list[StreamEvent]:
-    """What was missed, and how everything is now."""
+    """The events since the last one seen, and the current state."""
     try:
         async with asyncio.timeout(FIRST_EVENT_TIMEOUT_SECONDS):
             snapshot = await context.broadcaster.snapshot()

@@ -1,4 +1,4 @@
-"""Filters: which jobs are meant, from what a request says."""
+"""Filters: turn the filter parameters of a request into a job filter."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def filters_of(context: ApiContext, caller: Caller, asked: FilterShape) -> JobFi
 
 
 def moment_in(field: str, text: str) -> datetime:
-    """A moment with its time zone."""
+    """Parse a time with its zone, or refuse the field."""
     try:
         at = datetime.fromisoformat(text)
     except ValueError:

@@ -1,4 +1,7 @@
-"""Flows: the jobs that wait for each other, found from any of them. A bounded walk: each job knows whom it tells, and one that waits what for."""
+"""Flows: find all jobs of a flow from any of them.
+
+The walk is bounded. Each job knows its dependents; a job that waits also knows its dependencies.
+"""
 
 from __future__ import annotations
 
@@ -18,15 +21,15 @@ from qbull.views import flows as views
 from qbull.views.flows import FlowJobState
 
 MAX_FLOW_JOBS = 300
-"""Jobs of one flow that are shown."""
+"""Jobs shown of one flow."""
 MAX_LISTED_FLOW_JOBS = 40
-"""The same in a list of flows."""
+"""Jobs shown of each flow in a list."""
 MAX_LISTED_FLOWS = 25
-"""Flows in a list."""
+"""Flows shown in a list."""
 MAX_SCANNED_FLOW_JOBS = 200
-"""Jobs of flows that are looked for in a queue."""
+"""Flow jobs sampled from each queue."""
 FLOW_WALK_BATCH_SIZE = 6
-"""Flows that are walked through at a time."""
+"""Flows that are read concurrently."""
 
 JobAddress: TypeAlias = tuple[str, str]
 FLOW_STATE_BY_CODE: dict[str, FlowJobState] = {"c": "completed", "f": "failed", "x": "cancelled"}
@@ -35,7 +38,7 @@ FLOW_ENDED_STATES = ("completed", "failed", "cancelled")
 
 @dataclass
 class FlowJob:
-    """A job of a flow: as it was found, or as another one knows of it."""
+    """A job of a flow, as stored or as its dependents know it."""
 
     task: str
     state: FlowJobState
@@ -50,7 +53,7 @@ class FlowJob:
 
 @dataclass
 class FlowWalk:
-    """`seen` are in the order in which they were found; `more`: the walk ended before all were."""
+    """The result of a walk: `seen` in the order of discovery; `more` if it stopped before the end."""
 
     flow: str
     seen: dict[JobAddress, FlowJob]
@@ -75,7 +78,7 @@ async def all_flows(call: ApiCall[Nothing, Nothing]) -> views.FlowsView:
 
 
 async def walk_flow(context: ApiContext, start: JobAddress, most: int) -> FlowWalk | None:
-    """All jobs of the flow that this one is of; None where there is no such job. Those that are found together are looked at together."""
+    """All jobs of this job's flow; None if there is no such job. Jobs found together are read together."""
     seen: dict[JobAddress, FlowJob] = {}
     told: dict[JobAddress, tuple[str, Dependency]] = {}
     flow, tried, next_ = "", {start}, [start]
@@ -101,7 +104,7 @@ async def walk_flow(context: ApiContext, start: JobAddress, most: int) -> FlowWa
 async def _visit_job(
     context: ApiContext, place: JobAddress, told: dict[JobAddress, tuple[str, Dependency]]
 ) -> FlowJob | None:
-    """What there is to know of a job. Notes in `told` what it says of others."""
+    """Read one job. Adds what it knows of its dependencies to `told`."""
     name, id = place
     try:
         queue = await context.queue(name)
@@ -130,7 +133,7 @@ async def _visit_job(
 
 
 def _steps(context: ApiContext, walked: FlowWalk) -> list[views.FlowStepView]:
-    """In the order in which they can run."""
+    """The steps of a flow, in the order in which they can run."""
     levels = _levels(walked.seen)
     places = sorted(walked.seen, key=lambda place: (levels[place], place[1]))  # ids rise as they are written
     number = {place: n for n, place in enumerate(places)}
@@ -160,7 +163,7 @@ def _steps(context: ApiContext, walked: FlowWalk) -> list[views.FlowStepView]:
 
 
 def _levels(seen: dict[JobAddress, FlowJob]) -> dict[JobAddress, int]:
-    """How many are behind each other before each of them."""
+    """The depth of each job: how many others must end one after another before it."""
     levels: dict[JobAddress, int] = {}
     left = deque(seen)
     turns = 0
@@ -176,7 +179,7 @@ def _levels(seen: dict[JobAddress, FlowJob]) -> dict[JobAddress, int]:
 
 
 async def read_flows(context: ApiContext) -> views.FlowsView:
-    """The flows that a bounded look at each queue finds, the newest first."""
+    """The flows that a bounded sample of each queue finds, the newest first."""
     client = context.app._client()
     places: list[JobAddress] = []
     for queue in await context.queues():
@@ -217,7 +220,7 @@ def _flow_view(context: ApiContext, walked: FlowWalk) -> views.ShownFlowView:
 
 
 def _state_of(last: FlowJob, seen: list[FlowJob]) -> views.FlowState:
-    """As its last job ended, or the fallback in its place; it runs while one of them may still do so."""
+    """The state of a flow: that of its last job or the fallback; "running" while one of them may still run."""
     if any(one.state not in FLOW_ENDED_STATES for one in seen if not one.fallback):
         return "running"
     if last.state == "completed":

@@ -1,8 +1,8 @@
-"""Guard: what is checked of a request before anybody looks at it, and what every answer carries.
+"""Guard: checks on every request before it is handled, and headers on every answer.
 
-A name that an attacker's page has pointed at this machine is not one of ours (DNS rebinding), and what another site's page
-sends does not come from our page (cross-site requests). Both matter only where a browser adds the proof of who calls by itself:
-whoever sends a bearer token has it.
+A host name that an attacker's page points at this machine is refused (DNS rebinding), and so are requests
+from another site's page (cross-site requests). Both matter only if a browser adds the credentials by itself,
+which it does not do with bearer tokens.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _SECURITY_HEADER_NAMES = {name for name, _ in SECURITY_HEADERS}
 
 
 class AllowedHosts:
-    """The names under which browsers may use the API. An address that is no name cannot be pointed anywhere."""
+    """The host names that browsers may use. IP addresses are always allowed: nobody can repoint them."""
 
     def __init__(self, allowed: Sequence[str]) -> None:
         self._any = "*" in allowed
@@ -53,7 +53,7 @@ class AllowedHosts:
 
 
 def check_same_origin(request: Request, caller: Caller) -> None:
-    """Refuse what another site's page could have sent. Tools send neither of the headers."""
+    """Refuse a request that another site's page could have sent. Tools send neither of the headers."""
     context = request.headers.get("sec-fetch-site")
     origin = request.headers.get("origin")
     if context is not None:
@@ -70,14 +70,14 @@ def check_same_origin(request: Request, caller: Caller) -> None:
 
 
 def guarded(headers: list[tuple[bytes, bytes]], *, tls: bool) -> list[tuple[bytes, bytes]]:
-    """The headers of an answer, with those that every answer has; what it says itself stays."""
+    """The headers of an answer plus the common ones; its own headers win."""
     said = {name for name, _ in headers} & _SECURITY_HEADER_NAMES
     always = [pair for pair in SECURITY_HEADERS if pair[0] not in said] if said else SECURITY_HEADERS
     return [*headers, *always, HSTS_HEADER] if tls else [*headers, *always]
 
 
 def name_in(host: str) -> str:
-    """Without the port, in small letters."""
+    """The host without its port, in lower case."""
     if host.startswith("["):
         return host.partition("]")[0][1:].lower()
     return host.rpartition(":")[0].lower() if host.count(":") == 1 else host.lower()

@@ -1,4 +1,4 @@
-"""Headers of a request, read where they lie. Starlette's own way copies and decodes more than is asked for, several times a request."""
+"""Headers of a request, read in place: Starlette copies and decodes all of them on each access."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from starlette.requests import Request
 
 
 def header(request: Request, wanted: bytes) -> str | None:
-    """The first of this name, which is given in small letters."""
+    """The first header of this name, which must be in lower case."""
     for name, value in request.scope["headers"]:
         if name == wanted:
             text: str = value.decode("latin-1")

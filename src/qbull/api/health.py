@@ -1,4 +1,7 @@
-"""Health: is the server there, are there workers, does anything wait for too long, or for a person? Said in words, and as a status for load balancers."""
+"""Health: is the server up, are there workers, do jobs wait too long or for a person?
+
+The answer has texts for people and a status for load balancers.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +19,9 @@ from qbull.views import queues as views
 from qbull.views.shape import view_of
 
 HEALTH_TIMEOUT_SECONDS = 2.0
-"""Seconds for the server to answer a load balancer's question."""
+"""How long a load balancer's request waits for the server."""
 UNSERVED_AFTER_SECONDS = 30.0
-"""Seconds that a job may wait for the first worker to come."""
+"""How long a job may wait for the first worker."""
 
 
 async def queues_health(call: ApiCall[Nothing, Nothing]) -> Reply:
@@ -40,7 +43,7 @@ async def readyz(call: ApiCall[Nothing, Nothing]) -> Reply:
 
 
 async def read_health(context: ApiContext) -> Reply:
-    """What is said about the health; made once in a second, however many ask."""
+    """Build the health report."""
     try:
         async with asyncio.timeout(HEALTH_TIMEOUT_SECONDS * 2):
             found = await read_counts(context)
@@ -56,7 +59,7 @@ async def read_health(context: ApiContext) -> Reply:
 def find_problems(
     found: dict[str, views.StatsView], served: set[str], stale_after: float
 ) -> list[HealthProblem]:
-    """What the counts of the queues say."""
+    """The problems that the counts of the queues show."""
     wrong = []
     for name, stats in found.items():
         oldest = stats.oldest_waiting_at
@@ -75,7 +78,7 @@ def find_problems(
 
 
 async def find_halted_queues(context: ApiContext) -> list[HealthProblem]:
-    """The queues with keys that stand still until somebody deals with a dead letter."""
+    """The queues with keys that are halted until somebody deals with a dead letter."""
     found = []
     for queue in await context.queues():
         still = await halted_summary(context.store, queue.settings)

@@ -1,4 +1,4 @@
-"""Jobs: look at them, ask for them, and do something with one."""
+"""Jobs: list, show, enqueue, and act on one."""
 
 from __future__ import annotations
 

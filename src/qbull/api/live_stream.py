@@ -1,7 +1,9 @@
-"""Live: what happens, as it happens, for everybody who listens. One reader for all of them, and none where nobody does.
+"""Live stream: events for all connected listeners, from one shared reader that runs only while somebody
+listens.
 
-About once a second it looks at the counts of all queues and at what has finished. The place of an event is a moment of the server's clock, so
-whoever comes back with the last one it saw hears what it has missed, also from another process. Workers do nothing for it.
+About once a second it reads the counts of all queues and the jobs that have finished. The position of an
+event is a time of the server's clock, so a listener that reconnects, even to another process, gets the events
+that it missed. Workers do no extra work for it.
 """
 
 from __future__ import annotations
@@ -36,15 +38,15 @@ from qbull.views.shape import iso_time, to_plain, view_of
 log = logging.getLogger("qbull.api")
 
 EVENT_POLL_SECONDS = 1.0
-"""Seconds between two looks; longer where a look takes long, so that looking is never more than a fifth of the work."""
+"""Pause between two polls; longer if a poll is slow, so that polling takes at most a fifth of the time."""
 MAX_PENDING_EVENTS = 500
-"""Events that wait for somebody who is slow; then some are left out, and that is said."""
+"""Events buffered for a slow listener. Further ones are dropped, and a gap event says so."""
 MAX_LISTENERS = 200
 RATE_COUNTERS = ("enqueued", "completed", "failed", "retried")
 
 
 class StreamEvent(msgspec.Struct, frozen=True):
-    """`at` is where to go on after it; 0 where others of the same look follow."""
+    """One event. `at` is the position to resume from; 0 if others of the same poll follow."""
 
     name: str
     data: bytes
@@ -58,7 +60,7 @@ class StreamEvent(msgspec.Struct, frozen=True):
 
 
 class EventListener:
-    """Somebody who listens: to all queues or one, and perhaps to one job more closely."""
+    """A listener to all queues or one, and to the progress of one job."""
 
     def __init__(self, queue: str | None, job: str | None) -> None:
         self.queue = queue
@@ -79,11 +81,11 @@ class EventListener:
         self._has_events.set()
 
     def forget_stats(self) -> None:
-        """They are known otherwise."""
+        """Drop buffered counts: the snapshot already has them."""
         self._events = deque(event for event in self._events if event.name != "stats")
 
     async def next(self) -> list[StreamEvent]:
-        """What there is, as soon as there is something."""
+        """Wait for the next events."""
         await self._has_events.wait()
         self._has_events.clear()
         events = list(self._events)
@@ -95,7 +97,7 @@ class EventListener:
 
 
 class EventBroadcaster:
-    """`errors` says whether what a job failed with may be told."""
+    """Polls the queues and sends events to all listeners. `errors`: whether events may contain job errors."""
 
     def __init__(
         self, store: Callable[[], Store], queues: Callable[[], Awaitable[list[Queue]]], *, errors: bool
@@ -143,12 +145,12 @@ class EventBroadcaster:
         self._watched.clear()
 
     async def snapshot(self) -> StreamEvent:
-        """How everything is now; what comes after it are changes of that. For whoever has joined."""
+        """The current counts. The events that follow are changes of them."""
         await self._ready.wait()
         return StreamEvent("snapshot", msgspec.json.encode({"queues": self._shown}), at=self._now_ms)
 
     async def since(self, ms: int, listener: EventListener) -> list[StreamEvent]:
-        """What has finished since a moment, as far as it is still kept and fits into one look."""
+        """The jobs that finished since a time, as far as they are retained and fit into one poll."""
         events: list[StreamEvent] = []
         for queue in await self._queues():
             if listener.queue in (None, queue.name):
@@ -176,7 +178,7 @@ class EventBroadcaster:
             await asyncio.sleep(max(EVENT_POLL_SECONDS - took, 4 * took))
 
     async def _poll(self) -> list[StreamEvent]:
-        """All that is new since the last look. The last event says where to go on."""
+        """All events since the last poll. The last event carries the position to resume from."""
         events: list[StreamEvent] = []
         changed: dict[str, dict[str, Any]] = {}
         now_ms = 0
@@ -225,7 +227,7 @@ class EventBroadcaster:
         return to_plain(view_of(LiveStatsView, stats, per_second=per_second))
 
     async def _progress(self) -> list[StreamEvent]:
-        """How far the jobs are that somebody listens to."""
+        """Progress events of the jobs that somebody listens to."""
         wanted = {
             (one.queue, one.job) for one in self._listeners if one.queue is not None and one.job is not None
         }

@@ -1,7 +1,7 @@
-"""Metrics: what Prometheus scrapes. Read from the server when somebody asks, at most once a second.
+"""Metrics for Prometheus, read from the server on demand, at most once a second.
 
-Labels are names of queues and tasks, which come from code and are as many as that; nothing that a job says becomes one. How long jobs
-waited and ran is what the workers have counted and written down, all of them together.
+Labels are names of queues and tasks, which come from code, so their number is bounded; no job data becomes a
+label. Wait and run times are histograms that all workers have recorded.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from qbull.store.verbs.tick import first_due_ms
 from qbull.store.verbs.workers import RegisteredWorker
 
 SCRAPE_TIMEOUT_SECONDS = 10.0
-"""Seconds for the server to answer."""
+"""How long a scrape waits for the server."""
 MAX_TASK_LABELS = 200
-"""Tasks of a queue that have a label of their own; the others are counted together."""
+"""Tasks of a queue with a label of their own; the others share one."""
 OTHER_TASKS_LABEL = "(others)"
 
 UP_METRIC = Metric("qbull_up", "gauge", "Whether the server of the jobs could be asked.")
@@ -101,7 +101,7 @@ async def metrics(call: ApiCall[Nothing, Nothing]) -> Response:
 
 
 async def collect(context: ApiContext) -> str:
-    """Everything that can be said now. Where the server is away, that."""
+    """Collect all metrics. If the server is unavailable, only the metrics of this process."""
     samples = MetricSamples()
     samples.add(BUILD_METRIC, 1, qbull.__version__)
     samples.add(LISTENERS_METRIC, context.broadcaster.listeners)
@@ -166,7 +166,7 @@ def _add_histograms(samples: MetricSamples, queue: str, named: dict[str, int]) -
 
 
 def bounded(durations: dict[str, Histogram]) -> dict[str, Histogram]:
-    """Those of the tasks that ran most often by themselves, the others together."""
+    """The histograms of the tasks that ran most often, and the sum of the others."""
     by_count = sorted(durations, key=lambda task: -durations[task].count)
     shown = {task: durations[task] for task in sorted(by_count[:MAX_TASK_LABELS])}
     if len(by_count) > MAX_TASK_LABELS:
@@ -175,7 +175,7 @@ def bounded(durations: dict[str, Histogram]) -> dict[str, Histogram]:
 
 
 async def _lag(context: ApiContext, queue: Queue, now_ms: float) -> float:
-    """How long ago the first of its schedules was due that has not fired."""
+    """How late the most overdue schedule of a queue is."""
     due = await first_due_ms(await context.app._client().router.partitions(queue.settings))
     return round(max([0.0, *(now_ms - at for at in due if at is not None)]) / 1000, 3)
 

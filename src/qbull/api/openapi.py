@@ -1,4 +1,4 @@
-"""OpenAPI: the document at /api/openapi.json, made from the table and the shapes. Nothing in it is written by hand."""
+"""OpenAPI: the document at /api/openapi.json, generated from the table and the shapes."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def _in_query(endpoint: Endpoint) -> list[dict[str, Any]]:
 
 
 def _query_schema(schema: dict[str, Any]) -> dict[str, Any]:
-    """What is left away in a query is left away; nobody writes "null"."""
+    """The schema of an optional parameter: a query leaves it out instead of sending "null"."""
     if "anyOf" not in schema:
         return schema
     kinds = [kind for kind in schema["anyOf"] if kind != {"type": "null"}]

@@ -1,4 +1,4 @@
-"""Operations: dead letters in groups, and work on all jobs that match."""
+"""Operations: groups of dead letters, and bulk work on all jobs that match."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from qbull.views.access import DoneView
 from qbull.views.shape import view_of
 
 OPERATION_WAIT_SECONDS = 5.0
-"""Seconds for which a redrive or a clean is waited for; what takes longer goes on, and can be asked about."""
+"""How long a request waits for a redrive or clean. If it takes longer, it continues in the background."""
 MAX_SCANNED_JOBS = 10_000
-"""Jobs that are looked at to count those that match."""
+"""Jobs read to count those that match."""
 MAX_SHOWN_OPERATIONS = 50
 MAX_FAILURE_GROUPS = 200
-"""Groups of dead letters that are shown, the most frequent."""
+"""Groups of dead letters shown, the most frequent."""
 
 
 async def failures(call: ApiCall[job_views.FailuresQuery, Nothing]) -> job_views.FailuresView:
@@ -48,7 +48,7 @@ async def failures(call: ApiCall[job_views.FailuresQuery, Nothing]) -> job_views
 async def failure_group_view(
     context: ApiContext, queue: Queue, group: FailureGroup
 ) -> job_views.FailureGroupView:
-    """Its error is that of the newest of them, without the values of hidden fields."""
+    """The view of a group, without the values of hidden fields."""
     if not context.redaction.has_hidden_fields:
         return view_of(job_views.FailureGroupView, group)
     info: JobInfo | None = await queue.job(group.last).info()
@@ -82,7 +82,7 @@ async def matching(call: ApiCall[views.MatchingQuery, Nothing]) -> views.Matchin
 
 
 class _ScanLimitReached(Exception):
-    """As many were looked at as may be."""
+    """The scan limit is reached."""
 
 
 async def start_operation(call: ApiCall[Nothing, views.NewOperationBody]) -> Reply:
@@ -138,7 +138,9 @@ async def _clean(call: ApiCall[Nothing, views.CleanBody], state: State) -> Reply
 
 
 async def _started(call: ApiCall[Any, Any], request: OperationRequest, wait: float) -> Reply:
-    """200 where it has ended meanwhile, else 202; the header Location says where to ask."""
+    """Start an operation. Status 200 if it ends within `wait` seconds, otherwise 202; Location has its
+    address.
+    """
     running = call.context.operations
     operation = await running.start(request)
     call.audit_details.update(action=request.action, operation=operation.id, **request.filter_view())

@@ -1,6 +1,6 @@
-"""The overview: all queues in one answer. What was done in each minute, how long jobs wait, what is failing now.
+"""Overview: all queues in one answer: jobs per minute, wait times, current failures.
 
-It is made once in two seconds for all who look.
+It is computed at most once in two seconds.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from qbull.views import overview as views
 from qbull.views.queues import MinutesQuery, MinuteView
 
 OVERVIEW_CACHE_SECONDS = 2.0
-"""Seconds for which an overview stands."""
+"""How long an overview is cached."""
 MAX_CONCURRENT_OVERVIEW_QUEUES = 4
-"""Queues that are read at a time."""
+"""Queues that are read concurrently."""
 RECENT_FAILURES_PERIOD = timedelta(hours=1)
 MAX_SCANNED_DEAD_LETTERS = 500
-"""Dead letters of a queue that are looked at, the newest."""
+"""Dead letters read of each queue, the newest."""
 MAX_FAILING_GROUPS = 8
-"""Groups of failures that are shown."""
+"""Groups of failures shown."""
 OVERVIEW_SPANS_MINUTES = (60, 360, 1440)
-"""Minutes back that are kept ready; others are rounded up to one of them."""
+"""The periods that are cached; a request is rounded up to one of them."""
 
 
 async def overview(call: ApiCall[MinutesQuery, Nothing]) -> views.Overview:
@@ -71,7 +71,7 @@ async def read_overview(context: ApiContext, span: int) -> views.Overview:
 
 
 async def _failing(context: ApiContext, queue: Queue) -> list[views.FailingView]:
-    """Why jobs failed for good lately."""
+    """The reasons of recent permanent failures."""
     groups = await queue.failures(
         scan=MAX_SCANNED_DEAD_LETTERS, after=datetime.now(UTC) - RECENT_FAILURES_PERIOD
     )
@@ -82,7 +82,7 @@ async def _failing(context: ApiContext, queue: Queue) -> list[views.FailingView]
 
 
 def _sum(queues: list[list[counted.MinuteCounts]]) -> list[counted.MinuteCounts]:
-    """Minute by minute, over all queues."""
+    """The sum over all queues, minute by minute."""
     sums: dict[int, list[int]] = {}
     for rows in queues:
         for at_ms, *row in rows:

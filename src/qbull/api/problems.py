@@ -1,6 +1,7 @@
-"""Problems: what went wrong, as application/problem+json (RFC 9457). The one place where our errors become answers.
+"""Problems: errors as application/problem+json (RFC 9457). The one place that turns exceptions into answers.
 
-What the caller did wrong is said to the caller; what went wrong here is logged under a number, and only that number is said.
+The caller is told about mistakes in the request. Internal errors are logged with a number, and the answer has
+only that number.
 """
 
 from __future__ import annotations
@@ -44,14 +45,14 @@ STATUS_TITLES = {
 
 
 class Wrong(msgspec.Struct, frozen=True):
-    """One thing that is wrong with the input: which, and why."""
+    """One invalid field of the input, and the reason."""
 
     field: str
     reason: str
 
 
 class ProblemBody(msgspec.Struct, frozen=True, kw_only=True):
-    """`type` names the kind for programs, `detail` is for people; `errors` says which fields are wrong."""
+    """A problem document. `type` is for programs, `detail` for people; `errors` lists the invalid fields."""
 
     type: str
     title: str
@@ -62,7 +63,7 @@ class ProblemBody(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ApiProblem(QbullError):
-    """What a request ends with that cannot be answered."""
+    """An error answer with its status."""
 
     def __init__(
         self,
@@ -84,7 +85,7 @@ class ApiProblem(QbullError):
 
 
 def problem_of(error: BaseException) -> ApiProblem:
-    """Any error as an answer."""
+    """The problem for any exception."""
     match error:
         case ApiProblem():
             return error
@@ -118,7 +119,9 @@ _ERROR_PATH = re.compile(r" - at `(key in )?\$\.?([^`]*)`$")
 
 
 def wrong_input(where: str, error: msgspec.ValidationError) -> ApiProblem:
-    """`Expected `int`, got `str` - at `$.start`` becomes a problem that names the field."""
+    """Turn a validation error such as `Expected `int`, got `str` - at `$.start`` into a problem that names
+    the field.
+    """
     text = str(error)
     at = _ERROR_PATH.search(text)
     fact = (text[: at.start()] if at else text).replace("`", "")

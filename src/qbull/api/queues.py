@@ -1,4 +1,4 @@
-"""Queues: what there is and how much of it; pause and resume, settings, minutes, partitions, keys."""
+"""Queues: counts, details, pause and resume, settings, minutes, partitions, keys."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from qbull.views import queues as views
 from qbull.views.shape import view_of
 
 MAX_CONCURRENT_COUNTS = 8
-"""Queues whose counts are read at a time."""
+"""Queues whose counts are read concurrently."""
 
 
 async def read_counts(context: ApiContext) -> dict[str, views.StatsView]:

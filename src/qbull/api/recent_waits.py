@@ -1,4 +1,4 @@
-"""Waits: how long jobs waited lately. Workers count waits from their first job on; this is what came since some minutes ago, as far as somebody looked then."""
+"""Recent waits: wait times over the last 5 minutes, from snapshots taken at requests."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ import time
 from collections import deque
 
 WAIT_WINDOW_SECONDS = 300.0
-"""Seconds back over which waits are looked at."""
+"""The period that is reported."""
 MIN_WAIT_WINDOW_SECONDS = 60.0
-"""Seconds after which a difference says something; until then it is all that was ever counted."""
+"""The minimum age of a snapshot to compare with; before that, the totals are reported."""
 WAIT_SAMPLE_SECONDS = 15.0
-"""Seconds between two counts that are remembered."""
+"""The interval between two snapshots."""
 
 
 class RecentWaits:
-    """What was counted, now and some minutes ago: how many by the length of their wait in bits of microseconds."""
+    """Snapshots of the wait histogram: number of jobs by log2 of their wait in microseconds."""
 
     def __init__(self) -> None:
         self._seen: deque[tuple[float, dict[int, int]]] = deque()
 
     def lately(self, counted: dict[int, int]) -> dict[int, int]:
-        """What came since the oldest count that is not too old."""
+        """The waits since the oldest snapshot within the period."""
         now = time.monotonic()
         while len(self._seen) > 1 and self._seen[1][0] <= now - WAIT_WINDOW_SECONDS:
             self._seen.popleft()

@@ -1,4 +1,4 @@
-"""Veil: what is not shown. Fields by their name to nobody; arguments, results and tracebacks to viewers, where asked for."""
+"""Redaction: hide configured fields from everybody, and payloads from viewers if the server says so."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from qbull.core.job_info import JobInfo
 
 REDACTED = "[redacted]"
 MIN_REDACTED_CHARS = 4
-"""Characters that a hidden value must have to be looked for in a text: "no" would be found everywhere."""
+"""Shorter hidden values are not searched for in texts: "no" would be found everywhere."""
 
 
 class Redaction:
@@ -46,11 +46,11 @@ class Redaction:
 
     @property
     def has_hidden_fields(self) -> bool:
-        """Are there fields that nobody may see?"""
+        """Whether some fields are hidden from everybody."""
         return bool(self._fields)
 
     def text(self, text: str, info: JobInfo | None) -> str:
-        """Something that a job has said, without the values of its hidden fields."""
+        """A text of a job, without the values of its hidden fields."""
         if not self._fields or info is None:
             return text
         secrets: set[str] = set()
@@ -58,13 +58,13 @@ class Redaction:
         return _redact_text(text, secrets) or ""
 
     def value(self, value: Any, caller: Caller) -> Any:
-        """Arguments, as this caller may see them."""
+        """Arguments as this caller may see them."""
         if not self.sees_payloads(caller):
             return None
         return self._redacted_value(value, set()) if self._fields else value
 
     def refuse_hidden(self, payload: Any) -> None:
-        """Arguments that were shown with hidden fields must not come back with what was shown in their place."""
+        """Refuse arguments that contain the placeholder of a hidden value."""
         if self._fields and _contains(payload, REDACTED):
             raise ApiProblem(
                 400,
@@ -72,7 +72,7 @@ class Redaction:
             )
 
     def refuse_hidden_filter(self, caller: Caller, field: str) -> None:
-        """Whoever may not see a value must not find it out by asking for it."""
+        """Refuse a filter on a value that the caller may not see: it would reveal the value."""
         if not self.sees_payloads(caller):
             raise ApiProblem(403, "this server shows no arguments to viewers, so they cannot be asked for")
         if any(part.lower() in self._fields for part in field.split(".")):

@@ -1,4 +1,6 @@
-"""Routes: which endpoint a request means. Paths are taken apart as they came, so that an id may contain a slash (%2F)."""
+"""Routes: find the endpoint of a path. Paths are split while still encoded, so an id may contain a slash
+(%2F).
+"""
 
 from __future__ import annotations
 
@@ -11,15 +13,15 @@ from starlette.types import Scope
 from qbull.api.endpoint import Endpoint
 
 MAX_CACHED_PATHS = 500
-"""Paths that were found lately."""
+"""Paths in the cache."""
 MAX_CACHED_PATH_CHARS = 200
 
 RouteMatch = tuple[dict[str, Endpoint], tuple[str, ...]]
-"""Who answers by method, and the parameters of the path."""
+"""The endpoints of a path by method, and the path's parameters."""
 
 
 class RouteNode:
-    """One step of a path: what may follow by name, what may follow as a parameter, and who is here."""
+    """A node of the tree of paths: named children, a child for a parameter, and the endpoints here."""
 
     __slots__ = ("endpoints", "named", "parameter")
 
@@ -45,7 +47,7 @@ class Router:
         self._often = lru_cache(MAX_CACHED_PATHS)(self._find)
 
     def find(self, path: str) -> RouteMatch | None:
-        """Who answers to a path as it came, by method, and its parameters; None where nobody does."""
+        """Find the endpoints of an encoded path by method, and its parameters; None if there are none."""
         return self._often(path) if len(path) < MAX_CACHED_PATH_CHARS else self._find(path)
 
     def _find(self, path: str) -> RouteMatch | None:
@@ -53,7 +55,7 @@ class Router:
 
 
 def _find(node: RouteNode, parts: list[str], at: int, found: tuple[str, ...]) -> RouteMatch | None:
-    """What has a name comes before what is a parameter."""
+    """A name wins over a parameter."""
     if at == len(parts):
         return (node.endpoints, found) if node.endpoints else None
     part = parts[at]
@@ -69,7 +71,7 @@ def _find(node: RouteNode, parts: list[str], at: int, found: tuple[str, ...]) ->
 
 
 def path_of(scope: Scope) -> str:
-    """The path below the place where the API is mounted, still encoded."""
+    """The path relative to the mount point, still encoded."""
     raw = scope.get("raw_path")
     path = raw.decode("latin-1") if raw else quote(scope["path"])
     root = quote(scope.get("root_path", ""))

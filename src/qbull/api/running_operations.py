@@ -1,7 +1,7 @@
-"""Running operations: work on many jobs goes on here, in the API's own process, in bounded steps, and says how far it is.
+"""Running operations: bulk work runs in the API's process, in bounded steps, and reports its progress.
 
-It does not outlive the process: whoever asks then hears that it has stopped. What was done is done and is not met again, so the same
-request goes on with what is left.
+An operation ends with its process and is then reported as stopped. Finished work is not repeated: the same
+request continues with the remaining jobs.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from qbull.store.verbs.operations import Operation
 log = logging.getLogger("qbull.api")
 
 MAX_RUNNING_OPERATIONS = 8
-"""Operations at a time in one process."""
+"""Concurrent operations in one process."""
 OPERATION_PROGRESS_SECONDS = 1.0
-"""Seconds between two words about how far one is."""
+"""The interval between two progress reports."""
 
 UNFINISHED_STATES: tuple[State, ...] = ("waiting", "active", "delayed")
 BULK_ACTIONS: dict[str, tuple[bulk.BulkAction, State, tuple[State, ...]]] = {
@@ -43,12 +43,12 @@ BULK_ACTIONS: dict[str, tuple[bulk.BulkAction, State, tuple[State, ...]]] = {
     "remove": (bulk.remove, "failed", tuple(state for state in STATES if state != "active")),
     "clean": (bulk.remove, "completed", FINISHED_STATES),
 }
-"""What can be done: how, to which state where none is named, and to which at all."""
+"""The actions: the function, the default state, and the states that it accepts."""
 
 
 @dataclass(frozen=True)
 class OperationRequest:
-    """What somebody wants to be done. `filter` is for people: what was said of it."""
+    """A request for bulk work. `filter_view` describes it for people."""
 
     action: str
     queue: Queue
@@ -83,7 +83,7 @@ class OperationRunner:
         self._now: dict[str, Operation] = {}
 
     async def start(self, request: OperationRequest) -> Operation:
-        """Begin it; gives what is known of it."""
+        """Start an operation and return its record."""
         if len(self._tasks) >= MAX_RUNNING_OPERATIONS:
             raise Conflict(
                 f"{MAX_RUNNING_OPERATIONS} operations are running here already; wait for one to end, or stop it"
@@ -108,21 +108,21 @@ class OperationRunner:
         return operation
 
     async def until(self, id: str, seconds: float) -> Operation:
-        """What is known of one that runs here, when it has ended or the time is over."""
+        """Wait until an operation of this process ends or the time is over; returns its record."""
         task = self._tasks.get(id)
         if task is not None:
             await asyncio.wait([task], timeout=seconds)
         return self._now[id]
 
     async def stop(self, id: str) -> None:
-        """Wherever it runs."""
+        """Stop an operation, in whichever process it runs."""
         store = self._store()
         await operations.ask_to_stop(store, id)
         if id in self._tasks:
             self._tasks[id].cancel()
 
     async def close(self) -> None:
-        """The process ends: those that run here are said to have stopped."""
+        """Cancel the operations of this process; they are reported as stopped."""
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
@@ -158,7 +158,7 @@ class OperationRunner:
         self._now[id] = msgspec.structs.replace(self._now[id], done=step.done, looked_at=step.looked_at)
 
     async def _report_forever(self, id: str) -> None:
-        """Say how far it is, again and again, and hear whether it is to stop."""
+        """Report the progress again and again, and stop the operation on request."""
         while True:
             await asyncio.sleep(OPERATION_PROGRESS_SECONDS)
             try:

@@ -1,4 +1,4 @@
-"""Schedules: what runs when; make, run, pause, resume and remove them."""
+"""Schedules: list, create, run, pause, resume and remove."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The server of `qbull serve`: uvicorn, with an end that open streams do not hold up."""
+"""The server of `qbull serve`: uvicorn, with a graceful shutdown that open streams do not delay."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from qbull.errors import ConfigError
 T = TypeVar("T")
 
 API_SHUTDOWN_GRACE_SECONDS = 2
-"""Seconds that requests under way have to end after SIGTERM, so that all is over within three. Streams are told at once."""
+"""Time for requests to end after SIGTERM, so that shutdown takes at most three seconds. Streams end at once.
+"""
 
 
 class ApiServer(uvicorn.Server):
@@ -29,7 +30,7 @@ class ApiServer(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
-        """A signal ends the server, and not the process a second time after that."""
+        """Let a signal end the server, without raising it again in the process afterwards."""
         loop = asyncio.get_running_loop()
         signals = (signal.SIGTERM, signal.SIGINT)
         for one in signals:
@@ -45,7 +46,7 @@ class ApiServer(uvicorn.Server):
         super().handle_exit(sig, frame)
 
     async def serve_without_signals(self, listening: socket.socket) -> None:
-        """For a process that deals with signals itself."""
+        """For a process that handles signals itself."""
         with listening:
             await self._serve([listening])
 
@@ -61,7 +62,7 @@ class ApiServer(uvicorn.Server):
 
 
 def run(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Run it on the quick event loop, where there is one."""
+    """Run the coroutine on uvloop if it is installed."""
     try:
         from uvloop import new_event_loop
     except ImportError:
@@ -71,7 +72,7 @@ def run(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
 
 
 async def serve(api: Api, host: str, port: int, *, proxies: str = "", ready: Callable[[int], None]) -> None:
-    """Serve until a signal. `ready` is told the port."""
+    """Serve until a signal arrives. `ready` is called with the port."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         listening = socket.create_server((host, port), family=family, backlog=2048)
@@ -86,7 +87,7 @@ async def serve(api: Api, host: str, port: int, *, proxies: str = "", ready: Cal
 
 @asynccontextmanager
 async def beside(api: Api, listening: socket.socket) -> AsyncIterator[int]:
-    """Serve while it lasts, in a process that does other things too and deals with signals itself. Gives the port."""
+    """Serve inside a process that handles signals itself. Yields the port."""
     host, port = listening.getsockname()[:2]
     ready: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     server = ApiServer(api, config_of(api, host, port), ready.set_result)
@@ -105,7 +106,7 @@ async def beside(api: Api, listening: socket.socket) -> AsyncIterator[int]:
 
 
 def config_of(api: Api, host: str, port: int, proxies: str = "") -> uvicorn.Config:
-    """`proxies` are those whose word about the caller's address counts."""
+    """The uvicorn configuration. `proxies`: the proxies that are trusted for the caller's address."""
     return uvicorn.Config(
         api,
         host=host,

@@ -1,4 +1,4 @@
-"""The fleet: workers, what they have, and the servers that keep the jobs."""
+"""Workers: live processes, their running jobs, and the servers that store the jobs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from qbull.views import workers as views
 from qbull.views.shape import view_of
 
 MAX_SHOWN_RUNNING_JOBS = 200
-"""Running jobs that are shown."""
+"""Running jobs shown."""
 
 
 async def workers(call: ApiCall[Nothing, Nothing]) -> views.WorkersView:

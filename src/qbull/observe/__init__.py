@@ -1,1 +1,1 @@
-"""What the world hears of the work: nothing in here changes a job."""
+"""Observability: logs, metrics and traces. Nothing in here changes a job."""

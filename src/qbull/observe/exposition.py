@@ -1,4 +1,4 @@
-"""Exposition: metrics as Prometheus reads them. Every metric is declared once, with its kind, its labels and what it means."""
+"""Exposition: metrics in the format of Prometheus. Each is declared once with kind, labels and meaning."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ METRICS_CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 @dataclass(frozen=True)
 class Metric:
-    """`labels` are all that its samples have, in this order; of a histogram without "le"."""
+    """A metric. `labels` are those of all its samples, in order; without "le" for a histogram."""
 
     name: str
     kind: Literal["counter", "gauge", "histogram"]
@@ -23,7 +23,7 @@ class Metric:
 
 @dataclass
 class MetricSamples:
-    """What is to be said now, metric by metric."""
+    """The samples of one scrape, metric by metric."""
 
     _lines: dict[Metric, list[str]] = field(default_factory=dict)
 

@@ -21,7 +21,7 @@ def set_up_logging(format: Literal["text", "json"], level: str) -> None:
 
 
 class TextFormatter(logging.Formatter):
-    """One event is one line, whatever a job has put into it."""
+    """One event per line, whatever data it contains."""
 
     def format(self, record: logging.LogRecord) -> str:
         at = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
@@ -46,5 +46,5 @@ class JsonFormatter(logging.Formatter):
 
 
 def one_line(text: str) -> str:
-    """Without the characters that would end the line or steer a terminal."""
+    """The text without characters that would end the line or control a terminal."""
     return _CONTROL_CHARACTERS.sub(lambda c: "\\n" if c.group() == "\n" else f"\\x{ord(c.group()):02x}", text)

@@ -1,7 +1,8 @@
 """Trace: OpenTelemetry spans for the enqueue of a job and for each of its runs, linked to each other.
 
-Needs `pip install "qbull[otel]"` and App(trace=True). The context travels in the job's record; without tracing it costs nothing. A run is
-linked to its enqueue and not a child of it: it may come much later, and several times. Where no SDK is set up, spans go nowhere.
+Needs `pip install "qbull[otel]"` and App(trace=True). The context travels in the job's record; without
+tracing it costs nothing. A run is linked to its enqueue, not a child of it: it may come much later, and
+several times. Without an SDK, spans are dropped.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Tracing:
 
     @contextmanager
     def send(self, queue: str, task: str, many: int = 1) -> Iterator[str]:
-        """While jobs are enqueued; gives what to carry in their records."""
+        """The span around an enqueue; yields the trace context for the jobs' records."""
         attributes = self._attributes("send", queue, task)
         if many != 1:
             attributes["messaging.batch.message_count"] = many
@@ -44,7 +45,7 @@ class Tracing:
 
     @contextmanager
     def process(self, queue: str, task: str, id: str, attempt: int, carried: str) -> Iterator[None]:
-        """While a job runs. What its task does itself are children of this."""
+        """The span around a run. Spans of the task itself become its children."""
         attributes = self._attributes("process", queue, task)
         attributes |= {"messaging.message.id": id, "qbull.attempt": attempt}
         kind = self._trace.SpanKind.CONSUMER
