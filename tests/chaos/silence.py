@@ -19,7 +19,7 @@ from history import Book
 
 STARTED = re.compile(r"worker (\S+) started, process (\d+)")
 ENDED = re.compile(r"worker (\S+) ended with")
-SILENT = re.compile(r"worker (\S+) (?:has fallen silent|is not known any more)")
+SILENT = re.compile(r"worker (\S+) (?:has fallen silent|is not in the registry)")
 NEVER = 1 << 62
 
 Moments = list[tuple[int, int]]

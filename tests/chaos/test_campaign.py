@@ -126,7 +126,7 @@ def test_a_line_of_a_log_is_placed_between_the_lives_of_processes() -> None:
         worker h-1-a ended with signal 9
         worker h-2-b has fallen silent; 3 of its deliveries were taken back
         worker h-1-c started, process 12
-        worker h-2-b is not known any more; 0 of its deliveries were taken back
+        worker h-2-b is not in the registry; 0 of its deliveries were reclaimed
         worker h-9-d started, process 19
     """
     other = "worker h-2-b started, process 11"

@@ -171,7 +171,7 @@ SABOTEURS = (
         "whoever takes back what the dead held does not beat meanwhile, and is taken for dead itself",
         "worker/process/heartbeat.py",
         "                self._due.set()\n",
-        "                await self._outage.retry_until_up(self.bury_the_dead)\n",
+        "                await self._outage.retry_until_up(self.reclaim_dead_workers)\n",
         ("tests/worker/test_heartbeat.py",),
     ),
     Saboteur(

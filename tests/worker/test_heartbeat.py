@@ -29,17 +29,17 @@ async def test_a_newcomer_lets_others_be_heard_before_it_calls_them_dead(store: 
     await driver.enqueue("a")
     await driver.fetch("old")
     await silent(store, "old")
-    beat = Heartbeat(store, [driver.settings], lambda: ["new"], 3.0, Outage())
+    heartbeat = Heartbeat(store, [driver.settings], lambda: ["new"], 3.0, Outage())
 
-    await beat.say()
-    await beat.bury_the_dead()
+    await heartbeat.send()
+    await heartbeat.reclaim_dead_workers()
 
     assert (await driver.counts()).active == 1
     assert await store.remembered_workers() == {"old", "new"}
 
     async def buried() -> bool:
-        await beat.say()
-        await beat.bury_the_dead()
+        await heartbeat.send()
+        await heartbeat.reclaim_dead_workers()
         return await store.remembered_workers() == {"new"}
 
     await eventually(buried)
@@ -53,11 +53,11 @@ async def test_what_a_silent_worker_held_of_other_queues_is_taken_back_too(store
     await driver.fetch("old")
     await store.register_worker("old", RegisteredWorker("h", 1, "p", {"q": ServedQueue(1)}), 0.01)
     await silent(store, "old")
-    beat = Heartbeat(store, [QueueSettings("another")], lambda: ["new"], 0.5, Outage())
+    heartbeat = Heartbeat(store, [QueueSettings("another")], lambda: ["new"], 0.5, Outage())
 
     async def buried() -> bool:
-        await beat.say()
-        await beat.bury_the_dead()
+        await heartbeat.send()
+        await heartbeat.reclaim_dead_workers()
         return await store.remembered_workers() == {"new"}
 
     await eventually(buried)
@@ -73,7 +73,7 @@ async def test_what_one_node_keeps_away_does_not_hold_up_the_rest(
             driver.partition = partition
             await driver.enqueue(f"job{partition.number}")
             await driver.fetch("dead")
-    beat = Heartbeat(store, [driver.settings for driver in drivers], lambda: ["new"], 30.0, Outage())
+    heartbeat = Heartbeat(store, [driver.settings for driver in drivers], lambda: ["new"], 30.0, Outage())
     reclaim = Partition.reclaim
 
     async def reclaim_elsewhere(partition: Partition, *arguments: Any) -> Reclaimed:
@@ -83,7 +83,7 @@ async def test_what_one_node_keeps_away_does_not_hold_up_the_rest(
 
     monkeypatch.setattr(Partition, "reclaim", reclaim_elsewhere)
     with pytest.raises(ServerAway):
-        await beat.reclaim("dead")
+        await heartbeat.reclaimer.reclaim("dead")
 
     for driver in drivers:
         away, there = await store.partitions(driver.settings)
@@ -97,7 +97,7 @@ async def test_one_that_cannot_be_buried_yet_does_not_hold_up_the_others(
     driver = await PartitionDriver.open(store)
     for worker in ("first", "second"):
         await silent(store, worker)
-    beat = Heartbeat(store, [driver.settings], lambda: ["new"], 0.5, Outage())
+    heartbeat = Heartbeat(store, [driver.settings], lambda: ["new"], 0.5, Outage())
     reclaim = Partition.reclaim
 
     async def reclaim_others(partition: Partition, worker: str, *arguments: Any) -> Reclaimed:
@@ -108,9 +108,9 @@ async def test_one_that_cannot_be_buried_yet_does_not_hold_up_the_others(
     monkeypatch.setattr(Partition, "reclaim", reclaim_others)
 
     async def second_is_buried() -> bool:
-        await beat.say()
+        await heartbeat.send()
         with suppress(ServerAway):
-            await beat.bury_the_dead()
+            await heartbeat.reclaim_dead_workers()
         return await store.remembered_workers() == {"first", "new"}
 
     await eventually(second_is_buried)
@@ -151,21 +151,21 @@ async def test_one_that_is_heard_again_in_time_is_not_called_dead(store: Store) 
     await driver.fetch("old")
     await silent(store, "old")
     await silent(store, "older")
-    beat = Heartbeat(store, [driver.settings], lambda: ["new"], 0.5, Outage())
-    say, late = beat.say, asyncio.Event()
+    heartbeat = Heartbeat(store, [driver.settings], lambda: ["new"], 0.5, Outage())
+    send, late = heartbeat.send, asyncio.Event()
 
-    async def say_and_hear() -> list[str]:
-        found = await say()
+    async def send_and_hear() -> list[str]:
+        found = await send()
         if "old" in found:
             late.set()
         if late.is_set():  # it was only late, and is there from now on
             await store.heartbeat(1.0, ["old"])
         return found
 
-    beat.say = say_and_hear  # type: ignore[method-assign]
+    heartbeat.send = send_and_hear  # type: ignore[method-assign]
 
     async def buried() -> bool:
-        await beat.bury_the_dead()
+        await heartbeat.reclaim_dead_workers()
         return "older" not in await store.remembered_workers()
 
     await eventually(buried)

@@ -13,7 +13,7 @@ from qbull.worker.queue_runner import QueueRunner
 
 
 def beats() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name == "qbull-beat"]
+    return [thread for thread in threading.enumerate() if thread.name == "qbull-heartbeat"]
 
 
 async def test_a_worker_that_is_cancelled_while_it_starts_leaves_nothing_behind(

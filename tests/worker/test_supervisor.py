@@ -129,7 +129,7 @@ async def test_the_next_process_is_started_while_a_part_of_the_cluster_is_away(
             raise ServerAway("this node is away")
         return 0
 
-    monkeypatch.setattr(supervisor._beat, "reclaim", reclaim)
+    monkeypatch.setattr(supervisor._heartbeat.reclaimer, "reclaim", reclaim)
 
     async def another_is_there() -> bool:
         return running.done() or bool(supervisor._children.keys() - {first.id})

@@ -83,7 +83,7 @@ class Supervisor:
         self._processes = settings.processes
         self._grace = settings.grace
         self._outage = Outage()
-        self._beat = Heartbeat(
+        self._heartbeat = Heartbeat(
             self._store, queues, lambda: list(self._children), settings.min_idle, self._outage
         )
         self._alongside = alongside
@@ -109,7 +109,7 @@ class Supervisor:
             if not await self.reach():
                 return 0
             keepers = [asyncio.create_task(self._keep(number)) for number in range(self._processes)]
-            duties = [start_actor(duty) for duty in (self._beat.run, *self._alongside)]
+            duties = [start_actor(duty) for duty in (self._heartbeat.run, *self._alongside)]
             await asyncio.wait(keepers)
             for task in (*keepers, *self._cleaning):
                 await task
@@ -196,7 +196,7 @@ class Supervisor:
             opened.pop_all()
         child = self._children[id] = WorkerProcess(id, process, board, ours)
         log.info("worker %s started, process %d", id, process.pid)
-        self._beat.soon()
+        self._heartbeat.soon()
         return child
 
     async def _end_of(self, child: WorkerProcess) -> int:
@@ -218,7 +218,9 @@ class Supervisor:
     ) -> None:
         """Take back what a dead process held; only the jobs that were running are suspected."""
         await self._end_orphans(child)
-        taking = asyncio.create_task(self._until_told(lambda: self._beat.reclaim(child.id, running)))
+        taking = asyncio.create_task(
+            self._until_told(lambda: self._heartbeat.reclaimer.reclaim(child.id, running))
+        )
         await asyncio.wait([taking], timeout=RECLAIM_TIMEOUT_SECONDS)
         del self._children[
             child.id

@@ -1,0 +1,135 @@
+"""The reclaimer: take back the deliveries of dead workers, so that other workers run their jobs.
+
+Reclaiming may take long if the server is slow. It never delays heartbeats: they are sent by another task.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from qbull.config import QueueSettings
+from qbull.core.record import MAX_CRASHES, Ending, append_ending
+from qbull.errors import NotFound, ServerAway, ServerError
+from qbull.store.store import Store
+from qbull.store.verbs import limits
+
+log = logging.getLogger("qbull.worker")
+
+CRASHED_ERROR = f"its worker died {MAX_CRASHES} times while it ran"
+
+
+class Reclaimer:
+    """For the queues that this process serves. A worker without a heartbeat for `min_idle` seconds is dead."""
+
+    def __init__(self, store: Store, queues: Sequence[QueueSettings], min_idle: float) -> None:
+        self._store = store
+        self._queues = queues
+        self._min_idle = min_idle
+
+    async def reclaim(self, worker: str, running: Sequence[tuple[str, int, bytes]] | None = None) -> int:
+        """Take back all deliveries of a dead worker, and return their number.
+
+        If one node of a cluster is unavailable, the deliveries on the others are reclaimed all the same. The error
+        is raised at the end.
+
+        Args:
+            worker: The id of the worker.
+            running: Queue, partition and position of the jobs that it was running, if somebody saw them. Only
+                these are suspected of the crash.
+        """
+        reclaimed = 0
+        failure: ServerError | None = None
+        for settings in self._queues:
+            try:
+                reclaimed += await self._reclaim_queue(worker, settings, running)
+            except ServerError as error:
+                failure = error
+        if failure is not None:
+            raise failure
+        return reclaimed
+
+    async def reclaim_silent(self, worker: str) -> None:
+        """Reclaim everything from a worker whose heartbeats have stopped, and forget the worker."""
+        log.warning(
+            "worker %s has fallen silent: no heartbeat for %g s; reclaiming its deliveries",
+            worker,
+            self._min_idle,
+        )
+        reclaimed = await self.reclaim(worker) + await self._reclaim_other_queues(worker)
+        await self._store.forget_worker(worker, lost=True)
+        log.info("worker %s: %d deliveries were reclaimed", worker, reclaimed)
+
+    async def sweep(self, own: set[str]) -> None:
+        """Reclaim deliveries of workers that are not in the registry: it may have been lost.
+
+        Args:
+            own: The workers of this process.
+        """
+        known = own | await self._store.remembered_workers()
+        for settings in self._queues:
+            holders = await limits.slot_holders(self._store, settings.name)
+            gone = [holder for holder in holders if holder not in known]
+            await limits.free_slots(self._store, settings.name, gone)
+            streams = await self._store.streams(await self._store.partitions(settings))
+            for stream in streams.values():
+                for worker, idle_ms in (await self._store.consumers(stream)).items():
+                    if worker not in known and idle_ms > self._min_idle * 1000:
+                        reclaimed = await self.reclaim(worker)
+                        if reclaimed:
+                            log.warning(
+                                "worker %s is not in the registry; %d of its deliveries were reclaimed",
+                                worker,
+                                reclaimed,
+                            )
+
+    async def _reclaim_other_queues(self, worker: str) -> int:
+        """Reclaim from the queues that only the dead worker served: nobody else knows that it is dead."""
+        reclaimed = 0
+        own = {settings.name for settings in self._queues}
+        for name in sorted((await self._store.worker(worker)).queues.keys() - own):
+            try:
+                reclaimed += await self._reclaim_queue(worker, await self._store.settings(name))
+            except ServerAway:
+                raise
+            except (NotFound, ServerError):
+                # This process has no rights for that queue; the sweep of its own workers finds the deliveries.
+                continue
+        return reclaimed
+
+    async def _reclaim_queue(
+        self, worker: str, settings: QueueSettings, running: Sequence[tuple[str, int, bytes]] | None = None
+    ) -> int:
+        reclaimed = 0
+        failure: ServerError | None = None
+        for partition in await self._store.partitions(settings):
+            started = None
+            if running is not None:
+                here = (settings.name, partition.number)
+                started = [position for queue, number, position in running if (queue, number) == here]
+            more = True
+            while more:
+                try:
+                    answer = await partition.reclaim(
+                        worker, _crash_ending(worker), started, self._min_idle / 2
+                    )
+                except ServerError as error:
+                    failure = error
+                    break
+                reclaimed += answer.deliveries
+                more = answer.more
+                if answer.dead:
+                    log.error(
+                        'queue "%s": %d jobs failed permanently: %s',
+                        settings.name,
+                        answer.dead,
+                        CRASHED_ERROR,
+                    )
+        if failure is not None:
+            raise failure
+        await limits.free_slots(self._store, settings.name, [worker])
+        return reclaimed
+
+
+def _crash_ending(worker: str) -> bytes:
+    return append_ending(Ending(attempt=1, duration_ms=0.0, worker=worker, error=CRASHED_ERROR))
