@@ -27,7 +27,8 @@ from qbull.store.read import inspect
 from qbull.store.read.integrity import check_integrity
 from qbull.store.store import Store
 from qbull.store.verbs import flows
-from qbull.store.verbs.flows import DependencyEnding, FlowStore, deliver_endings, dependencies_of
+from qbull.store.verbs.flow_messages import DependencyEnding, deliver_endings, dependencies_of
+from qbull.store.verbs.flows import FlowStore
 from qbull.store.verbs.layout import repartition
 from qbull.store.verbs.move import PartitionMoves
 

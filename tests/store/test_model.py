@@ -27,7 +27,8 @@ from qbull.core.record import Body, pack
 from qbull.core.route import unique_name_lane
 from qbull.store.delivery import Delivery
 from qbull.store.store import Store
-from qbull.store.verbs.partition import NewJob, UniqueJob
+from qbull.store.verbs.partition import NewJob
+from qbull.store.verbs.unique import UniqueJob
 
 KEYS = st.sampled_from(["a", "a", "a", "b", None])
 WORKERS = st.sampled_from(["w1", "w2"])

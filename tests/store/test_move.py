@@ -19,6 +19,7 @@ from qbull.produce.router import PlacedJob
 from qbull.store.delivery import Delivery
 from qbull.store.read import inspect
 from qbull.store.store import Store
+from qbull.store.verbs.closed_partition import PartitionClosed
 from qbull.store.verbs.layout import (
     MAX_DRAINING_GENERATIONS,
     change_layout,
@@ -27,7 +28,7 @@ from qbull.store.verbs.layout import (
     repartition,
 )
 from qbull.store.verbs.move import PartitionMoves
-from qbull.store.verbs.partition import NewJob, Partition, PartitionClosed
+from qbull.store.verbs.partition import NewJob, Partition
 
 HOUR = 3_600_000
 

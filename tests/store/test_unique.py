@@ -9,7 +9,7 @@ from qbull.core.record import Body, pack
 from qbull.core.route import unique_name_lane
 from qbull.store.read import inspect, pages
 from qbull.store.store import Store
-from qbull.store.verbs.partition import UniqueJob
+from qbull.store.verbs.unique import UniqueJob
 
 NAME = "0123456789abcdef" * 2
 

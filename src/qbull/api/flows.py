@@ -16,7 +16,7 @@ from qbull.api.jobs import unknown
 from qbull.core.flow import NEVER_DUE_MS, Dependency
 from qbull.core.job_info import JobInfo
 from qbull.errors import NotFound
-from qbull.store.verbs import flows as planted
+from qbull.store.verbs import flow_messages
 from qbull.views import flows as views
 from qbull.views.flows import FlowJobState
 
@@ -115,7 +115,7 @@ async def _visit_job(
         return None
     partition, found = there
     body = found.body()
-    mode, awaited = await planted.dependencies_and_mode(partition, id) if body.flow else ("", [])
+    mode, awaited = await flow_messages.dependencies_and_mode(partition, id) if body.flow else ("", [])
     for letter, known in awaited:
         told[known.queue, known.id] = letter, known
     info = found.info(queue.name, queue._attempts_of(body.task))
@@ -184,7 +184,7 @@ async def read_flows(context: ApiContext) -> views.FlowsView:
     places: list[JobAddress] = []
     for queue in await context.queues():
         partitions = await client.router.partitions(queue.settings)
-        ids = await planted.sample_flow_jobs(partitions, MAX_SCANNED_FLOW_JOBS)
+        ids = await flow_messages.sample_flow_jobs(partitions, MAX_SCANNED_FLOW_JOBS)
         places += [(queue.name, id) for id in ids]
     places.sort(key=lambda place: place[1], reverse=True)  # ids begin with when they were made
     flows: list[views.ShownFlowView] = []

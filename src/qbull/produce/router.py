@@ -23,15 +23,10 @@ from qbull.store.batch import Batcher
 from qbull.store.confirm import ConfirmedServer
 from qbull.store.connection.fan_out import partitions_holding
 from qbull.store.store import Store
+from qbull.store.verbs.closed_partition import PartitionClosed
 from qbull.store.verbs.layout import follow_successor
-from qbull.store.verbs.partition import (
-    MAX_JOBS_PER_CALL,
-    NewJob,
-    Partition,
-    PartitionClosed,
-    UniqueAnswer,
-    UniqueJob,
-)
+from qbull.store.verbs.partition import MAX_JOBS_PER_CALL, NewJob, Partition
+from qbull.store.verbs.unique import UniqueAnswer, UniqueJob
 
 MOVING_JOB_TIMEOUT_SECONDS = 5.0
 """How long to wait for a job that is on its way to another partition."""

@@ -13,7 +13,7 @@ from qbull.core.envelope import is_wrapped
 from qbull.core.flow import Dependency
 from qbull.core.outcome import Undeliverable
 from qbull.errors import PayloadError
-from qbull.store.verbs.flows import dependencies_of
+from qbull.store.verbs.flow_messages import dependencies_of
 from qbull.worker.current import RunningJob
 from qbull.worker.outage import Outage
 

@@ -16,7 +16,7 @@ from qbull.store.read.inspect import StoredJob, counts
 from qbull.store.retry import idempotent
 from qbull.store.store import Store
 from qbull.store.verbs import live_settings
-from qbull.store.verbs.flows import dependencies_of
+from qbull.store.verbs.flow_messages import dependencies_of
 from qbull.store.verbs.partition import Partition
 from qbull.store.verbs.workers import ServedQueue
 

@@ -1,8 +1,10 @@
-"""Flows: plant jobs that wait for others, and bring the end of a job to those that wait for it.
+"""Flows: enqueue jobs that depend on others, and deliver the ending of a job to its dependents.
 
-Every step is one script in one partition, which leaves a note in `outgoing` where something is to be done in another one. The note
-goes when that is done. Anybody may bring it, any number of times and several at once: what has been planted is not planted again, and
-who was told is not told again. Workers do (worker/flow_dispatcher.py) for the partitions that they read, and who enqueues a flow plants it.
+Each step is one script in one partition. If it needs a step in another partition, it leaves a message in its
+`outgoing` stream, which is deleted once that step is done. Anybody may dispatch a message, repeatedly and
+concurrently: a job is enqueued once, and an ending is delivered once. Workers dispatch the messages of the
+partitions that they read (worker/flow_dispatcher.py); the producer of a flow enqueues as much of it as it
+can.
 """
 
 from __future__ import annotations
@@ -13,7 +15,6 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import suppress
 from itertools import takewhile
-from typing import Any, NamedTuple
 
 import msgspec
 
@@ -25,65 +26,50 @@ from qbull.core.flow import (
     Dependent,
     FlowJobSeed,
     FlowPlan,
-    decode_dependency,
     decode_flow_plan,
     encode,
 )
 from qbull.core.layout import Layout
-from qbull.core.record import Ending, UnreadableRecord, append_ending, body_of, split_ending
+from qbull.core.record import UnreadableRecord, append_ending
 from qbull.errors import NotFound, ServerError
 from qbull.store.confirm import ConfirmedServer
-from qbull.store.connection.fan_out import run_scripts
 from qbull.store.connection.server import Server
 from qbull.store.read import inspect
 from qbull.store.retry import StoreVerbs, idempotent
 from qbull.store.store import Store
+from qbull.store.verbs.closed_partition import successor_in
+from qbull.store.verbs.flow_messages import (
+    DISPATCHER_LEASE_MS,
+    FLOW_MESSAGE_BATCH_SIZE,
+    DependencyEnding,
+    FlowMessage,
+    deliver_endings,
+    dependencies_of,
+    drop_messages,
+    endings_in,
+    read_messages,
+    remaining_messages,
+)
 from qbull.store.verbs.layout import follow_successor
-from qbull.store.verbs.partition import MAX_JOBS_PER_CALL, Partition, successor_in
+from qbull.store.verbs.partition import MAX_JOBS_PER_CALL, Partition
 
 log = logging.getLogger("qbull")
 
-FLOW_MESSAGE_BATCH_SIZE = 100
-"""Notes that are read at a time."""
 RECHECK_BATCH_SIZE = 10
-"""Jobs that wait, and of each of those that it waits for, which are looked at in one look."""
+"""Waiting jobs per recheck, and dependencies of each of them."""
 FLOW_SETTINGS_TTL_SECONDS = 30.0
-"""Seconds after which a queue's settings are looked at again."""
+"""How long the settings of a queue are cached."""
 FLOW_DELIVERY_RETRY_SECONDS = 0.05
-"""Seconds after which what could not be brought yet is tried again."""
-DISPATCHER_LEASE_MS = 1000
-"""For how long one courier brings what a partition has to say, before another one may."""
+"""Pause before an ending that could not be delivered is tried again."""
 FLOW_MESSAGES_TTL_SECONDS = 20.0
-"""Seconds for which what was read of `outgoing` is brought. Much later, others may have brought it, and it may be forgotten."""
-ENDING_TEXTS = {
-    "f": "failed",
-    "x": "was cancelled",
-    "-": "was removed",
-    "t": "has not begun: its id is taken by another job",
-    "u": "was not needed",
-}
+"""How long messages are dispatched after they were read.
 
-
-class DependencyEnding(NamedTuple):
-    """Of one job, for one that waits for it: in which note it is, and what is to be said."""
-
-    entry: bytes
-    dependent: Dependent
-    flow: str
-    ending_letter: str
-    dependency: bytes
-    ending: bytes
-
-
-class FlowMessage(NamedTuple):
-    """An entry of `outgoing`."""
-
-    partition: Partition
-    entry: bytes
+Later, another dispatcher may have done it already.
+"""
 
 
 class FlowStore(StoreVerbs):
-    """For one app on one event loop."""
+    """The flows of one app, on one event loop."""
 
     def __init__(self, store: Store, durability: Durability | None = None) -> None:
         super().__init__(store)
@@ -93,89 +79,92 @@ class FlowStore(StoreVerbs):
 
     @idempotent
     async def start(self, plan: FlowPlan, confirmed: ConfirmedServer | None) -> bool:
-        """Plant a new flow; False where its first job is there already, and nothing was planted.
+        """Enqueue a new flow; False if its first job exists already, and nothing was enqueued.
 
-        Once its first jobs are there the rest follows by itself: should the server be away then, others plant it.
+        Once the first jobs exist, the rest follows: if the server becomes unavailable, workers enqueue it.
         """
-        planted = await self._enqueue_next(plan, confirmed or self._server, first=True)
-        if planted is None:
+        enqueued = await self._enqueue_next(plan, confirmed or self._server, first=True)
+        if enqueued is None:
             return False
         try:
-            await self._enqueue_remaining(*planted, confirmed or self._server)
+            await self._enqueue_remaining(*enqueued, confirmed or self._server)
         except ServerError as error:
-            log.info("flow %s: workers plant the rest of it: %s", plan.flow, error)
+            log.info("flow %s: workers will enqueue the rest: %s", plan.flow, error)
         return True
 
     async def enqueue_rest(self, plan: FlowPlan) -> None:
-        """What is left of a flow."""
-        planted = await self._enqueue_next(plan, self._server)
-        if planted is not None:
-            await self._enqueue_remaining(*planted, self._server)
+        """Enqueue the jobs of a flow that are left."""
+        enqueued = await self._enqueue_next(plan, self._server)
+        if enqueued is not None:
+            await self._enqueue_remaining(*enqueued, self._server)
 
     @idempotent
     async def finish(self, flow: str, queues: Iterable[str]) -> bool:
-        """Plant what is noted as left of a flow in any of its queues; False where nothing is."""
+        """Enqueue the rest of a flow from the messages in its queues; False if nothing is left."""
         found = False
         for queue in queues:
-            with suppress(NotFound):  # it is gone, with all that was in it
+            # A queue that was removed has no messages.
+            with suppress(NotFound):
                 for partition in await self._store.partitions((await self._queue(queue))[0]):
-                    async for entry, plan in _remaining_messages(partition, flow):
+                    async for entry, plan in remaining_messages(partition, flow):
                         await self.enqueue_rest(plan)
                         await drop_messages(partition, [entry])
                         found = True
         return found
 
     async def dispatch(self, partition: Partition, dispatcher: str = "") -> float | None:
-        """Bring what is to be brought from a partition, a bounded number of notes. Seconds after which to ask again; None: that was all.
+        """Dispatch the messages of a partition, a bounded number of them.
 
-        With a `courier`, only where no other one is at it. Notes that cannot be brought do not hold up those behind them.
+        A `dispatcher` that gives its name works only while no other one does. Messages that cannot be
+        dispatched do not block those behind them. Returns the seconds after which to call again, or None if
+        nothing is left.
         """
         until, start = time.monotonic() + FLOW_MESSAGES_TTL_SECONDS, b"-"
-        away: dict[tuple[str, int] | None, ServerError] = {}
+        failures: dict[tuple[str, int] | None, ServerError] = {}
         while True:
-            entries = await _read_messages(partition, start, dispatcher)
+            entries = await read_messages(partition, start, dispatcher)
             if entries == b"busy":
                 return DISPATCHER_LEASE_MS / 1000
-            brought: list[bytes] = []
+            dispatched: list[bytes] = []
             kept: set[bytes] = set()
             ends: dict[tuple[str, int], list[DependencyEnding]] = defaultdict(list)
             for entry, fields in entries:
                 if time.monotonic() > until:
                     break
-                brought.append(entry)
+                dispatched.append(entry)
                 try:
                     for end in await self._read(entry, partition.settings.name, fields):
                         ends[end.dependent.queue, await self._home(end.dependent)].append(end)
                 except ServerError as error:
-                    away[None] = error
+                    failures[None] = error
                     kept.add(entry)
             for place, some in ends.items():
                 try:
-                    if place in away or time.monotonic() > until:
+                    if place in failures or time.monotonic() > until:
                         kept.update(end.entry for end in some)
                     else:
                         kept |= await self._deliver(*place, some)
                 except ServerError as error:
-                    away[place] = error
+                    failures[place] = error
                     kept.update(end.entry for end in some)
-            await drop_messages(partition, [entry for entry in brought if entry not in kept])
+            await drop_messages(partition, [entry for entry in dispatched if entry not in kept])
             is_all = len(entries) < FLOW_MESSAGE_BATCH_SIZE
-            if not away:
+            if not failures:
                 return (
                     FLOW_DELIVERY_RETRY_SECONDS
                     if kept
                     else 0.0
-                    if len(brought) < len(entries) or not is_all
+                    if len(dispatched) < len(entries) or not is_all
                     else None
                 )
             if is_all or time.monotonic() > until:
-                raise next(iter(away.values()))
+                raise next(iter(failures.values()))
             start = b"(" + entries[-1][0]
 
     async def recheck(self, partition: Partition, after: int) -> int:
-        """Ask what became of those that some jobs here wait for: a server that was replaced may have lost what it was told.
+        """Look up the dependencies of waiting jobs: a failover may have lost endings that were delivered.
 
-        A few jobs at a time, from a position on; gives where to go on.
+        Checks a few jobs, starting with number `after`. Returns the number to continue with.
         """
         ids = await partition.server.call(
             "ZRANGE",
@@ -188,61 +177,74 @@ class FlowStore(StoreVerbs):
             RECHECK_BATCH_SIZE,
         )
         for id in ids:
-            open_ = [told for letter, told in await dependencies_of(partition, id) if letter == "w"]
-            for told in open_[:RECHECK_BATCH_SIZE]:
-                ends = [end for end in await self._read_endings(told) if end.dependent.id == id.decode()]
+            waiting = [
+                dependency for letter, dependency in await dependencies_of(partition, id) if letter == "w"
+            ]
+            for dependency in waiting[:RECHECK_BATCH_SIZE]:
+                ends = [
+                    end for end in await self._read_endings(dependency) if end.dependent.id == id.decode()
+                ]
                 if ends:
                     await deliver_endings(partition, ends, self._server)
         return after + RECHECK_BATCH_SIZE if len(ids) == RECHECK_BATCH_SIZE else 0
 
-    async def _read_endings(self, told: Dependency) -> list[DependencyEnding]:
-        """What is to be told of a job, where it has ended and is still kept."""
+    async def _read_endings(self, dependency: Dependency) -> list[DependencyEnding]:
+        """The endings of a job for its dependents; none if it has not ended or is not kept."""
         try:
-            settings, layout = await self._queue(told.queue)
+            settings, layout = await self._queue(dependency.queue)
         except NotFound:
             return []
-        home = layout.current.home_of(told.together, told.id)
-        found = await inspect.find(self._store.partition(settings, home), told.id)
+        home = layout.current.home_of(dependency.together, dependency.id)
+        found = await inspect.find(self._store.partition(settings, home), dependency.id)
         if found is None or found.ending is None:
             return []
         letter = inspect.POSITION_PREFIXES[found.state].decode()
         try:
-            return _endings_of(b"", told.queue, letter + told.id, found.record + append_ending(found.ending))
+            return endings_in(
+                b"", dependency.queue, letter + dependency.id, found.record + append_ending(found.ending)
+            )
         except UnreadableRecord:
             return []
 
     async def _read(self, entry: bytes, queue: str, fields: Sequence[bytes]) -> list[DependencyEnding]:
-        """Do what a note says; gives the ends that are to be told. What cannot be read is said and dropped."""
+        """Enqueue what a message asks for; returns the endings to deliver.
+
+        Unreadable parts are logged and dropped.
+        """
         ends: list[DependencyEnding] = []
         for name, value in zip(fields[::2], fields[1::2], strict=True):
             try:
                 if name[:1] == b"n":
                     await self.enqueue_rest(decode_flow_plan(value))
                 else:
-                    some = _endings_of(entry, queue, name.decode(), value)
+                    some = endings_in(entry, queue, name.decode(), value)
                     for end in some:
                         await self._queue(end.dependent.queue)
                     ends += some
             except (UnreadableRecord, msgspec.MsgspecError, UnicodeDecodeError, NotFound) as error:
-                log.error('queue "%s": something of a flow is dropped: %s', queue, error)
+                log.error('queue "%s": part of a flow cannot be read and is dropped: %s', queue, error)
         return ends
 
-    # Planting.
+    # Enqueueing.
 
     async def _enqueue_remaining(
-        self, rest: FlowPlan, note: FlowMessage, server: Server | ConfirmedServer
+        self, rest: FlowPlan, message: FlowMessage, server: Server | ConfirmedServer
     ) -> None:
         while rest.seeds:
-            planted = await self._enqueue_next(rest, server)
-            await drop_messages(note.partition, [note.entry])
-            if planted is None:
+            enqueued = await self._enqueue_next(rest, server)
+            await drop_messages(message.partition, [message.entry])
+            if enqueued is None:
                 return
-            rest, note = planted
+            rest, message = enqueued
 
     async def _enqueue_next(
         self, plan: FlowPlan, server: Server | ConfirmedServer, *, first: bool = False
     ) -> tuple[FlowPlan, FlowMessage] | None:
-        """Plant the jobs that go to one partition. What is left then, and where it is noted; None where they were planted before."""
+        """Enqueue the next jobs that share a partition.
+
+        Returns the rest of the flow and the message that holds it, or None if these jobs were enqueued
+        before.
+        """
         while True:
             partition, some = await self._next(plan)
             taken = await self._in_older(plan, some)
@@ -263,11 +265,12 @@ class FlowStore(StoreVerbs):
                 return None
             if word == b"planted":
                 return rest, FlowMessage(partition, entry)
-            settings = partition.settings  # closed: its keys are elsewhere now
+            # The partition is closed: its keys have moved.
+            settings = partition.settings
             self._keep(settings, await follow_successor(self._store, settings, successor_in(answer)))
 
     async def _next(self, plan: FlowPlan) -> tuple[Partition, list[FlowJobSeed]]:
-        """The partition of the first job, and the jobs that go there with it."""
+        """The partition of the first job, and the jobs that go to the same partition."""
         first = plan.seeds[0]
         settings, layout = await self._queue(first.queue)
         home = layout.current.home_of(first.together, first.id)
@@ -279,7 +282,7 @@ class FlowStore(StoreVerbs):
         return self._store.partition(settings, home), some
 
     async def _in_older(self, plan: FlowPlan, seeds: Sequence[FlowJobSeed]) -> set[str] | None:
-        """Ids that older partitions have of somebody else's jobs; None where these were planted there."""
+        """Ids that jobs outside the flow have in older partitions; None if these jobs are there already."""
         settings, layout = await self._queue(seeds[0].queue)
         taken: set[str] = set()
         for generation in layout.generations[:-1]:
@@ -295,10 +298,10 @@ class FlowStore(StoreVerbs):
                     taken.add(id)
         return taken
 
-    # Telling.
+    # Delivering.
 
     async def _deliver(self, queue: str, number: int, ends: Sequence[DependencyEnding]) -> set[bytes]:
-        """Tell those that wait. Gives the notes that are to be brought once more."""
+        """Deliver endings to the dependents; returns the messages to dispatch again."""
         settings, _ = await self._queue(queue)
         again: set[bytes] = set()
         async for partition in self._candidate_partitions(settings, number):
@@ -313,16 +316,17 @@ class FlowStore(StoreVerbs):
             ends = unknown
             if not ends:
                 break
-        return again  # whoever is nowhere was removed, or is not kept any more
+        # A dependent that is in no partition was removed, or is no longer kept.
+        return again
 
     async def _candidate_partitions(self, settings: QueueSettings, number: int) -> AsyncIterator[Partition]:
-        """First where it should be, then all that it may be in, the oldest first: what moves is not missed."""
+        """The partition of a job first, then all others from the oldest on, so that a moving job is found."""
         yield self._store.partition(settings, number)
         for partition in await self._store.partitions(settings):
             yield partition
 
-    async def _home(self, link: Dependent) -> int:
-        return (await self._queue(link.queue))[1].current.home_of(link.together, link.id)
+    async def _home(self, dependent: Dependent) -> int:
+        return (await self._queue(dependent.queue))[1].current.home_of(dependent.together, dependent.id)
 
     async def _queue(self, name: str) -> tuple[QueueSettings, Layout]:
         known = self._known.get(name)
@@ -336,112 +340,10 @@ class FlowStore(StoreVerbs):
         return settings, layout
 
 
-async def _remaining_messages(partition: Partition, flow: str) -> AsyncIterator[tuple[bytes, FlowPlan]]:
-    """The notes of a partition that say what is left of a flow."""
-    start = b"-"
-    while entries := await _read_messages(partition, start):
-        for entry, fields in entries:
-            if fields[0] == b"n" + flow.encode():
-                yield entry, decode_flow_plan(fields[1])
-        start = b"(" + entries[-1][0]
-
-
-async def _read_messages(partition: Partition, start: bytes, dispatcher: str = "") -> Any:
-    """Some notes, from a place on. With a `courier`, b"busy" where another one is at it."""
-    if dispatcher:
-        return await partition.server.script(
-            "flow_outbox", partition.base, dispatcher, DISPATCHER_LEASE_MS, FLOW_MESSAGE_BATCH_SIZE, start
-        )
-    return await partition.server.call(
-        "XRANGE", partition.base + "outgoing", start, "+", "COUNT", FLOW_MESSAGE_BATCH_SIZE
-    )
-
-
-async def drop_messages(partition: Partition, entries: Sequence[bytes]) -> None:
-    """These notes were brought."""
-    if entries:
-        await partition.server.call("XDEL", partition.base + "outgoing", *entries)
-
-
-async def deliver_endings(
-    partition: Partition, ends: Sequence[DependencyEnding], server: Server | ConfirmedServer | None = None
-) -> list[str]:
-    """Tell jobs of a partition of these ends; for each "joined", "known", "unknown" or "again"."""
-    keep = partition.settings.keep
-    failed = -1 if keep.failed is None else keep.failed
-    failed_ms = -1 if keep.failed_for is None else int(keep.failed_for * 1000)
-    flat: list[str | bytes | int] = []
-    for end in ends:
-        flat += (
-            end.dependent.id,
-            end.flow,
-            end.dependent.position,
-            end.ending_letter,
-            end.dependency,
-            end.ending,
-        )
-    answer: bytes = await (server or partition.server).script(
-        "flow_deliver", partition.base, partition.settings.lane_limit, failed, failed_ms, *flat
-    )
-    return answer.decode().split()
-
-
-async def dependencies_of(partition: Partition, id: bytes | str) -> list[tuple[str, Dependency]]:
-    """What a job of a flow knows of those that it waits for or has waited for: letter and facts, in their order."""
-    return (await dependencies_and_mode(partition, id))[1]
-
-
-async def dependencies_and_mode(
-    partition: Partition, id: bytes | str
-) -> tuple[str, list[tuple[str, Dependency]]]:
-    """The same, and what the job does when one of them does not complete (core/flow.py)."""
-    name = partition.base.encode() + b"job:" + (id if isinstance(id, bytes) else id.encode())
-    flat = await partition.server.call("HGETALL", name)
-    fields = dict(zip(flat[::2], flat[1::2], strict=True))
-    found = {
-        int(field[len(b"child:") :]): (chr(value[0]), decode_dependency(value[1:]))
-        for field, value in fields.items()
-        if field.startswith(b"child:")
-    }
-    return fields.get(b"mode", b"").decode(), [found[position] for position in sorted(found)]
-
-
-@idempotent
-async def sample_flow_jobs(partitions: Sequence[Partition], limit: int) -> list[str]:
-    """Jobs that wait for others of their flow, and such as ended lately: about so many, over all partitions."""
-    each = max(1, limit // len(partitions))
-    calls = [(partition.base, each, max(1, each // 4)) for partition in partitions]
-    found = await run_scripts(partitions[0].server, "flow_jobs", calls)
-    return [id.decode("utf-8", "replace") for ids in found for id in ids]
-
-
 def _arguments(seeds: Sequence[FlowJobSeed], taken: set[str]) -> list[str | bytes | int]:
     flat: list[str | bytes | int] = []
     for seed in seeds:
         given = 2 if seed.id in taken else int(seed.given)
         flat += (seed.id, seed.when, seed.record, given, seed.mode, len(seed.awaits))
-        flat += (encode(told) for told in seed.awaits)
+        flat += (encode(dependency) for dependency in seed.awaits)
     return flat
-
-
-def _endings_of(entry: bytes, queue: str, name: str, value: bytes) -> list[DependencyEnding]:
-    """What a note says of the end of a job, for each that waits for it."""
-    letter, id = name[0], name[1:]
-    record, ending = split_ending(value) if letter in "cfx" else (value, Ending(0, 0.0, ""))
-    body = body_of(record)
-    error = None if letter == "c" else ending.error or ENDING_TEXTS[letter]
-    told = encode(Dependency(queue, id, body.task, ending.result, error, ending.stacktrace, ending.stored))
-    because = f": {ending.error}" if ending.error else ""
-    end = append_ending(
-        Ending(
-            0,
-            0.0,
-            "",
-            error=f'job {id} ({body.task}) of queue "{queue}" {ENDING_TEXTS.get(letter, "")}{because}',
-        )
-    )
-    return [
-        DependencyEnding(entry, link, body.flow, letter, told, end)
-        for link in body.tells
-        if letter not in link.unless
-    ]

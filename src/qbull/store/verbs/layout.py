@@ -23,7 +23,8 @@ from qbull.errors import Conflict
 from qbull.store.connection.fan_out import run_scripts
 from qbull.store.retry import idempotent
 from qbull.store.store import Store
-from qbull.store.verbs.partition import Partition, successor_in
+from qbull.store.verbs.closed_partition import successor_in
+from qbull.store.verbs.partition import Partition
 
 MAX_DRAINING_GENERATIONS = 8
 """Generations that are worked off at a time: whoever looks for something looks there too."""

@@ -21,8 +21,9 @@ from qbull.errors import ServerError
 from qbull.store.read.drain_status import DrainStatus, drain_status, drain_statuses
 from qbull.store.retry import StoreVerbs, idempotent
 from qbull.store.store import Store
+from qbull.store.verbs.closed_partition import successor_in
 from qbull.store.verbs.layout import change_layout, close_partition, finish_switch, follow_successor
-from qbull.store.verbs.partition import MAX_JOBS_PER_CALL, Partition, successor_in
+from qbull.store.verbs.partition import MAX_JOBS_PER_CALL, Partition
 from qbull.store.verbs.schedules import ScheduleLocation, ScheduleStore, in_batches
 
 LANE_SCAN_BATCH_SIZE = 1000

@@ -1,0 +1,152 @@
+"""Messages between the partitions of a flow, and what its jobs know of each other.
+
+A message is an entry of a partition's `outgoing` stream: the rest of a flow that is still to be enqueued, or
+the ending of a job for the jobs that depend on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, NamedTuple
+
+from qbull.core.flow import Dependency, Dependent, FlowPlan, decode_dependency, decode_flow_plan, encode
+from qbull.core.record import Ending, append_ending, body_of, split_ending
+from qbull.store.confirm import ConfirmedServer
+from qbull.store.connection.fan_out import run_scripts
+from qbull.store.connection.server import Server
+from qbull.store.retry import idempotent
+from qbull.store.verbs.partition import Partition
+
+FLOW_MESSAGE_BATCH_SIZE = 100
+"""Messages read in one call."""
+DISPATCHER_LEASE_MS = 1000
+"""How long one dispatcher has the messages of a partition to itself."""
+ENDING_TEXTS = {
+    "f": "failed",
+    "x": "was cancelled",
+    "-": "was removed",
+    "t": "has not begun: its id is taken by another job",
+    "u": "was not needed",
+}
+
+
+class DependencyEnding(NamedTuple):
+    """The ending of a job, for one job that depends on it. `entry` is the message that it came with."""
+
+    entry: bytes
+    dependent: Dependent
+    flow: str
+    ending_letter: str
+    dependency: bytes
+    ending: bytes
+
+
+class FlowMessage(NamedTuple):
+    """A message by its position: an entry of a partition's `outgoing` stream."""
+
+    partition: Partition
+    entry: bytes
+
+
+async def remaining_messages(partition: Partition, flow: str) -> AsyncIterator[tuple[bytes, FlowPlan]]:
+    """The messages of a partition that hold the rest of a flow."""
+    start = b"-"
+    while entries := await read_messages(partition, start):
+        for entry, fields in entries:
+            if fields[0] == b"n" + flow.encode():
+                yield entry, decode_flow_plan(fields[1])
+        start = b"(" + entries[-1][0]
+
+
+async def read_messages(partition: Partition, start: bytes, dispatcher: str = "") -> Any:
+    """Read a batch of messages from an entry on. Returns b"busy" if another `dispatcher` has the lease."""
+    if dispatcher:
+        return await partition.server.script(
+            "flow_outbox", partition.base, dispatcher, DISPATCHER_LEASE_MS, FLOW_MESSAGE_BATCH_SIZE, start
+        )
+    return await partition.server.call(
+        "XRANGE", partition.base + "outgoing", start, "+", "COUNT", FLOW_MESSAGE_BATCH_SIZE
+    )
+
+
+async def drop_messages(partition: Partition, entries: Sequence[bytes]) -> None:
+    """Delete messages that were dispatched."""
+    if entries:
+        await partition.server.call("XDEL", partition.base + "outgoing", *entries)
+
+
+async def deliver_endings(
+    partition: Partition, ends: Sequence[DependencyEnding], server: Server | ConfirmedServer | None = None
+) -> list[str]:
+    """Deliver endings to the jobs of a partition; each is "joined", "known", "unknown" or "again"."""
+    keep = partition.settings.keep
+    failed = -1 if keep.failed is None else keep.failed
+    failed_ms = -1 if keep.failed_for is None else int(keep.failed_for * 1000)
+    flat: list[str | bytes | int] = []
+    for end in ends:
+        flat += (
+            end.dependent.id,
+            end.flow,
+            end.dependent.position,
+            end.ending_letter,
+            end.dependency,
+            end.ending,
+        )
+    answer: bytes = await (server or partition.server).script(
+        "flow_deliver", partition.base, partition.settings.lane_limit, failed, failed_ms, *flat
+    )
+    return answer.decode().split()
+
+
+async def dependencies_of(partition: Partition, id: bytes | str) -> list[tuple[str, Dependency]]:
+    """The dependencies of a job in their order, each with the letter of its state."""
+    return (await dependencies_and_mode(partition, id))[1]
+
+
+async def dependencies_and_mode(
+    partition: Partition, id: bytes | str
+) -> tuple[str, list[tuple[str, Dependency]]]:
+    """The dependencies of a job, and what it does if one of them does not complete (core/flow.py)."""
+    name = partition.base.encode() + b"job:" + (id if isinstance(id, bytes) else id.encode())
+    flat = await partition.server.call("HGETALL", name)
+    fields = dict(zip(flat[::2], flat[1::2], strict=True))
+    dependencies = {
+        int(field[len(b"child:") :]): (chr(value[0]), decode_dependency(value[1:]))
+        for field, value in fields.items()
+        if field.startswith(b"child:")
+    }
+    return fields.get(b"mode", b"").decode(), [dependencies[position] for position in sorted(dependencies)]
+
+
+@idempotent
+async def sample_flow_jobs(partitions: Sequence[Partition], limit: int) -> list[str]:
+    """Sample about `limit` jobs of flows over all partitions: some that wait, and some that ended lately."""
+    each = max(1, limit // len(partitions))
+    calls = [(partition.base, each, max(1, each // 4)) for partition in partitions]
+    dependencies = await run_scripts(partitions[0].server, "flow_jobs", calls)
+    return [id.decode("utf-8", "replace") for ids in dependencies for id in ids]
+
+
+def endings_in(entry: bytes, queue: str, name: str, value: bytes) -> list[DependencyEnding]:
+    """The endings in a message, one for each job that depends on the ended one."""
+    letter, id = name[0], name[1:]
+    record, ending = split_ending(value) if letter in "cfx" else (value, Ending(0, 0.0, ""))
+    body = body_of(record)
+    error = None if letter == "c" else ending.error or ENDING_TEXTS[letter]
+    dependency = encode(
+        Dependency(queue, id, body.task, ending.result, error, ending.stacktrace, ending.stored)
+    )
+    because = f": {ending.error}" if ending.error else ""
+    end = append_ending(
+        Ending(
+            0,
+            0.0,
+            "",
+            error=f'job {id} ({body.task}) of queue "{queue}" {ENDING_TEXTS.get(letter, "")}{because}',
+        )
+    )
+    return [
+        DependencyEnding(entry, dependent, body.flow, letter, dependency, end)
+        for dependent in body.tells
+        if letter not in dependent.unless
+    ]
