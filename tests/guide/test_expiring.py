@@ -131,7 +131,7 @@ async def test_a_moment_can_be_given(app: qbull.App) -> None:
 
 
 async def test_a_renewed_unique_job_expires_when_the_newest_call_says(app: qbull.App) -> None:
-    @app.queue("push").task(unique=qbull.Unique(for_=60, by=(), mode="last"))
+    @app.queue("push").task(unique=qbull.Unique(window=60, by=(), mode="last"))
     async def push(text: str) -> str:
         return text
 

@@ -358,7 +358,7 @@ async def test_what_cannot_be_a_flow_is_refused_before_anything_is_sent(app: qbu
             "ends with one job, this one with 2",
         ),
         (lambda: qbull.chain(make.step("a"), on_failed="go on"), 'use "stop" or "continue"'),  # type: ignore[arg-type]
-        (lambda: make.options(unique=qbull.Unique(for_=5)).step("a"), "unique is not for steps"),
+        (lambda: make.options(unique=qbull.Unique(window=5)).step("a"), "unique is not for steps"),
         (lambda: make.step(7), "what"),  # type: ignore[arg-type]
         (
             lambda: qbull.chain(

@@ -167,8 +167,8 @@ async def test_a_window_of_uniqueness_holds_across_the_change(app: qbull.App, or
     ran: list[tuple[str, int]] = []
     queue = app.queue("mail", partitions=4, order=ordered)  # type: ignore[arg-type]
 
-    def declare(mode: str, for_: float) -> qbull.Task[[str, int], None]:
-        unique = qbull.Unique(for_=for_, by=("user",), mode=mode)  # type: ignore[arg-type]
+    def declare(mode: str, window: float) -> qbull.Task[[str, int], None]:
+        unique = qbull.Unique(window=window, by=("user",), mode=mode)  # type: ignore[arg-type]
 
         @queue.task(name=mode, key="{user}", unique=unique)
         async def task(user: str, n: int) -> None:

@@ -175,7 +175,7 @@ async def test_middleware_and_seals_are_real_inline() -> None:
 async def test_windows_promoting_cancelling_logs_and_progress_inline(shop: Shop) -> None:
     runs: list[int] = []
 
-    @shop.mail.task(unique=qbull.Unique(for_=10, mode="debounce", by=()))
+    @shop.mail.task(unique=qbull.Unique(window=10, mode="debounce", by=()))
     async def index(n: int) -> None:
         runs.append(n)
         await qbull.current_job().progress(50)
@@ -268,7 +268,7 @@ async def test_a_flow_is_run_to_its_end_and_needs_a_server(shop: Shop) -> None:
 
 
 async def test_time_passes_on_the_server_and_everything_runs_at_its_time(shop: Shop) -> None:
-    @shop.mail.task(unique=qbull.Unique(for_=3600, by=()))
+    @shop.mail.task(unique=qbull.Unique(window=3600, by=()))
     async def digest() -> str:
         return "digest"
 

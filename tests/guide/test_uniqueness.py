@@ -31,7 +31,7 @@ class Search:
         self.reindex = reindex
 
     async def ask(self, reason: str, user_id: str = "u1", **unique: Any) -> qbull.Job[str]:
-        options = {"for_": 60, "by": ("user_id",)} | unique
+        options = {"window": 60, "by": ("user_id",)} | unique
         return await self.reindex.options(unique=qbull.Unique(**options)).enqueue(user_id, reason)
 
 
@@ -62,10 +62,10 @@ async def test_the_window_goes_on_when_the_job_has_finished(app: qbull.App) -> N
 
 async def test_after_the_window_there_is_a_new_one(app: qbull.App) -> None:
     search = Search(app)
-    first = await search.ask("signed up", for_=0.05)
+    first = await search.ask("signed up", window=0.05)
 
     async def added() -> bool:
-        return (await search.ask("paid", for_=0.05)).id != first.id
+        return (await search.ask("paid", window=0.05)).id != first.id
 
     await eventually(added)
 
@@ -80,7 +80,7 @@ async def test_of_many_calls_at_once_one_adds_a_job(app: qbull.App) -> None:
 
 
 async def test_a_task_can_be_declared_so(app: qbull.App) -> None:
-    @app.queue("search").task(unique=qbull.Unique(for_=60, by=("user_id",)))
+    @app.queue("search").task(unique=qbull.Unique(window=60, by=("user_id",)))
     async def reindex(user_id: str, reason: str) -> None: ...
 
     jobs = await reindex.enqueue_many([{"user_id": u, "reason": r} for u in ("a", "b") for r in ("x", "y")])
@@ -120,7 +120,7 @@ async def test_the_last_one_counts_while_the_job_waits(app: qbull.App, settings:
 
 async def test_a_delayed_job_takes_the_newer_arguments_and_keeps_its_time(app: qbull.App) -> None:
     search = Search(app)
-    unique = qbull.Unique(for_=60, by=("user_id",), mode="last")
+    unique = qbull.Unique(window=60, by=("user_id",), mode="last")
 
     first = await search.reindex.options(delay=3600, unique=unique).enqueue("u1", "a")
     before = await first.info()
@@ -166,7 +166,7 @@ async def test_debounced_it_runs_after_quiet_with_the_newest_arguments(app: qbul
     search = Search(app)
 
     async with app.worker():
-        jobs = [await search.ask(letter, for_=2, mode="debounce") for letter in "qbull"]
+        jobs = [await search.ask(letter, window=2, mode="debounce") for letter in "qbull"]
         assert {job.id for job in jobs} == {jobs[0].id}
         assert search.ran == []
 
@@ -177,10 +177,10 @@ async def test_debounced_it_runs_after_quiet_with_the_newest_arguments(app: qbul
 async def test_every_call_puts_a_debounced_job_off(app: qbull.App) -> None:
     search = Search(app)
 
-    job = await search.ask("a", for_=60, mode="debounce")
+    job = await search.ask("a", window=60, mode="debounce")
     first = await job.info()
     await asyncio.sleep(0.01)
-    await search.ask("b", for_=60, mode="debounce")
+    await search.ask("b", window=60, mode="debounce")
     second = await job.info()
 
     assert first is not None and second is not None
@@ -193,9 +193,9 @@ async def test_what_comes_while_one_runs_waits_for_its_end(app: qbull.App) -> No
     search.let_go.clear()
 
     async with app.worker() as worker:
-        first = await search.ask("running", mode="after", for_=None)
+        first = await search.ask("running", mode="after", window=None)
         await search.begun.wait()
-        others = [await search.ask(reason, mode="after", for_=None) for reason in ("a", "b", "c")]
+        others = [await search.ask(reason, mode="after", window=None) for reason in ("a", "b", "c")]
 
         assert [job.created for job in others] == [True, False, False]
         assert (await first.state(), await others[0].state()) == ("active", "waiting")
@@ -232,8 +232,8 @@ async def test_a_job_that_waits_for_its_retry_takes_the_newer_arguments(app: qbu
 async def test_windows_leave_nothing_behind(app: qbull.App) -> None:
     search = Search(app)
 
-    await search.ask("a", for_=0.05)
-    await search.ask("b", for_=0.05, mode="debounce", by=())
+    await search.ask("a", window=0.05)
+    await search.ask("b", window=0.05, mode="debounce", by=())
 
     async def gone() -> bool:
         names = await app._client().store.server.call("KEYS", "*unique:*")
@@ -245,30 +245,30 @@ async def test_windows_leave_nothing_behind(app: qbull.App) -> None:
 def test_a_wrong_declaration_is_refused(app: qbull.App) -> None:
     queue = app.queue("search")
 
-    with pytest.raises(qbull.ConfigError, match=r'Unique\(mode="first"\): give for_='):
+    with pytest.raises(qbull.ConfigError, match=r'Unique\(mode="first"\): give window='):
         qbull.Unique()
-    with pytest.raises(qbull.ConfigError, match=r"Unique\(for_=0\): must be more than 0 seconds"):
-        qbull.Unique(for_=0)
+    with pytest.raises(qbull.ConfigError, match=r"Unique\(window=0\): must be more than 0 seconds"):
+        qbull.Unique(window=0)
     with pytest.raises(qbull.ConfigError, match=r'mode=.*use "first", "last", "debounce" or "after"'):
-        qbull.Unique(for_=1, mode="both")  # type: ignore[arg-type]
+        qbull.Unique(window=1, mode="both")  # type: ignore[arg-type]
     with pytest.raises(qbull.ConfigError, match=r'Unique\(by="user_id"\): give a tuple'):
-        qbull.Unique(for_=1, by="user_id")  # type: ignore[arg-type]
+        qbull.Unique(window=1, by="user_id")  # type: ignore[arg-type]
     with pytest.raises(qbull.DeclarationError, match='has no argument "nobody"'):
 
-        @queue.task(unique=qbull.Unique(for_=1, by=("nobody",)))
+        @queue.task(unique=qbull.Unique(window=1, by=("nobody",)))
         async def reindex(user_id: str) -> None: ...
 
 
 async def test_what_does_not_go_together_is_refused(app: qbull.App) -> None:
     search = Search(app)
-    debounce = qbull.Unique(for_=1, mode="debounce")
+    debounce = qbull.Unique(window=1, mode="debounce")
 
     with pytest.raises(qbull.ArgumentsError, match="id and unique: give one of them"):
         await search.reindex.options(id="x", unique=debounce).enqueue("u1", "a")
-    with pytest.raises(qbull.ArgumentsError, match="a debounced job has its time from for_"):
+    with pytest.raises(qbull.ArgumentsError, match="a debounced job has its time from window"):
         await search.reindex.options(delay=1, unique=debounce).enqueue("u1", "a")
     with pytest.raises(qbull.ArgumentsError, match='has no argument "nobody"'):
-        await search.reindex.options(unique=qbull.Unique(for_=1, by=("nobody",))).enqueue("u1", "a")
+        await search.reindex.options(unique=qbull.Unique(window=1, by=("nobody",))).enqueue("u1", "a")
     limited = app.queue("export", lane=qbull.Lane(limit=2))
     with pytest.raises(qbull.DeclarationError, match=r'mode="after".*Lane\(limit=2\)'):
 

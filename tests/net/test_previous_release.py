@@ -114,7 +114,7 @@ async def test_schedules_fire_and_paused_ones_do_not(shop: Shop) -> None:
 
 
 async def test_windows_of_uniqueness_are_still_open(shop: Shop) -> None:
-    for_ten_years: dict[str, Any] = {"for_": 10 * 365 * 86_400, "by": ("topic",)}
+    for_ten_years: dict[str, Any] = {"window": 10 * 365 * 86_400, "by": ("topic",)}
     first = await shop.tidy.options(unique=qbull.Unique(**for_ten_years, mode="first")).enqueue(
         "first", "other"
     )

@@ -102,7 +102,7 @@ async def enqueue_before_work(shop: Shop) -> None:
     await shop.say.options(priority=1).enqueue("first")
     await shop.say.options(priority=10).enqueue("last")
     await shop.say.options(delay=0.01, expires=600).enqueue("later")
-    await shop.say.options(unique=qbull.Unique(for_=60)).enqueue("once")
+    await shop.say.options(unique=qbull.Unique(window=60)).enqueue("once")
     await shop.fail.enqueue()
     await shop.step.enqueue_many([{"key": "k", "number": n} for n in range(5)])
     await shop.step.options(delay=0.01).enqueue_many([{"key": str(n)} for n in range(9)])

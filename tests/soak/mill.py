@@ -55,7 +55,7 @@ async def late() -> None:
     await asyncio.sleep(5)
 
 
-@plain.task(unique=qbull.Unique(for_=1, by=("number",)))
+@plain.task(unique=qbull.Unique(window=1, by=("number",)))
 async def unique(number: int) -> None: ...
 
 

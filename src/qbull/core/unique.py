@@ -24,27 +24,31 @@ class UniqueWindow(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True)
 class Unique:
-    """`Unique(for_=60, by=("user_id",))`: within 60 seconds, one job for each user.
+    """`Unique(window=60, by=("user_id",))`: within 60 seconds, one job for each user.
 
-    `mode` says which one: "first" (others add nothing), "last" (it takes the newest arguments while it waits),
-    "debounce" (the same, and it runs when nobody has asked for so long), "after" (one runs, one waits for its end).
+    Args:
+        window: the length of the window in seconds. Only mode "after" has a default: one day.
+        by: the arguments that say what is the same; all arguments if None.
+        mode: which call counts. "first": later calls add nothing. "last": the waiting job takes the newest arguments.
+            "debounce": the same, and the job runs after a window without calls. "after": one job runs, one waits for
+            its end.
     """
 
-    for_: float | None = None
+    window: float | None = None
     by: tuple[str, ...] | None = None
     mode: UniqueMode = "first"
 
     def __post_init__(self) -> None:
         if self.mode not in get_args(UniqueMode):
             raise ConfigError(f"Unique(mode={self.mode!r}): use {quoted_choices(get_args(UniqueMode))}")
-        if self.for_ is None:
+        if self.window is None:
             if self.mode != "after":
                 raise ConfigError(
-                    f'Unique(mode="{self.mode}"): give for_=, the length of its window in seconds'
+                    f'Unique(mode="{self.mode}"): give window=, the length of its window in seconds'
                 )
-            object.__setattr__(self, "for_", DEFAULT_WINDOW_SECONDS)
-        elif not isinstance(self.for_, int | float) or not 0 < self.for_ <= MAX_DELAY_SECONDS:
-            raise ConfigError(f"Unique(for_={self.for_!r}): must be more than 0 seconds")
+            object.__setattr__(self, "window", DEFAULT_WINDOW_SECONDS)
+        elif not isinstance(self.window, int | float) or not 0 < self.window <= MAX_DELAY_SECONDS:
+            raise ConfigError(f"Unique(window={self.window!r}): must be more than 0 seconds")
         if isinstance(self.by, str):
             raise ConfigError(f'Unique(by="{self.by}"): give a tuple of names, for example by=("{self.by}",)')
         if self.by is not None:
@@ -52,7 +56,7 @@ class Unique:
 
     @property
     def window_ms(self) -> int:
-        return max(int((self.for_ or 0) * 1000), 1)
+        return max(int((self.window or 0) * 1000), 1)
 
     def of(self, task: str, payload: bytes, key: str | None) -> UniqueWindow:
         """The window of a call. `key` is the key of its lane, if it has one."""
