@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from functools import cached_property
@@ -13,7 +14,11 @@ from qbull.core.durability import DURABILITIES, Durability
 from qbull.core.ids import check_id, check_key
 from qbull.core.record import ABSOLUTE_TIME_FROM_MS, DEFAULT_PRIORITY
 from qbull.core.unique import Unique, UniqueWindow
-from qbull.errors import MAX_DELAY_SECONDS, ArgumentsError, QbullError
+from qbull.errors import MAX_DELAY_SECONDS, ArgumentsError, ConfigError, QbullError
+
+OptionKind = Literal[
+    "seconds", "duration", "moment", "end", "priority", "key", "id", "unique", "durability", "transaction"
+]
 
 
 def check_expires(expires: float | datetime, refusal: type[QbullError], of: str = "") -> None:
@@ -103,7 +108,7 @@ class Options:
         if self.id is not None:
             raise ArgumentsError("id and unique: give one of them")
         if unique.mode == "debounce" and (self.delay is not None or self.at is not None):
-            raise ArgumentsError("delay, at and unique: a debounced job has its time from for_")
+            raise ArgumentsError("delay, at and unique: a debounced job has its time from window")
         if self.in_outbox:
             which = 'durability="outbox"' if self.transaction is None else "transaction"
             raise ArgumentsError(f"{which} and unique: what is written into an outbox is not unique")
@@ -168,4 +173,76 @@ class Options:
 
 
 DEFAULT_OPTIONS = Options()
-"""Of most: nothing was said."""
+"""The defaults, shared by calls without options."""
+
+
+@dataclass(frozen=True)
+class JobOption:
+    """One option of a call, for everything that offers it: Python, the REST API, the command line, the documentation.
+
+    Args:
+        name: the name of the parameter, the field and the flag.
+        kind: the kind of value. The REST API and the command line have a type for each kind.
+        help: one sentence for the reference and for `--help`.
+        metavar: the placeholder in `--help`.
+    """
+
+    name: str
+    kind: OptionKind
+    help: str
+    metavar: str | None = None
+
+    @property
+    def in_json(self) -> bool:
+        """Whether the REST API and the command line have it; a transaction exists only in Python."""
+        return self.kind != "transaction"
+
+
+JOB_OPTIONS = (
+    JobOption("delay", "seconds", "Seconds until the job may run."),
+    JobOption("at", "moment", "Time from which the job may run, with a time zone.", "TIME"),
+    JobOption("priority", "priority", "1 runs first, 10 runs last; 5 by default."),
+    JobOption("key", "key", "Key that the job is ordered and limited by, instead of the task's own."),
+    JobOption(
+        "id", "id", "Id of the job; while a job with this id is in the queue, a second one adds nothing."
+    ),
+    JobOption("timeout", "duration", "Seconds that one attempt may take.", "SECONDS"),
+    JobOption(
+        "expires", "end", "Seconds or time until which the job must start; if not, it is cancelled.", "END"
+    ),
+    JobOption(
+        "unique",
+        "unique",
+        'Of calls for the same thing, only one counts: a window in seconds, or {"window", "by", "mode"}.',
+        "WINDOW",
+    ),
+    JobOption(
+        "transaction",
+        "transaction",
+        "PostgreSQL connection; the job is enqueued when its transaction commits.",
+    ),
+    JobOption("durability", "durability", "How safe the job must be before the call returns."),
+)
+"""All options of a call, in the order of the reference. A new one is added here, to `Options` and to `Task.options`."""
+
+
+def options_from(values: Mapping[str, Any], moment: Callable[[str, str], datetime]) -> Options:
+    """Options from JSON: moments are texts, which `moment` reads, and `unique` is a window or an object."""
+    given: dict[str, Any] = {}
+    for option in JOB_OPTIONS:
+        value = values.get(option.name)
+        if value is None or not option.in_json:
+            continue
+        if option.kind in ("moment", "end") and isinstance(value, str):
+            value = moment(option.name, value)
+        elif option.kind == "unique":
+            value = _unique_from(msgspec.to_builtins(value))
+        given[option.name] = value
+    return Options(**given) if given else DEFAULT_OPTIONS
+
+
+def _unique_from(value: Any) -> Unique:
+    try:
+        return Unique(**value) if isinstance(value, dict) else Unique(window=value)
+    except ConfigError as error:
+        raise ArgumentsError(str(error)) from None

@@ -89,10 +89,20 @@ class Task(Call[P, R]):
         unique: Unique | None = None,
         expires: float | datetime | None = None,
     ) -> Call[P, R]:
-        """`await task.options(delay=60).enqueue(…)`: seconds from now, a moment, 1 (first) to 10 (last), a key, an id.
+        """The task with options: `await task.options(delay=60).enqueue(…)`.
 
-        With `transaction`, a connection to PostgreSQL, the job is enqueued when that is committed, and never otherwise.
-        With `durability="outbox"` its row stays there until it has ended.
+        Args:
+            delay: seconds until the job may run.
+            at: time from which the job may run, with a time zone.
+            priority: 1 runs first, 10 runs last; 5 by default.
+            key: the key that the job is ordered and limited by, instead of the task's own.
+            id: the id of the job. While a job with this id is in the queue, a second one adds nothing.
+            timeout: seconds that one attempt may take.
+            expires: seconds or time until which the job must start; if not, it is cancelled.
+            unique: of several calls for the same thing, only one counts.
+            transaction: a PostgreSQL connection; the job is enqueued when its transaction commits, and never otherwise.
+            durability: how safe the job must be before the call returns. With "outbox", the row in PostgreSQL stays
+                until the job has ended.
         """
         priority = DEFAULT_PRIORITY if priority is None else priority
         return Call(

@@ -97,6 +97,21 @@ async def test_what_is_not_there_is_not_found(shop: Shop, admin: Person) -> None
     await admin.refused(404, "GET", "/api/queues/%7Borders%7D/stats")
 
 
+async def test_only_one_call_of_a_window_counts(shop: Shop, admin: Person) -> None:
+    call = {"task": "ship", "payload": {"customer": "ada"}}
+    window = {"window": 60, "by": ["customer"]}
+
+    first = await admin.post("/api/queues/orders/jobs", call | {"options": {"unique": window}})
+    again = await admin.post("/api/queues/orders/jobs", call | {"options": {"unique": window}})
+    other = await admin.post("/api/queues/orders/jobs", call | {"options": {"unique": 60}})
+
+    assert (again["jobId"], again["created"]) == (first["jobId"], False)
+    assert other["created"]
+    for wrong in ({"mode": "last"}, {"window": 60, "by": ["colour"]}):
+        said = call | {"options": {"unique": wrong}}
+        assert "nique" in await admin.refused(400, "POST", "/api/queues/orders/jobs", said)
+
+
 async def test_a_failed_job_is_retried_with_other_arguments(shop: Shop, admin: Person) -> None:
     job = await shop.ship.enqueue("ada", fail="no stamps")
     await shop.drain()

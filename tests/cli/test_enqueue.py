@@ -37,6 +37,31 @@ async def test_key_id_delay_and_priority_are_the_jobs(shell: Shell, known: Shop)
     assert 59 < (info.due_at - info.created_at).total_seconds() < 61
 
 
+async def test_a_time_a_timeout_and_an_end_are_the_jobs(shell: Shell, known: Shop) -> None:
+    options = ("--at", "2030-01-31T12:00:00Z", "--timeout", "5", "--expires", "2030-01-31T13:00:00Z")
+
+    id = shell.ok("enqueue", "email", "send", '{"to": "ana"}', *options).strip()
+    soon = shell.ok("enqueue", "email", "send", '{"to": "ana"}', "--expires", "60").strip()
+
+    info, other = await known.email.job(id).info(), await known.email.job(soon).info()
+    assert info is not None and info.due_at is not None and info.expires_at is not None
+    assert (info.due_at.year, (info.expires_at - info.due_at).total_seconds()) == (2030, 3600)
+    assert other is not None and other.expires_at is not None
+    assert 59 < (other.expires_at - other.created_at).total_seconds() < 61
+    assert "give a time such as" in shell.refused("enqueue", "email", "send", "{}", "--at", "noon")
+
+
+async def test_only_one_call_of_a_window_counts(shell: Shell, known: Shop) -> None:
+    call = ("enqueue", "email", "send", '{"to": "ana"}', "-A", "shop", "--unique")
+
+    first = shell.ok(*call, "60")
+    again = shell.run(*call, '{"window": 60, "mode": "first"}')
+
+    assert again.out == first
+    assert (await known.email.stats()).total == 1
+    assert "the code of task" in shell.refused("enqueue", "email", "send", "{}", "--unique", "60")
+
+
 async def test_an_id_that_is_there_already_adds_nothing_and_says_so(shell: Shell, known: Shop) -> None:
     shell.ok("enqueue", "email", "send", '{"to": "ana"}', "--id", "mine")
 

@@ -252,6 +252,7 @@ export interface JobOptions {
   id?: string | null;
   timeout?: number | null;
   expires?: number | string | null;
+  unique?: number | Unique | null;
   durability?: "durable" | "fast" | "replicated" | "strict" | null;
 }
 
@@ -753,6 +754,12 @@ export interface TriedAlerts {
   success?: boolean;
   timestamp: string;
   tried: Tried[];
+}
+
+export interface Unique {
+  window?: number | null;
+  by?: string[] | null;
+  mode?: "after" | "debounce" | "first" | "last";
 }
 
 export interface Waiting {

@@ -6,6 +6,8 @@ from functools import partial
 from typing import Any
 from urllib.parse import quote
 
+import msgspec
+
 from qbull.api.context import now
 from qbull.api.endpoint import ApiCall, Endpoint, Nothing, Reply
 from qbull.api.filters import filters_of, moment_in
@@ -13,14 +15,13 @@ from qbull.api.problems import ApiProblem, Wrong
 from qbull.core.job_info import AttemptInfo, JobInfo
 from qbull.errors import NotFound
 from qbull.job import Job
-from qbull.options import Options
+from qbull.options import Options, options_from
 from qbull.produce import by_name
 from qbull.store.read import why
 from qbull.views import jobs as views
 from qbull.views.shape import view_of
 
 JOBS_PAGE_SIZE = 50
-PLAIN_OPTIONS = Options()
 
 
 async def jobs(call: ApiCall[views.JobsQuery, Nothing]) -> views.JobsView:
@@ -119,10 +120,13 @@ async def enqueue(call: ApiCall[Nothing, views.NewJobBody]) -> Reply:
     asked = call.body
     call.audit_details["target"] = f"{queue.name}/{asked.task}"
     call.context.redaction.refuse_hidden(asked.payload)
-    made = await by_name.enqueue(queue, asked.task, asked.payload, _options(asked.options))
-    delayed = asked.options.delay or asked.options.at
+    options = _options(asked.options)
+    made = await by_name.enqueue(queue, asked.task, asked.payload, options)
     accepted = views.AcceptedView(
-        job_id=made.id, status="delayed" if delayed else "waiting", timestamp=now(), created=made.created
+        job_id=made.id,
+        status="delayed" if options.delay or options.at else "waiting",
+        timestamp=now(),
+        created=made.created,
     )
     root, id = call.request.scope.get("root_path", ""), made.id
     name = id if id.isascii() and id.isalnum() else quote(id, safe="")
@@ -152,17 +156,9 @@ async def remove_job(call: ApiCall[Nothing, Nothing]) -> views.AcceptedView:
     return views.AcceptedView(job_id=handle.id, status=await handle.remove(), timestamp=now())
 
 
-def _options(asked: views.JobOptionsBody) -> Options:
-    if asked is views.NO_JOB_OPTIONS:
-        return PLAIN_OPTIONS
-    given: dict[str, Any] = {
-        name: value for name in asked.__struct_fields__ if (value := getattr(asked, name)) is not None
-    }
-    if asked.at is not None:
-        given["at"] = moment_in("options.at", asked.at)
-    if isinstance(asked.expires, str):
-        given["expires"] = moment_in("options.expires", asked.expires)
-    return Options(**given)
+def _options(asked: msgspec.Struct) -> Options:
+    values = {} if asked is views.NO_JOB_OPTIONS else msgspec.structs.asdict(asked)
+    return options_from(values, lambda name, text: moment_in(f"options.{name}", text))
 
 
 async def handle_of(call: ApiCall[Any, Any]) -> Job[Any]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 import click
@@ -13,32 +15,71 @@ from qbull.cli.target import Target, on_target
 from qbull.cli.terminal import print_json
 from qbull.core.durability import DURABILITIES
 from qbull.errors import ArgumentsError
-from qbull.options import Options
+from qbull.options import JOB_OPTIONS, OptionKind, options_from
 from qbull.produce import by_name
+from qbull.views.jobs import UniqueBody
+
+
+class EndParam(click.ParamType[Any]):
+    """Seconds, or a time with a time zone."""
+
+    name = "end"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float | str:
+        try:
+            return float(value)
+        except ValueError:
+            return str(value)
+
+
+class UniqueParam(click.ParamType[Any]):
+    """A window in seconds, or a JSON object with window, by and mode."""
+
+    name = "unique"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return msgspec.json.decode(value, type=float | UniqueBody)
+        except msgspec.MsgspecError as error:
+            self.fail(f"{value}: give seconds, or an object such as {_UNIQUE_EXAMPLE} ({error})", param, ctx)
+
+
+_UNIQUE_EXAMPLE = '{"window": 60, "by": ["user_id"]}'
+_FLAG_TYPES: dict[OptionKind, click.ParamType[Any]] = {
+    "seconds": click.FloatRange(0),
+    "duration": click.FloatRange(0, min_open=True),
+    "moment": click.STRING,
+    "end": EndParam(),
+    "priority": click.IntRange(1, 10),
+    "key": click.STRING,
+    "id": click.STRING,
+    "unique": UniqueParam(),
+    "durability": click.Choice(DURABILITIES),
+}
+
+
+def with_job_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command a flag for each option of a call."""
+    for option in reversed(JOB_OPTIONS):
+        if option.in_json:
+            kind, metavar = _FLAG_TYPES[option.kind], option.metavar
+            flag = click.option(f"--{option.name}", type=kind, metavar=metavar, help=option.help)
+            command = flag(command)
+    return command
+
+
+def _moment(name: str, text: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        raise ArgumentsError(f"{name}={text}: give a time such as 2030-01-31T12:00:00Z") from None
 
 
 @click.command()
 @click.argument("queue_name", metavar="QUEUE")
 @click.argument("task")
 @click.argument("arguments", metavar="JSON")
-@click.option(
-    "--key",
-    help="Key for ordering and per-key limits.  [default: with --app, the key that the task declares]",
-)
-@click.option("--id", help="Id of the job. While a job with this id exists, nothing is added.")
-@click.option("--delay", type=click.FloatRange(0), help="Seconds until the job may run.")
-@click.option(
-    "--priority",
-    type=click.IntRange(1, 10),
-    default=5,
-    show_default=True,
-    help="Priority from 1 (first) to 10 (last).",
-)
-@click.option(
-    "--durability",
-    type=click.Choice(DURABILITIES),
-    help="Durability profile of the job.  [default: QBULL_DURABILITY]",
-)
+@with_job_options
 @click.option(
     "--wait",
     type=SecondsParam(),
@@ -61,7 +102,7 @@ def enqueue(
     is 1 if the job fails.
     """
     values = read_arguments(arguments)
-    call_options = Options(**options)
+    call_options = options_from(options, _moment)
 
     async def main() -> None:
         queue = await target.queue(queue_name)

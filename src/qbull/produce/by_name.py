@@ -44,6 +44,10 @@ async def _enqueue_unchecked(
         raise ConfigError(
             f'queue "{queue.name}" is ordered by key; give its key (--key KEY), or use the code (--app) so that the task can make it'
         )
+    if options.unique is not None:
+        raise ArgumentsError(
+            f'unique: the code of task "{task}" decides which calls are the same; use an app that has it (--app)'
+        )
     payload = encode_payload(task, values, queue.app.payload_limit)
     calls = [EncodedArguments(payload, options.key, options.id)]
     return (await queue._producer.enqueue(Request(queue, task, calls, options)))[0]

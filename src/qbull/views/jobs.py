@@ -10,7 +10,9 @@ from msgspec import Meta
 from qbull.core.durability import Durability
 from qbull.core.job_info import AttemptInfo, JobInfo
 from qbull.core.record import State
+from qbull.core.unique import UniqueMode
 from qbull.core.why import ReasonCode
+from qbull.options import JOB_OPTIONS, OptionKind
 from qbull.views.shape import (
     MAX_API_DURATION_SECONDS,
     AnswerShape,
@@ -21,6 +23,8 @@ from qbull.views.shape import (
     ShortText,
     Timestamp,
 )
+
+PositiveSeconds = Annotated[float, Meta(gt=0, le=MAX_API_DURATION_SECONDS)]
 
 
 class JobsView(AnswerShape, kw_only=True):
@@ -96,19 +100,39 @@ class WhyView(WhyShape, kw_only=True):
     timestamp: Timestamp
 
 
-class JobOptionsBody(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw_only=True, frozen=True):
-    """As in Python: `delay` and `timeout` in seconds, `at` a moment, `expires` either; `priority` from 1 (first) to 10 (last)."""
+class UniqueBody(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw_only=True, frozen=True):
+    """Which one counts of several calls for the same thing: see Unique in Python."""
 
-    delay: DurationSeconds | None = None
-    at: Timestamp | None = None
-    priority: Annotated[int, Meta(ge=1, le=10)] | None = None
-    key: Annotated[str, Meta(min_length=1, max_length=1000)] | None = None
-    id: Annotated[str, Meta(min_length=1, max_length=200)] | None = None
-    timeout: Annotated[float, Meta(gt=0, le=MAX_API_DURATION_SECONDS)] | None = None
-    expires: Annotated[float, Meta(gt=0, le=MAX_API_DURATION_SECONDS)] | Timestamp | None = None
-    durability: Durability | None = None
+    window: PositiveSeconds | None = None
+    by: list[ShortText] | None = None
+    mode: UniqueMode = "first"
 
 
+OPTION_SHAPES: dict[OptionKind, Any] = {
+    "seconds": DurationSeconds,
+    "duration": PositiveSeconds,
+    "moment": Timestamp,
+    "end": PositiveSeconds | Timestamp,
+    "priority": Annotated[int, Meta(ge=1, le=10)],
+    "key": Annotated[str, Meta(min_length=1, max_length=1000)],
+    "id": Annotated[str, Meta(min_length=1, max_length=200)],
+    "unique": PositiveSeconds | UniqueBody,
+    "durability": Durability,
+}
+"""The JSON type of each kind of option."""
+
+JobOptionsBody = msgspec.defstruct(
+    "JobOptionsBody",
+    [(one.name, OPTION_SHAPES[one.kind] | None, None) for one in JOB_OPTIONS if one.in_json],
+    module=__name__,
+    namespace={
+        "__doc__": "The options of a call, as in Python. Times are texts such as 2030-01-31T12:00:00Z."
+    },
+    rename="camel",
+    forbid_unknown_fields=True,
+    kw_only=True,
+    frozen=True,
+)
 NO_JOB_OPTIONS = JobOptionsBody()
 
 
@@ -117,7 +141,7 @@ class NewJobBody(Shape, kw_only=True):
 
     task: ResourceName
     payload: dict[str, Any] = msgspec.field(default_factory=dict)
-    options: JobOptionsBody = NO_JOB_OPTIONS
+    options: JobOptionsBody = NO_JOB_OPTIONS  # type: ignore[valid-type]
 
 
 class AgainBody(Shape, kw_only=True):
