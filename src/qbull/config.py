@@ -31,7 +31,8 @@ _PREFIX_PATTERN = re.compile(r"[A-Za-z0-9._:-]{1,100}")
 class Keep:
     """How long finished jobs stay: by count, by age in seconds, or both.
 
-    Where neither is said of completed jobs they stay for a day or 10,000 of them; failed ones 30 days or 100,000.
+    By default completed jobs stay for a day, at most 10,000 of them; failed jobs for 30 days, at most
+    100,000.
     """
 
     completed: int | None = None
@@ -62,7 +63,7 @@ DEFAULT_KEEP = Keep()
 
 @dataclass(frozen=True)
 class Lane:
-    """How many jobs of one key may run at a time, and how often they may begin, over all workers."""
+    """How many jobs of one key may run at a time (`limit`) and may start (`rate`), over all workers."""
 
     limit: int = 1
     rate: Rate | None = None
@@ -75,7 +76,7 @@ class Lane:
 
 @dataclass(frozen=True)
 class QueueSettings:
-    """What a queue was declared with."""
+    """The settings that a queue was declared with."""
 
     name: str
     partitions: int = 1
@@ -114,14 +115,14 @@ class QueueSettings:
 
     @property
     def lane_limit(self) -> int:
-        """Jobs of one lane at a time; 0 where the queue has no lanes."""
+        """Jobs of one lane at a time; 0 if the queue has no lanes."""
         if self.order is not None:
             return 1
         return self.lane.limit if self.lane is not None else 0
 
     @property
     def reports(self) -> int:
-        """What is reported of every job for PostgreSQL."""
+        """The flags of the reports that every job makes for PostgreSQL."""
         return REPORT_ALL_FLAG if self.track else 0
 
     @property
@@ -156,7 +157,7 @@ class QueueSettings:
 
 @dataclass(frozen=True)
 class Environment:
-    """What the environment says. Empty variables count as not set."""
+    """The settings from the environment. Empty variables count as not set."""
 
     url: str | None = None
     database: str | None = None
@@ -193,7 +194,7 @@ def read_environment(environ: Mapping[str, str] | None = None) -> Environment:
 
 
 def valkey_server(environ: Mapping[str, str] | None = None) -> str | None:
-    """The binary to use for the embedded server, where one is named."""
+    """The binary of the embedded server, if the environment names one."""
     return (os.environ if environ is None else environ).get("QBULL_VALKEY_SERVER") or None
 
 
@@ -216,7 +217,8 @@ def check_name(what: str, name: str) -> str:
 
 
 def check_prefix(prefix: str, source: str = "prefix") -> str:
-    prefix = prefix.rstrip(":")  # deployments of earlier systems set "ceres:"
+    # Deployments of earlier systems set "ceres:".
+    prefix = prefix.rstrip(":")
     if not _PREFIX_PATTERN.fullmatch(prefix):
         raise ConfigError(
             f"{source}={prefix!r}: use 1 to 100 letters, digits, dots, colons, hyphens or underscores"
@@ -225,7 +227,7 @@ def check_prefix(prefix: str, source: str = "prefix") -> str:
 
 
 def check_database(url: str, source: str = "database") -> str:
-    """SQLAlchemy's way to name a driver in the scheme is understood."""
+    """Check a PostgreSQL URL. The scheme may name a driver, as for SQLAlchemy."""
     scheme, there, rest = url.partition("://")
     if not there or scheme.partition("+")[0] not in ("postgres", "postgresql"):
         raise ConfigError(f"{source}: give postgresql://USER:PASSWORD@HOST:PORT/NAME")
@@ -233,7 +235,7 @@ def check_database(url: str, source: str = "database") -> str:
 
 
 def _database(env: Mapping[str, str]) -> str | None:
-    """A DATABASE_URL may be there for others, and of another kind; ours must be right."""
+    """DATABASE_URL may belong to something else and is ignored then; QBULL_DATABASE_URL must be valid."""
     if "QBULL_DATABASE_URL" in env:
         return check_database(env["QBULL_DATABASE_URL"], "QBULL_DATABASE_URL")
     other = env.get("DATABASE_URL", "")
@@ -320,7 +322,7 @@ def _number(env: Mapping[str, str], *names: str, least: int) -> int | None:
 
 
 def _timezone(env: Mapping[str, str]) -> str:
-    """TZ may also hold what only the C library understands ("CET-1CEST"): that is refused when a schedule needs it."""
+    """TZ may hold a text that only the C library understands ("CET-1CEST"); a schedule that needs it refuses it."""
     name = env.get("TZ", "UTC").removeprefix(":")
     if re.fullmatch(r"[A-Za-z_]+(/[A-Za-z_+-]+)*", name):
         try:

@@ -15,8 +15,8 @@
     │   └── TooLarge         they are larger than the limit
     ├── NotFound             no such queue, task or job
     ├── Conflict             the job is in a state in which this cannot be done
-    ├── TakenOver            of code inside a task: its job was handed over again, so this run may have no effect
-    ├── JobFailed            result() of a job that failed for good
+    ├── TakenOver            raised inside a task: another worker has its job, so this run may have no effect
+    ├── JobFailed            result() of a job that failed permanently
     ├── JobCancelled         result() of a job that was cancelled
     └── ResultTimeout        result() waited as long as asked, and the job goes on
 
@@ -56,25 +56,25 @@ class ServerError(QbullError):
 
 
 class ServerAway(ServerError):
-    """The server cannot be reached now. Whether the last call took effect is unknown; sending it again is safe."""
+    """The server cannot be reached now. The last call may have taken effect; sending it again is safe."""
 
 
 class ServerRefused(ServerError):
-    """The server answers, and says no: password, version, memory policy, rights."""
+    """The server refuses: password, version, memory policy, rights."""
 
 
 class DatabaseAway(ServerAway):
-    """PostgreSQL cannot be reached now, or cannot do it now. What was not committed has not happened."""
+    """PostgreSQL cannot be reached, or cannot do it, now. Without a commit nothing has happened."""
 
 
 class DatabaseRefused(ServerRefused):
-    """PostgreSQL answers, and says no: password, rights, missing tables, tables of a newer release."""
+    """PostgreSQL refuses: password, rights, missing tables, tables of a newer release."""
 
 
 class NotConfirmed(ServerError):
     """The jobs with these `ids` are on the server, but were not confirmed in time as their durability asks.
 
-    Enqueueing them again with the same ids adds nothing while they are there, and waits for the confirmation anew.
+    Enqueue them again with the same ids: that adds no job and waits for the confirmation again.
     """
 
     def __init__(self, fact: str, *, queue: str = "", ids: tuple[str, ...] = ()) -> None:
@@ -87,7 +87,7 @@ class NotConfirmed(ServerError):
         self.ids = ids
 
     def of(self, queue: str, *ids: str) -> NotConfirmed:
-        """The same, said of these jobs."""
+        """The same error for these jobs."""
         return NotConfirmed(self.fact, queue=queue, ids=ids)
 
 
@@ -112,7 +112,7 @@ class NotFound(QbullError):
 
 
 class Conflict(QbullError):
-    """The job is in a state in which this cannot be done; `state` is that."""
+    """The state of the job, `state`, does not allow this."""
 
     def __init__(self, message: str, *, state: str = "") -> None:
         super().__init__(message)
@@ -120,11 +120,11 @@ class Conflict(QbullError):
 
 
 class TakenOver(QbullError):
-    """The job that this code runs for was handed over again meanwhile: this run may have no effect any more."""
+    """Raised inside a task: another worker has its job now, so this run may have no effect."""
 
 
 class JobFailed(QbullError):
-    """The job failed for good. `error` is its reason, `stacktrace` where it was raised."""
+    """The job failed permanently. `error` is the reason, `stacktrace` the place."""
 
     def __init__(self, message: str, *, error: str = "", stacktrace: str | None = None) -> None:
         super().__init__(message)
@@ -137,13 +137,13 @@ class JobCancelled(QbullError):
 
 
 class ResultTimeout(QbullError, TimeoutError):
-    """The job had not finished within the time that result() was given. The job itself goes on."""
+    """The job did not finish within the timeout of result(). The job itself goes on."""
 
 
 class RetryAfter(Exception):
-    """Raised by a task: run me again in so many seconds, however many attempts there were before.
+    """Raised by a task: run the job again in `delay` seconds, even if its attempts are used up.
 
-    With `queue=True` nothing of its queue begins until then, in any worker.
+    With `queue=True` no worker starts a job of the queue until then.
     """
 
     def __init__(self, delay: float, reason: str = "", *, queue: bool = False) -> None:
@@ -155,4 +155,4 @@ class RetryAfter(Exception):
 
 
 class Fail(Exception):
-    """Raised by a task: do not try again, this goes to the dead letters."""
+    """Raised by a task: do not retry; the job becomes a dead letter."""

@@ -56,7 +56,7 @@ class Enqueueing:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """What became of a run. `delayed` is a job that runs again, `delay` seconds later."""
+    """The end of a run. A `delayed` job runs again `delay` seconds later."""
 
     id: str
     queue: str
@@ -73,11 +73,17 @@ class Middleware:
     """Write the hooks that you need; the others cost nothing."""
 
     def around_enqueue(self, call: Enqueueing) -> HookContext:
-        """A context manager around `enqueue`: @contextmanager, or @asynccontextmanager. To raise before the yield is to refuse."""
+        """A context manager around `enqueue`: @contextmanager, or @asynccontextmanager.
+
+        To raise before the yield is to refuse.
+        """
         raise NotImplementedError
 
     def around_run(self, job: CurrentJob) -> HookContext:
-        """A context manager around each run of a task, in the worker. What it raises is what the run raised."""
+        """A context manager around each run of a task, in the worker.
+
+        Its exceptions count as raised by the run.
+        """
         raise NotImplementedError
 
     def around_call(self, job: CurrentJob) -> AbstractContextManager[Any]:
@@ -85,7 +91,10 @@ class Middleware:
         raise NotImplementedError
 
     def settled(self, run: Settled) -> None:
-        """A plain function, told what became of each run. It must not wait: the worker does until it returns."""
+        """A plain function, told what became of each run.
+
+        It must not wait: the worker does until it returns.
+        """
         raise NotImplementedError
 
 
@@ -114,7 +123,10 @@ class MiddlewareChain:
                 )
 
     async def enqueue(self, call: Enqueueing, enqueue: Callable[[], Awaitable[list[J]]]) -> list[J]:
-        """Do it within the hooks. What they raise before it is raised; what they raise when it is done is logged."""
+        """Do it within the hooks.
+
+        What they raise before it is raised; what they raise when it is done is logged.
+        """
         stack = AsyncExitStack()
         try:
             for hook in self.around_enqueue:
@@ -152,7 +164,10 @@ class MiddlewareChain:
         return jobs
 
     async def run(self, job: CurrentJob, call: Callable[[], Awaitable[A]], swallowed: A) -> A:
-        """One run of a task within the hooks. Where one of them swallows what was raised, the result is `swallowed`."""
+        """One run of a task within the hooks.
+
+        Where one of them swallows what was raised, the result is `swallowed`.
+        """
         async with AsyncExitStack() as stack:
             for hook in self.around_run:
                 await _enter(stack, hook, hook(job))
@@ -234,7 +249,7 @@ def _enter_sync(stack: ExitStack, hook: Callable[..., Any], around: Any, run: Ru
 
 
 async def _leave_failed(stack: AsyncExitStack, error: BaseException) -> None:
-    """Whoever enqueues hears what went wrong, not what middleware made of it."""
+    """Raise the original error to the caller, not the one that middleware made of it."""
     try:
         await stack.__aexit__(type(error), error, error.__traceback__)
     except BaseException as other:

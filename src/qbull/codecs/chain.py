@@ -1,6 +1,7 @@
 """CodecChain: the codecs of an app, applied to every payload and result that is written or read.
 
-A payload that cannot be decoded raises a PayloadError of one line. Its job becomes a dead letter that keeps the bytes.
+A payload that cannot be decoded raises a PayloadError of one line. Its job becomes a dead letter that keeps
+the bytes.
 """
 
 from __future__ import annotations
@@ -48,7 +49,10 @@ class CodecChain:
         return content
 
     def decode(self, target: CodecTarget, queue: str, task: str, encoded: bytes) -> bytes:
-        """The payload or result in these bytes. Raises PayloadError if this app cannot read them, or must not."""
+        """The payload or result in these bytes.
+
+        Raises PayloadError if this app cannot read them, or must not.
+        """
         binding = _binding(target, queue, task)
         seen: set[bytes] = set()
         try:

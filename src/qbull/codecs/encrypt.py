@@ -44,7 +44,10 @@ class Encrypted(KeyedCodec):
         return envelope.wrap(ENCRYPTED_KIND, key_id(self.first) + salt + hidden)
 
     def decode(self, content: bytes, binding: bytes) -> bytes:
-        """The content that was encrypted. Raises PayloadError if the key or the binding differs, or it was changed."""
+        """The content that was encrypted.
+
+        Raises PayloadError if the key or the binding differs, or it was changed.
+        """
         id, rest = envelope.split_key_id(content)
         if id not in self.keys:
             raise PayloadError(f"is encrypted with key {id}, which is not among those of this app")

@@ -14,7 +14,9 @@ _KEY_BYTES = 32
 
 
 class KeyedCodec(Middleware):
-    """A codec with keys. It encodes with the first key and decodes with any, so keys can be rotated without a pause.
+    """A codec with keys.
+
+    It encodes with the first key and decodes with any, so keys can be rotated without a pause.
 
     Args:
         keys: the keys, the one to encode with first.

@@ -1,7 +1,7 @@
 """Offload: results that are too large for the server go elsewhere, and the job keeps a reference.
 
-`App(results=…)` takes whatever has the shape of ResultStore; workers put there, `job.result()` gets from there. One for a
-directory is here. Without one a result over the limit makes its job fail, and says so.
+`App(results=…)` takes a ResultStore. Workers put large results into it, and `job.result()` reads them from
+it. FileResults keeps them in a directory. Without a ResultStore, a job whose result is over the limit fails.
 """
 
 from __future__ import annotations
@@ -18,25 +18,28 @@ from typing import Protocol, runtime_checkable
 from qbull.errors import ConfigError, NotFound
 
 RESULT_SWEEP_SECONDS = 600.0
-"""Seconds between two looks for what is too old."""
+"""Seconds between two sweeps of old results."""
 
 
 @runtime_checkable
 class ResultStore(Protocol):
-    """Where large results go. Whoever writes one decides how long it keeps them: as long as the jobs, or longer.
+    """A store for large results. Its author decides how long it keeps them: as long as the jobs, or longer.
 
-    A result is encoded JSON. It may be put twice, when a job runs again; each has a reference of its own.
+    A result is encoded JSON. A job that runs again puts its result again, under a new reference.
     """
 
     over: int
     """Results of more bytes than this are put here; smaller ones stay with the job."""
 
     async def put(self, queue: str, id: str, result: bytes) -> str:
-        """Keep it; gives a reference, a short text. What is raised here is a failed attempt of the job."""
+        """Store a result and return a reference, a short text.
+
+        An exception counts as a failed attempt of the job.
+        """
         ...
 
     async def get(self, reference: str) -> bytes:
-        """The same bytes; raises NotFound where they are not kept any more."""
+        """The same bytes. Raises NotFound if they are no longer stored."""
         ...
 
 
@@ -48,9 +51,12 @@ class StoredResult:
 
 
 class FileResults:
-    """Results in a directory that workers and those who wait for results share: `FileResults("/srv/results")`.
+    """Results in a directory that workers and the callers of `result()` share: `FileResults("/srv/results")`.
 
-    Each goes when it is older than `keep_for` seconds; 30 days unless said otherwise.
+    Args:
+        directory: the directory.
+        over: results of more bytes go there; 0 puts all of them there.
+        keep_for: seconds after which a result is deleted; 30 days by default.
     """
 
     def __init__(self, directory: str | Path, *, over: int = 65_536, keep_for: float = 30 * 86_400) -> None:
@@ -64,15 +70,15 @@ class FileResults:
         self._swept = float("-inf")
 
     async def put(self, queue: str, id: str, result: bytes) -> str:
-        """Written and flushed to the disk under a name of its own when this returns."""
+        """Write a result and flush it to the disk, under a new name."""
         return await asyncio.to_thread(self._write, queue, result)
 
     async def get(self, reference: str) -> bytes:
-        """What was put; raises NotFound where it is gone, or never was here."""
+        """The result with this reference. Raises NotFound if it is not in the directory."""
         return await asyncio.to_thread(self._read, reference)
 
     def _write(self, queue: str, result: bytes) -> str:
-        # A directory for each hour: what is too old goes as a whole, and no directory grows without bound.
+        # A directory for each hour: old results are deleted with it, and no directory grows without bound.
         hour = int(time.time() // 3600)
         folder = self._directory / str(hour)
         folder.mkdir(parents=True, exist_ok=True)
@@ -109,7 +115,7 @@ class FileResults:
 
 
 def _sync_folder(folder: Path) -> None:
-    """A name in a directory is on the disk when the directory is."""
+    """Flush a directory, so that the names in it are on the disk."""
     opened = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(opened)

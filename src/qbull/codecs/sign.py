@@ -25,7 +25,10 @@ class Signed(KeyedCodec):
         return envelope.sign(self.first, content, binding)
 
     def decode(self, content: bytes, binding: bytes) -> bytes:
-        """The content that was signed. Raises PayloadError if the key is unknown or the signature is wrong."""
+        """The content that was signed.
+
+        Raises PayloadError if the key is unknown or the signature is wrong.
+        """
         id, signed = envelope.split_key_id(content)
         if id not in self.keys:
             raise PayloadError(f"is signed with key {id}, which is not among those of this app")

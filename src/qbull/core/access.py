@@ -1,4 +1,4 @@
-"""Access: who may use the REST API, from where, and what is hidden from whom. `qbull.asgi` and `qbull serve` take it."""
+"""Access: who may use the REST API, from where, and what it hides. `qbull.asgi` and `qbull serve` take it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TokenRole = Literal["viewer", "admin"]
 """The roles that a token or a session can have, the weakest first."""
 TOKEN_ROLES: tuple[TokenRole, ...] = get_args(TokenRole)
 Role = Literal["open", TokenRole]
-"""The role that an endpoint requires; "open" endpoints need no token. Each role includes the ones before it."""
+"""The role that an endpoint requires; "open" ones need no token. A role includes those before it."""
 ROLES: tuple[Role, ...] = get_args(Role)
 
 _ALLOWED_HOST = re.compile(r"\*|\.?[a-z0-9_]([a-z0-9_.-]{0,251}[a-z0-9])?")
@@ -21,10 +21,20 @@ _ALLOWED_HOST = re.compile(r"\*|\.?[a-z0-9_]([a-z0-9_.-]{0,251}[a-z0-9])?")
 
 @dataclass(frozen=True)
 class Access:
-    """Authentication is always on: without any of the first three, only tokens of `qbull token create` open the door.
+    """Who may use the REST API. Authentication is always on; `qbull token create` makes further tokens.
 
-    `hosts` are the names under which browsers may use the server, besides localhost and its own; ".example.com" is said of
-    all names that end so, "*" of any. Fields called as in `redact` are shown to nobody. Durations are seconds.
+    Args:
+        password: the password of the user admin.
+        admin_token: a token with the role admin.
+        viewer_token: a token with the role viewer.
+        hosts: host names under which browsers may use the server, besides localhost and its own.
+            ".example.com" stands for all names that end so, "*" for any.
+        hide_payloads: hide arguments, results, tracebacks and logs from viewers.
+        redact: names of fields that are shown to nobody.
+        public_metrics: serve the metrics without a token.
+        session_idle: seconds after which an unused session ends.
+        session_longest: seconds after which every session ends.
+        stale_after: a queue is unhealthy if its oldest runnable job has waited for so many seconds.
     """
 
     password: str | None = field(default=None, repr=False)
@@ -32,13 +42,11 @@ class Access:
     viewer_token: str | None = field(default=None, repr=False)
     hosts: tuple[str, ...] = ()
     hide_payloads: bool = False
-    """From viewers: arguments, results, tracebacks and logs."""
     redact: tuple[str, ...] = ()
     public_metrics: bool = False
     session_idle: float = 3600.0
     session_longest: float = 12 * 3600.0
     stale_after: float = 300.0
-    """A queue is unhealthy whose oldest waiting job has been runnable for so long."""
 
     def __post_init__(self) -> None:
         for name in ("password", "admin_token", "viewer_token"):
@@ -46,7 +54,9 @@ class Access:
             if value is not None and (not value or not value.isprintable() or len(value) > 500):
                 raise ConfigError(f"{name}: give 1 to 500 printable characters")
         if self.admin_token is not None and self.admin_token == self.viewer_token:
-            raise ConfigError("admin_token and viewer_token are the same; a viewer could act; use two")
+            raise ConfigError(
+                "admin_token and viewer_token are the same, so a viewer could act; use two tokens"
+            )
         for host in self.hosts:
             if not _ALLOWED_HOST.fullmatch(host.lower()) and not _is_address(host):
                 raise ConfigError(

@@ -1,4 +1,7 @@
-"""Alert and Alerts: what people are told of, and where to. Value objects; `config.py` reads them from the environment."""
+"""Alert and Alerts: what people are told of, and where to.
+
+Value objects; `config.py` reads them from the environment.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +27,8 @@ _ALERT_HOST = re.compile(r"[a-z0-9_]([a-z0-9_.-]{0,251}[a-z0-9])?")
 class Alert:
     """Of which a queue raises an alert, besides jobs that fail for good. None: not of this.
 
-    `stale_after` is how many seconds its oldest job that could run may wait, `repeated` how many attempts of one task may fail
-    within five minutes.
+    `stale_after` is how many seconds its oldest job that could run may wait, `repeated` how many attempts of
+    one task may fail within five minutes.
     """
 
     stale_after: float | None = 300.0
@@ -43,7 +46,10 @@ DestinationKind = Literal["slack", "webhook", "other"]
 
 @dataclass(frozen=True)
 class Destination:
-    """One address that receives alerts. The address is a secret; the label is not, and is the same in every process."""
+    """One address that receives alerts.
+
+    The address is a secret; the label is not, and is the same in every process.
+    """
 
     kind: DestinationKind
     url: str = field(repr=False)
@@ -68,8 +74,9 @@ class Destination:
 class Alerts:
     """Where alerts of an app go to, and how often. Durations are seconds.
 
-    `slack` is an incoming webhook; `urls` are webhooks, or what apprise understands. `allow` are internal hosts and networks
-    that may be posted to. `every` is how long the same problem is not said again; `rate` bounds all messages.
+    `slack` is an incoming webhook; `urls` are webhooks, or what apprise understands. `allow` are internal
+    hosts and networks that may be posted to. `every` is how long the same problem is not said again; `rate`
+    bounds all messages.
     """
 
     slack: str | None = field(default=None, repr=False)

@@ -16,7 +16,8 @@ MAX_DOUBLINGS = 64
 class ExponentialBackoff:
     """Delays that start with `first_seconds` and double up to `max_seconds`. They are the same each time.
 
-    Callers that share a server spread their delays with `jittered`, so that they do not all come back at once.
+    Callers that share a server spread their delays with `jittered`, so that they do not all come back at
+    once.
     """
 
     first_seconds: float

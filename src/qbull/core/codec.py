@@ -79,7 +79,7 @@ class Signature:
         return msgspec.structs.asdict(self._checked(payload))
 
     def schema(self) -> dict[str, Any] | None:
-        """A JSON Schema of the arguments, for whoever wants to ask for them; None where there is none."""
+        """A JSON Schema of the arguments, for forms; None if there is none."""
         try:
             return msgspec.json.schema(self._struct, schema_hook=_schema_of)
         except Exception:  # a model's own schema may raise anything
@@ -107,7 +107,7 @@ class Signature:
 
 
 def decode_result(encoded: bytes, kind: Any) -> Any:
-    """As annotated; without its types, where it does not fit them."""
+    """Decode as annotated; without types if the value does not fit them."""
     try:
         return msgspec.json.decode(encoded, type=kind, dec_hook=_from_plain)
     except (TypeError, msgspec.MsgspecError):

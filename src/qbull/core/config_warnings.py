@@ -23,7 +23,10 @@ SERIOUS_WARNINGS: frozenset[ConfigWarningKind] = frozenset({"unread", "same-id"}
 
 @dataclass(frozen=True)
 class WorkerDeclaration:
-    """What a live worker process says of itself for one queue. A pod is one `qbull worker` with its processes."""
+    """One live worker process, as it describes itself for one queue.
+
+    A pod is one `qbull worker` and its processes.
+    """
 
     worker: str
     pod: str
@@ -33,7 +36,7 @@ class WorkerDeclaration:
     instance: int | None = None
     instances: int | None = None
     settings: str = ""
-    """A digest of what the queue is declared with in its code; empty where it does not say."""
+    """A digest of the settings in the worker's code; empty if it reports none."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,7 @@ class ConfigWarning:
 def config_warnings(
     partitions: int, settings: str, seats: Sequence[WorkerDeclaration]
 ) -> list[ConfigWarning]:
-    """What is wrong with these, the worst first. `settings` is the digest of what the server has."""
+    """The warnings for these workers, the worst first. `settings` is the digest of the server's settings."""
     if not seats:
         return []
     return [

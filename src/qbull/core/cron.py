@@ -1,12 +1,12 @@
 """Cron: when a schedule ticks. Pure: an instant in, the next one out; instants are milliseconds since 1970.
 
-cronsim knows the calendar; it is asked about local times only. What a change of the clocks means is decided here, as
-Debian's cron does it:
+cronsim knows the calendar; it is asked about local times only. What a change of the clocks means is decided
+here, as Debian's cron does it:
 
-- An expression that names its minutes and hours ("30 2 * * *") means a local time, and each one comes once. One that
-  the clocks leap over comes when they have leapt; one that they repeat comes the first time.
-- An expression whose minutes or hours begin with a star ("*/30 * * * *") follows real time: it ticks whenever the
-  local time matches, in a repeated hour twice.
+- An expression that names its minutes and hours ("30 2 * * *") means a local time, and each one comes once.
+  One that the clocks leap over comes when they have leapt; one that they repeat comes the first time.
+- An expression whose minutes or hours begin with a star ("*/30 * * * *") follows real time: it ticks whenever
+  the local time matches, in a repeated hour twice.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _OFFSET_LOOKAHEAD_SECONDS = 6 * 3600
 
 class Calendar(Protocol):
     def after(self, ms: int) -> int | None:
-        """The first tick after this instant; None where there is none any more."""
+        """The first tick after this instant; None if there is none."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Interval:
 
 
 class Cron:
-    """A cron expression in a zone. Raises ValueError, with the reason, where it cannot be read or never ticks."""
+    """A cron expression in a zone. Raises ValueError if it cannot be parsed or never ticks."""
 
     def __init__(self, expression: str, zone: str) -> None:
         self._expression = check_expression(expression)
@@ -130,7 +130,7 @@ class Cron:
 
 
 def check_expression(text: str) -> str:
-    """The expression with its nickname resolved. Raises ValueError where it cannot be read or never ticks."""
+    """The expression with its nickname resolved. Raises ValueError if it cannot be parsed or never ticks."""
     if not isinstance(text, str):
         raise ValueError(f'cron={text!r}: give an expression such as "0 9 * * *"')
     expression = " ".join(CRON_NICKNAMES.get(text.strip().lower(), text).split())
@@ -173,7 +173,7 @@ def _ticks_in_any_month(expression: str) -> bool:
 
 @cache
 def zone_of(name: str) -> ZoneInfo:
-    """Raises ValueError where there is no such zone."""
+    """The zone with this name. Raises ValueError if there is no such zone."""
     try:
         return ZoneInfo(name)
     except (

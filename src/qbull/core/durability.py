@@ -1,7 +1,8 @@
 """Durability profiles: who has a job when its enqueue is acknowledged, and which servers can promise that.
 
-Every profile is one `DurabilityProfile`. To add one, add its name to `Durability` and its object to `profile_of`,
-behind the profiles that are weaker; everything else asks the object. Pure: store/connection/facts.py finds the facts.
+Every profile is one `DurabilityProfile`. To add one, add its name to `Durability`, behind the profiles that
+are weaker, and its object to `profile_of`; everything else asks the object. Pure: store/connection/facts.py
+finds the facts.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal, assert_never, get_args
 
 Durability = Literal["fast", "durable", "replicated", "strict"]
-"""The profiles by name, the weakest first: each one requires all that the one before it requires, and more."""
+"""The profiles by name, the weakest first. Each requires all that the one before it requires, and more."""
 DURABILITIES: tuple[Durability, ...] = get_args(Durability)
 
 ReplicaCopy = Literal["none", "memory", "disk"]
@@ -50,7 +51,10 @@ class ReplicationFacts:
 
 @dataclass(frozen=True)
 class UnmetRequirement:
-    """The fact that keeps servers from holding a profile, and its remedy. A `transient` one may pass by itself."""
+    """The fact that keeps servers from holding a profile, and its remedy.
+
+    `transient`: it may pass by itself.
+    """
 
     fact: str
     remedy: str
@@ -63,7 +67,7 @@ class DurabilityProfile:
 
     name: Durability
     meaning: str
-    """What an acknowledged job survives, for `qbull doctor`."""
+    """The promise of an acknowledgement, for `qbull doctor`."""
     flushes_own_disk: bool
     """Whether the primary flushes a job to its disk before it answers."""
     replica_copy: ReplicaCopy
@@ -118,7 +122,7 @@ def unmet_requirement(durability: Durability, facts: ReplicationFacts) -> UnmetR
 def highest_profile(
     facts: ReplicationFacts,
 ) -> tuple[DurabilityProfile | None, tuple[DurabilityProfile, UnmetRequirement] | None]:
-    """The strongest profile that these servers hold; and the next one, with the requirement that they do not meet."""
+    """The strongest profile that these servers hold; and the next one, with its unmet requirement."""
     held: DurabilityProfile | None = None
     for name in DURABILITIES:
         profile = profile_of(name)
@@ -150,7 +154,8 @@ def _unmet_replicated(facts: ReplicationFacts) -> UnmetRequirement | None:
         why = f": {'; '.join(facts.unhealthy)}" if facts.unhealthy else ""
         return UnmetRequirement(
             f"{present} of {_count(facts.expected)} follow it{why}",
-            "start what is down, and remove what will not come back from the cluster, the sentinels or the address",
+            "start the replicas that are down; remove those that will not come back from the cluster, "
+            "the sentinels or the address",
             transient=True,
         )
     return None
@@ -247,7 +252,7 @@ _REPLICATED = DurabilityProfile(
 )
 _STRICT = DurabilityProfile(
     "strict",
-    meaning="an acknowledged job is on the disks of the server and of every replica, if the enqueue asks for it",
+    meaning="an acknowledged job is on the disks of the server and every replica, if the enqueue asks for it",
     flushes_own_disk=True,
     replica_copy="disk",
     confirmations=_all,

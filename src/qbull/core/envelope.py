@@ -1,11 +1,11 @@
-"""Envelopes: a payload or result that is compressed, signed or encrypted, and says so itself.
+"""Envelopes: payloads and results that are compressed, signed or encrypted, with a header that names it.
 
-    byte 1      0, with which no JSON begins
+    byte 1      0, with which no JSON starts
     byte 2      what it is: z (compressed), s (signed), e (encrypted)
     the rest    its own; what comes out of it is JSON, or one more envelope
 
-So a reader needs no settings to know what it has: old and new processes live side by side. Whoever has no key can still say
-what a job has, and shows that instead of bytes.
+So a reader recognises an envelope without any settings, and old and new processes work side by side. A reader
+without the key can still show the kind of envelope instead of its bytes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from qbull.errors import PayloadError
 
 COMPRESSED_KIND, SIGNED_KIND, ENCRYPTED_KIND = b"z", b"s", b"e"
 DECOMPRESSED_LIMIT_BYTES = 1 << 28
-"""Bytes that a compressed one may become: whoever writes to the server must not fill a worker's memory with a few bytes."""
+"""The largest content: a few compressed bytes on the server must not fill a worker's memory."""
 
 _CODEC_MARK = b"\0"
 _KEY_ID_BYTES, _MAC_BYTES = 4, 32
@@ -42,7 +42,7 @@ def content_of(sealed: bytes) -> bytes:
 
 
 def key_id(key: bytes) -> bytes:
-    """What is said of a key beside what it was used for: enough to find it, nothing to guess it by."""
+    """The id of a key, stored beside the content: enough to find the key, useless for guessing it."""
     return hashlib.sha256(b"qbull key id" + key).digest()[:_KEY_ID_BYTES]
 
 
@@ -73,7 +73,7 @@ def sign(key: bytes, content: bytes, about: bytes) -> bytes:
 
 
 def is_signature_valid(key: bytes, signed: bytes, about: bytes) -> bool:
-    """`signed` is what follows the key's id."""
+    """Check the bytes that follow the key's id."""
     return hmac.compare_digest(_mac(key, signed[_MAC_BYTES:], about), signed[:_MAC_BYTES])
 
 
@@ -82,7 +82,7 @@ def signed_content(signed: bytes) -> bytes:
 
 
 def displayable(encoded: bytes) -> bytes | dict[str, Any]:
-    """What of it can be shown to whoever has no key: the JSON, or what it is."""
+    """The JSON if it can be read without a key; otherwise a description of the envelope."""
     while is_wrapped(encoded):
         content = content_of(encoded)
         match kind_of(encoded):

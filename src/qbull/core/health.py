@@ -1,4 +1,7 @@
-"""Verdict: what is wrong with the queues, each thing as a code with its values and in words. Health, the doctor and the dashboard say the same."""
+"""Verdict: what is wrong with the queues, each thing as a code with its values and in words.
+
+Health, the doctor and the dashboard say the same.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,9 @@ ALL_HEALTHY = "all queues work normally"
 
 @dataclass(frozen=True, slots=True)
 class HealthProblem:
-    """One thing that is wrong. `fact` is for people, `code` and `values` for programs that say it in their own words.
+    """One thing that is wrong.
+
+    `fact` is for people, `code` and `values` for programs that say it in their own words.
 
     One that is not `serious` waits for a person, and hinders nothing else.
     """
@@ -58,7 +63,7 @@ def paused(queue: str, waiting: int) -> HealthProblem:
 
 
 def summarize(ills: Sequence[HealthProblem]) -> str:
-    """What matters most first."""
+    """The most important one first."""
     return "; ".join(ill.text for ill in sorted(ills, key=lambda ill: not ill.serious)) or ALL_HEALTHY
 
 

@@ -24,7 +24,10 @@ def new_row() -> HistogramRow:
 
 
 class Histograms:
-    """Of one queue in one worker. `origin` is what the server's clock says at 0 of this process's steady clock, in seconds."""
+    """Of one queue in one worker.
+
+    `origin` is what the server's clock says at 0 of this process's steady clock, in seconds.
+    """
 
     __slots__ = ("durations", "origin", "started", "waits")
 
@@ -51,7 +54,7 @@ class Histograms:
             waits[64] += us
 
     def take(self) -> dict[str, int]:
-        """What was counted since the last time, by name; it is counted anew from here."""
+        """Return the counts since the last call, by name, and start again from zero."""
         started, durations, waits = self.started, self.durations, self.waits
         self.started, self.durations, self.waits = 0, {}, new_row()
         taken = {STARTED_FIELD: started} if started else {}
@@ -106,7 +109,7 @@ def waits_in(named: Mapping[str, int]) -> dict[int, int]:
 
 
 def quantile(counted: Mapping[int, int], part: float) -> float | None:
-    """The wait that `part` of all were not above, in milliseconds, as evenly spread over its bucket; None where none was counted."""
+    """The quantile `part` of the waits in milliseconds, interpolated within its bucket; None without counts."""
     left = part * sum(counted.values())
     if not left:
         return None

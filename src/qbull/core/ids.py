@@ -1,8 +1,9 @@
 """Job ids: made by the producer before anything is sent, so that sending twice is harmless.
 
 A UUIDv7 without its hyphens: 32 hexadecimal digits that sort by time; any UUID library reads it. Its 12 bits
-after the version hold the partition, so a job is found by its id with one look. Ids given by the user say nothing
-of a partition, and are looked for. The id of a schedule's tick is the schedule and the planned instant.
+after the version hold the partition, so a job is found by its id with one look. Ids given by the user say
+nothing of a partition, and are looked for. The id of a schedule's tick is the schedule and the planned
+instant.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from datetime import datetime
 from qbull.core.route import digest, partition_of
 from qbull.errors import ArgumentsError
 
-# Seeded from the system in every process, a forked one too; an id must be unlike others, it need not be a secret.
+# Seeded from the system in every process, a forked one too; an id must be unlike others, it need not be a
+# secret.
 _source = random.Random()  # noqa: S311
 _random = _source.getrandbits
 os.register_at_fork(after_in_child=_source.seed)
@@ -55,7 +57,7 @@ def partition_of_id(id: str, partitions: int) -> int:
 
 
 def schedule_in(id: str) -> str | None:
-    """The schedule that a job's id names; None where it is no tick's id."""
+    """The schedule that a job's id names; None if no schedule made the id."""
     name, at, rest = id.rpartition("@")
     return name if at and len(rest) >= 20 and rest[10] == "T" and rest.endswith("Z") else None
 

@@ -1,4 +1,7 @@
-"""Wanted: which jobs are meant, by task, key, error, arguments and time. The same words for looking, redriving and cleaning."""
+"""Wanted: which jobs are meant, by task, key, error, arguments and time.
+
+The same words for looking, redriving and cleaning.
+"""
 
 from __future__ import annotations
 
@@ -126,7 +129,7 @@ _NO_VALUE = object()
 
 
 def _at(value: Any, path: str) -> Any:
-    """What lies at `items.0.sku`."""
+    """The value at a path such as `items.0.sku`."""
     for part in path.split("."):
         if isinstance(value, dict) and part in value:
             value = value[part]
@@ -138,7 +141,7 @@ def _at(value: Any, path: str) -> Any:
 
 
 def _same(there: Any, wanted: Any) -> bool:
-    """What people type is a text, so 5 and "5" are the same, and so are true and "true"."""
+    """Compare with a typed text: 5 equals "5", and true equals "true"."""
     if there is _NO_VALUE:
         return False
     if there == wanted and type(there) is type(wanted):

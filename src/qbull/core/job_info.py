@@ -1,4 +1,6 @@
-"""Job info: the public shape of a job, defined once. Python, the REST API, `qbull job --json` and the dashboard read it.
+"""Job info: the public shape of a job, defined once.
+
+Python, the REST API, `qbull job --json` and the dashboard read it.
 
 Names are camelCase in JSON. A field that is added here appears in all of them.
 """

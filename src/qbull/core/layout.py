@@ -1,11 +1,12 @@
 """A queue's layout: how many partitions it has, and which earlier ones still have something in them.
 
-A change of the number makes a new generation, with partitions of its own: the keys of a partition never change. The
-earlier generations take nothing in any more; they are worked off, and are there for readers until nothing is left in them.
-All of that is one small value on the server. This is that value, and what follows from it.
+A change of the number makes a new generation, with partitions of its own: the keys of a partition never
+change. The earlier generations take nothing in any more; they are worked off, and are there for readers until
+nothing is left in them. All of that is one small value on the server. This is that value, and what follows
+from it.
 
-A partition's number is unique in its queue, over all generations: the generation and the place in it, in one. A queue
-begins with generation 0, where the number is the place. People see the place alone.
+A partition's number is unique in its queue, over all generations: the generation and the place in it, in one.
+A queue begins with generation 0, where the number is the place. People see the place alone.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from qbull.core.route import PARTITION_LANE, partition_of
 GENERATION_SPAN_PARTITIONS = 4096
 """How far the numbers of two generations are apart: an id has twelve bits for its partition."""
 MAX_PARTITIONS = 1024
-"""Partitions of a queue at most. Whoever looks at the queue looks at each of them."""
+"""Partitions of a queue. Every read of the queue visits each of them."""
 MAX_PARTITIONS_WITH_OLDER = 4096
 """The same with those of earlier generations that still have something in them."""
 
@@ -34,7 +35,7 @@ class Generation(msgspec.Struct, frozen=True):
     partitions: int
     state: Literal["draining", "drained", "gone"] = "draining"
     totals: dict[str, int] = {}
-    """What was counted in it, where it is gone."""
+    """The counters of the generation, once it is gone."""
 
     @property
     def numbers(self) -> range:
@@ -63,8 +64,8 @@ class Generation(msgspec.Struct, frozen=True):
     def homes(self, lane: bytes, later: Generation, number: int) -> Sequence[int]:
         """Where jobs were before that partition `number` of a later generation has in this lane.
 
-        A key has one partition. But where a partition is one lane, its keys may come from several: from all whose
-        place leaves the same remainder, divided by what both counts are multiples of.
+        A key has one partition. But where a partition is one lane, its keys may come from several: from all
+        whose place leaves the same remainder, divided by what both counts are multiples of.
         """
         if lane != PARTITION_LANE:
             return [self.home(lane[:8])]  # what is behind that says what kind of lane it is
@@ -82,7 +83,7 @@ class Layout(msgspec.Struct, frozen=True):
     counts: tuple[int, ...] = ()
     """How many partitions the queue had before. Code that still says one of these follows the server."""
     past: dict[str, int] = {}
-    """What was counted in generations that nobody remembers any more."""
+    """The counters of generations that are forgotten."""
 
     @property
     def current(self) -> Generation:
@@ -102,7 +103,10 @@ class Layout(msgspec.Struct, frozen=True):
 
     @property
     def generations(self) -> list[Generation]:
-        """All that may have jobs, the oldest first. Jobs move towards the last: who looks in this order misses none."""
+        """All that may have jobs, the oldest first.
+
+        Jobs move towards the last: who looks in this order misses none.
+        """
         return [*(older for older in self.older if older.state != "gone"), self.current]
 
     @property
@@ -120,7 +124,7 @@ class Layout(msgspec.Struct, frozen=True):
         return self.coming is None and not self.draining
 
     def in_all(self, counted: dict[str, int]) -> dict[str, int]:
-        """What was counted in the partitions that are there, and in those that are gone."""
+        """The counters of the present and the former partitions."""
         for gone in (self.past, *(older.totals for older in self.older if older.state == "gone")):
             counted = sum_totals(counted, gone)
         return counted

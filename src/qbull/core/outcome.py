@@ -1,4 +1,4 @@
-"""What becomes of a job, given what its task returned or raised. The whole retry policy is `decide`."""
+"""The outcome of a job, from the value or exception of its task. `decide` is the whole retry policy."""
 
 from __future__ import annotations
 

@@ -1,10 +1,11 @@
 """Problems: what is wrong, what was said of it, and what is to be said now. Pure; the server's time is given.
 
-Whoever watches reads the state, makes readings, computes here what follows, and writes that if nobody has changed
-the state meanwhile (store/lua/alert_raise.lua). So any number may watch, and each thing is said once.
+Whoever watches reads the state, makes readings, computes here what follows, and writes that if nobody has
+changed the state meanwhile (store/lua/alert_raise.lua). So any number may watch, and each thing is said once.
 
-A reading is a total that only rises (jobs that failed for good), or a level: something is so now, or it is not (a queue is
-stale). A total that rises opens a problem, and so does a level; it is over when the total has rested, or the level is gone.
+A reading is a total that only rises (jobs that failed for good), or a level: something is so now, or it is
+not (a queue is stale). A total that rises opens a problem, and so does a level; it is over when the total has
+rested, or the level is gone.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ NoticeStatus = Literal["firing", "still", "resolved"]
 MAX_REPEAT_INTERVAL_MS = 3_600_000
 """The same problem is said again after an hour at the latest, while it goes on."""
 MAX_OPEN_PROBLEMS = 500
-"""Problems that are known at a time. What does not fit is seen again when there is room."""
+"""Problems that are open at a time. Further ones are detected again when there is room."""
 MAX_PROBLEMS_IN_MESSAGE = 10
 """Problems in one message."""
 FORGET_UNSEEN_AFTER_MS = 86_400_000
@@ -50,7 +51,10 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class CounterReading(NamedTuple):
-    """`value` only rises; it counts from `first` where nothing was known before. `rested`: all of it was dealt with."""
+    """`value` only rises; it counts from `first` where nothing was known before.
+
+    `rested`: all of it was dealt with.
+    """
 
     problem: Problem
     value: int
@@ -66,7 +70,10 @@ class GaugeReading(NamedTuple):
 
 
 class OpenProblem(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A problem that is known. `told_ms` is when it was said last, 0: never; `times` how often; `told` with which count."""
+    """A problem that is known.
+
+    `told_ms` is when it was said last, 0: never; `times` how often; `told` with which count.
+    """
 
     problem: Problem
     since_ms: int
@@ -79,7 +86,7 @@ class OpenProblem(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class AlertState(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is known: the totals that were seen, the open problems, when messages were sent."""
+    """The stored state: the last totals, the open problems, the times of messages."""
 
     totals: dict[str, int] = {}
     open: dict[str, OpenProblem] = {}
@@ -95,7 +102,7 @@ class ProblemNotice(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class AlertNotification(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What people are told. `more` is how many problems are not in it for want of room."""
+    """A message to people. `more` is the number of problems that it omits for lack of space."""
 
     at_ms: int
     said: list[ProblemNotice]
@@ -112,7 +119,7 @@ class AlertPolicy(NamedTuple):
 def evaluate_problems(
     state: AlertState, readings: Iterable[CounterReading | GaugeReading], now_ms: int, policy: AlertPolicy
 ) -> tuple[AlertState, AlertNotification | None]:
-    """The state after these readings, and what is to be said."""
+    """The state after these readings, and the message to send."""
     totals, known = dict(state.totals), dict(state.open)
     for reading in readings:
         if isinstance(reading, CounterReading):
@@ -191,7 +198,7 @@ def _mark_notified(one: OpenProblem, now_ms: int) -> OpenProblem:
 
 
 def _message(due: Sequence[OpenProblem], now_ms: int) -> AlertNotification:
-    """What is new comes first, what is over last."""
+    """New problems first, resolved ones last."""
     said = [ProblemNotice(_status(one), one.problem, one.since_ms) for one in due]
     order: dict[NoticeStatus, int] = {"firing": 0, "still": 1, "resolved": 2}
     said.sort(key=lambda each: (order[each.status], -each.problem.count))
@@ -217,7 +224,7 @@ _PROBLEM_TEXTS: dict[ProblemKind, tuple[str, str]] = {
 
 
 def text_of(said: ProblemNotice) -> str:
-    """What is wrong, or no longer, in a few words."""
+    """A problem, or its end, in a few words."""
     n, over = said.problem.count, said.status == "resolved"
     one = n == 1
     return _PROBLEM_TEXTS[said.problem.kind][over].format(

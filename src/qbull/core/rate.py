@@ -1,8 +1,9 @@
 """Rate: how many starts there may be in any window of time.
 
-Between the moment in which the server grants a start and the first line of the task lies a little time, different for
-each. So a grant is good for a short while only, its slack, and the server counts over windows that are longer by
-that: then no window of `per` seconds can have more starts than it should, wherever it begins.
+Between the moment in which the server grants a start and the first line of the task lies a little time,
+different for each. So a grant is good for a short while only, its slack, and the server counts over windows
+that are longer by that: then no window of `per` seconds can have more starts than it should, wherever it
+begins.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class Rate:
 
     @property
     def window_ms(self) -> int:
-        """What the server counts over: the window, the slack, and the millisecond that its clock leaves open."""
+        """The milliseconds that the server counts over: the window, the slack, and one for its clock's resolution."""
         return int((self.per + self.slack) * 1000) + 2
 
     @property

@@ -14,10 +14,17 @@ Backoff = Literal["exponential", "fixed"]
 
 @dataclass(frozen=True)
 class Retry:
-    """`Retry(delays=(1, 5, 15))` runs up to 4 times; `Retry(attempts=3, backoff="exponential", delay=5)` waits 5 s, 10 s.
+    """The retry policy of a job.
 
-    `attempts` counts all runs, the first one too. With `delays`, a job that has more attempts than
-    delays goes on with the last one. `jitter=0.1` spreads each wait by up to 10 % either way.
+    `Retry(delays=(1, 5, 15))` runs a job up to 4 times. `Retry(attempts=3, delay=5)` waits 5 s, then 10 s.
+
+    Args:
+        attempts: the number of runs, the first one included; by default one more than there are delays.
+        backoff: how the wait grows from retry to retry.
+        delay: seconds before the first retry.
+        max_delay: the longest wait in seconds.
+        jitter: a share of each wait; 0.1 spreads it by up to 10 % either way.
+        delays: the waits in seconds, instead of a backoff; the last one counts for all further attempts.
     """
 
     attempts: int = 0

@@ -1,7 +1,8 @@
 """A schedule: what it says, its planned instants, and what it proposes to fire.
 
-Everything here is pure. Whoever computes proposes; the server's script (store/lua/tick.lua) decides by its own clock
-whether an instant is due and has not been fired yet. So any number of workers may compute the same at once.
+Everything here is pure. Whoever computes proposes; the server's script (store/lua/tick.lua) decides by its
+own clock whether an instant is due and has not been fired yet. So any number of workers may compute the same
+at once.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _TICK_BATCH_SIZE = 100
 
 
 class Schedule(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a schedule says. Adding a field is changing what other versions read: at the end, with a default."""
+    """A schedule. Other versions read it too: add fields at the end, with a default."""
 
     name: str
     queue: str
@@ -49,11 +50,11 @@ class Schedule(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def timing(self) -> tuple[str | None, int | None, str, int | None, int | None]:
-        """What decides when it ticks. While this stays the same, so does its plan."""
+        """The fields that decide when it ticks. While they stay the same, so does its plan."""
         return self.cron, self.every_ms, self.tz, self.start_ms, self.end_ms
 
     def after(self, ms: int) -> int | None:
-        """The first planned instant after this one; None where it has ended."""
+        """The first planned instant after this one; None if the schedule has ended."""
         if self.start_ms is not None:
             ms = max(ms, self.start_ms - 1)
         planned = _calendar(self.cron, self.every_ms, self.tz, self.start_ms).after(ms)
@@ -98,7 +99,7 @@ class TickProposal(NamedTuple):
 
 
 def propose_ticks(schedule: Schedule, next_ms: int, now_ms: int) -> TickProposal:
-    """What to fire, given the next planned instant and the server's time."""
+    """The ticks to fire, given the next planned instant and the server's time."""
     most = schedule.catch_up_limit if schedule.catch_up == "all" else 3
     ticks, left_out = _latest(schedule, next_ms, now_ms, most)
     if len(ticks) > _TICK_BATCH_SIZE:

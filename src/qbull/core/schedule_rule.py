@@ -22,7 +22,7 @@ FIRST_YEAR, LAST_YEAR = 1970, 9000
 
 
 class ScheduleOptions(TypedDict, total=False):
-    """What can be said of a schedule besides its expression. All durations are seconds."""
+    """The settings of a schedule. All durations are seconds."""
 
     every: float | None
     tz: str | ZoneInfo | None
@@ -36,7 +36,10 @@ class ScheduleOptions(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class ScheduleRule:
-    """When and how, as it was given: by `@queue.cron(…)` or `app.schedules.upsert(…)`. All durations are seconds."""
+    """When and how, as it was given: by `@queue.cron(…)` or `app.schedules.upsert(…)`.
+
+    All durations are seconds.
+    """
 
     cron: str | None = None
     every: float | None = None

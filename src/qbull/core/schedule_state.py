@@ -16,7 +16,7 @@ import msgspec
 from qbull.core.schedule import Schedule
 
 PlanOrigin = Literal["code", "own"]
-"""Who says it: the code that workers run, or somebody at run time. What was said at run time wins."""
+"""The origin of a definition: the workers' code, or a call at run time. The one from run time wins."""
 
 
 @dataclass(frozen=True)
@@ -41,13 +41,13 @@ class SchedulePlan:
 
     @property
     def schedule(self) -> Schedule | None:
-        """What is in force."""
+        """The definition in force."""
         return self.own or self.code
 
 
 @dataclass(frozen=True)
 class PlanChange:
-    """What to write: fields with their values ("" takes one away), and when to look at it next (None: never)."""
+    """A write: fields with their values ("" deletes one), and when the plan is due next (None: never)."""
 
     due_ms: int | None
     fields: Mapping[str, str | bytes | int] = field(default_factory=dict)
@@ -67,7 +67,7 @@ _PLAN_FIELDS = {
 
 
 def plan_of(fields: Mapping[bytes, bytes]) -> SchedulePlan:
-    """A plan from its hash. Raises ValueError where it cannot be read."""
+    """A plan from its hash. Raises ValueError if it cannot be read."""
     numbers = {
         ours: int(fields[name.encode()]) for ours, name in _PLAN_FIELDS.items() if fields.get(name.encode())
     }
@@ -115,7 +115,8 @@ def declare_schedule(
 ) -> PlanChange | None:
     """Somebody says what the schedule is to be (None: nothing any more). None where that changes nothing.
 
-    A schedule whose timing stays the same keeps its plan, so a deploy loses no tick. Otherwise it begins anew from now.
+    A schedule whose timing stays the same keeps its plan, so a deploy loses no tick. Otherwise it begins anew
+    from now.
     """
     code, own = (schedule, plan.own) if origin == "code" else (plan.code, schedule)
     if (code, own) == (plan.code, plan.own):
@@ -137,7 +138,7 @@ def pause_plan(plan: SchedulePlan, now_ms: int) -> PlanChange | None:
 
 
 def resume_plan(plan: SchedulePlan, now_ms: int) -> PlanChange | None:
-    """It goes on with the next tick. What would have been in the pause was not missed."""
+    """Resume with the next tick. Ticks within the pause do not count as missed."""
     force = plan.schedule
     if plan.paused_ms is None or force is None:
         return None

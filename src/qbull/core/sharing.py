@@ -1,7 +1,7 @@
-"""Who reads which partition: a pure function of who is there and what they hold, so that all who compute it agree.
+"""Which worker reads which partition: a pure function of the live workers and their partitions, so all agree.
 
-Shares are even, and nothing moves that need not: a worker keeps what it holds up to its share, and what is free goes
-to those below theirs, by rendezvous hashing. Computed again on its own outcome it changes nothing.
+Shares are even, and as few partitions move as possible: a worker keeps its partitions up to its share, and
+free partitions go to the workers below their share, by rendezvous hashing. The function is idempotent.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Literal, assert_never, get_args
 from qbull.errors import ConfigError, quoted_choices
 
 SharingMode = Literal["auto", "leased", "static"]
-"""How workers share the partitions: by an even split that all compute alike, by leases, or by their instance's number."""
+"""How workers share partitions: by an even split that all compute alike, by leases, or by instance number."""
 SHARING_MODES: tuple[SharingMode, ...] = get_args(SharingMode)
 
 
@@ -121,7 +121,7 @@ def _printable(text: str) -> str:
 
 @dataclass(frozen=True)
 class ShareMember:
-    """A worker that takes part: what it reads now, and the most it takes (None: any number)."""
+    """A worker that takes part: the partitions that it reads now, and the most it takes (None: any number)."""
 
     held: frozenset[int] = frozenset()
     most: int | None = None
@@ -130,8 +130,8 @@ class ShareMember:
 def assign_partitions(partitions: int, readers: Mapping[str, ShareMember]) -> dict[str, list[int]]:
     """The partitions that each of them should read.
 
-    With more readers than partitions the others help: each joins the partition that has the fewest, because lanes
-    keep the order with any number of them.
+    With more readers than partitions, each of the others joins the partition that has the fewest readers:
+    lanes keep the order with any number of them.
     """
     sizes = _sizes(partitions, readers)
     shares: dict[str, set[int]] = {name: set() for name in readers}
@@ -158,7 +158,7 @@ def static_partitions(
 ) -> list[int]:
     """`partition % instances == instance`, dealt out to the processes of the instance.
 
-    Where an instance has more processes than partitions, several of them read the same one.
+    If an instance has more processes than partitions, several processes read the same partition.
     """
     mine = [p for p in range(partitions) if p % instances == instance]
     if len(mine) >= processes or not mine:
@@ -172,9 +172,9 @@ def unassigned_partitions(partitions: int, shares: Iterable[Iterable[int]]) -> l
 
 
 def _sizes(partitions: int, readers: Mapping[str, ShareMember]) -> dict[str, int]:
-    """How many each gets: one more for whoever has the fewest, until all are given or nobody takes more.
+    """The size of each share: one more for the reader with the fewest, until all are given or nobody takes more.
 
-    What they hold does not matter: who looks in the middle of a change computes the same as who looked before it.
+    It does not depend on what they hold, so the result is the same before and during a change.
     """
     sizes = dict.fromkeys(readers, 0)
     line = [(0, name) for name, reader in readers.items() if reader.most != 0]

@@ -1,4 +1,4 @@
-"""A task: the user's function under a stable name, with how it is to be run."""
+"""A task: the user's function under a stable name, with the settings of its runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Reach: which addresses a webhook may be sent to. Pure; whoever connects asks for each address that a name resolves to."""
+"""The addresses that webhooks may be sent to.
+
+Pure; the sender checks each address that a name resolves to.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,10 @@ _NAT64_NETWORK = ipaddress.ip_network("64:ff9b::/96")
 def why_address_refused(
     address: str, allowed: Sequence[IpNetwork] = (), *, host_allowed: bool = False
 ) -> str | None:
-    """Why this address must not be reached; None where it may. Addresses that carry another one are judged by that too."""
+    """Why this address is refused; None if it is allowed.
+
+    An address that embeds another is judged by both.
+    """
     try:
         meant = _embedded_addresses(ipaddress.ip_address(address.partition("%")[0]))
     except ValueError:
@@ -45,7 +51,7 @@ def _is_internal(address: IpAddress) -> bool:
 
 
 def _embedded_addresses(address: IpAddress) -> list[IpAddress]:
-    """What is behind an address that only stands for another one; and what one carries."""
+    """The addresses that another address stands for or embeds."""
     if isinstance(address, ipaddress.IPv4Address):
         return [address]
     if address.ipv4_mapped is not None or address in _NAT64_NETWORK:

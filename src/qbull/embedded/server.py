@@ -1,15 +1,15 @@
 """Embedded: the Valkey that qbull starts itself.
 
-`EmbeddedServer.open(directory)` attaches to the server of that directory, or starts it. All processes that open
-one directory share one server, on a unix socket; each write is on disk before it is acknowledged. What
-keeps the server running, and stops it after its last user, is a small process of its own: watchdog.py.
-Every call here blocks: asynchronous callers use a thread.
+`EmbeddedServer.open(directory)` attaches to the server of that directory, or starts it. All processes that
+open one directory share one server, on a unix socket; each write is on disk before it is acknowledged. What
+keeps the server running, and stops it after its last user, is a small process of its own: watchdog.py. Every
+call here blocks: asynchronous callers use a thread.
 
 How it holds together:
 
 - A user holds one connection to the watchdog, its claim. The kernel closes it however the user ends.
-- The lock file belongs to whoever starts the watchdog, then to the watchdog and the server, which inherit it.
-  Who gets it knows that neither lives, and that all sockets in the directory are left over.
+- The lock file belongs to the process that starts the watchdog, then to the watchdog and the server, which
+  inherit it. Who gets it knows that neither lives, and that all sockets in the directory are left over.
 - A fork gets no claim: the child's copy is closed, because it would keep the server up after the parent.
   A child that uses the server calls `ensure()` first, and has a claim of its own then.
 - When the watchdog alone is killed, Linux sends SIGTERM to the server; the next `ensure()` or `open()` waits
@@ -81,7 +81,10 @@ stream-node-max-bytes 4000
 
 
 class EmbeddedServer:
-    """A claim on the server of one directory. It is up from `open()` to `close()`, or until this process ends."""
+    """A claim on the server of one directory.
+
+    It is up from `open()` to `close()`, or until this process ends.
+    """
 
     directory: Path
     socket: Path
@@ -100,7 +103,10 @@ class EmbeddedServer:
 
     @classmethod
     def open(cls, directory: str | os.PathLike[str]) -> EmbeddedServer:
-        """Attach to the server of this directory, or start it. EmbeddedError says why that is not possible."""
+        """Attach to the server of this directory, or start it.
+
+        EmbeddedError says why that is not possible.
+        """
         if not hasattr(os, "fork"):
             raise EmbeddedError(_NO_SERVER_MESSAGE)
         embedded = cls(_own_directory(Path(directory).resolve()))
@@ -114,7 +120,8 @@ class EmbeddedServer:
     def ensure(self) -> None:
         """After a lost connection, or in a forked child: return when the server answers.
 
-        EmbeddedError says why it does not. The claim is kept then, the watchdog goes on trying, and so may you.
+        EmbeddedError says why it does not. The claim is kept then, the watchdog goes on trying, and so may
+        you.
         """
         with self._turn:
             self._hear()  # what ended before is history
@@ -124,7 +131,7 @@ class EmbeddedServer:
                 raise EmbeddedError(f"{self.directory}: {error}") from error
 
     def trouble(self) -> str:
-        """What is known of why it is away: how it has just ended, and whether its disk is full."""
+        """Why the server is unavailable, if known: how it ended, and whether its disk is full."""
         recent = self._ended and time.monotonic() - self._ended_at < _SILENCE_TIMEOUT_SECONDS
         return (f"; it ended: {self._ended}" if recent else "") + disk_hint(self.directory)
 
@@ -165,7 +172,7 @@ class EmbeddedServer:
         raise EmbeddedError(f"{self.directory}: closed; open it again")
 
     def _hear(self) -> list[str] | None:
-        """What the watchdog said since the last look: a reason for each end of the server. None: there is no claim."""
+        """The lines of the watchdog since the last read, one reason for each exit of the server; None without a claim."""
         try:
             said = self._claim.recv(65536)
         except BlockingIOError:
@@ -239,7 +246,8 @@ class EmbeddedServer:
                 temporary = "/tmp"  # noqa: S108 - a private directory is made in it
             sockets = _socket_directory(self.directory, temporary, make=True)
             os.truncate(lock.fileno(), 0)
-            lock.write(temporary.encode())  # whoever joins may have another TMPDIR
+            # Another process may have another TMPDIR.
+            lock.write(temporary.encode())
             self._write_settings(sockets)
             listener = self._starting.enter_context(_listen(sockets / "keeper.sock"))
             self._connect(sockets)  # before the watchdog looks: it ends when nobody wants it

@@ -225,8 +225,8 @@ def last_line(path: str, offset: int) -> str:
     with contextlib.suppress(OSError), open(path, "rb") as file:
         file.seek(offset)
         lines = file.read().decode(errors="replace").strip().splitlines()
-        # A line with * reports a success. If the disk was full, the log ends with such a line or in the middle of
-        # one; neither is a reason.
+        # A line with * reports a success. If the disk was full, the log ends with such a line or in the
+        # middle of one; neither is a reason.
         if not lines or re.fullmatch(r"\d+:?(\w( [^*#]*(\* .*)?)?)?", lines[-1]):
             return NO_LAST_LINE
         return lines[-1].rpartition(" # ")[2]

@@ -1,6 +1,6 @@
 """The one place that opens connections to PostgreSQL: psycopg in, its errors turned into ours.
 
-Nothing here is sent twice. A connection that was cut off is of no use any more; whoever needs one opens another.
+Nothing here is sent twice. A connection that was cut off cannot be used again; open another one.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The inbox: a job's effect and the mark that it has happened are one transaction, so it happens once.
 
-Who calls: tasks, `async with once(pool) as conn`. The mark is the first statement of the transaction. A second run
-of the job waits there for the first to end, finds the mark and ends at once, as done. A run whose job was handed over
-again meanwhile is refused by its fence, also where the later one has failed.
+Who calls: tasks, `async with once(pool) as conn`. The mark is the first statement of the transaction. A
+second run of the job waits there for the first to end, finds the mark and ends at once, as done. A run whose
+job was handed over again meanwhile is refused by its fence, also where the later one has failed.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class ExistingMark(msgspec.Struct):
 
 
 class MarkKey(NamedTuple):
-    """What a mark is kept under, and the delivery that sets it."""
+    """The key of a mark, and the delivery that sets it."""
 
     app: str
     queue: str
@@ -112,7 +112,7 @@ def once(pool: Any, *, step: str = "") -> Once:
 
 
 class Once:
-    """What `once(pool)` gives: a context manager of either kind, and a decorator."""
+    """The result of `once(pool)`: a context manager of either kind, and a decorator."""
 
     def __init__(self, pool: Any, step: str) -> None:
         self._pool = pool
@@ -262,7 +262,7 @@ def _used_twice(name: MarkKey) -> ConfigError:
 
 
 def _stored_result(function: Callable[..., Any], result: str | None) -> Any:
-    """What the function returned in an earlier run, as it is annotated."""
+    """The value that the function returned in an earlier run, as it is annotated."""
     if result is None:
         return None
     try:
@@ -273,7 +273,9 @@ def _stored_result(function: Callable[..., Any], result: str | None) -> Any:
 
 
 def _origin(job: RunningJob) -> int:
-    """Which job it is. An id that was made for it says it all; one that its user gave may have been given before.
+    """Which job it is.
+
+    An id that was made for it says it all; one that its user gave may have been given before.
 
     A row of the outbox stays the same, however often it is shipped.
     """
@@ -290,7 +292,10 @@ def _running_job() -> RunningJob:
 
 
 async def _refuse_stale(job: RunningJob, name: MarkKey) -> None:
-    """The queue knows first that a job was handed over again. Where it cannot be asked, the database decides alone."""
+    """The queue knows first that a job was delivered again.
+
+    If it is unavailable, the database decides alone.
+    """
     if job.partition is None:
         return
     with suppress(ServerError):

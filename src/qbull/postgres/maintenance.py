@@ -1,9 +1,9 @@
 """Maintenance of qbull's tables in PostgreSQL, done by one process of an app at a time.
 
-It writes to PostgreSQL what happened to jobs (reports.py), enqueues again what Redis has lost (reconcile.py) and
-deletes old marks (prune.py). Every process that relays tries to take a lock in the database. The one that holds the
-lock does the work; another one takes over when its connection ends. Every step is idempotent, so two processes at
-the same moment do no harm.
+It writes to PostgreSQL what happened to jobs (reports.py), enqueues again what Redis has lost (reconcile.py)
+and deletes old marks (prune.py). Every process that relays tries to take a lock in the database. The one that
+holds the lock does the work; another one takes over when its connection ends. Every step is idempotent, so
+two processes at the same moment do no harm.
 """
 
 from __future__ import annotations

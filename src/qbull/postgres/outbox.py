@@ -1,7 +1,8 @@
 """The outbox: a job as a row beside the caller's data, so that both are committed or neither is.
 
-Who calls: `task.options(transaction=…).enqueue(…)`, and `durability="outbox"`. A row has everything that the relay needs to enqueue the job later,
-its id included, so shipping a row twice adds nothing. The relay is woken when the transaction commits.
+Who calls: `task.options(transaction=…).enqueue(…)`, and `durability="outbox"`. A row has everything that the
+relay needs to enqueue the job later, its id included, so shipping a row twice adds nothing. The relay is
+woken when the transaction commits.
 """
 
 from __future__ import annotations
@@ -24,12 +25,15 @@ if TYPE_CHECKING:
 OUTBOX_CHANNEL = "qbull_outbox"
 OUTBOX_BATCH_SIZE = 500
 OUTBOX_RETRY_SECONDS = 10.0
-"""Seconds for which a row is sent again while the database is away."""
+"""Seconds for which a row is sent again while the database is unavailable."""
 OUTBOX_BACKOFF = ExponentialBackoff(first_seconds=0.05, max_seconds=1.0)
 
 
 class NewOutboxRow(msgspec.Struct, frozen=True):
-    """A job on its way into the outbox. Payload and options are JSON in a text: the database takes them as they are."""
+    """A job on its way into the outbox.
+
+    Payload and options are JSON in a text: the database takes them as they are.
+    """
 
     app: str
     queue: str
@@ -75,8 +79,8 @@ def write_sync(transaction: Any, rows: Sequence[NewOutboxRow]) -> None:
 class Outbox:
     """The app's own way into the outbox, for callers without a transaction. Belongs to one event loop.
 
-    Rows of concurrent calls are committed together. A commit whose answer was lost is sent again: two rows with one id
-    become one job.
+    Rows of concurrent calls are committed together. A commit whose answer was lost is sent again: two rows
+    with one id become one job.
     """
 
     def __init__(self, database: str) -> None:

@@ -1,7 +1,7 @@
 """Prune: old marks of the inbox go when nobody can run their job again.
 
-A mark stays for as long as its job is anywhere in the queue, kept dead letters included, or has a row in the outbox; and
-for 40 days in any case.
+A mark stays for as long as its job is anywhere in the queue, kept dead letters included, or has a row in the
+outbox; and for 40 days in any case.
 """
 
 from __future__ import annotations

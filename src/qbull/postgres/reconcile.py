@@ -1,7 +1,7 @@
 """Reconcile: what Redis has lost of the durable rows of the outbox is put back.
 
-A durable row stays until its job has ended. One that was shipped, and that the queue neither knows nor has reported the
-end of, was lost: it is marked as not shipped, and the relay ships it again, in order.
+A durable row stays until its job has ended. One that was shipped, and that the queue neither knows nor has
+reported the end of, was lost: it is marked as not shipped, and the relay ships it again, in order.
 """
 
 from __future__ import annotations
@@ -73,7 +73,8 @@ class Reconciler:
         if finished:
             await connection.execute(DELETE_ROWS_SQL, (finished,))
         if missing:
-            # Some may have ended without being kept. That was reported before they were looked for: their rows go now.
+            # Some may have ended without being kept. That was reported before they were looked for: their
+            # rows go now.
             for number in sorted(
                 {number for row in missing for number in _partitions_of(settings, layout, row)}
             ):

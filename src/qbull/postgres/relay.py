@@ -1,9 +1,10 @@
 """The relay: ships what was committed to the outbox into the queue, and forgets it there.
 
 It claims a batch of rows by locking them, ships them, and deletes them, in one transaction. Should it die in
-between, the rows are there as before, and the next one ships them again under the same ids, which adds nothing.
-Any number of relays may run: rows that another one holds are passed over, and with them later rows of the same key,
-so that each key keeps its order. There is no cursor: a row whose transaction commits late is found when it is there.
+between, the rows are there as before, and the next one ships them again under the same ids, which adds
+nothing. Any number of relays may run: rows that another one holds are passed over, and with them later rows
+of the same key, so that each key keeps its order. There is no cursor: a row whose transaction commits late is
+found when it is there.
 
 Who calls: `qbull relay`, and every `qbull worker` whose app has a database.
 """
@@ -54,7 +55,7 @@ class OutboxRow(NamedTuple):
 
 
 class ShipResult(NamedTuple):
-    """What became of a batch: rows that are in the queue now, rows that never can be, queues that cannot take any now."""
+    """The outcome of a batch: rows that were enqueued, rows that never can be, queues that accept none now."""
 
     sent: list[int]
     refused: dict[int, str]
@@ -68,7 +69,7 @@ class ShipRows(Protocol):
 _UNSENT_CONDITION = (
     "app = %(app)s AND sent_at IS NULL AND error_message IS NULL AND queue <> ALL (%(resting)s)"
 )
-# `busy` are the keys of which another relay holds an earlier row, or held it when this statement began.
+# `busy`: keys of which another relay holds an earlier row, or held it when this statement started.
 CLAIM_ROWS_SQL = f"""\
 WITH claimed AS MATERIALIZED (
     SELECT * FROM qbull_outbox WHERE {_UNSENT_CONDITION} ORDER BY seq LIMIT %(most)s FOR UPDATE SKIP LOCKED
@@ -90,7 +91,10 @@ REFUSE_ROW_SQL = "UPDATE qbull_outbox SET error_message = %s WHERE seq = %s"
 
 
 class Relay:
-    """`ship` puts rows into the queues of one app; `app` is its prefix. `away` is shared by all who use the database."""
+    """`ship` puts rows into the queues of one app; `app` is its prefix.
+
+    `away` is shared by all who use the database.
+    """
 
     def __init__(self, database: str, app: str, ship: ShipRows, away: Outage | None = None) -> None:
         self._database = database

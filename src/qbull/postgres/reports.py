@@ -1,7 +1,8 @@
 """Reports: what happened to jobs that ask for it, from Redis into PostgreSQL.
 
-The scripts write reports together with the change itself, so none is missing and none is too many. They stay in Redis
-until they are committed here: PostgreSQL may be away for a while. A report that is read twice changes nothing.
+The scripts write reports together with the change itself, so none is missing and none is too many. They stay
+in Redis until they are committed here: PostgreSQL may be away for a while. A report that is read twice
+changes nothing.
 """
 
 from __future__ import annotations
@@ -23,13 +24,16 @@ if TYPE_CHECKING:
 REPORT_BATCH_SIZE = 40
 """Entries of one partition in one transaction; each has up to 50 reports."""
 MAX_UNHURRIED_ENTRIES = 5_000
-"""Entries that may wait. Up to there telling takes a tenth of the time, so that jobs do not wait for their own record."""
+"""Entries that may wait.
+
+Up to there telling takes a tenth of the time, so that jobs do not wait for their own record.
+"""
 
 MAX_REPORT_PAUSE_SECONDS = 1.0
 
 _ENDED_CONDITION = "app = %(app)s AND queue = %(queue)s AND job_id = ANY (%(ids)s) AND durable"
-# A job may end before the relay that has shipped it commits. Its row is in that one's hands: only a statement that
-# begins afterwards sees what became of it.
+# A job may end before the relay that has shipped it commits. Its row is in that one's hands: only a statement
+# that begins afterwards sees what became of it.
 LOCK_ENDED_ROWS_SQL = f"SELECT FROM qbull_outbox WHERE {_ENDED_CONDITION} ORDER BY seq FOR UPDATE"
 DELETE_ENDED_ROWS_SQL = (
     f"DELETE FROM qbull_outbox WHERE {_ENDED_CONDITION} AND (sent_at IS NOT NULL OR job_id = ANY (%(ours)s))"
@@ -39,7 +43,7 @@ ReportEntry = tuple[bytes, list[bytes]]
 
 
 class ReportWriter:
-    """Tells one app's reports. What is committed is dropped with the next look."""
+    """Writes the reports of one app. The next read drops those that are committed."""
 
     def __init__(self, app: str) -> None:
         self._app = app
@@ -89,7 +93,8 @@ class ReportWriter:
         async with connection.transaction():
             await tracking.write(connection, self._app, queue, lines)
             if ended:
-                # A row that is not sent and has an id of its user's may be of another job, which is yet to come.
+                # A row that is not sent and has an id of its user's may be of another job, which is yet to
+                # come.
                 ours = [id for id in ended if partition_in(id) is not None]
                 asked = {"app": self._app, "queue": queue, "ids": ended, "ours": ours}
                 await connection.execute(LOCK_ENDED_ROWS_SQL, asked, prepare=True)

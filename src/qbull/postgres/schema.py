@@ -1,8 +1,8 @@
 """The tables of qbull in PostgreSQL: numbered SQL files, applied in order, each once, never taken back.
 
-Who calls: `qbull migrate`, and tests of users. Each file is one transaction under a lock, so several may migrate at a
-time and a broken one changes nothing. A file only adds, so that the release before goes on working with the tables of
-this one.
+Who calls: `qbull migrate`, and tests of users. Each file is one transaction under a lock, so several may
+migrate at a time and a broken one changes nothing. A file only adds, so that the release before goes on
+working with the tables of this one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from qbull.errors import DatabaseRefused
 if TYPE_CHECKING:
     from psycopg import Connection
 
-MIGRATION_LOCK_ID = 0x7162756C6C  # "qbull": whoever holds it migrates
+# The letters "qbull". The process that holds the lock migrates.
+MIGRATION_LOCK_ID = 0x7162756C6C
 MIGRATION_LOCK_TIMEOUT = "10s"
 """How long a migration waits for a table that others use, before it gives up and lets them go on."""
 
@@ -62,7 +63,7 @@ def migrate(database: str) -> list[Migration]:
 
 
 def pending(database: str) -> list[Migration]:
-    """What `migrate` would apply."""
+    """The migrations that `migrate` would apply."""
     from qbull.postgres.connect import connected_sync
 
     with connected_sync(database, "qbull migrate") as connection:

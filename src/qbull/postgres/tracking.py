@@ -1,7 +1,7 @@
 """Tracking: a report of a job becomes its row in qbull_jobs.
 
-Reports may come twice, or late: each has a version that rises with the job's life, and an older one changes nothing.
-The rules here are pure, but for the one statement that writes a batch.
+Reports may come twice, or late: each has a version that rises with the job's life, and an older one changes
+nothing. The rules here are pure, but for the one statement that writes a batch.
 """
 
 from __future__ import annotations
@@ -36,11 +36,14 @@ STATUS_BY_LETTER = {
 }
 ENDED_LETTERS = "fx-"
 _LETTER_RANK = {"w": 0, "a": 1, "d": 2}
-"""What comes later in one millisecond; an end comes last."""
+"""The order of reports within one millisecond; an end comes last."""
 
 
 class TrackedJob(msgspec.Struct, frozen=True):
-    """A row of qbull_jobs. None is what a report does not say; of `task`, `key` and `created_at` another one has said it."""
+    """A row of qbull_jobs.
+
+    None is what a report does not say; of `task`, `key` and `created_at` another one has said it.
+    """
 
     job_id: str
     task: str | None
@@ -157,8 +160,9 @@ _JOB_COLUMNS = "job_id, task, key, status, attempts, error_message, worker, crea
 _JOB_COLUMN_TYPES = """\
 job_id text, task text, key text, status text, attempts integer, error_message text, worker text, created_at timestamptz,
 started_at timestamptz, finished_at timestamptz, updated_at timestamptz, version bigint"""
-# A job whose beginning was never told, because nobody has read for too long, has a "?" for its task. One that was enqueued after
-# the end that is written down is another job with the same id: nothing of the earlier one is kept.
+# A job whose beginning was never told, because nobody has read for too long, has a "?" for its task. One that
+# was enqueued after the end that is written down is another job with the same id: nothing of the earlier one
+# is kept.
 UPSERT_JOBS_SQL = f"""\
 INSERT INTO qbull_jobs AS j (app, queue, {_JOB_COLUMNS})
 SELECT %(app)s, %(queue)s, {_JOB_COLUMNS.replace("task,", "coalesce(task, '?'),").replace("created_at,", "coalesce(created_at, updated_at),")}

@@ -1,7 +1,9 @@
-"""The connections that users hold: psycopg, asyncpg, SQLAlchemy, Django. One statement is run through any of them.
+"""The connections that users hold: psycopg, asyncpg, SQLAlchemy, Django.
 
-None of these libraries is imported before a user brings a connection of it. Cursors of psycopg are our own: the user's may make
-objects of rows, or write parameters in another way. What a connection does is told from
+One statement is run through any of them.
+
+None of these libraries is imported before a user brings a connection of it. Cursors of psycopg are our own:
+the user's may make objects of rows, or write parameters in another way. What a connection does is told from
 its type; one that would commit by itself is refused, because the job would not be rolled back with the data.
 """
 
@@ -22,7 +24,10 @@ from qbull.errors import ArgumentsError, ConfigError, DatabaseRefused
 PARAMETER = "?"
 """Where the one parameter of a statement goes; each library has its own sign for it."""
 JSON_PARAMETER = f"CAST(CAST({PARAMETER} AS text) AS json)"
-"""The same, read as JSON. It is sent as a text: a connection of asyncpg may have been told to make JSON of every value."""
+"""The same, read as JSON.
+
+It is sent as a text: a connection of asyncpg may have been told to make JSON of every value.
+"""
 
 
 async def run(transaction: Any, statement: str, parameter: str) -> Any:
@@ -78,7 +83,7 @@ def _first(row: Any) -> Any:
 
 
 def root_of(thing: Any) -> str | None:
-    """The library that an object comes from, where it is one of those we know."""
+    """The library that an object comes from, if it is a known one."""
     roots = {base.__module__.partition(".")[0] for base in type(thing).__mro__}
     known = ("psycopg", "psycopg_pool", "asyncpg", "sqlalchemy", "django")
     return next((kind for kind in known if kind in roots), None)
@@ -165,7 +170,7 @@ def _named(thing: Any) -> str:
     return f"{type(thing).__module__.partition('.')[0]} {type(thing).__name__}"
 
 
-# What users open transactions with.
+# The types that open transactions.
 
 
 def open_transaction(pool: Any) -> AbstractAsyncContextManager[Any]:
