@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import qbull.store
-from qbull.store.connection.scripts import BrokenScript, load_script, script
+from qbull.store.connection.scripts import COMMIT_STEPS, BrokenScript, load_script, script
 
 LUA = Path(qbull.store.__path__[0]) / "lua"
 VERBS = sorted(path.stem for path in LUA.glob("*.lua"))
@@ -105,6 +105,38 @@ def test_a_name_that_is_an_argument_too_is_refused(tmp_path: Path) -> None:
         load_script("verb", folder)
 
 
+def test_commit_writes_what_the_libraries_have_collected_in_one_order(tmp_path: Path) -> None:
+    folder = write(
+        tmp_path,
+        verb="-- KEYS  base\n-- USES  stats index\ncommit()\nreturn 1",
+        lib_stats="-- COMMIT write_counts\nlocal function write_counts() end",
+        lib_index="-- COMMIT write_index\nlocal function write_index() end",
+    )
+
+    source = load_script("verb", folder).source
+
+    assert "local function commit()\n  write_index()\n  write_counts()\nend\n" in source
+
+
+def test_a_step_of_commit_without_a_place_in_its_order_is_refused(tmp_path: Path) -> None:
+    folder = write(
+        tmp_path, verb="-- KEYS  base\n-- USES  stats\ncommit()", lib_stats="-- COMMIT write_more\n"
+    )
+
+    with pytest.raises(BrokenScript, match='"write_more" has no place in COMMIT_STEPS'):
+        load_script("verb", folder)
+
+
+@pytest.mark.parametrize("name", [*VERBS, *(f"lib/{part}" for part in LIBRARIES)])
+def test_only_commit_writes_what_was_collected(name: str) -> None:
+    code = _code((LUA / f"{name}.lua").read_text())
+
+    called = {step for step in COMMIT_STEPS if re.search(rf"(?<!function ){step}\(\)", code)}
+
+    assert called == set()
+    assert code.count("commit()") <= 1
+
+
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_script_can_be_put_together(verb: str) -> None:
     assert script(verb).source.startswith("#!lua")
@@ -117,7 +149,7 @@ def test_a_file_names_everything_that_it_uses_in_its_header_and_nothing_else(nam
     given = {name for word in ("KEYS", "NAMES", "NEEDS") for name in header.get(word, "").split()}
     fixed, more, _ = header.get("ARGV", "").partition("…")
     arguments = {argument.partition(":")[0] for argument in fixed.split()} | ({"rest"} if more else set())
-    used = _free_names(text)
+    used = _free_names(text) - {"commit"}
     by_library = {
         part: _defined_names((LUA / "lib" / f"{part}.lua").read_text()) for part in header["USES"].split()
     }

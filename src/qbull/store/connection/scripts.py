@@ -14,6 +14,10 @@ every script has the keys and arguments of its `NEEDS`:
     -- NEEDS base limit
     -- NAMES lanes
     -- USES  record index
+    -- COMMIT write_lanes
+
+A library file collects its changes. Its `COMMIT` names the functions that write them, and the loader makes one
+`commit()` out of those of all files, in the order of `COMMIT_STEPS`. A verb calls it once, at its end.
 
 Scripts are called by digest, so two versions of qbull can share a server during a rolling deploy.
 """
@@ -28,8 +32,27 @@ from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
-_HEADER_PATTERN = re.compile(r"^-- (KEYS|NAMES|ARGV|USES|FLAGS|NEEDS)\s+(.*)$")
+_HEADER_PATTERN = re.compile(r"^-- (KEYS|NAMES|ARGV|USES|FLAGS|NEEDS|COMMIT)\s+(.*)$")
 _LUA_FOLDER = files("qbull.store").joinpath("lua")
+
+COMMIT_STEPS = (
+    # Lanes send their next jobs, which changes the index, the trains and the counts of lanes.
+    "send_next_jobs",
+    "write_dropped_entries",
+    # Finished jobs are written to the index behind those that left it.
+    "write_index",
+    "write_finished",
+    "write_lanes",
+    # Entries of finished jobs that the index names no more.
+    "write_taken",
+    "write_reports",
+    "write_onward",
+    "write_counts",
+    "trim_finished",
+    "tell_due",
+    "tell_waiters",
+)
+"""The order in which `commit()` writes what the library files have collected."""
 
 
 class BrokenScript(Exception):
@@ -88,7 +111,8 @@ def load_script(name: str, folder: Traversable = _LUA_FOLDER, prelude: str = "")
     lines += [f"local {key} = KEYS[{i}]" for i, key in enumerate(keys, 1)]
     lines += [f"local {short} = {keys[0]} .. '{short}'" for short in names]
     lines += _argument_lines(header)
-    source = "\n".join([*lines, *(text for text, _ in libraries.values()), body])
+    commit = _commit(name, body, (needs for _, needs in libraries.values()))
+    source = "\n".join([*lines, *(text for text, _ in libraries.values()), *commit, body])
     return Script(name, source, hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest())
 
 
@@ -116,6 +140,16 @@ def _libraries(
     for part in header.get("USES", "").split():
         add(part, ())
     return found
+
+
+def _commit(name: str, body: str, libraries: Iterable[dict[str, str]]) -> list[str]:
+    """The function that writes what these library files have collected, if the script calls it."""
+    steps = [step for header in libraries for step in header.get("COMMIT", "").split()]
+    for unknown in set(steps) - set(COMMIT_STEPS):
+        raise BrokenScript(f'lua/{name}.lua: "{unknown}" has no place in COMMIT_STEPS')
+    if "commit()" not in body:
+        return []
+    return ["local function commit()", *(f"  {step}()" for step in COMMIT_STEPS if step in steps), "end"]
 
 
 def _unique(*headers: dict[str, str]) -> Iterable[str]:

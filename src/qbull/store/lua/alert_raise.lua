@@ -1,7 +1,7 @@
 -- alert_raise: write down what is known of problems, and enqueue what is to be said of them; unless somebody has done so meanwhile.
 -- KEYS  base
 -- NAMES alerts
--- USES  report index lane new_job stats
+-- USES  index new_job stats
 -- FLAGS allow-oom
 -- ARGV  limit:int rev state  … id when record
 --       rev: what the state was when it was read; when: as in lib/new_job.lua
@@ -16,11 +16,6 @@ for i = rest, #ARGV, 3 do
     added = added + 1
   end
 end
-if added > 0 then
-  write_reports()
-  write_index()
-  write_lanes()
-  count_up({enqueued = added})
-  tell_due()
-end
+count_up('enqueued', added)
+commit()
 return 1

@@ -1,6 +1,6 @@
 -- cancel: jobs that wait or are delayed are cancelled at once. One that a worker has is marked, and the workers are told.
 -- KEYS  base
--- USES  index tell finish cancel_mark take stats
+-- USES  index tell cancel_mark take
 -- FLAGS allow-oom
 -- ARGV  limit:int failed:int failed_ms:int ending  … id
 -- GIVES a word for each: "cancelled" (now or before), "cancelling", "completed", "failed", "unknown"
@@ -29,12 +29,6 @@ for _, id in ipairs(ids) do
   end
   words[#words + 1] = word
 end
-write_taken()
-write_finished()
-count_up({cancelled = #stopped})
-if #stopped > 0 then
-  trim('cancelled', failed, failed_ms, 1000)
-  if redis.call('EXISTS', base .. 'waiters') == 1 then tell('done', table.concat(stopped, '\n')) end
-end
+commit()
 if marks > 0 then tell('bell', 'cancel') end
 return table.concat(words, ' ')

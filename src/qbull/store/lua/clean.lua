@@ -36,6 +36,6 @@ while more and removed < most do
   end
   more = #entries == 32
 end
-write_taken()
-count_up({removed = removed})
+count_up('removed', removed)
+commit()
 return answer(token, removed > 0, {tostring(removed), (more or removed >= most) and '1' or '0'})

@@ -44,10 +44,7 @@ for i = rest, #ARGV, 3 do
     add_job(id, when, record)
   end
 end
-write_reports()
-write_index()
-write_lanes()
-count_up({enqueued = #ids - 1 - #known})
-tell_due()
+count_up('enqueued', #ids - 1 - #known)
+commit()
 if token ~= '' then answer(token, #known < #ids - 1, known) end
 return known

@@ -5,4 +5,6 @@
 -- ARGV  token limit:int flow left  … id when record given mode many told …
 --       all of it as in flow_start
 -- GIVES what flow_start does
-return add_flow_jobs(false)
+local word = add_flow_jobs(false)
+commit()
+return word

@@ -2,12 +2,12 @@
 -- any more ends too. To be told the same again changes nothing.
 -- KEYS  base
 -- NAMES delayed
--- USES  report index tell flow new_job extras finish cancel_mark take stats
+-- USES  report index flow new_job extras finish cancel_mark take
 -- FLAGS allow-oom
 -- ARGV  limit:int failed:int failed_ms:int  … id flow position letter told ending
 --       id, position: who waits, and for which of them; letter: as in lib/flow.lua; ending: what to seal behind its record, should it end too
 -- GIVES a word for each: "joined", "known", "unknown" (it is not here), "again" (it is on its way elsewhere: ask again)
-local words, ended, failures, changed = {}, {}, 0, false
+local words, ended = {}, {}
 do
   local ids = {}
   for i = rest, #ARGV, 6 do ids[#ids + 1] = ARGV[i] end
@@ -24,13 +24,11 @@ local function end_too(id, place, letter, ending)
   local record = take_waiting(id, place)
   redis.call('HSET', base .. 'job:' .. id, 'stopped', 1)
   if letter == 'f' or letter == 't' then
-    finish('failed', failed, {id, record .. ending}, 1, 2)
-    failures = failures + 1
+    finish('failed', {id, record .. ending}, 1, 2)
   else
     finish_cancelled(id, record, ending)
   end
   forget(id) -- until write_finished says where it is
-  ended[#ended + 1] = id
   ended[id] = true
 end
 
@@ -50,25 +48,20 @@ local function join(id, place, flow, position, letter, told, ending)
     forget(id)
     forget_extras(id)
     ended[id] = true
-    changed = true
   elseif letter == 'u' then
     return 'joined'
   elseif mode == 'rescue' then
     if not waits then return 'joined' end
     redis.call('HSET', job, 'left', 0)
     let_go(id, take_waiting(id, place), known[4])
-    changed = true
   elseif left == 0 and waits then
     let_go(id, take_waiting(id, place), known[4])
-    changed = true
   elseif left == 0 and known[5] and (kind == 'f' or kind == 'x') then -- what had stopped it was retried
     local sealed = take_finished(id, place)
     redis.call('HDEL', job, 'stopped')
     let_go(id, string.sub(sealed, 1, -5 - seal_size(sealed)), known[4])
-    changed = true
   elseif not counts_as_done and waits then
     end_too(id, place, letter, ending)
-    changed = true
   end
   return 'joined'
 end
@@ -85,13 +78,5 @@ for i = rest, #ARGV, 6 do
   end
   words[#words + 1] = word
 end
-if changed then
-  write_taken()
-  write_finished()
-  count_up({failed = failures, cancelled = #stopped})
-  if failures > 0 then trim('failed', failed, failed_ms, 1000) end
-  if stopped[1] then trim('cancelled', failed, failed_ms, 1000) end
-  if ended[1] and redis.call('EXISTS', base .. 'waiters') == 1 then tell('done', table.concat(ended, '\n')) end
-  tell_due()
-end
+commit()
 return table.concat(words, ' ')

@@ -17,6 +17,6 @@ end
 in_chunks('ZREM', leaving, gone)
 in_chunks('ZREM', delayed, gone)
 in_chunks('ZREM', expiring, gone)
-write_index()
+commit()
 if #gone > 0 and redis.call('EXISTS', base .. 'waiters') == 1 then tell('done', table.concat(gone, '\n')) end
 return #gone

@@ -1,7 +1,7 @@
 -- move_free_all_lanes: no older partition has jobs of any lane of this one: nothing is held here from now on.
 -- KEYS  base
 -- NAMES index held ahead
--- USES  index lane
+-- USES  index lane next_jobs
 -- FLAGS allow-oom
 -- ARGV  limit:int most:int
 -- GIVES how many lanes were let go, and how many are still held; call it again until there are none
@@ -9,7 +9,6 @@ if not is_closed() then redis.call('HSET', index, MARK, 'clear') end
 redis.call('UNLINK', ahead)
 local freed = redis.call('SPOP', held, most)
 load_lanes(freed)
-send_next(freed)
-write_index()
-write_lanes()
+for _, lane in ipairs(freed) do free_lane(lane) end
+commit()
 return {#freed, redis.call('SCARD', held)}

@@ -1,7 +1,7 @@
 -- move_free_lanes: no older partition has jobs of these lanes any more: they go on here.
 -- KEYS  base
 -- NAMES held ahead
--- USES  index lane
+-- USES  lane next_jobs
 -- FLAGS allow-oom
 -- ARGV  limit:int  … lane
 local freed = {}
@@ -10,7 +10,6 @@ for i = rest, #ARGV do
   if redis.call('SREM', held, ARGV[i]) == 1 then freed[#freed + 1] = ARGV[i] end
 end
 load_lanes(freed)
-send_next(freed)
-write_index()
-write_lanes()
+for _, lane in ipairs(freed) do free_lane(lane) end
+commit()
 return #freed

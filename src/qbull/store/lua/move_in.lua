@@ -38,6 +38,6 @@ while at <= #ARGV do
   last = math.max(last, number)
 end
 redis.call('HSET', arrivals, source, string.format('%.0f', last))
-write_index()
+commit()
 if came then tell('bell', 'due') end
 return 1

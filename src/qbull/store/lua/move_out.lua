@@ -36,7 +36,7 @@ if room > 0 then
       from = from + 1
     end
   end
-  write_index()
+  commit()
   if last then redis.call('HSET', kept, 'departed', string.format('%.0f', last)) end
 end
 look_up(ids)

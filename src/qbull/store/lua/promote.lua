@@ -4,7 +4,7 @@
 -- those beyond a number.
 -- KEYS  base
 -- NAMES delayed schedules expiring
--- USES  clock record report index tell ready lane finish cancel_mark take stats
+-- USES  clock record report index ready lane finish cancel_mark take
 -- FLAGS allow-oom
 -- ARGV  limit:int most:int completed_ms:int failed:int failed_ms:int ending keep_completed:int keep_failed:int
 --       ending: what to seal behind the record of a job that has expired
@@ -54,13 +54,6 @@ if next_end == 0 then
     end
   end
   in_chunks('ZREM', expiring, seen)
-  write_taken()
-  write_finished()
-  if stopped[1] then
-    count_up({cancelled = #stopped})
-    trim('cancelled', failed, failed_ms, 1000)
-    if redis.call('EXISTS', base .. 'waiters') == 1 then tell('done', table.concat(stopped, '\n')) end
-  end
 end
 local moved_on, next_due = {}, until_next(delayed)
 if next_due == 0 then
@@ -81,9 +74,8 @@ if next_due == 0 then
     if not closed or record ~= '' and holds_lane(record) then moved_on[#moved_on + 1] = id end
   end
   in_chunks('ZREM', delayed, moved_on)
-  write_index()
-  write_lanes()
 end
+commit()
 trim('completed', keep_completed, completed_ms, 100)
 trim('failed', keep_failed, failed_ms, 100)
 trim('cancelled', keep_failed, failed_ms, 100)

@@ -15,6 +15,5 @@ if string.sub(place, 1, 1) ~= 'd' then return state_at(id, place) end
 local record = string.sub(place, 2)
 redis.call('ZREM', delayed, id)
 if holds_lane(record) then add_ready(band_of(record), id, record) else admit(id, record) end
-write_index()
-write_lanes()
+commit()
 return answer(token, true, {'promoted'})

@@ -6,7 +6,7 @@
 -- cancelled.
 -- KEYS  base
 -- NAMES bands
--- USES  record index tell ready train lane delivery finish cancel_mark stats
+-- USES  record index ready train lane next_jobs delivery stats finish cancel_mark
 -- FLAGS allow-oom
 -- ARGV  limit:int halt:int failed:int failed_ms:int consumer most:int crash_limit:int blind_ms:int ending  … started
 --       blind_ms: -1 where somebody saw what was running, else how long a suspect must have been handed over
@@ -18,7 +18,7 @@ for i = rest, #ARGV do running[ARGV[i]] = true end
 local streams = {'0', '5'}
 for _, band in ipairs(redis.call('SMEMBERS', bands)) do streams[#streams + 1] = band end
 
-local taken, dead, freed, more, ended = 0, 0, {}, 0, {}
+local taken, dead, more = 0, 0, 0
 for _, band in ipairs(streams) do
   local stream = base .. 'ready:' .. band
   local pending = redis.pcall('XPENDING', stream, 'workers', '-', '+', most - taken, consumer)
@@ -31,7 +31,7 @@ for _, band in ipairs(streams) do
       local id = ids[1]
       taken = taken + 1
       drop_entry(band, entry)
-      if free then freed[#freed + 1] = free end
+      if free then free_lane(free) end
       if free and is_train then set_train(lane, false) end
       if id and id == first and is_record(record) then
         local crashes = crashes_of(record)
@@ -48,11 +48,10 @@ for _, band in ipairs(streams) do
         end
         if crashes >= crash_limit then
           dead = dead + 1
-          ended[#ended + 1] = id
           lane = lane_of(record)
           if lane then record = holding(record, halt == 1) end
           forget(id) -- until finish says where it is
-          finish('failed', failed, {id, record .. ending}, 1, 2)
+          finish('failed', {id, record .. ending}, 1, 2)
           table.remove(ids, 1)
           if is_train then
             behind = behind - 1
@@ -63,7 +62,7 @@ for _, band in ipairs(streams) do
             ids = {}
           elseif lane then
             counts[lane] = lane_count(lane) - 1
-            if #ids == 0 then freed[#freed + 1] = lane end
+            if #ids == 0 then free_lane(lane) end
           end
         end
       end
@@ -80,17 +79,6 @@ for _, band in ipairs(streams) do
     if #pending == 0 then redis.call('XGROUP', 'DELCONSUMER', stream, 'workers', consumer) end
   end
 end
-send_next(freed)
-write_dropped_entries()
-write_index()
-write_finished()
-write_lanes()
-count_up({cancelled = #stopped})
-if stopped[1] then trim('cancelled', failed, failed_ms, 1000) end
-if dead > 0 then
-  count_up({failed = dead, crashed = dead})
-  trim('failed', failed, failed_ms, 1000)
-end
-for _, id in ipairs(stopped) do ended[#ended + 1] = id end
-if ended[1] and redis.call('EXISTS', base .. 'waiters') == 1 then tell('done', table.concat(ended, '\n')) end
+count_up('crashed', dead)
+commit()
 return {taken, dead, more}

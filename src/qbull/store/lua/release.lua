@@ -1,12 +1,12 @@
 -- release: a worker gives deliveries back that it will not run to their end now. Nothing is counted against them. What was
 -- told to stop is cancelled.
 -- KEYS  base
--- USES  index tell ready train lane delivery finish cancel_mark stats
+-- USES  ready train next_jobs delivery cancel_mark
 -- FLAGS allow-oom
 -- ARGV  limit:int failed:int failed_ms:int  … place
 --       one may be named twice; entries leave at the end, so it would be found there once more
 -- GIVES how many jobs went back
-local jobs, freed, seen = 0, {}, {}
+local jobs, seen = 0, {}
 for i = rest, #ARGV do
   local band, entry = string.sub(ARGV[i], 1, 1), string.sub(ARGV[i], 2)
   local ids, lane, record = {}, nil, nil
@@ -16,7 +16,7 @@ for i = rest, #ARGV do
     local free
     drop_entry(band, entry)
     ids, free = without_marked(ids, lane, record)
-    if free then freed[#freed + 1] = free end
+    if free then free_lane(free) end
     if lane and ids[1] then
       add_train('0', lane, ids, entry)
     elseif lane then
@@ -27,14 +27,5 @@ for i = rest, #ARGV do
     jobs = jobs + #ids
   end
 end
-send_next(freed)
-write_dropped_entries()
-write_index()
-write_finished()
-write_lanes()
-count_up({cancelled = #stopped})
-if stopped[1] then
-  trim('cancelled', failed, failed_ms, 1000)
-  if redis.call('EXISTS', base .. 'waiters') == 1 then tell('done', table.concat(stopped, '\n')) end
-end
+commit()
 return jobs

@@ -41,8 +41,6 @@ for i = rest, #ARGV, 2 do
   end
   words[#words + 1] = word
 end
-write_taken()
-write_reports()
-write_onward()
-count_up({removed = removed})
+count_up('removed', removed)
+commit()
 return answer(token, removed > 0, words)

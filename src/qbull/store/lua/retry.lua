@@ -43,7 +43,6 @@ for i = rest, #ARGV, 3 do
   words[#words + 1] = word
 end
 in_chunks('ZREM', base .. 'expiring', again) -- their end was that of the first round
-write_taken()
-write_reports()
-count_up({redriven = #again})
+count_up('redriven', #again)
+commit()
 return answer(token, #again > 0, words)

@@ -7,10 +7,8 @@ look_up({id})
 if place_of(id) then return 0 end
 admit(id, record)
 report('w', id, record, 4)
-write_reports()
-write_index()
-write_lanes()
-count_up({enqueued = 1})
+count_up('enqueued', 1)
+commit()
 local state = base .. 'schedule:' .. name
 if redis.call('EXISTS', state) == 1 then redis.call('HSET', state, 'manual', id, 'manual_at', now_ms) end
 return 1

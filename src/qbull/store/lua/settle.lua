@@ -1,7 +1,7 @@
 -- settle: write down what became of a batch of deliveries. One that is no longer the worker's is refused.
 -- KEYS  base
 -- NAMES delayed cancelling
--- USES  clock stamp record report index tell flow ready train lane delivery extras finish cancel_mark stats
+-- USES  clock stamp record report index flow ready train lane next_jobs due delivery extras stats finish cancel_mark
 -- FLAGS allow-oom
 -- ARGV  limit:int halt:int completed:int completed_ms:int failed:int failed_ms:int singles:int members:int  …
 --       singles (a number of arguments): band, how many, their entries, and for each id, sealed: jobs that are done
@@ -14,18 +14,17 @@
 --         are '' for a job that was alone in its entry
 --       place is <band><entry>
 -- GIVES the ids of the stale ones
-local stale, freed = {}, {}
-local waited = redis.call('EXISTS', base .. 'waiters') == 1 and {}
-local counted = {completed = 0, failed = 0, retried = 0}
+local stale = {}
+kept_completed, kept_completed_ms = completed, completed_ms
 local members_at = rest + singles
 local others_at = members_at + members
 
 local function done(list, from, upto)
-  counted.completed = counted.completed + (upto - from + 1) / 2
   if marked then drop_marks(list, from, upto, 2) end
   if completed ~= 0 then
-    finish('completed', completed, list, from, upto)
+    finish('completed', list, from, upto)
   else
+    count_ended('completed', list, from, upto)
     for i = from, upto, 2 do
       forget(list[i])
       if (string.byte(list[i + 1], 3) or 0) > 1 then
@@ -35,14 +34,11 @@ local function done(list, from, upto)
       if has_extras then forget_extras(list[i]) end
     end
   end
-  if waited then
-    for i = from, upto, 2 do waited[#waited + 1] = list[i] end
-  end
 end
 
 local function leave_lane(lane, is_last)
   counts[lane] = lane_count(lane) - 1
-  if is_last then freed[#freed + 1] = lane end
+  if is_last then free_lane(lane) end
 end
 
 do -- one look for all lanes and trains
@@ -114,14 +110,13 @@ while at < others_at do
     end
     set_train(lane, not ends and following)
     if ends then
-      freed[#freed + 1] = lane
+      free_lane(lane)
       drop_entry(band, entry)
     end
   end
   at = upto + 1
 end
 
-local rings = false
 for i = others_at, #ARGV, 8 do
   local place, lane, state, id, word = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4]
   local is_last, record, detail = ARGV[i + 5] == '1', ARGV[i + 6], ARGV[i + 7]
@@ -168,20 +163,17 @@ for i = others_at, #ARGV, 8 do
     elseif word == 'cancel' or stops then
       finish_cancelled(id, record, stops or detail)
     elseif word == 'dead' then
-      counted.failed = counted.failed + 1
-      finish('failed', failed, {id, record .. detail}, 1, 2)
-      if waited then waited[#waited + 1] = id end
+      finish('failed', {id, record .. detail}, 1, 2)
     else
       if word == 'delay' then
-        counted.retried = counted.retried + 1
+        count_up('retried', 1)
         redis.call('ZREM', base .. 'expiring', id) -- it has begun once
       end
       local delay = tonumber(detail)
       report(delay > 0 and 'd' or 'w', id, record, 4)
       if delay > 0 then
-        redis.call('ZADD', delayed, next_ms + delay, id)
+        watch(delayed, id, next_ms + delay)
         put(id, 'd' .. record)
-        rings = rings or redis.call('ZRANGE', delayed, 0, 0)[1] == id
       else
         add_ready(band_of(record), id, record, entry)
       end
@@ -191,19 +183,5 @@ for i = others_at, #ARGV, 8 do
   end
 end
 
-write_finished()
-send_next(freed)
-write_dropped_entries()
-write_index()
-write_lanes()
-counted.cancelled = #stopped
-count_up(counted)
-if stopped[1] then
-  trim('cancelled', failed, failed_ms, 1000)
-  for i = 1, waited and #stopped or 0 do waited[#waited + 1] = stopped[i] end
-end
-if completed ~= 0 and counted.completed > 0 then trim('completed', completed, completed_ms, 1000) end
-if counted.failed > 0 then trim('failed', failed, failed_ms, 1000) end
-if rings then tell('bell', 'due') end
-if waited and waited[1] then tell('done', table.concat(waited, '\n')) end
+commit()
 return stale

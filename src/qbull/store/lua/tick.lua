@@ -81,8 +81,7 @@ while at <= #ARGV do
   answers[#answers + 1] = skipped
   answers[#answers + 1] = missed
 end
-write_reports()
-write_index()
-write_lanes()
-count_up({enqueued = total, missed = all_missed})
+count_up('enqueued', total)
+count_up('missed', all_missed)
+commit()
 return answers

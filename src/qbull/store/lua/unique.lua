@@ -1,7 +1,7 @@
 -- unique: put jobs into a partition, of which only one for each name counts within its window.
 -- KEYS  base
 -- NAMES delayed
--- USES  stamp record report index ready lane new_job take idempotent stats
+-- USES  stamp record index ready lane due new_job stats take idempotent
 -- A closed partition adds none; but what counts there counts until its window ends.
 -- ARGV  limit:int  … id when record name mode window_ms counts counts_ms
 --       when: as in lib/new_job.lua
@@ -87,9 +87,6 @@ for i = rest, #ARGV, 8 do
   answers[#answers + 1] = type(is_new) == 'number' and is_new or is_new and 1 or 0
   if closed then answers[#answers + 1] = redis.call('PTTL', name) end
 end
-write_reports()
-write_index()
-write_lanes()
-count_up({enqueued = added})
-tell_due()
+count_up('enqueued', added)
+commit()
 return answers

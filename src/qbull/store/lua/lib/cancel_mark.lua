@@ -1,12 +1,11 @@
 -- cancel_mark: a job that a worker has is told to stop by a mark: cancelling: id → <place of the delivery> <ending>.
 -- The mark goes with the delivery. What would go on after it, as a next attempt or with another worker, is cancelled instead.
 -- Nothing is asked for marks where no job of the partition has extras.
--- NEEDS base failed
+-- NEEDS base
 -- NAMES cancelling
 -- USES  record index lane finish
 local has_extras = redis.call('EXISTS', base .. 'extras') == 1
 local marked = has_extras and redis.call('EXISTS', cancelling) == 1
-local stopped = {}
 
 local function mark(id, place, ending)
   redis.call('SADD', base .. 'extras', id)
@@ -23,8 +22,7 @@ local function mark_of(id)
 end
 
 local function finish_cancelled(id, record, ending)
-  finish('cancelled', failed, {id, holding(record, false) .. ending}, 1, 2)
-  stopped[#stopped + 1] = id
+  finish('cancelled', {id, holding(record, false) .. ending}, 1, 2)
 end
 
 -- What came back of a delivery, without the jobs that were told to stop: ids, and the lane that is free where none is

@@ -1,6 +1,7 @@
 -- delivery: entries that leave a ready stream.
 -- NEEDS base
 -- USES  stamp record index train
+-- COMMIT write_dropped_entries
 local dropped = {}
 
 local function drop_entry(band, entry)
@@ -21,7 +22,6 @@ local function write_dropped_entries()
       redis.call('XDEL', stream, unpack(entries, from, upto))
     end
   end
-  dropped = {}
 end
 
 -- An entry that is there although the index does not name it: another program wrote it into the stream. It is not dropped

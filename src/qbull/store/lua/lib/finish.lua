@@ -2,20 +2,39 @@
 -- An entry holds up to BUNDLE jobs that finished together: id and record for each, with the ending sealed behind the
 -- record (core/record.py); `kept` counts the jobs.
 -- Of a job that was removed the record stays behind in its bundle, and the index no longer says that it is there.
--- NEEDS base
+-- NEEDS base failed failed_ms
 -- NAMES index kept
--- USES  clock record report index flow extras
+-- USES  clock record report index tell flow extras stats
+-- COMMIT write_finished trim_finished tell_waiters
 local BUNDLE = 16
 local LETTER = {completed = 'c', failed = 'f', cancelled = 'x'}
+
+local kept_completed, kept_completed_ms = -1, -1 -- only settle completes jobs, and sets these
+
+-- How many are kept and for how long (-1: no bound).
+local function retention_of(stream)
+  if stream == 'completed' then return kept_completed, kept_completed_ms end
+  return failed, failed_ms
+end
 
 -- Where few are to be kept, each has an entry of its own, so that the count is exact.
 local function bundle_size(most) return most >= 0 and most < 1000 and 1 or BUNDLE end
 
 local finished_places, finished_n, finished_counts = {}, 0, {}
+local waiters -- the ids that somebody may wait for; false if nobody waits, nil before the first job has ended
+
+-- These have ended, whether they are kept or not: id, record … from one position of a list up to another.
+local function count_ended(stream, list, from, upto)
+  count_up(stream, (upto - from + 1) / 2)
+  if waiters == nil then waiters = redis.call('EXISTS', base .. 'waiters') == 1 and {} end
+  if waiters then
+    for i = from, upto, 2 do waiters[#waiters + 1] = list[i] end
+  end
+end
 
 -- These are finished: id, sealed … from one position of a list up to another.
-local function finish(stream, most, list, from, upto)
-  local step = bundle_size(most) * 2
+local function finish(stream, list, from, upto)
+  local step = bundle_size((retention_of(stream))) * 2
   for at = from, upto, step do
     local last = math.min(at + step - 1, upto)
     local place = LETTER[stream] .. redis.call('XADD', base .. stream, '*', unpack(list, at, last))
@@ -29,14 +48,12 @@ local function finish(stream, most, list, from, upto)
     end
   end
   finished_counts[stream] = (finished_counts[stream] or 0) + (upto - from + 1) / 2
+  count_ended(stream, list, from, upto)
 end
 
 local function write_finished()
   in_chunks('HSET', index, finished_places)
   for stream, n in pairs(finished_counts) do redis.call('HINCRBY', kept, stream, n) end
-  finished_places, finished_n, finished_counts = {}, 0, {}
-  write_reports()
-  write_onward()
 end
 
 -- A dead letter that halts its lane is not dropped, or the lane would stand still for ever: it becomes the newest.
@@ -101,4 +118,15 @@ local function trim(stream, most, age_ms, bound)
   local entries = over > 0 and oldest(stream, '+', over) or {}
   if age_ms >= 0 and #entries == 0 then entries = oldest(stream, string.format('%.0f', now_ms - age_ms), bound) end
   if #entries > 0 then drop_finished(stream, entries) end
+end
+
+local function trim_finished()
+  for stream in pairs(finished_counts) do
+    local most, age_ms = retention_of(stream)
+    trim(stream, most, age_ms, 1000)
+  end
+end
+
+local function tell_waiters()
+  if waiters and waiters[1] then tell('done', table.concat(waiters, '\n')) end
 end

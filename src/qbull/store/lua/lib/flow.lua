@@ -8,6 +8,7 @@
 --   n<flow> and the jobs of it that are still to be planted
 -- NEEDS base
 -- USES  record report index tell
+-- COMMIT write_onward
 local FAR = '253402300799000'
 local onward, onward_n = {}, 0
 
@@ -32,7 +33,6 @@ local function write_onward()
   for from = 1, onward_n, 100 do
     redis.call('XADD', base .. 'outgoing', '*', unpack(onward, from, math.min(from + 99, onward_n)))
   end
-  onward, onward_n = {}, 0
   tell('bell', 'flow')
 end
 

@@ -3,7 +3,7 @@
 -- The list of jobs is as in flow_start.lua.
 -- NEEDS base flow left rest token
 -- NAMES extras
--- USES  stamp report index flow lane new_job describe idempotent stats
+-- USES  stamp report index flow new_job stats describe idempotent
 
 -- An id that was made for this flow is known where it was planted before; one that was chosen may be another's.
 local function is_ours(job)
@@ -56,11 +56,6 @@ local function add_flow_jobs(is_first)
     end
   end
   local entry = left ~= '' and redis.call('XADD', base .. 'outgoing', '*', 'n' .. flow, left) or ''
-  write_onward()
-  write_reports()
-  write_index()
-  write_lanes()
-  count_up({enqueued = planted})
-  tell_due()
+  count_up('enqueued', planted)
   return answer(token, true, {'planted', entry})
 end

@@ -12,6 +12,7 @@
 -- `behind` is by how much the number of jobs with `l` has changed; write_index counts it in `kept`.
 -- NEEDS base
 -- NAMES index
+-- COMMIT write_index
 local MARK = '\n'
 local places = {}
 local moved = {}
@@ -47,7 +48,9 @@ local function records_of(ids)
     local upto = math.min(from + 1999, #ids)
     local found = redis.call('HMGET', index, unpack(ids, from, upto))
     for i = from, upto do
-      local place = moved[ids[i]] or found[i - from + 1] or ''
+      local place = moved[ids[i]]
+      if place == nil then place = found[i - from + 1] end
+      place = place or ''
       local kind = string.byte(place)
       records[i] = (kind == 108 or kind == 100) and string.sub(place, 2) or ''
     end
@@ -65,6 +68,8 @@ local function in_chunks(command, name, list)
 end
 
 local function write_index()
+  if behind ~= 0 then redis.call('HINCRBY', base .. 'kept', 'lanes', behind) end
+  if not next(moved) then return end
   local set, gone = {}, {}
   local n, m = 0, 0
   for id, place in pairs(moved) do
@@ -78,7 +83,4 @@ local function write_index()
   end
   in_chunks('HSET', index, set)
   in_chunks('HDEL', index, gone)
-  moved = {}
-  if behind ~= 0 then redis.call('HINCRBY', base .. 'kept', 'lanes', behind) end
-  behind = 0
 end

@@ -3,14 +3,12 @@
 -- that wait for their next attempt, and those in the lane's list. At most `limit` of them are outside the list;
 -- 0 is no limit, so a queue that gave up its order still empties the lists it had.
 -- A lane of nine bytes has one outside the list, whatever the queue's limit, and sends no trains.
--- Whoever changes a lane calls write_lanes at the end.
 -- In a partition of a later generation (core/layout.py) a lane whose earlier jobs may still be in older partitions is
 -- held: all its jobs are in its list, until the mover (store/verbs/move.py) has seen that the older ones have none of it.
 -- NEEDS base limit
 -- NAMES delayed lanes
 -- USES  clock stamp record index tell ready train
-local TRAIN = 128
-local TRAIN_BYTES = 262144
+-- COMMIT write_lanes
 local counts = {}
 local joining = {}
 
@@ -37,6 +35,7 @@ end
 local function write_lanes()
   write_joining()
   write_trains()
+  if not next(counts) then return end
   local set, gone = {}, {}
   local n, m = 0, 0
   for lane, count in pairs(counts) do
@@ -50,7 +49,6 @@ local function write_lanes()
   end
   in_chunks('HSET', lanes, set)
   in_chunks('HDEL', lanes, gone)
-  counts = {}
 end
 
 local mover_told = false
@@ -104,62 +102,4 @@ local function admit(id, record)
     end
   end
   add_ready(band_of(record), id, record)
-end
-
--- These go to the head of their lane's list, in order. Their records are in the index and stay there.
-local function back_to_lane(lane, ids, from)
-  local reversed, n = {}, 0
-  for i = #ids, from or 1, -1 do
-    n = n + 1
-    reversed[n] = ids[i]
-  end
-  if n > 0 then redis.call('LPUSH', lane_list(lane), unpack(reversed)) end
-end
-
--- The head of a sequential lane: several leave as a train, which is no longer than its first job lets expect.
-local function send_train(lane, ids, first)
-  local most = math.max(math.floor(TRAIN_BYTES / #first), 1)
-  if #ids > most then
-    back_to_lane(lane, ids, most + 1)
-    for i = #ids, most + 1, -1 do ids[i] = nil end
-  end
-  if #ids == 1 then
-    behind = behind - 1
-    add_ready(band_of(first), ids[1], first)
-  else
-    add_train(band_of(first), lane, ids)
-  end
-end
-
--- Take jobs from the heads of these lanes, as far as they have room, and send them off.
-local function send_next(freed)
-  write_joining()
-  local sending, heads, n = {}, {}, 0
-  for i = 1, #freed do
-    local lane = freed[i]
-    local count = lane_count(lane)
-    if count > 0 then
-      local limit = #lane == 9 and 1 or limit
-      local most = TRAIN
-      if #lane == 9 then
-        most = 1 - (count - redis.call('LLEN', lane_list(lane)))
-      elseif limit ~= 1 then
-        most = limit > 0 and limit - (count - redis.call('LLEN', lane_list(lane))) or TRAIN
-      end
-      local ids = most > 0 and redis.call('LPOP', lane_list(lane), most) or {}
-      if #ids > 0 and limit == 1 and count > #ids and count > #ids + redis.call('LLEN', lane_list(lane)) then
-        back_to_lane(lane, ids) -- the limit was higher before: others of this lane are still outside its list
-      elseif limit == 1 and #ids > 0 then
-        n = n + 1
-        sending[n], heads[n] = {lane, ids}, ids[1]
-      else
-        for j = 1, #ids do
-          n = n + 1
-          sending[n], heads[n] = {lane, {ids[j]}}, ids[j]
-        end
-      end
-    end
-  end
-  local records = records_of(heads)
-  for i = 1, n do send_train(sending[i][1], sending[i][2], records[i]) end
 end

@@ -2,17 +2,10 @@
 --   when: milliseconds from now, or @ and a moment in milliseconds; then, where it expires, a space and the same for that
 -- NEEDS base
 -- NAMES delayed
--- USES  clock stamp report index tell lane
-local arrived = {}
-
+-- USES  clock stamp report index lane due
 -- The moment that is meant. What is to wait counts from the end of this millisecond.
 local function moment_of(text)
   return string.sub(text, 1, 1) == '@' and tonumber(string.sub(text, 2)) or next_ms + tonumber(text)
-end
-
-local function watch(name, id, moment)
-  redis.call('ZADD', name, moment, id)
-  if not arrived[name] or moment < arrived[name][1] then arrived[name] = {moment, id} end
 end
 
 local function expires_at(when)
@@ -34,15 +27,5 @@ local function add_job(id, when, record)
   else
     admit(id, record)
     report('w', id, record, 4)
-  end
-end
-
--- Who promotes is told where something is due sooner than it was known to be.
-local function tell_due()
-  for name, first in pairs(arrived) do
-    if redis.call('ZRANGE', name, 0, 0)[1] == first[2] then
-      tell('bell', 'due')
-      return
-    end
   end
 end

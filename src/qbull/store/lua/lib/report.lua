@@ -6,6 +6,7 @@
 -- While nobody reads them they are kept, but not without bound.
 -- NEEDS base
 -- USES  record
+-- COMMIT write_reports
 local REPORTS = 1000000
 local LARGE = 2000
 local told, told_n = {}, 0
@@ -90,6 +91,4 @@ local function write_reports()
     add_report('C' .. #done_ids, table.concat(done_ids, '\n') .. '\n' .. table.concat(done_endings))
   end
   if ended_ids[1] then add_report('E' .. #ended_ids, table.concat(ended_ids, '\n')) end
-  told, told_n = {}, 0
-  done_ids, done_endings, ended_ids = {}, {}, {}
 end

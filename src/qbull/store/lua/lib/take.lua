@@ -2,9 +2,10 @@
 -- What follows from it (the next of its lane, an entry of finished jobs that is empty now) is done once, at the end.
 -- NEEDS base
 -- NAMES index delayed kept
--- USES  stamp record index ready train lane delivery
+-- USES  stamp record index ready train lane next_jobs delivery
+-- COMMIT write_taken
 local STATE = {c = 'completed', f = 'failed', x = 'cancelled', d = 'delayed', m = 'moving'}
-local freed, touched, fewer = {}, {}, {}
+local touched, fewer = {}, {}
 
 local function handed_over(place)
   local entry = string.sub(place, 2)
@@ -33,7 +34,7 @@ local function leave_its_lane(record)
   local lane = lane_of(record)
   if not lane then return end
   counts[lane] = lane_count(lane) - 1
-  if redis.call('SISMEMBER', base .. 'held', lane) == 0 then freed[#freed + 1] = lane end
+  if redis.call('SISMEMBER', base .. 'held', lane) == 0 then free_lane(lane) end
 end
 
 -- A train that no worker has yet goes on without one of its jobs, and does not queue up again behind everybody.
@@ -52,7 +53,7 @@ local function leave_train(id, lane, place, ids)
       behind = behind - 1
       add_ready('0', others[1], records_of(others)[1], string.sub(place, 2))
     else
-      freed[#freed + 1] = lane
+      free_lane(lane)
     end
   end
 end
@@ -112,7 +113,8 @@ local function is_empty(place, fields, taken)
   return true
 end
 
-local function drop_empty()
+-- Behind write_index: an entry is empty if the index names it for none of its jobs any more.
+local function write_taken()
   local empty = {}
   for place, bundle in pairs(touched) do
     if is_empty(place, bundle[1], bundle[2]) then
@@ -123,13 +125,5 @@ local function drop_empty()
     end
   end
   for stream, list in pairs(empty) do in_chunks('XDEL', base .. stream, list) end
-end
-
-local function write_taken()
-  send_next(freed)
-  write_dropped_entries()
-  write_index()
-  write_lanes()
-  drop_empty()
   for stream, n in pairs(fewer) do redis.call('HINCRBY', kept, stream, -n) end
 end

@@ -32,6 +32,7 @@ local function set_train(lane, state)
 end
 
 local function write_trains()
+  if not next(moved_trains) then return end
   local set, gone = {}, {}
   for lane, state in pairs(moved_trains) do
     if state then
@@ -43,7 +44,6 @@ local function write_trains()
   end
   in_chunks('HSET', trains, set)
   in_chunks('HDEL', trains, gone)
-  moved_trains = {}
 end
 
 local function add_train(band, lane, ids, above)

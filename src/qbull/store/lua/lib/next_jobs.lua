@@ -1,0 +1,68 @@
+-- next_jobs: jobs leave the heads of lanes that have room for them.
+-- NEEDS base limit
+-- USES  record index ready train lane
+-- COMMIT send_next_jobs
+local TRAIN = 128
+local TRAIN_BYTES = 262144
+local freed = {}
+
+-- These go to the head of their lane's list, in order. Their records are in the index and stay there.
+local function back_to_lane(lane, ids, from)
+  local reversed, n = {}, 0
+  for i = #ids, from or 1, -1 do
+    n = n + 1
+    reversed[n] = ids[i]
+  end
+  if n > 0 then redis.call('LPUSH', lane_list(lane), unpack(reversed)) end
+end
+
+-- The head of a sequential lane: several leave as a train, which is no longer than its first job lets expect.
+local function send_train(lane, ids, first)
+  local most = math.max(math.floor(TRAIN_BYTES / #first), 1)
+  if #ids > most then
+    back_to_lane(lane, ids, most + 1)
+    for i = #ids, most + 1, -1 do ids[i] = nil end
+  end
+  if #ids == 1 then
+    behind = behind - 1
+    add_ready(band_of(first), ids[1], first)
+  else
+    add_train(band_of(first), lane, ids)
+  end
+end
+
+-- A lane has room: its next jobs leave at the end of the script.
+local function free_lane(lane) freed[#freed + 1] = lane end
+
+local function send_next_jobs()
+  if not freed[1] then return end
+  write_joining()
+  local sending, heads, n = {}, {}, 0
+  for i = 1, #freed do
+    local lane = freed[i]
+    local count = lane_count(lane)
+    if count > 0 then
+      local limit = #lane == 9 and 1 or limit
+      local most = TRAIN
+      if #lane == 9 then
+        most = 1 - (count - redis.call('LLEN', lane_list(lane)))
+      elseif limit ~= 1 then
+        most = limit > 0 and limit - (count - redis.call('LLEN', lane_list(lane))) or TRAIN
+      end
+      local ids = most > 0 and redis.call('LPOP', lane_list(lane), most) or {}
+      if #ids > 0 and limit == 1 and count > #ids and count > #ids + redis.call('LLEN', lane_list(lane)) then
+        back_to_lane(lane, ids) -- the limit was higher before: others of this lane are still outside its list
+      elseif limit == 1 and #ids > 0 then
+        n = n + 1
+        sending[n], heads[n] = {lane, ids}, ids[1]
+      else
+        for j = 1, #ids do
+          n = n + 1
+          sending[n], heads[n] = {lane, {ids[j]}}, ids[j]
+        end
+      end
+    end
+  end
+  local records = records_of(heads)
+  for i = 1, n do send_train(sending[i][1], sending[i][2], records[i]) end
+end
