@@ -1,26 +1,30 @@
 """A job as it lies in Redis, and as people see it.
 
-A record is a short header that the Lua scripts read, and a body that they look into only where a job may have expired:
+A record is a short header, which the Lua scripts read, and a body. `RECORD_HEADER` lays out the header, `Body` and
+`ExtendedBody` list the values of the body, which is a msgpack array:
 
     byte 1      layout version
     byte 2      priority, 1 to 10
-    byte 3      the sum of: 1 where the job holds its lane although it is not in the ready stream; 2 where its end, 4 where
-                all that it goes through is reported for PostgreSQL; 8 where others of its flow wait for its end, 16 where
-                it waits for others (core/flow.py)
+    byte 3      flags, the sum of: 1 if the job holds its lane although it is not in the ready stream; 2 if its end, 4 if
+                everything that happens to it is reported to PostgreSQL; 8 if other jobs of its flow wait for its end,
+                16 if it waits for others (core/flow.py)
     byte 4      crashes: how many times a worker died while it ran
-    byte 5-10   when it was enqueued, milliseconds on the server's clock, big-endian; 0 while it is in the entry
-                that it was enqueued with, whose id has that time
-    byte 11     length of the lane's digest: 0 or 8
-    byte 12-…   the lane's digest, then the body (msgpack, a Body as an array)
+    byte 5-10   when it was enqueued: milliseconds on the server's clock, big-endian. 0 while the job is in the entry
+                that it was enqueued with, because the id of that entry has the time
+    byte 11     length of the lane's digest: 0, 8, or 9 for a lane whose jobs run one at a time (core/route.py)
+    byte 12-…   the lane's digest, then the body
 
-A finished job keeps its record and has an Ending sealed behind it. Changing any of this is changing what
-old workers read during a rolling deploy: add fields at the end, with defaults.
+The Lua scripts get the same numbers from core/record_layout.py, and look into a body only for its payload and its
+expiry. A finished job keeps its record and has an Ending behind it.
+
+During a rolling deploy, workers of two versions read each other's records. Add fields at the end of a body or an
+ending, with defaults: readers skip the values that they do not know, and `repack` keeps them.
 """
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import msgspec
 
@@ -41,7 +45,32 @@ ABSOLUTE_TIME_FROM_MS = 1_000_000_000_000
 REPORT_END_FLAG, REPORT_ALL_FLAG = 2, 4
 """What of a job is reported for PostgreSQL: its end, for the outbox; everything, for the table of jobs."""
 
-_RECORD_HEADER_BYTES = 11
+HOLDS_LANE_FLAG = 1
+"""The job holds its lane although it is not in the ready stream."""
+
+
+class HeaderField(NamedTuple):
+    """A field of a record's header: the position of its first byte, from 0, and its length."""
+
+    start: int
+    size: int
+
+    def of(self, record: bytes) -> bytes:
+        return record[self.start : self.start + self.size]
+
+
+RECORD_HEADER = {
+    "version": HeaderField(0, 1),
+    "priority": HeaderField(1, 1),
+    "flags": HeaderField(2, 1),
+    "crashes": HeaderField(3, 1),
+    "created": HeaderField(4, 6),
+    "lane_length": HeaderField(10, 1),
+}
+ENDING_LENGTH_BYTES = 4
+"""The length of an ending, which comes behind it."""
+
+_RECORD_HEADER_BYTES = sum(field.size for field in RECORD_HEADER.values())
 
 
 class Attempt(msgspec.Struct, array_like=True, frozen=True):
@@ -118,6 +147,9 @@ _decode_ending = msgspec.msgpack.Decoder(Ending).decode
 decode_start_report = msgspec.msgpack.Decoder(StartReport).decode
 
 
+_DEFAULT_VALUES: list[Any] = msgspec.msgpack.decode(_encode(ExtendedBody("", b"")))
+
+
 class UnreadableRecord(ValueError):
     """The bytes are not a record that this version can read."""
 
@@ -140,8 +172,28 @@ def pack(body: Body, *, priority: int, lane: bytes, reports: int = 0) -> bytes:
 
 
 def repack(record: bytes, body: Body) -> bytes:
-    """The same job with another body, for the next attempt."""
-    return record[: _RECORD_HEADER_BYTES + record[10]] + _encode(body)
+    """The same job with another body, for the next attempt.
+
+    Values that a later version has added behind those of `ExtendedBody` are kept.
+    """
+    at = _RECORD_HEADER_BYTES + record[10]
+    packed = _encode(body)
+    if _array_header(record, at)[1] > len(ExtendedBody.__struct_fields__):
+        unknown = msgspec.msgpack.decode(record[at:])[len(ExtendedBody.__struct_fields__) :]
+        known = msgspec.msgpack.decode(packed)
+        defaults = _DEFAULT_VALUES[len(known) :]
+        packed = _encode([*known, *defaults, *unknown])
+    return record[:at] + packed
+
+
+def _array_header(record: bytes, at: int) -> tuple[int, int]:
+    """The position of the first value of the msgpack array at a position, and how many it has; 0 if it is none."""
+    mark = record[at] if at < len(record) else 0
+    if 0x90 <= mark <= 0x9F:
+        return at + 1, mark & 0x0F
+    if mark == 0xDC:
+        return at + 3, int.from_bytes(record[at + 1 : at + 3], "big")
+    return at + 1, 0
 
 
 def record_for_retry(record: bytes, ending: Ending, finished_ms: int, payload: bytes | None = None) -> bytes:
@@ -221,7 +273,7 @@ def task_in(head: bytes) -> str:
     """The task's name, from the first bytes of a record; empty where they are too few, or no record's."""
     if len(head) <= _RECORD_HEADER_BYTES or head[0] != RECORD_VERSION:
         return ""
-    at = _RECORD_HEADER_BYTES + head[10] + 1  # behind the mark of the array
+    at, _ = _array_header(head, _RECORD_HEADER_BYTES + head[10])
     mark = head[at] if at < len(head) else 0
     if 0xA0 <= mark <= 0xBF:
         at, length = at + 1, mark & 0x1F

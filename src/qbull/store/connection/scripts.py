@@ -19,6 +19,8 @@ every script has the keys and arguments of its `NEEDS`:
 A library file collects its changes. Its `COMMIT` names the functions that write them, and the loader makes one
 `commit()` out of those of all files, in the order of `COMMIT_STEPS`. A verb calls it once, at its end.
 
+The library `record_layout` has no file: it is the constants of core/record_layout.py.
+
 Scripts are called by digest, so two versions of qbull can share a server during a rolling deploy.
 """
 
@@ -32,9 +34,12 @@ from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
+from qbull.core.record_layout import LUA_CONSTANTS
+
 _HEADER_PATTERN = re.compile(r"^-- (KEYS|NAMES|ARGV|USES|FLAGS|NEEDS|COMMIT)\s+(.*)$")
 _LUA_FOLDER = files("qbull.store").joinpath("lua")
 
+RECORD_LAYOUT = "record_layout"
 COMMIT_STEPS = (
     # Lanes send their next jobs, which changes the index, the trains and the counts of lanes.
     "send_next_jobs",
@@ -111,8 +116,11 @@ def load_script(name: str, folder: Traversable = _LUA_FOLDER, prelude: str = "")
     lines += [f"local {key} = KEYS[{i}]" for i, key in enumerate(keys, 1)]
     lines += [f"local {short} = {keys[0]} .. '{short}'" for short in names]
     lines += _argument_lines(header)
+    texts = [text for text, _ in libraries.values()]
+    if RECORD_LAYOUT in libraries:
+        lines += _constants(*texts, body)
     commit = _commit(name, body, (needs for _, needs in libraries.values()))
-    source = "\n".join([*lines, *(text for text, _ in libraries.values()), *commit, body])
+    source = "\n".join([*lines, *texts, *commit, body])
     return Script(name, source, hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest())
 
 
@@ -128,7 +136,7 @@ def _libraries(
         if part in found:
             return
         try:
-            text = _read(folder, f"lib/{part}.lua")
+            text = "" if part == RECORD_LAYOUT else _read(folder, f"lib/{part}.lua")
         except FileNotFoundError:
             user = f"lib/{way[-1]}.lua" if way else f"lua/{name}.lua"
             raise BrokenScript(f"{user} uses lib/{part}.lua, which does not exist") from None
@@ -140,6 +148,16 @@ def _libraries(
     for part in header.get("USES", "").split():
         add(part, ())
     return found
+
+
+def _constants(*texts: str) -> list[str]:
+    """The constants of the record's layout that these texts use."""
+    used = {word for text in texts for word in re.findall(r"\b[A-Z_]+\b", re.sub("--.*", "", text))}
+    return [
+        f"local {name} = {value if isinstance(value, int) else repr(value)}"
+        for name, value in LUA_CONSTANTS.items()
+        if name in used
+    ]
 
 
 def _commit(name: str, body: str, libraries: Iterable[dict[str, str]]) -> list[str]:

@@ -1,6 +1,6 @@
 -- enqueue: put a batch of jobs into a partition. A job whose id is there already adds nothing.
 -- KEYS  base
--- USES  record report index lane new_job idempotent stats
+-- USES  record_layout record report index lane new_job idempotent stats
 -- ARGV  limit:int token  … id when record
 --       token: of a call that has ids of its caller's choice, so that it gets the same answer if it is sent again; or empty
 --       when: 0, or as in lib/new_job.lua
@@ -39,7 +39,7 @@ for i = rest, #ARGV, 3 do
     known[#known + 1] = (i - rest) / 3
   elseif when == '0' then
     admit(id, record)
-    report('w', id, record, 4)
+    report('w', id, record, REPORT_ALL_FLAG)
   else
     add_job(id, when, record)
   end

@@ -2,7 +2,7 @@
 -- the next.
 -- KEYS  base
 -- FLAGS no-writes
--- USES  clock
+-- USES  clock record_layout
 -- ARGV  most:int bytes:int forward:int completed_after failed_after cancelled_after
 --       forward: 1 where the oldest are wanted, so that none is left out; most: entries of each stream; bytes: of records that are read for each; …_after: the last entry that was seen
 -- GIVES now in ms; the sum of 1, 2 and 4 for completed, failed and cancelled ones of which some were left out; and of each: state, entry, id, the head of its record, the ending of one that failed
@@ -37,9 +37,9 @@ for kind, state in ipairs({'completed', 'failed', 'cancelled'}) do
     local entry, fields = entries[at][1], entries[at][2]
     for i = 1, #fields, 2 do
       local sealed, ending, n = fields[i + 1], '', #answer
-      if state == 'failed' and #sealed > 4 then
-        local a, b, c, d = string.byte(sealed, -4, -1)
-        ending = string.sub(sealed, -4 - (((a * 256 + b) * 256 + c) * 256 + d), -1)
+      if state == 'failed' and #sealed > ENDING_LENGTH_BYTES then
+        local a, b, c, d = string.byte(sealed, -ENDING_LENGTH_BYTES, -1)
+        ending = string.sub(sealed, -ENDING_LENGTH_BYTES - (((a * 256 + b) * 256 + c) * 256 + d), -1)
       end
       answer[n + 1], answer[n + 2], answer[n + 3] = state, entry, fields[i]
       answer[n + 4], answer[n + 5] = string.sub(sealed, 1, HEAD), ending

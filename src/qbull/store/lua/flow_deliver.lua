@@ -2,7 +2,7 @@
 -- any more ends too. To be told the same again changes nothing.
 -- KEYS  base
 -- NAMES delayed
--- USES  report index flow new_job extras finish cancel_mark take
+-- USES  stamp record_layout report index flow new_job extras finish cancel_mark take
 -- FLAGS allow-oom
 -- ARGV  limit:int failed:int failed_ms:int  … id flow position letter told ending
 --       id, position: who waits, and for which of them; letter: as in lib/flow.lua; ending: what to seal behind its record, should it end too
@@ -16,7 +16,7 @@ end
 
 -- A job that expires so many seconds after it came has come now.
 local function let_go(id, record, when)
-  if expires_at(when) then record = string.sub(record, 1, 4) .. '\0\0\0\0\0\0' .. string.sub(record, 11) end
+  if expires_at(when) then record = unstamped(record) end
   add_job(id, when, record)
 end
 
@@ -42,7 +42,7 @@ local function join(id, place, flow, position, letter, told, ending)
   if was_done and letter ~= 'c' then return 'known' end
   redis.call('HSET', job, 'child:' .. position, letter .. told)
   local left = counts_as_done and not was_done and redis.call('HINCRBY', job, 'left', -1)
-  local waits = kind == 'd' and redis.call('ZSCORE', delayed, id) == FAR
+  local waits = kind == 'd' and redis.call('ZSCORE', delayed, id) == NEVER_DUE
   if waits and (letter == 'u' or (mode == 'rescue' and letter == 'c')) then -- it is not needed
     tell_flow('u', id, take_waiting(id, place))
     forget(id)
@@ -59,7 +59,7 @@ local function join(id, place, flow, position, letter, told, ending)
   elseif left == 0 and known[5] and (kind == 'f' or kind == 'x') then -- what had stopped it was retried
     local sealed = take_finished(id, place)
     redis.call('HDEL', job, 'stopped')
-    let_go(id, string.sub(sealed, 1, -5 - seal_size(sealed)), known[4])
+    let_go(id, string.sub(sealed, 1, -ENDING_LENGTH_BYTES - 1 - seal_size(sealed)), known[4])
   elseif not counts_as_done and waits then
     end_too(id, place, letter, ending)
   end

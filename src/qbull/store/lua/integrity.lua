@@ -2,10 +2,9 @@
 -- KEYS  base
 -- FLAGS no-writes
 -- NAMES index delayed extras cancelling
--- USES  record index train
+-- USES  record_layout record index train
 -- ARGV  … id
 -- GIVES one line for each fault
-local FAR = '253402300799000'
 local faults = {}
 local function fault(id, what) faults[#faults + 1] = 'job ' .. id .. ': ' .. what end
 local streams = {c = 'completed', f = 'failed', x = 'cancelled'}
@@ -65,7 +64,7 @@ for i = rest, #ARGV do
   if id ~= MARK then check_extras(id, place) end
   if place and id ~= MARK then
     local kind, at = string.sub(place, 1, 1), string.sub(place, 2)
-    if is_delayed == FAR then check_flow(id) end
+    if is_delayed == NEVER_DUE then check_flow(id) end
     if (kind == 'd' or kind == 'm') ~= (is_delayed and true or false) then
       fault(id, 'index says "' .. kind .. '", but it is ' .. (is_delayed and '' or 'not ') .. 'in delayed')
     end

@@ -2,7 +2,7 @@
 -- KEYS  base
 -- FLAGS no-writes
 -- NAMES index lanes trains bands kept
--- USES  record train
+-- USES  record_layout record train
 -- GIVES one line for each fault
 local counted, faults = {}, {}
 local function count(record)
@@ -16,7 +16,7 @@ for _, band in ipairs(names) do
   for _, entry in ipairs(redis.call('XRANGE', base .. 'ready:' .. band, '-', '+')) do
     local id, record = entry[2][1], entry[2][2]
     if redis.call('HGET', index, id) == 'r' .. band .. entry[1] then count(record) end
-    if id == '' and settled_of(string.sub(record, 1, 8), band .. entry[1]) then riding = riding + 1 end
+    if id == '' and settled_of(string.sub(record, 1, KEY_LANE_BYTES), band .. entry[1]) then riding = riding + 1 end
   end
 end
 if riding ~= redis.call('HLEN', trains) then

@@ -4,7 +4,7 @@
 -- those beyond a number.
 -- KEYS  base
 -- NAMES delayed schedules expiring
--- USES  clock record report index ready lane finish cancel_mark take
+-- USES  clock record_layout record msgpack index ready lane finish cancel_mark take
 -- FLAGS allow-oom
 -- ARGV  limit:int most:int completed_ms:int failed:int failed_ms:int ending keep_completed:int keep_failed:int
 --       ending: what to seal behind the record of a job that has expired
@@ -18,8 +18,7 @@ local function until_next(name, least)
   return math.max(math.ceil(tonumber(head[2]) - now_ms), least or 0)
 end
 
--- Has the job that is here an end? What is over may be that of an earlier one with its id. In a body it is the ninth value, the
--- second behind the history, which is empty while it has not begun.
+-- Does the job at this place expire? The moment that is over may be of an earlier job with the same id.
 local function has_end(place)
   local record = string.sub(place, 2)
   if string.sub(place, 1, 1) == 'r' then
@@ -28,11 +27,12 @@ local function has_end(place)
     record = found and found[2][2] or ''
   end
   if not is_record(record) then return false end -- another program's
-  local at = 12 + string.byte(record, 11)
-  if (string.byte(record, at) or 0) < 0x99 then return false end -- the usual body has seven
-  at = at + 1
-  for _ = 1, 6 do at = behind_value(record, at) end
-  return string.byte(record, at) == 0x90 and string.byte(record, behind_value(record, at + 1)) ~= 0xc0
+  local at, many = first_value(record, body_at(record))
+  if many < EXPIRES_VALUE then return false end -- the usual body ends with the history
+  for _ = 2, HISTORY_VALUE do at = behind_value(record, at) end
+  if string.byte(record, at) ~= 0x90 then return false end -- its history is not empty: it has started
+  for _ = HISTORY_VALUE + 1, EXPIRES_VALUE do at = behind_value(record, at) end
+  return (string.byte(record, at) or 0xc0) ~= 0xc0
 end
 
 local next_end = until_next(expiring)

@@ -1,7 +1,7 @@
 -- retry: jobs that failed or were cancelled go round again with a new record. One that halts its lane goes to the head
 -- of it, any other to its end. One that has ended because another of its flow has waits for that again. One that is no longer where it was seen is left alone.
 -- KEYS  base
--- USES  record report index flow ready lane take idempotent stats
+-- USES  record_layout record report index flow ready lane stats take idempotent
 -- FLAGS allow-oom
 -- ARGV  token limit:int  … id place record
 -- GIVES a word for each: "retried", "moved" (it has finished once more since), or the state that it is in instead
@@ -13,7 +13,7 @@ for i = rest, #ARGV, 3 do ids[#ids + 1] = ARGV[i] end
 look_up(ids)
 
 local function is_stopped(id, record)
-  return string.byte(record, 3) % 32 >= 16 and redis.call('HDEL', base .. 'job:' .. id, 'stopped') == 1
+  return has_flag(record, HAS_DEPENDENCIES_FLAG) and redis.call('HDEL', base .. 'job:' .. id, 'stopped') == 1
     and tonumber(redis.call('HGET', base .. 'job:' .. id, 'left')) > 0
 end
 
@@ -37,7 +37,7 @@ for i = rest, #ARGV, 3 do
       admit(id, record)
     end
     if has_extras then redis.call('HDEL', base .. 'job:' .. id, 'progress') end
-    report('w', id, record, 4)
+    report('w', id, record, REPORT_ALL_FLAG)
     again[#again + 1] = id
   end
   words[#words + 1] = word

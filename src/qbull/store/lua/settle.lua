@@ -1,7 +1,7 @@
 -- settle: write down what became of a batch of deliveries. One that is no longer the worker's is refused.
 -- KEYS  base
 -- NAMES delayed cancelling
--- USES  clock stamp record report index flow ready train lane next_jobs due delivery extras stats finish cancel_mark
+-- USES  clock stamp record_layout record report index flow ready train lane next_jobs due delivery extras stats finish cancel_mark
 -- FLAGS allow-oom
 -- ARGV  limit:int halt:int completed:int completed_ms:int failed:int failed_ms:int singles:int members:int  …
 --       singles (a number of arguments): band, how many, their entries, and for each id, sealed: jobs that are done
@@ -27,7 +27,7 @@ local function done(list, from, upto)
     count_ended('completed', list, from, upto)
     for i = from, upto, 2 do
       forget(list[i])
-      if (string.byte(list[i + 1], 3) or 0) > 1 then
+      if (string.byte(list[i + 1], FLAGS_AT) or 0) > HOLDS_LANE_FLAG then
         report_done(list[i], list[i + 1])
         tell_flow('c', list[i], list[i + 1])
       end
@@ -170,7 +170,7 @@ for i = others_at, #ARGV, 8 do
         redis.call('ZREM', base .. 'expiring', id) -- it has begun once
       end
       local delay = tonumber(detail)
-      report(delay > 0 and 'd' or 'w', id, record, 4)
+      report(delay > 0 and 'd' or 'w', id, record, REPORT_ALL_FLAG)
       if delay > 0 then
         watch(delayed, id, next_ms + delay)
         put(id, 'd' .. record)

@@ -2,7 +2,7 @@
 -- proposal that was made from another revision than the schedule's own changes nothing.
 -- KEYS  base
 -- NAMES index schedules
--- USES  clock report index lane stats
+-- USES  clock record_layout report index lane stats
 -- ARGV  limit:int grace_ms:int hold_ms:int  …
 --       for each schedule: name, rev, catch_up, overlap, missed (ticks that were left out), record, how many instants,
 --       and for each of them planned, due, id; then planned and due of the one that follows ('' where there is none)
@@ -54,7 +54,7 @@ while at <= #ARGV do
         look_up({id})
         if not place_of(id) then
           admit(id, record)
-          report('w', id, record, 4)
+          report('w', id, record, REPORT_ALL_FLAG)
         end
         fired, last, job = fired + 1, planned, id
       else -- the clock has been here before

@@ -1,7 +1,7 @@
 -- unique: put jobs into a partition, of which only one for each name counts within its window.
 -- KEYS  base
 -- NAMES delayed
--- USES  stamp record index ready lane due new_job stats take idempotent
+-- USES  stamp record_layout record index ready lane due new_job stats take idempotent
 -- A closed partition adds none; but what counts there counts until its window ends.
 -- ARGV  limit:int  … id when record name mode window_ms counts counts_ms
 --       when: as in lib/new_job.lua
@@ -13,8 +13,9 @@
 -- The old job with the new one's priority, time and body. It keeps its lane and its crashes.
 local function renewed(old, new)
   new = stamped(new)
-  return string.sub(old, 1, 1) .. string.sub(new, 2, 2) .. string.sub(old, 3, 4) .. string.sub(new, 5, 10)
-    .. string.sub(old, 11, 11 + string.byte(old, 11)) .. string.sub(new, 12 + string.byte(new, 11))
+  return string.sub(old, 1, PRIORITY_AT - 1) .. string.sub(new, PRIORITY_AT, PRIORITY_AT)
+    .. string.sub(old, PRIORITY_AT + 1, CREATED_AT - 1) .. string.sub(new, CREATED_AT, LANE_LENGTH_AT - 1)
+    .. string.sub(old, LANE_LENGTH_AT, body_at(old) - 1) .. string.sub(new, body_at(new))
 end
 
 -- Give a job that waits the newer arguments. Not one that a worker has, or that has finished.

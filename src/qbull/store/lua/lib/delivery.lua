@@ -1,6 +1,6 @@
 -- delivery: entries that leave a ready stream.
 -- NEEDS base
--- USES  stamp record index train
+-- USES  stamp record_layout record index train
 -- COMMIT write_dropped_entries
 local dropped = {}
 
@@ -54,7 +54,7 @@ local function unsettled(band, entry)
   local fields = found[1][2]
   local id, record = fields[1], fields[2]
   if id == '' then
-    local lane = string.sub(record, 1, 8)
+    local lane = string.sub(record, 1, KEY_LANE_BYTES)
     local settled = settled_of(lane, band .. entry)
     if settled then
       local ids = ids_of_train(fields, settled)

@@ -4,7 +4,7 @@
 -- Of a job that was removed the record stays behind in its bundle, and the index no longer says that it is there.
 -- NEEDS base failed failed_ms
 -- NAMES index kept
--- USES  clock record report index tell flow extras stats
+-- USES  clock record_layout record report index tell flow extras stats
 -- COMMIT write_finished trim_finished tell_waiters
 local BUNDLE = 16
 local LETTER = {completed = 'c', failed = 'f', cancelled = 'x'}
@@ -41,7 +41,7 @@ local function finish(stream, list, from, upto)
     for i = at, last, 2 do
       finished_places[finished_n + 1], finished_places[finished_n + 2] = list[i], place
       finished_n = finished_n + 2
-      if (string.byte(list[i + 1], 3) or 0) > 1 then
+      if (string.byte(list[i + 1], FLAGS_AT) or 0) > HOLDS_LANE_FLAG then
         if stream == 'completed' then report_done(list[i], list[i + 1]) else report(LETTER[stream], list[i], list[i + 1]) end
         tell_flow(LETTER[stream], list[i], list[i + 1])
       end

@@ -3,7 +3,7 @@
 -- The list of jobs is as in flow_start.lua.
 -- NEEDS base flow left rest token
 -- NAMES extras
--- USES  stamp report index flow new_job stats describe idempotent
+-- USES  stamp record_layout report index flow new_job stats describe idempotent
 
 -- An id that was made for this flow is known where it was planted before; one that was chosen may be another's.
 local function is_ours(job)
@@ -23,7 +23,7 @@ local function add_dependent(job)
   in_chunks('HSET', base .. 'job:' .. job.id, known)
   redis.call('SADD', extras, job.id)
   wait_for_others(job.id, stamped(job.record))
-  report('d', job.id, job.record, 4)
+  report('d', job.id, job.record, REPORT_ALL_FLAG)
 end
 
 -- Where nothing of the flow is planted yet, its first job decides whether it is new.

@@ -14,6 +14,7 @@
 -- NAMES index
 -- COMMIT write_index
 local MARK = '\n'
+local LANE_KIND, DELAYED_KIND = 108, 100 -- the letters l and d
 local places = {}
 local moved = {}
 local behind = 0
@@ -52,7 +53,7 @@ local function records_of(ids)
       if place == nil then place = found[i - from + 1] end
       place = place or ''
       local kind = string.byte(place)
-      records[i] = (kind == 108 or kind == 100) and string.sub(place, 2) or ''
+      records[i] = (kind == LANE_KIND or kind == DELAYED_KIND) and string.sub(place, 2) or ''
     end
   end
   return records

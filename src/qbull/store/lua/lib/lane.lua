@@ -2,12 +2,12 @@
 -- `lanes` counts the unsettled jobs of a lane that have been admitted to it: those in front of the workers, those
 -- that wait for their next attempt, and those in the lane's list. At most `limit` of them are outside the list;
 -- 0 is no limit, so a queue that gave up its order still empties the lists it had.
--- A lane of nine bytes has one outside the list, whatever the queue's limit, and sends no trains.
+-- A lane of SINGLE_LANE_BYTES has one outside the list, whatever the queue's limit, and sends no trains.
 -- In a partition of a later generation (core/layout.py) a lane whose earlier jobs may still be in older partitions is
 -- held: all its jobs are in its list, until the mover (store/verbs/move.py) has seen that the older ones have none of it.
 -- NEEDS base limit
 -- NAMES delayed lanes
--- USES  clock stamp record index tell ready train
+-- USES  clock stamp record_layout record index tell ready train
 -- COMMIT write_lanes
 local counts = {}
 local joining = {}
@@ -59,7 +59,7 @@ end
 
 local is_later_generation, waits = nil, {}
 local function is_held(lane, before)
-  if is_later_generation == nil then is_later_generation = tonumber(string.match(base, ':(%d+)}:$')) >= 4096 end
+  if is_later_generation == nil then is_later_generation = tonumber(string.match(base, ':(%d+)}:$')) >= GENERATION_SPAN end
   if not is_later_generation then return false end
   if waits[lane] == nil then
     local held = redis.call('SISMEMBER', base .. 'held', lane) == 1
@@ -88,7 +88,7 @@ local function admit(id, record)
   if lane then
     local count = lane_count(lane) + 1
     counts[lane] = count
-    local most = #lane == 9 and 1 or limit
+    local most = #lane == SINGLE_LANE_BYTES and 1 or limit
     if most > 0 and (count > most or (is_later_generation ~= false and places[MARK] ~= 'clear' and is_held(lane, count - 1))) then
       local ids = joining[lane]
       if not ids then

@@ -2,7 +2,7 @@
 --   when: milliseconds from now, or @ and a moment in milliseconds; then, where it expires, a space and the same for that
 -- NEEDS base
 -- NAMES delayed
--- USES  clock stamp report index lane due
+-- USES  clock stamp record_layout report index lane due
 -- The moment that is meant. What is to wait counts from the end of this millisecond.
 local function moment_of(text)
   return string.sub(text, 1, 1) == '@' and tonumber(string.sub(text, 2)) or next_ms + tonumber(text)
@@ -23,9 +23,9 @@ local function add_job(id, when, record)
   if due and due > next_ms then
     watch(delayed, id, due)
     put(id, 'd' .. stamped(record))
-    report('d', id, record, 4)
+    report('d', id, record, REPORT_ALL_FLAG)
   else
     admit(id, record)
-    report('w', id, record, 4)
+    report('w', id, record, REPORT_ALL_FLAG)
   end
 end

@@ -1,6 +1,6 @@
 -- next_jobs: jobs leave the heads of lanes that have room for them.
 -- NEEDS base limit
--- USES  record index ready train lane
+-- USES  record_layout record index ready train lane
 -- COMMIT send_next_jobs
 local TRAIN = 128
 local TRAIN_BYTES = 262144
@@ -42,9 +42,9 @@ local function send_next_jobs()
     local lane = freed[i]
     local count = lane_count(lane)
     if count > 0 then
-      local limit = #lane == 9 and 1 or limit
+      local limit = #lane == SINGLE_LANE_BYTES and 1 or limit
       local most = TRAIN
-      if #lane == 9 then
+      if #lane == SINGLE_LANE_BYTES then
         most = 1 - (count - redis.call('LLEN', lane_list(lane)))
       elseif limit ~= 1 then
         most = limit > 0 and limit - (count - redis.call('LLEN', lane_list(lane))) or TRAIN

@@ -1,46 +1,57 @@
 -- record: the header of a job's record, laid out in core/record.py.
+-- USES  record_layout
 local BANDS = '0123456789a'
 
 local function band_of(record)
-  local priority = string.byte(record, 2) or 5
+  local priority = string.byte(record, PRIORITY_AT) or 5
   if priority > 10 then priority = 5 end
   return string.sub(BANDS, priority + 1, priority + 1)
 end
 
--- Eight bytes for a key; nine for what runs one at a time whatever the queue's limit (core/route.py).
+-- Its lane: the digest of a key, or a longer one if its jobs run one at a time whatever the queue's limit.
 local function lane_of(record)
-  local length = string.byte(record, 11)
-  if length ~= 8 and length ~= 9 then return nil end
-  return string.sub(record, 12, 11 + length)
+  local length = string.byte(record, LANE_LENGTH_AT)
+  if length ~= KEY_LANE_BYTES and length ~= SINGLE_LANE_BYTES then return nil end
+  return string.sub(record, HEADER_BYTES + 1, HEADER_BYTES + length)
 end
 
 -- Another program may have written into the stream: such bytes have no header to go by.
 local function is_record(record)
-  if #record < 12 then return false end
-  local version, priority, lane = string.byte(record, 1), string.byte(record, 2), string.byte(record, 11)
-  return version < 32 and priority >= 1 and priority <= 10 and (lane == 0 or lane == 8 or lane == 9)
+  if #record <= HEADER_BYTES then return false end
+  local version, priority = string.byte(record, 1, PRIORITY_AT)
+  local lane = string.byte(record, LANE_LENGTH_AT)
+  return version <= MAX_LAYOUT_VERSION and priority >= 1 and priority <= 10
+    and (lane == 0 or lane == KEY_LANE_BYTES or lane == SINGLE_LANE_BYTES)
 end
 
--- The first bit of what the third byte says; the others are in lib/report.lua.
+-- The position of the body.
+local function body_at(record) return HEADER_BYTES + 1 + string.byte(record, LANE_LENGTH_AT) end
+
+local function has_flag(record, flag)
+  return (string.byte(record, FLAGS_AT) or 0) % (2 * flag) >= flag
+end
+
 local function holds_lane(record)
-  return is_record(record) and string.byte(record, 3) % 2 == 1
+  return is_record(record) and has_flag(record, HOLDS_LANE_FLAG)
 end
 
 local function holding(record, yes)
-  local flags = string.byte(record, 3)
-  return string.sub(record, 1, 2) .. string.char(flags - flags % 2 + (yes and 1 or 0)) .. string.sub(record, 4)
+  local flags = string.byte(record, FLAGS_AT)
+  flags = flags - flags % 2 + (yes and HOLDS_LANE_FLAG or 0)
+  return string.sub(record, 1, FLAGS_AT - 1) .. string.char(flags) .. string.sub(record, FLAGS_AT + 1)
 end
 
 local function crashes_of(record)
-  return string.byte(record, 4)
+  return string.byte(record, CRASHES_AT)
 end
 
 local function with_crashes(record, n)
-  return string.sub(record, 1, 3) .. string.char(math.min(n, 255)) .. string.sub(record, 5)
+  return string.sub(record, 1, CRASHES_AT - 1) .. string.char(math.min(n, 255)) .. string.sub(record, CRASHES_AT + 1)
 end
 
--- As the record of a job that is in no lane.
+-- The same record in no lane.
 local function laneless(record)
   if not is_record(record) then return record end
-  return holding(string.sub(record, 1, 10) .. '\0' .. string.sub(record, 12 + string.byte(record, 11)), false)
+  local body = string.sub(record, body_at(record))
+  return holding(string.sub(record, 1, LANE_LENGTH_AT - 1) .. '\0' .. body, false)
 end

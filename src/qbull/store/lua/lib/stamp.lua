@@ -1,13 +1,23 @@
 -- stamp: when a job was enqueued. A job that went straight to ready has that in its entry's id; wherever it goes next,
 -- the time goes into its record.
--- USES  clock
+-- USES  clock record_layout
+local NOT_CREATED = string.rep('\0', CREATED_BYTES)
+
+-- The record without its time.
+local function unstamped(record)
+  return string.sub(record, 1, CREATED_AT - 1) .. NOT_CREATED .. string.sub(record, CREATED_AT + CREATED_BYTES)
+end
+
 local function stamped(record, entry)
-  if #record < 12 or string.sub(record, 5, 10) ~= '\0\0\0\0\0\0' then return record end
+  if #record <= HEADER_BYTES then return record end
+  local created = string.sub(record, CREATED_AT, CREATED_AT + CREATED_BYTES - 1)
+  if created ~= NOT_CREATED then return record end
   local ms = entry and tonumber(string.match(entry, '^%d+')) or now_ms
   local bytes = {}
-  for i = 6, 1, -1 do
+  for i = CREATED_BYTES, 1, -1 do
     bytes[i] = ms % 256
     ms = math.floor(ms / 256)
   end
-  return string.sub(record, 1, 4) .. string.char(unpack(bytes)) .. string.sub(record, 11)
+  return string.sub(record, 1, CREATED_AT - 1) .. string.char(unpack(bytes))
+    .. string.sub(record, CREATED_AT + CREATED_BYTES)
 end

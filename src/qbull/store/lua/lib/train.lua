@@ -4,7 +4,7 @@
 -- A train is worked through in order, so this is also its fence.
 -- NEEDS base
 -- NAMES trains
--- USES  index ready
+-- USES  record_layout index ready
 local train_states = {}
 
 local function train_state(lane)
@@ -60,7 +60,7 @@ end
 -- The ids of a train from the one after the first `n` on.
 local function ids_of_train(fields, n)
   local ids = {}
-  for id in string.gmatch(string.sub(fields[2], 9), '[^\n]+') do
+  for id in string.gmatch(string.sub(fields[2], KEY_LANE_BYTES + 1), '[^\n]+') do
     n = n - 1
     if n < 0 then ids[#ids + 1] = id end
   end

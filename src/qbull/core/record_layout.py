@@ -1,0 +1,51 @@
+"""The layout of a record and of the index, as numbers that the Lua scripts share with Python.
+
+The loader (store/connection/scripts.py) defines each of them as a local name in the scripts that use it.
+"""
+
+from __future__ import annotations
+
+from qbull.core.flow import HAS_DEPENDENCIES_FLAG, HAS_DEPENDENTS_FLAG, NEVER_DUE_MS
+from qbull.core.layout import GENERATION_SPAN_PARTITIONS
+from qbull.core.record import (
+    ENDING_LENGTH_BYTES,
+    HOLDS_LANE_FLAG,
+    RECORD_HEADER,
+    REPORT_ALL_FLAG,
+    REPORT_END_FLAG,
+    Ending,
+    ExtendedBody,
+)
+from qbull.core.route import PARTITION_LANE, unique_name_lane
+
+_BODY = ExtendedBody.__struct_fields__
+_ENDING = Ending.__struct_fields__
+
+LUA_CONSTANTS: dict[str, int | str] = {
+    # Positions in a record, counted from 1 as Lua does.
+    "PRIORITY_AT": RECORD_HEADER["priority"].start + 1,
+    "FLAGS_AT": RECORD_HEADER["flags"].start + 1,
+    "CRASHES_AT": RECORD_HEADER["crashes"].start + 1,
+    "CREATED_AT": RECORD_HEADER["created"].start + 1,
+    "CREATED_BYTES": RECORD_HEADER["created"].size,
+    "LANE_LENGTH_AT": RECORD_HEADER["lane_length"].start + 1,
+    "HEADER_BYTES": sum(field.size for field in RECORD_HEADER.values()),
+    # A first byte above it begins no record: it is text that another program has written.
+    "MAX_LAYOUT_VERSION": 31,
+    "HOLDS_LANE_FLAG": HOLDS_LANE_FLAG,
+    "REPORT_END_FLAG": REPORT_END_FLAG,
+    "REPORT_ALL_FLAG": REPORT_ALL_FLAG,
+    "HAS_DEPENDENTS_FLAG": HAS_DEPENDENTS_FLAG,
+    "HAS_DEPENDENCIES_FLAG": HAS_DEPENDENCIES_FLAG,
+    "KEY_LANE_BYTES": len(PARTITION_LANE),
+    "SINGLE_LANE_BYTES": len(unique_name_lane("00" * 8)),
+    # Positions of values in a body and in an ending.
+    "PAYLOAD_VALUE": _BODY.index("payload") + 1,
+    "HISTORY_VALUE": _BODY.index("history") + 1,
+    "EXPIRES_VALUE": _BODY.index("expires") + 1,
+    "RESULT_VALUE": _ENDING.index("result") + 1,
+    "ENDING_LENGTH_BYTES": ENDING_LENGTH_BYTES,
+    # A text, because numbers of this size lose digits when Lua writes them.
+    "NEVER_DUE": str(NEVER_DUE_MS),
+    "GENERATION_SPAN": GENERATION_SPAN_PARTITIONS,
+}
