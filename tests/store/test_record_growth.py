@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from desk import DONE, Desk, ids_of
+from partition_driver import PartitionDriver, ids_of
 
 from qbull.core.flow import (
     HAS_DEPENDENCIES_FLAG,
@@ -59,64 +59,64 @@ pytestmark = pytest.mark.parametrize("extra", [0, 1, 2, 300])
 
 
 async def test_a_job_is_delayed_promoted_retried_and_completed(store: Store, extra: int) -> None:
-    desk = await Desk.open(store, order="key")
+    driver = await PartitionDriver.open(store, order="key")
     record = later_record(extra, lane=digest("k"), key="k")
     expected = unknown_values(record)
-    await desk.partition.enqueue([NewJob("a", HOUR, record)])
-    await desk.let_time_pass("a")
-    await desk.partition.promote()
-    [delivery] = await desk.fetch()
+    await driver.partition.enqueue([NewJob("a", HOUR, record)])
+    await driver.let_time_pass("a")
+    await driver.partition.promote()
+    [delivery] = await driver.fetch()
     job = delivery.job(0)
     body = body_of(job.record)
     body.attempt = 2
     outcomes = PartitionOutcomes()
     outcomes.delay(job.position, job.id, repack(job.record, body), 60_000)
-    assert await desk.partition.settle(outcomes) == []
-    assert await desk.partition.promote_one(new_token(), "a") == "promoted"
-    [delivery] = await desk.fetch()
+    assert await driver.partition.settle(outcomes) == []
+    assert await driver.partition.promote_one(new_token(), "a") == "promoted"
+    [delivery] = await driver.fetch()
     again = delivery.job(0).record
-    assert await desk.settle(delivery, 0, "done")
+    assert await driver.settle(delivery, 0, "done")
 
-    found = await inspect.find(desk.partition, "a")
+    found = await inspect.find(driver.partition, "a")
 
     assert found is not None
     assert (found.state, found.body().attempt, found.body().key) == ("completed", 2, "k")
     assert unknown_values(again) == expected
     assert task_in(again[:160]) == "task"
-    assert await check_integrity(desk.partition) == []
+    assert await check_integrity(driver.partition) == []
 
 
 async def test_a_dead_letter_keeps_its_values_when_it_is_retried(store: Store, extra: int) -> None:
-    desk = await Desk.open(store)
+    driver = await PartitionDriver.open(store)
     record = later_record(extra)
-    await desk.partition.enqueue([NewJob("a", 0, record)])
-    await desk.fail("a")
+    await driver.partition.enqueue([NewJob("a", 0, record)])
+    await driver.fail("a")
 
-    assert await desk.retry("a") == ["retried"]
+    assert await driver.retry("a") == ["retried"]
 
-    [delivery] = await desk.fetch()
+    [delivery] = await driver.fetch()
     assert unknown_values(delivery.job(0).record) == unknown_values(record)
 
 
 async def test_a_job_that_has_not_started_in_time_is_cancelled(store: Store, extra: int) -> None:
-    desk = await Desk.open(store)
-    await desk.partition.enqueue([NewJob("a", f"0 {HOUR}", later_record(extra, expires=HOUR))])
-    await desk.partition.enqueue([NewJob("b", f"0 {HOUR}", later_record(extra))])
-    await desk.let_end_come("a", "b")
+    driver = await PartitionDriver.open(store)
+    await driver.partition.enqueue([NewJob("a", f"0 {HOUR}", later_record(extra, expires=HOUR))])
+    await driver.partition.enqueue([NewJob("b", f"0 {HOUR}", later_record(extra))])
+    await driver.let_end_come("a", "b")
 
-    await desk.partition.promote()
+    await driver.partition.promote()
 
-    assert [await desk.state(id) for id in ("a", "b")] == ["cancelled", "waiting"]
+    assert [await driver.state(id) for id in ("a", "b")] == ["cancelled", "waiting"]
 
 
 @pytest.mark.parametrize("size", [10, 3000, 70_000])
 async def test_a_large_job_is_reported_without_its_payload(store: Store, extra: int, size: int) -> None:
-    desk = await Desk.open(store)
+    driver = await PartitionDriver.open(store)
     record = later_record(extra, reports=REPORT_ALL_FLAG, payload=b"p" * size, schedule="nightly")
-    await desk.partition.enqueue([NewJob("a", 0, record)])
-    await desk.fail("a")
+    await driver.partition.enqueue([NewJob("a", 0, record)])
+    await driver.fail("a")
 
-    entries, _ = await desk.partition.reports([], 10)
+    entries, _ = await driver.partition.reports([], 10)
 
     [waiting], [failed] = (
         [value for _, fields in entries for name, value in [fields] if name == key] for key in (b"wa", b"fa")
@@ -130,7 +130,7 @@ async def test_a_large_job_is_reported_without_its_payload(store: Store, extra: 
 
 @pytest.mark.parametrize("size", [10, 3000])
 async def test_a_job_of_a_flow_tells_of_its_end(store: Store, extra: int, size: int) -> None:
-    desk = await Desk.open(store)
+    driver = await PartitionDriver.open(store)
     child, parent = new_id(0), new_id(0)
     waits = with_flow_flags(later_record(extra, flow="f1"), HAS_DEPENDENCIES_FLAG)
     tells = [Dependent("q", parent, None, 0)]
@@ -142,44 +142,42 @@ async def test_a_job_of_a_flow_tells_of_its_end(store: Store, extra: int, size: 
         FlowJobSeed("q", child, None, False, 0, awaited),
     ]
     flows = FlowStore(store)
-    assert await flows.begin(FlowPlan("f1", seeds), None)
-    await desk.complete_together()
+    assert await flows.start(FlowPlan("f1", seeds), None)
+    await driver.complete_together()
 
-    await flows.ship(desk.partition)
+    await flows.dispatch(driver.partition)
 
-    [delivery] = await desk.fetch()
+    [delivery] = await driver.fetch()
     assert ids_of(delivery) == [parent]
     assert unknown_values(delivery.job(0).record) == unknown_values(waits)
 
 
 async def test_a_job_moves_to_another_partition(store: Store, extra: int) -> None:
-    desk = await Desk.open(store)
+    driver = await PartitionDriver.open(store)
     record = later_record(extra)
-    await desk.partition.enqueue([NewJob("a", HOUR, record)])
-    layout = await repartition(store, desk.settings, 3)
-    await PartitionMoves(store, desk.settings).bring(layout, 0)
-    desk.partition = store.partition(desk.settings, layout.home(digest("a")))
+    await driver.partition.enqueue([NewJob("a", HOUR, record)])
+    layout = await repartition(store, driver.settings, 3)
+    await PartitionMoves(store, driver.settings).move_jobs(layout, 0)
+    driver.partition = store.partition(driver.settings, layout.home(digest("a")))
 
-    await desk.partition.promote_one(new_token(), "a")
+    await driver.partition.promote_one(new_token(), "a")
 
-    [delivery] = await desk.fetch()
+    [delivery] = await driver.fetch()
     assert unknown_values(delivery.job(0).record) == unknown_values(record)
 
 
 async def test_a_record_of_an_older_version_has_fewer_values(store: Store, extra: int) -> None:
     """The first version wrote two values; the others have defaults."""
-    desk = await Desk.open(store)
+    driver = await PartitionDriver.open(store)
     full = pack(Body("task", b"{}"), priority=5, lane=b"")
     values = msgspec.msgpack.decode(full[11:])[: 2 + min(extra, 5)]
-    await desk.partition.enqueue([NewJob("a", f"0 {HOUR}", full[:11] + msgspec.msgpack.encode(values))])
-    await desk.let_end_come("a")
+    await driver.partition.enqueue([NewJob("a", f"0 {HOUR}", full[:11] + msgspec.msgpack.encode(values))])
+    await driver.let_end_come("a")
 
-    await desk.partition.promote()
-    [delivery] = await desk.fetch()
+    await driver.partition.promote()
+    [delivery] = await driver.fetch()
     job = delivery.job(0)
     body = body_of(job.record)
 
     assert (body.task, body.attempt, body.expires) == ("task", 1, None)
-    outcomes = PartitionOutcomes()
-    outcomes.done(delivery.band, delivery.entry, job.id, job.record + DONE)
-    assert await desk.partition.settle(outcomes) == []
+    assert await driver.settle(delivery, 0, "done")

@@ -1,6 +1,6 @@
 -- cancel: jobs that wait or are delayed are cancelled at once. One that a worker has is marked, and the workers are told.
 -- KEYS  base
--- USES  index tell cancel_mark take
+-- USES  index tell state cancel_mark take
 -- FLAGS allow-oom
 -- ARGV  limit:int failed:int failed_ms:int ending  … id
 -- GIVES a word for each: "cancelled" (now or before), "cancelling", "completed", "failed", "unknown"

@@ -1,7 +1,7 @@
 -- promote_one: a delayed job may run now. One that held its lane goes first in it, another joins its end.
 -- KEYS  base
 -- NAMES delayed
--- USES  record index ready lane take idempotent
+-- USES  record index ready lane state idempotent
 -- FLAGS allow-oom
 -- ARGV  token limit:int id
 -- GIVES "promoted", "unknown", "moving" (to another partition just now), or the state that it is in instead

@@ -6,7 +6,7 @@
 -- cancelled.
 -- KEYS  base
 -- NAMES bands
--- USES  record index ready train lane next_jobs delivery stats finish cancel_mark
+-- USES  record index ready train lane next_jobs delivery dropped_entries stats finish cancel_mark
 -- FLAGS allow-oom
 -- ARGV  limit:int halt:int failed:int failed_ms:int consumer most:int crash_limit:int blind_ms:int ending  … started
 --       blind_ms: -1 where somebody saw what was running, else how long a suspect must have been handed over

@@ -1,7 +1,7 @@
 -- release: a worker gives deliveries back that it will not run to their end now. Nothing is counted against them. What was
 -- told to stop is cancelled.
 -- KEYS  base
--- USES  ready train next_jobs delivery cancel_mark
+-- USES  ready train next_jobs delivery dropped_entries cancel_mark
 -- FLAGS allow-oom
 -- ARGV  limit:int failed:int failed_ms:int  … place
 --       one may be named twice; entries leave at the end, so it would be found there once more

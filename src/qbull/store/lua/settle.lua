@@ -1,7 +1,7 @@
 -- settle: write down what became of a batch of deliveries. One that is no longer the worker's is refused.
 -- KEYS  base
 -- NAMES delayed cancelling
--- USES  clock stamp record_layout record report index flow ready train lane next_jobs due delivery extras stats finish cancel_mark
+-- USES  clock stamp record_layout record report index flow ready train lane next_jobs due delivery dropped_entries extras stats finish cancel_mark
 -- FLAGS allow-oom
 -- ARGV  limit:int halt:int completed:int completed_ms:int failed:int failed_ms:int singles:int members:int  …
 --       singles (a number of arguments): band, how many, their entries, and for each id, sealed: jobs that are done

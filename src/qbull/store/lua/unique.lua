@@ -1,7 +1,7 @@
 -- unique: put jobs into a partition, of which only one for each name counts within its window.
 -- KEYS  base
 -- NAMES delayed
--- USES  stamp record_layout record index ready lane due new_job stats take idempotent
+-- USES  stamp record_layout record index ready lane due new_job state stats idempotent
 -- A closed partition adds none; but what counts there counts until its window ends.
 -- ARGV  limit:int  … id when record name mode window_ms counts counts_ms
 --       when: as in lib/new_job.lua

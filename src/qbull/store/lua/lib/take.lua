@@ -2,33 +2,9 @@
 -- What follows from it (the next of its lane, an entry of finished jobs that is empty now) is done once, at the end.
 -- NEEDS base
 -- NAMES index delayed kept
--- USES  stamp record index ready train lane next_jobs delivery
+-- USES  stamp record index ready train lane next_jobs dropped_entries state
 -- COMMIT write_taken
-local STATE = {c = 'completed', f = 'failed', x = 'cancelled', d = 'delayed', m = 'moving'}
 local touched, fewer = {}, {}
-
-local function handed_over(place)
-  local entry = string.sub(place, 2)
-  local pending = redis.pcall('XPENDING', base .. 'ready:' .. string.sub(place, 1, 1), 'workers', entry, entry, 1)
-  return not pending.err and pending[1] ~= nil
-end
-
--- The place of the train that a job is in, and what is still to come of it; nil where it is in no train.
-local function train_of(id, lane)
-  local place = string.match(train_state(lane) or '', '^%S+')
-  local ids = place and unsettled(string.sub(place, 1, 1), string.sub(place, 2)) or {}
-  for i = 1, #ids do
-    if ids[i] == id then return place, ids end
-  end
-end
-
-local function state_at(id, place)
-  local kind = string.sub(place, 1, 1)
-  if kind == 'r' then return handed_over(string.sub(place, 2)) and 'active' or 'waiting' end
-  if kind ~= 'l' then return STATE[kind] end
-  local train, ids = train_of(id, lane_of(string.sub(place, 2)))
-  return train and ids[1] == id and handed_over(train) and 'active' or 'waiting'
-end
 
 local function leave_its_lane(record)
   local lane = lane_of(record)
