@@ -1,83 +1,100 @@
-"""Every Redis name that qbull uses: what it is, its type, how long it lives.
+"""Every Redis name that qbull uses, with its type, meaning and lifetime.
 
-All names of one partition share one hash tag, so each script works on one slot. The scripts append the
-short names below to `base`; the names are spelled out there once more, in their NAMES lines.
+All names of one partition share one hash tag, so that each script works on one slot. The scripts append the
+short names below to `base`, and list the ones they use in their NAMES lines.
 
     {<prefix>:<queue>:<partition's number>}:
-      ready:<band>        stream   runnable jobs of a priority band (1-9, a); band 0 is what came back; group `workers`
-      index               hash     job id → where it is; for a delayed job or one behind others of its lane, its record; and
-                                   what the partition says of itself (lua/lib/index.lua), which stays when all else has gone
+      ready:<band>        stream   runnable jobs of a priority level (1-9, a); level 0 has returned jobs;
+                                   group `workers`
+      index               hash     job id → its position; the record of a job that is delayed or waits in its
+                                   lane; and the state of the partition (lua/lib/index.lua), which stays when
+                                   it is empty
       delayed             zset     due time in ms → job id
       lanes               hash     lane → unsettled jobs admitted to it
-      lane:<digest>       list     ids that wait in the lane; gone when empty
-      trains              hash     lane → the entry in which several of its jobs are handed over, how many are settled
+      lane:<digest>       list     ids that wait in the lane; deleted when empty
+      trains              hash     lane → the entry that delivers several of its jobs, and how many are
+                                   settled
       completed, failed, cancelled
-                          stream   finished records, up to 16 an entry, trimmed by count and by age
-      kept                hash     how many jobs are in these; `lanes`: how many are behind others of their lane
-      bands               set      the priority bands besides 5 and 0 that have been used
-      job:<id>            hash     what a job has besides its record: progress, a mark while it runs alone, what it waits for in its
-                                   flow (lua/lib/flow.lua); gone with the job
-      log:<id>            list     what its task has logged, the newest so many lines; gone with the job
-      cancelling          hash     job id → place and ending, for jobs that a worker has and that are to stop; gone then
+                          stream   finished records, up to 16 per entry, trimmed by count and by age
+      kept                hash     number of jobs in these streams; `lanes`: number of jobs that wait in lanes
+      bands               set      the priority levels other than 5 and 0 that have been used
+      job:<id>            hash     data of a job outside its record: progress, a mark while it runs alone, its
+                                   dependencies in a flow (lua/lib/flow.lua); deleted with the job
+      log:<id>            list     the newest log lines of the job; deleted with the job
+      cancelling          hash     job id → position and ending, for jobs that a worker has and must stop
       extras              set      the jobs that have any of these three
-      schedules           zset     schedule → when it is to be looked at next, in ms; inf: never
-      schedule:<name>     hash     what the schedule says, its next tick, what became of the last; gone with the schedule
+      schedules           zset     schedule → the next time in ms to check it; inf: never
+      schedule:<name>     hash     definition, next run and last result of a schedule; deleted with the
+                                   schedule
       stats               hash     totals
       stats:<minute>      hash     counts of one minute; expires after 25 hours
-      unique:<name>       string   the job that counts within a window; expires with it
-      expiring            zset     the moment in ms by which a job must have begun → job id; gone with that moment
-      rate:<digest>       string   the starts of a lane within the last window of its rate; expires with it
-      lease               hash     owner, epoch, since: who reads the partition alone; only with sharing "leased"
-      reports             stream   what PostgreSQL is to be told of jobs that ask for it, up to a million entries; emptied by the maintenance
-      outgoing            stream   what is to be brought to other partitions for flows; gone when it is there
-      alerts              hash     of qbull's own queue "qbull.alerts": what is known of problems and was said of them
-                                   (core/problems.py), whose turn it is to look
-      courier             string   the worker that brings it; expires after a second
-      waiters             string   there while somebody waits for a result; expires after a minute
-      mark                string   written with each enqueue whose replicas are waited for; expires after a minute
-      leaving             zset     number → job id, for delayed jobs on their way to another partition; gone when they are there
-      arrivals            hash     old partition → the last number that came from there; gone with that partition
-      ahead               set      lanes that older partitions have jobs of; gone when none has
-      held                set      lanes that wait for these here; gone likewise
-      once:<token>        string   what a call was answered with, should it be sent again; expires after a minute
+      unique:<name>       string   the job that has won within a unique window; expires with the window
+      expiring            zset     the time in ms by which a job must have started → job id; deleted at that
+                                   time
+      rate:<digest>       string   the starts of a lane in the last window of its rate; expires with the
+                                   window
+      lease               hash     owner, epoch, since: the only reader of the partition; only with sharing
+                                   "leased"
+      reports             stream   job events for PostgreSQL, up to a million entries; emptied by the
+                                   maintenance
+      outgoing            stream   messages of flows to other partitions; deleted when delivered
+      alerts              hash     for the queue "qbull.alerts": known problems, sent notifications
+                                   (core/problems.py), and the process that checks next
+      courier             string   the worker that dispatches these messages; expires after a second
+      waiters             string   exists while somebody waits for a result; expires after a minute
+      mark                string   written with each enqueue that waits for replicas; expires after a minute
+      leaving             zset     number → job id, for delayed jobs that move to another partition; deleted
+                                   on arrival
+      arrivals            hash     old partition → the last number that came from it; deleted with that
+                                   partition
+      ahead               set      lanes that have jobs in older partitions; deleted when none has
+      held                set      lanes that wait for those here; deleted likewise
+      once:<token>        string   the answer to a call, in case it is sent again; expires after a minute
     {<prefix>:<queue>}:
-      settings            hash     what the queue was declared with, its tasks, the schedules of its code; `layout`, where its
-                                   partitions were changed (core/layout.py)
-      versions            hash     version of the code's schedules → first and last seen; expires after two hours
-      live                hash     setting → when, by whom and what an operator has changed it to; stays until reset
+      settings            hash     declared settings, tasks and schedules of the queue; `layout`, if its
+                                   number of
+                                   partitions has changed (core/layout.py)
+      versions            hash     version of the declared schedules → first and last seen; expires after two
+                                   hours
+      live                hash     live setting → its value, author and time; stays until reset
       changes             list     the last 100 of these changes
-      failing             hash     minute and task → attempts that failed; task → the newest; expires after a quarter of an hour
-      hold                string   why nothing begins for now; expires when it may
-      mark                string   the same, for the settings
-      places              hash     worker → places of max_active in use, since when it waits in line; gone with the worker
-      starts              string   the starts of the last window of the rate; expires with it
-      figures             hash     how long jobs waited and ran, in buckets (core/histograms.py), over all workers and for ever
-      once:<token>        string   these were added; expires after a minute
+      failing             hash     minute and task → failed attempts; task → the newest one; expires after 15
+                                   minutes
+      hold                string   the reason why no job of the queue starts; expires when jobs may start
+                                   again
+      mark                string   as in a partition, for the settings
+      places              hash     worker → slots of max_active in use, and since when it waits; deleted with
+                                   the worker
+      starts              string   the starts in the last window of the rate; expires with the window
+      figures             hash     histograms of wait and run times (core/histograms.py), over all workers,
+                                   permanent
+      once:<token>        string   proof that these were added; expires after a minute
     {<prefix>}:
-      mark                string   the same, for the list of queues
+      mark                string   as in a partition, for the list of queues
       queues              set      the names of all queues
-      workers             zset     worker → the server time at which it counts as dead
-      roster              hash     worker → what it is and what it reads; gone with the worker
-      schedules           hash     schedule → its queue and partition; gone with the schedule
-      losses              hash     how many workers were lost, and which was the last
-      truce               string   there while no worker is called dead, after the server was away; expires
-      tokens              hash     token's id → its digest, role and what else is known of it (store/verbs/tokens.py); until revoked
-      tokens:used         hash     token's id → when it was used last; gone with the token
-      session:<digest>    string   somebody who has logged in to the page; expires
-      sessions            zset     the last moment in ms → session; expires with the last of them
-      tries, tries:<…>    string   passwords tried, by all and from one address; expires after five minutes
-      trail               stream   who did what through the API; the last 10,000 of 90 days
-      strangers           stream   what was refused to callers who were not known; the last 1,000 of 90 days
-      operation:<id>      string   work on many jobs, and how far it is; expires after a week
-      operation:<id>:stop string   somebody wants it to stop; expires after a minute
-      operations          zset     when it began in ms → its id, the last 200; expires after a week
-    <prefix>:bell         channel  "<base>\\n" and "due" (something is due sooner than thought), "tick" (the same of a schedule),
-                                   "bands" (a new one is in use), "cancel" (a job that a worker has is to stop),
-                                   "flow" (there is something in `outgoing`),
-                                   "move" (something is to be brought to another partition, or let go here), "settings" or "layout" (of a
-                                   queue, whose base it has; these were changed) or "room" (of a queue; a place is free, for the
-                                   worker it names)
-    <prefix>:done         channel  "<base>\\n" and the ids of jobs that finished, where somebody waits
+      workers             zset     worker → the server time from which it counts as dead
+      roster              hash     worker → host, process and queues of the worker; deleted with the worker
+      schedules           hash     schedule → its queue and partition; deleted with the schedule
+      losses              hash     number of lost workers, and the last one
+      truce               string   exists after an outage, while no worker is declared dead; expires
+      tokens              hash     token id → digest, role and data of an API token (store/verbs/tokens.py);
+                                   until revoked
+      tokens:used         hash     token id → time of the last use; deleted with the token
+      session:<digest>    string   a dashboard login; expires
+      sessions            zset     end of the session in ms → session; expires with the last one
+      tries, tries:<…>    string   failed logins, in total and per address; expires after five minutes
+      trail               stream   audit log of the API; the last 10,000 entries of 90 days
+      strangers           stream   refused calls of unknown callers; the last 1,000 entries of 90 days
+      operation:<id>      string   a bulk operation and its progress; expires after a week
+      operation:<id>:stop string   a request to stop it; expires after a minute
+      operations          zset     start time in ms → operation id, the last 200; expires after a week
+    <prefix>:bell         channel  "<base>\\n" and one word: "due" (a job is due earlier than expected),
+                                   "tick" (a schedule is), "bands" (a new priority level is in use),
+                                   "cancel" (a worker must stop a job), "flow" (`outgoing` has messages),
+                                   "move" (jobs can move to another partition, or lanes can be freed);
+                                   with the base of a queue "settings" or "layout" (they have changed), or
+                                   "room" (a slot is free for the worker that it names)
+    <prefix>:done         channel  "<base>\\n" and the ids of finished jobs, if somebody waits for one
 """
 
 from __future__ import annotations
