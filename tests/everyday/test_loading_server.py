@@ -62,7 +62,7 @@ async def test_an_enqueue_waits_for_a_server_that_is_loading(node: Node, durabil
 @pytest.mark.timeout(60)
 async def test_a_server_that_is_loading_is_named_as_unavailable(node: Node) -> None:
     app = qbull.App(f"redis://:{PASSWORD}@{node.place}/0", prefix="test", durability="durable")
-    store = app.make_store().without_retry
+    store = app._make_store().without_retry
     start_slowly(node)
 
     with pytest.raises(ServerAway, match="loading"):

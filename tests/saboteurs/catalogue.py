@@ -302,4 +302,20 @@ SABOTEURS = (
         "",
         ("tests/worker/test_full.py",),
     ),
+    Saboteur(
+        "a stopped worker lets go of a running function",
+        "the job of a plain function is released while its thread goes on",
+        "worker/slots.py",
+        "        if slot.job.in_thread:\n            self._abandon(slot)\n",
+        "",
+        ("tests/everyday/test_stopping.py",),
+    ),
+    Saboteur(
+        "a cpu process outlives its worker",
+        "a process of a cpu=True task does not follow its lifeline",
+        "worker/cpu_pool.py",
+        "    follow_parent(life, parent)\n",
+        "",
+        ("tests/everyday/test_processes.py",),
+    ),
 )

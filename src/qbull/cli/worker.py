@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import logging
 import os
 import secrets
 import signal
@@ -105,7 +106,7 @@ def _with_sharing(command: F) -> F:
 @click.option(
     "--grace",
     type=SecondsParam(),
-    default=30.0,
+    default=25.0,
     show_default=True,
     help="Seconds that running jobs have to finish after SIGTERM.",
 )
@@ -229,6 +230,10 @@ async def _serve(app: App, options: WorkerOptions, id: str, board: int, life: in
     await worker.stop(options.grace)
     await stop_actors([trimming])
     await app.close()
+    if worker.abandoned:
+        # Python would wait for the threads of plain functions; the supervisor reclaims their jobs when the process is gone.
+        logging.shutdown()
+        os._exit(0)
 
 
 def _follow_parent(life: int, loop: asyncio.AbstractEventLoop, stop: asyncio.Event, within: float) -> None:

@@ -63,7 +63,7 @@ class TaskCaller:
                 function = task.function if not self._hooked else self._within_call_hooks(task)
                 value = await function(*args, **kwargs)
             elif task.kind == "thread":
-                value = await self._in_thread(task, args, kwargs, job.start_by)
+                value = await self._in_thread(task, args, kwargs, job)
             else:
                 return await self._pool.run(task, job, self._limit, self._opened(job))
         except (Exception, asyncio.CancelledError):
@@ -91,18 +91,24 @@ class TaskCaller:
         return self._seals.decode("payload", job.queue, job.body.task, payload)
 
     async def _in_thread(
-        self, task: TaskSpec, args: list[Any], kwargs: dict[str, Any], start_by: float
+        self, task: TaskSpec, args: list[Any], kwargs: dict[str, Any], job: RunningJob
     ) -> Any:
         context = contextvars.copy_context()
         function = task.function if not self._hooked else self._within_call_hooks(task)
 
         def call() -> Any:
-            if time.monotonic() > start_by:
+            if time.monotonic() > job.start_by:
                 raise StartTooLate
+            # Whoever stops the job sets `stopped` and then looks at `in_thread`: one of the two sees the other.
+            job.in_thread = True
             try:
+                if job.stopped:
+                    raise RuntimeError("the job was stopped before it started")
                 return context.run(function, *args, **kwargs)
             except StopIteration as error:  # no future can carry it
                 raise RuntimeError("the task raised StopIteration") from error
+            finally:
+                job.in_thread = False
 
         return await asyncio.get_running_loop().run_in_executor(self._threads, call)
 

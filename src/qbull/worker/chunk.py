@@ -107,13 +107,21 @@ class ChunkCaller:
     async def _call(self, items: list[Any]) -> Any:
         if inspect.iscoroutinefunction(self.function):
             return await self.function(items)
-        return await asyncio.to_thread(self._in_thread, items)
+        jobs = _together.get([])
+        return await asyncio.to_thread(self._in_thread, items, jobs)
 
-    def _in_thread(self, items: list[Any]) -> Any:
+    def _in_thread(self, items: list[Any], jobs: list[RunningJob]) -> Any:
+        for job in jobs:
+            job.in_thread = True
         try:
+            if jobs and all(job.stopped for job in jobs):
+                return None
             return self.function(items)
         except StopIteration as error:  # no future can carry it
             raise RuntimeError("the task raised StopIteration") from error
+        finally:
+            for job in jobs:
+                job.in_thread = False
 
     def _checked(self, results: Any, many: int) -> list[Any]:
         if results is None:

@@ -51,6 +51,8 @@ class RunningJob(msgspec.Struct, eq=False):
     """The reason why it was cancelled."""
     stopped: bool = False
     """Nobody waits for its outcome any more."""
+    in_thread: bool = False
+    """A plain function is running for it right now, which nothing can interrupt."""
     has_output: bool = False
     """It has reported progress or log lines."""
     start_by: float = inf

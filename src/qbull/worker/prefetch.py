@@ -23,6 +23,7 @@ class PrefetchBuffer:
 
     def __init__(self) -> None:
         self._held: dict[tuple[int, bytes], Delivery] = {}
+        self._abandoned: set[tuple[int, bytes]] = set()
         self._trackers: list[set[tuple[int, bytes]]] = []
         self._levels: tuple[deque[Delivery], ...] = tuple(deque() for _ in PRIORITY_LEVELS)
         self.room = asyncio.Event()
@@ -80,6 +81,19 @@ class PrefetchBuffer:
             self.finished += 1
             for left in self._trackers:
                 left.add(name)
+
+    def abandon(self, partition: int, place: bytes) -> None:
+        """Never release this delivery: a job of it runs on, and only the end of this process ends it."""
+        self._abandoned.add((partition, place))
+
+    @property
+    def abandoned(self) -> int:
+        """The number of abandoned deliveries."""
+        return len(self._abandoned)
+
+    def is_abandoned(self, delivery: Delivery) -> bool:
+        """Whether a job of this delivery runs on until the process ends."""
+        return delivery_key(delivery) in self._abandoned
 
     def take_all(self, of: Container[int] | None = None) -> list[Delivery]:
         """All deliveries that no slot has taken, for release. With `of`, only those of these partitions."""

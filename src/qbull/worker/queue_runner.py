@@ -147,6 +147,11 @@ class QueueRunner:
         with suppress(ServerError):
             await self._limiter.leave()
 
+    @property
+    def abandoned(self) -> int:
+        """The number of deliveries whose jobs run on after `stop()`, until the process ends."""
+        return self._buffer.abandoned
+
     async def flush(self) -> None:
         """Wait until all outcomes are written."""
         await self._deliveries.flush()
@@ -306,7 +311,8 @@ class QueueRunner:
         """Let other workers start these. If the server is unavailable, they stay and start here in their turn."""
         by_partition: dict[int, list[Delivery]] = {}
         for delivery in deliveries:
-            by_partition.setdefault(delivery.partition.number, []).append(delivery)
+            if not self._buffer.is_abandoned(delivery):
+                by_partition.setdefault(delivery.partition.number, []).append(delivery)
         for number, returned in by_partition.items():
             partition = self._deliveries.partitions[number]
             try:
@@ -338,9 +344,10 @@ class QueueRunner:
             await self._release([*self._buffer.held(), *pending])
         except ServerError as error:
             log.warning('queue "%s": deliveries could not be released: %s', self.settings.name, error)
-        if self._buffer:
+        left = len(self._buffer) - self._buffer.abandoned
+        if left:
             log.warning(
                 'queue "%s": %d deliveries could not be released; other workers will reclaim them',
                 self.settings.name,
-                len(self._buffer),
+                left,
             )

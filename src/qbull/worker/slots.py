@@ -29,7 +29,9 @@ log = logging.getLogger("qbull.worker")
 MAX_LOOP_HOLD_SECONDS = 0.0003
 """Seconds after which a slot whose jobs never wait yields to the event loop."""
 INTERRUPT_GRACE_SECONDS = 5.0
-"""Seconds in which an interrupted job has to end."""
+"""Seconds in which an interrupted job has to end, in a worker inside another program."""
+SUPERVISED_INTERRUPT_GRACE_SECONDS = 1.0
+"""The same in a process that ends after it: its supervisor kills it soon."""
 
 
 class SlotRunner:
@@ -56,6 +58,7 @@ class SlotRunner:
         self.settings = settings
         self._outage = wiring.outage
         self._max_age = wiring.min_idle / 2
+        self._supervised = wiring.crash_board is not None
         self._deliveries = deliveries
         self._buffer = deliveries.buffer
         self._settlers = deliveries.settlers
@@ -97,29 +100,65 @@ class SlotRunner:
             self._wake()
 
     async def stop(self, grace: float) -> None:
-        """Start nothing more. Running jobs have `grace` seconds to end, then they are interrupted."""
+        """Start nothing more. Running jobs have `grace` seconds to end, then they are interrupted.
+
+        Nothing can interrupt a plain function. A process of `qbull worker` abandons its delivery, and the supervisor
+        reclaims it when the process has ended; a worker inside another program waits for the function. In both cases
+        nobody else gets the job before the function is over.
+        """
         self._brake.stop()
         while self._idle:
             self._idle.popleft().cancel()
         late = await self._still_running(grace)
-        if late:
+        plain = [slot for slot in late if self._stop_job(slot)]
+        if len(late) > len(plain):
             log.warning(
                 'queue "%s": %d running jobs did not end within %g s; they are interrupted and released',
                 self.settings.name,
-                len(late),
+                len(late) - len(plain),
                 grace,
             )
         for slot in late:
-            slot.interrupt(Interrupted())
-        for slot in await self._still_running(INTERRUPT_GRACE_SECONDS):
+            if slot not in plain or self._supervised:
+                slot.interrupt(Interrupted())
+        if plain:
+            await self._leave_plain_functions(plain, grace)
+        within = SUPERVISED_INTERRUPT_GRACE_SECONDS if self._supervised else INTERRUPT_GRACE_SECONDS
+        for slot in await self._still_running(within):
             log.error(
                 'queue "%s": a job ignored its interruption for %g s; the worker stops without waiting for it',
                 self.settings.name,
-                INTERRUPT_GRACE_SECONDS,
+                within,
             )
+            self._abandon(slot)
             if slot.task is not None:
                 slot.task.cancel()
         await self._attempts.close()
+
+    def _stop_job(self, slot: Slot) -> bool:
+        """Tell the job of a slot that it should stop. Returns whether a plain function runs, and goes on."""
+        if slot.job is None:
+            return False
+        slot.job.stopped = True
+        if slot.job.in_thread:
+            self._abandon(slot)
+        return slot.job.in_thread
+
+    def _abandon(self, slot: Slot) -> None:
+        if self._supervised and slot.job is not None and slot.job.partition is not None:
+            self._buffer.abandon(slot.job.partition.number, slot.job.place)
+
+    async def _leave_plain_functions(self, slots: list[Slot], grace: float) -> None:
+        log.warning(
+            'queue "%s": %d plain functions did not end within %g s and cannot be interrupted; %s',
+            self.settings.name,
+            len(slots),
+            grace,
+            "the process ends, and their jobs run again" if self._supervised else "waiting for them",
+        )
+        tasks = [slot.task for slot in slots if slot.task is not None]
+        if tasks and not self._supervised:
+            await asyncio.wait(tasks)
 
     def _wake(self) -> None:
         while self._idle:

@@ -127,7 +127,7 @@ class Worker:
 
         await self._outage.retry_until_up(opened, refusals=False)
 
-    async def stop(self, grace: float = 30.0) -> None:
+    async def stop(self, grace: float = 25.0) -> None:
         """Fetch no more, let running jobs end within `grace` seconds, write everything down, give the rest back."""
         if self._stopped:
             return
@@ -136,9 +136,15 @@ class Worker:
         await asyncio.gather(*(runner.stop(grace) for runner in self._started))
         if self._heartbeat is not None:
             await self._heartbeat.stop()
-        with suppress(ServerError):
-            await self._store.forget_worker(self.id, certain=True)
+        if not self.abandoned:
+            with suppress(ServerError):
+                await self._store.forget_worker(self.id, certain=True)
         await self._store.close()
+
+    @property
+    def abandoned(self) -> int:
+        """The number of deliveries whose jobs run on after `stop()`. The process has to end before others get them."""
+        return sum(runner.abandoned for runner in self._started)
 
     async def __aenter__(self) -> Worker:
         try:

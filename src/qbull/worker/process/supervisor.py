@@ -37,7 +37,7 @@ RECLAIM_TIMEOUT_SECONDS = 2.0
 """Seconds in which all is taken back that a process held, usually. A part of a cluster may be away: then nobody waits for that."""
 SHUTDOWN_RECONNECT_SECONDS = 2.0
 """Seconds that a server has to come back in, once the parent is to end."""
-EXTRA_STOP_SECONDS = 1.5
+EXTRA_STOP_SECONDS = 2.0
 """How long a process may take to record outcomes and to end, after its grace period."""
 ORPHAN_TIMEOUT_SECONDS = 10.0
 """How long to wait for the processes of a dead worker to be gone, before its jobs go to others all the same."""
