@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, TypeVar, overload
 
 import msgspec
@@ -24,7 +25,7 @@ from qbull.core.task import TaskSpec, task_kind
 from qbull.core.unique import Unique
 from qbull.errors import MAX_DELAY_SECONDS, ArgumentsError, DeclarationError
 from qbull.flows import Step
-from qbull.options import Options, check_expires
+from qbull.options import DEFAULT_OPTIONS, Options, check_expires
 from qbull.produce.enqueue import Calling, check_unique
 from qbull.worker.chunk_signature import DEFAULT_CHUNK_WAIT_SECONDS, make_chunk
 
@@ -50,7 +51,16 @@ class Call(Calling[P, R]):
 
 
 class Task(Call[P, R]):
-    """A function that can be enqueued. Called directly it is still the function."""
+    """A function that can be enqueued. Called directly it is still the function.
+
+    It keeps the name, the docstring and the signature of the function.
+    """
+
+    def __init__(self, queue: Queue, spec: TaskSpec, options: Options = DEFAULT_OPTIONS) -> None:
+        super().__init__(queue, spec, options)
+        # The caller of a chunk holds the function of the user.
+        wrapped: Any = self
+        update_wrapper(wrapped, getattr(spec.function, "function", spec.function), updated=())
 
     @property
     def name(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import types
+from pathlib import Path
 
 import pytest
 
@@ -57,3 +58,22 @@ def test_every_error_is_a_qbull_error_but_the_two_that_tasks_raise() -> None:
 
 def test_the_version_is_said() -> None:
     assert qbull.__version__.count(".") == 2
+
+
+def test_the_page_lists_every_name() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "guides" / "public_names.md").read_text(encoding="utf-8")
+    words = {word.strip("`,├└─│ ") for word in page.split()}
+
+    assert [name for name in qbull.__all__ if name not in words] == []
+
+
+def test_a_task_keeps_the_name_docstring_and_signature_of_its_function() -> None:
+    async def send(to: str, copies: int = 1) -> str:
+        """Send a mail."""
+        return to * copies
+
+    task = qbull.App("redis://localhost:1").queue("mail").task(send)
+
+    assert (task.__name__, task.__doc__, task.__module__) == ("send", "Send a mail.", __name__)
+    assert inspect.signature(task) == inspect.signature(send)
+    assert task.__wrapped__ is send  # type: ignore[attr-defined]
