@@ -1,12 +1,13 @@
 """Drills: a new member of a list is added to a copy of the package where a developer would start.
 
-The type checker complains until the change is complete, and the complete change touches one file. docs/internals/changes.md
+The type checker or a test complains until the change is complete, and the complete change touches few files. docs/internals/changes.md
 describes these changes.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -14,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-PACKAGE = Path(__file__).parents[2] / "src" / "qbull"
+REPOSITORY = Path(__file__).parents[2]
+PACKAGE = REPOSITORY / "src" / "qbull"
 
 
 class Copy:
@@ -35,7 +37,9 @@ class Copy:
     def changed(self) -> list[str]:
         files = [path.relative_to(self.package) for path in self.package.rglob("*.py")]
         return [
-            str(file) for file in files if (self.package / file).read_text() != (PACKAGE / file).read_text()
+            str(file)
+            for file in sorted(files)
+            if (self.package / file).read_text() != (PACKAGE / file).read_text()
         ]
 
     def type_errors(self, *files: str) -> str:
@@ -57,6 +61,28 @@ class Copy:
         )
         assert done.returncode in (0, 1), done.stderr
         return done.stdout if done.returncode else ""
+
+    def failures(self, tests: Path) -> set[str]:
+        """The tests that fail with this copy."""
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-c",
+            os.devnull,
+            "-p",
+            "no:cacheprovider",
+            "--tb=no",
+            str(tests),
+        ]
+        environment = os.environ | {
+            "PYTHONPATH": str(self.package.parent),
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        }
+        done = subprocess.run(command, cwd=tests.parent, env=environment, capture_output=True, text=True)
+        assert done.returncode in (0, 1), done.stdout + done.stderr
+        return set(re.findall(r"^FAILED .*::(\w+)", done.stdout, flags=re.M))
 
     def run(self, code: str) -> str:
         environment = os.environ | {"PYTHONPATH": str(self.package.parent)}
@@ -120,6 +146,38 @@ def test_a_backoff_is_one_case_in_one_file(copy: Copy) -> None:
         "4 attempts, linear from 2 s",
     ]
     assert copy.changed() == [file]
+
+
+def test_a_job_option_is_a_row_of_the_table_and_a_parameter(copy: Copy) -> None:
+    root = copy.package.parent
+    for file in ("tests/produce/test_options.py", "docs/guides/options.md"):
+        (root / file).parent.mkdir(parents=True)
+        shutil.copy(REPOSITORY / file, root / file)
+    row = '    JobOption("tenant", "key", "Its tenant."),\n'
+    copy.change("options.py", ("JOB_OPTIONS = (\n", f"JOB_OPTIONS = (\n{row}"))
+
+    assert copy.failures(root / "tests") == {
+        "test_python_has_every_option",
+        "test_the_docstring_explains_every_option",
+        "test_the_page_has_every_option",
+    }
+
+    trace = "    trace: str | None = None\n"
+    copy.change("options.py", (trace, f"    tenant: str | None = None\n{trace}"))
+    copy.change(
+        "task.py",
+        ("    ) -> Call[P, R]:\n", "        tenant: str | None = None,\n    ) -> Call[P, R]:\n"),
+        (
+            "            delay: seconds until",
+            "            tenant: its tenant.\n            delay: seconds until",
+        ),
+        ("durability, unique, expires)", "durability, unique, expires, tenant)"),
+    )
+    page = root / "docs/guides/options.md"
+    page.write_text(page.read_text().replace("| `delay` |", "| `tenant` | its tenant |\n| `delay` |", 1))
+
+    assert copy.failures(root / "tests") == set()
+    assert copy.changed() == ["options.py", "task.py"]
 
 
 QUORUM = """
