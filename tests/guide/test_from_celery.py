@@ -196,7 +196,7 @@ def test_options_of_a_call_arrive(app: Celery) -> None:
         ({"soft_time_limit": 3}, "time_limit="),
         ({"acks_late": False}, "dead worker always run again"),
         ({"base": object}, "qbull.Middleware"),
-        ({"colour": "red"}, r"colour=…\): is not taken over; docs/guides/from_celery.md"),
+        ({"colour": "red"}, r"colour=…\): is not supported; see docs/guides/from_celery.md"),
         ({"retry_kwargs": {"queue": "x"}}, "stays in its queue"),
     ],
 )
@@ -212,8 +212,8 @@ def test_what_a_task_cannot_have_is_refused_by_name(app: Celery, declared: dict[
     [
         ({"link": None}, r"apply_async\(link=…\): use qbull.chain\("),
         ({"headers": {}}, "qbull.Middleware"),
-        ({"kwarg": {}}, "is not taken over"),
-        ({"queue": "nowhere"}, 'queue "nowhere": no worker would read it'),
+        ({"kwarg": {}}, "is not supported"),
+        ({"queue": "nowhere"}, 'queue "nowhere": no worker would serve it'),
         ({"priority": 10}, "from 0 .first. to 9 .last."),
         ({"countdown": 10, "expires": 5}, "would expire before it is due"),
     ],
@@ -240,11 +240,11 @@ def test_names_settings_and_attributes_that_are_not_there_say_what_to_use(app: C
         _ = app.control
     with pytest.raises(qbull.ConfigError, match=r"task_always_eager=….: call the task like a function"):
         app.conf.task_always_eager = True
-    with pytest.raises(qbull.ConfigError, match=r"backend=….: results are kept with the jobs"):
+    with pytest.raises(qbull.ConfigError, match=r"backend=….: results are stored with the jobs"):
         Celery("shop", backend="redis://elsewhere")
-    with pytest.raises(qbull.ConfigError, match="say it before the first task"):
+    with pytest.raises(qbull.ConfigError, match="set it before the first task"):
         app.conf.worker_concurrency = 3
-    with pytest.raises(qbull.ConfigError, match="qbull keeps jobs on Redis or Valkey"):
+    with pytest.raises(qbull.ConfigError, match="qbull stores jobs on Redis or Valkey"):
         Celery("shop", broker="amqp://guest@localhost")
     app.conf.update(task_serializer="json", accept_content=["json"], task_acks_late=True)
 
@@ -317,5 +317,5 @@ def test_a_crontab_ticks_when_celerys_does(fields: dict[str, Any]) -> None:
 
 
 def test_a_crontab_that_means_both_days_is_refused() -> None:
-    with pytest.raises(qbull.DeclarationError, match="Celery means both of them, cron either"):
+    with pytest.raises(qbull.DeclarationError, match="in Celery both must match, in cron either"):
         crontab(day_of_week=1, day_of_month=13)

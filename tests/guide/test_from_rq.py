@@ -185,7 +185,7 @@ def test_options_of_a_call_arrive(mail: Queue) -> None:
         ({"on_failure": print}, "qbull.Middleware"),
         ({"colour": "red"}, "unexpected keyword argument 'colour'"),
         ({"job_timeout": "soon"}, 'job_timeout="soon": give seconds'),
-        ({"retry": 3}, r"give Retry\(…\) of qbull.compat.rq"),
+        ({"retry": 3}, r"use Retry\(…\) of qbull.compat.rq"),
     ],
 )
 def test_what_a_call_cannot_have_is_refused_by_name(mail: Queue, options: dict[str, Any], says: str) -> None:
@@ -196,9 +196,9 @@ def test_what_a_call_cannot_have_is_refused_by_name(mail: Queue, options: dict[s
 
 
 def test_what_is_not_there_says_what_to_use(mail: Queue) -> None:
-    with pytest.raises(qbull.NotFound, match="is not registered, no worker would run it"):
+    with pytest.raises(qbull.NotFound, match="is not registered, so no worker would run it"):
         mail.enqueue("os.system", "true")
-    with pytest.raises(qbull.ConfigError, match=r"give the app: connection=qbull.App"):
+    with pytest.raises(qbull.ConfigError, match=r"pass the app: connection=qbull.App"):
         Queue("mail", connection=object())  # type: ignore[arg-type]
     with pytest.raises(qbull.ConfigError, match="is_async=…"):
         Queue("mail", connection=mail.app, is_async=False)

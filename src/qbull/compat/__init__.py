@@ -1,4 +1,5 @@
-"""Compat: the common calls of other libraries, on qbull. What is not common is refused with the name of what to use instead.
+"""Drop-in APIs: the common calls of Celery and RQ on qbull.
 
-Jobs made through these are ordinary jobs. Neither Celery nor RQ is imported, and neither needs to be installed.
+Other calls are refused, and the error names the replacement. Jobs made through these APIs are ordinary jobs.
+Neither Celery nor RQ is imported, and neither needs to be installed.
 """

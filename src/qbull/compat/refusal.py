@@ -1,4 +1,4 @@
-"""Refusal: what a shim does not do is said by its name, with what to use instead. Nothing is ignored in silence."""
+"""Refusals: a drop-in API raises for everything it does not support, and names the replacement."""
 
 from __future__ import annotations
 
@@ -11,13 +11,21 @@ from qbull.errors import QbullError
 def refuse(
     what: str, given: Mapping[str, Any], instead: Mapping[str, str], error: type[QbullError], guide: str
 ) -> None:
-    """Raise for the first of the keywords that are left over, if there are any."""
+    """Raise for the first unsupported keyword, if there is one.
+
+    Args:
+        what: The call that got the keywords.
+        given: The unsupported keywords with their values.
+        instead: The hint for each known keyword.
+        error: The class of the error.
+        guide: The page in docs/guides that lists the supported keywords.
+    """
     for name in given:
         raise error(f"{what}({name}=…): {instead.get(name, _unknown(guide))}")
 
 
 def refuse_attribute(of: object, name: str, instead: Mapping[str, str]) -> NoReturn:
-    """For __getattr__: says what to use instead, where that is known."""
+    """Raise AttributeError from __getattr__, with a hint if there is one for this name."""
     kind = type(of).__name__
     if name in instead:
         raise AttributeError(f"{kind}.{name}: {instead[name]}", name=name, obj=of)
@@ -25,11 +33,14 @@ def refuse_attribute(of: object, name: str, instead: Mapping[str, str]) -> NoRet
 
 
 def refuse_name(module: str, name: str, instead: Mapping[str, str]) -> NoReturn:
-    """For a module's __getattr__. An ImportError, because `from … import …` swallows the text of an AttributeError."""
+    """Raise from a module's __getattr__.
+
+    It is an ImportError, because `from … import …` swallows the text of an AttributeError.
+    """
     if name in instead:
         raise ImportError(f"{module}.{name}: {instead[name]}", name=module)
     raise AttributeError(f"module {module!r} has no attribute {name!r}")
 
 
 def _unknown(guide: str) -> str:
-    return f"is not taken over; docs/guides/{guide}.md says what is"
+    return f"is not supported; see docs/guides/{guide}.md for what is"

@@ -1,6 +1,7 @@
 """qbull for code that was written for Celery: `from qbull.compat.celery import Celery, shared_task, crontab`.
 
-docs/guides/from_celery.md has what is taken over and what is different. Jobs made here are ordinary jobs of qbull.
+docs/guides/from_celery.md lists the supported calls and the differences. Jobs made here are ordinary qbull
+jobs.
 """
 
 from __future__ import annotations

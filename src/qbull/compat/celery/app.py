@@ -1,6 +1,7 @@
-"""Celery: an app of qbull that is written as Celery's users write theirs.
+"""Celery: a qbull app with the API of a Celery app.
 
-`qbull worker MODULE:APP` runs it. Every task is known in every queue, because Celery sends any task to any queue.
+`qbull worker MODULE:APP` runs it. Every task is registered in every queue, because Celery can send any task
+to any queue.
 """
 
 from __future__ import annotations
@@ -37,14 +38,17 @@ APP_OPTIONS = (
     "middleware",
     "alerts",
 )
-"""Keywords of qbull.App that can be given besides."""
+"""Keywords of qbull.App that Celery(…) accepts too."""
 NO_RETRIES = Retry(attempts=1)
 
 _current: Celery | None = None
 
 
 class Celery(App):
-    """`Celery("shop", broker="redis://…")`. Without a broker: QBULL_URL, else REDIS_URL, else an embedded server."""
+    """`Celery("shop", broker="redis://…")`.
+
+    Without a broker: QBULL_URL, else REDIS_URL, else an embedded server.
+    """
 
     def __init__(
         self,
@@ -60,7 +64,7 @@ class Celery(App):
         refuse("Celery", others, CELERY_APP_HINTS, ConfigError, CELERY_GUIDE)
         if backend is not None and backend != broker:
             raise ConfigError(
-                "Celery(backend=…): results are kept with the jobs, on the server of the broker; remove it"
+                "Celery(backend=…): results are stored with the jobs, on the server of the broker; remove it"
             )
         super().__init__(address_of(broker) if broker else None, **own)
         self.main = main
@@ -84,19 +88,22 @@ class Celery(App):
         return declare if function is None else declare(function)
 
     def queue(self, name: str, **settings: Any) -> Queue:
-        """Declare a queue with settings of qbull. It knows all tasks, those declared later too."""
+        """Declare a queue with settings of qbull.
+
+        All tasks are registered in it, also those declared later.
+        """
         queue = super().queue(name, **({"retry": NO_RETRIES} | settings))
         for task in self.tasks.values():
             self._register(queue, task.name, task.spec.function, task.traits)
         return queue
 
     def home_of(self, task: str, queue: str | None = None) -> Queue:
-        """The queue that a job of this task goes to: the one that is named, else by task_routes, else the default one."""
+        """Return the queue for a job of this task: the given one, that of task_routes, or the default."""
         name = queue or self.conf.queue_of(task) or self.conf.task_default_queue
         if name not in self.queues and name not in self.conf.queues():
             raise NotFound(
-                f'queue "{name}": no worker would read it; declare it with app.queue("{name}"), '
-                f"or name it in conf.task_queues; there is: {', '.join(self.queues)}"
+                f'queue "{name}": no worker would serve it; declare it with app.queue("{name}"), '
+                f"or name it in conf.task_queues; declared queues: {', '.join(self.queues)}"
             )
         return self._queue(name)
 
@@ -107,10 +114,11 @@ class Celery(App):
         kwargs: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> AsyncResult:
-        """The same as `apply_async` of the task with this name."""
+        """Enqueue a task by its name, as its `apply_async` does."""
         if name not in self.tasks:
             raise NotFound(
-                f'task "{name}": not declared in this app; import its module, or use the command "qbull enqueue" or the REST API'
+                f'task "{name}": not declared in this app; import its module, '
+                'or use the command "qbull enqueue" or the REST API'
             )
         return self.tasks[name].apply_async(args, kwargs, **options)
 
@@ -118,7 +126,7 @@ class Celery(App):
         return AsyncResult(id, self)
 
     def config_from_object(self, source: object, *, namespace: str | None = None) -> None:
-        """Settings of a module, an object, a dictionary, or where to find one ("django.conf:settings")."""
+        """Read settings from a module, an object, a dictionary, or a path such as "django.conf:settings"."""
         self.conf.update(read_object(source, namespace))
 
     def autodiscover_tasks(
@@ -126,7 +134,9 @@ class Celery(App):
         packages: Iterable[str] | Callable[[], Iterable[str]] | None = None,
         related_name: str | None = "tasks",
     ) -> None:
-        """Import `tasks` of these packages, of Django's apps where none are given, when the app is loaded."""
+        """Import the `tasks` modules of these packages when the app is loaded; by default those of Django's
+        apps.
+        """
         if packages is None:
             self._discover.append((_django_apps, related_name))
         elif callable(packages):
@@ -142,11 +152,11 @@ class Celery(App):
         return super()._assignments(queues, concurrency)
 
     def _loaded(self) -> None:
-        """Import what is named, and declare what settings speak of."""
-        named = [*self._include, *_names(self.conf.include), *_names(self.conf.imports)]
+        """Import the configured modules, and declare the queues and schedules of the settings."""
+        modules = [*self._include, *_names(self.conf.include), *_names(self.conf.imports)]
         for packages, related in self._discover:
-            named += [found for package in packages() if (found := _related(package, related))]
-        for module in named:
+            modules += [module for package in packages() if (module := _related(package, related))]
+        for module in modules:
             importlib.import_module(module)
         for name in self.conf.queues():
             self._queue(name)
@@ -194,20 +204,21 @@ class Celery(App):
         options = dict(entry.get("options") or {})
         queue = options.pop("queue", None)
         instead = {
-            "expires": 'ticks do not pile up: overlap="skip"; remove it',
-            "priority": "say it in a task of its own, which enqueues this one",
+            "expires": 'runs do not pile up: overlap="skip"; remove it',
+            "priority": "schedule another task that enqueues this one with the priority",
         }
         refuse(f'beat_schedule "{name}": options', options, instead, ConfigError, CELERY_GUIDE)
         if entry.get("relative"):
             raise ConfigError(
-                f'beat_schedule "{name}": relative=True: instants are the same for everybody; remove it'
+                f'beat_schedule "{name}": relative=True: all workers use the same times; remove it'
             )
         for needed in ("task", "schedule"):
             if needed not in entry:
                 raise ConfigError(f'beat_schedule "{name}": it has no "{needed}"')
         if entry["task"] not in self.tasks:
             raise DeclarationError(
-                f'beat_schedule "{name}": no task "{entry["task"]}" is declared; there is: {", ".join(sorted(self.tasks)) or "none"}'
+                f'beat_schedule "{name}": no task "{entry["task"]}" is declared; '
+                f"declared tasks: {', '.join(sorted(self.tasks)) or 'none'}"
             )
         task = self.tasks[entry["task"]]
         home = self.home_of(task.name, queue or task.traits.queue)
@@ -216,33 +227,34 @@ class Celery(App):
         self.declared[name] = Task(home, home.tasks[task.name]).schedule(name, rule, arguments)
 
     def _check_setting(self, name: str, value: Any) -> None:
-        """Raise where a setting comes too late, or at the wrong place."""
+        """Raise if a setting comes too late."""
         if name in STARTUP_SETTINGS and self.queues:
-            raise ConfigError(f"conf.{name}: say it before the first task and queue are declared")
+            raise ConfigError(f"conf.{name}: set it before the first task or queue is declared")
         if name == "broker_url" and value is not None:
             if self._clients or self._portal is not None:
                 raise ConfigError(
-                    "conf.broker_url: the app is connected already; say it before the first call"
+                    "conf.broker_url: the app is connected already; set it before the first call"
                 )
             self.url = address_of(value)
             Address.parse(self.url)
 
 
 def shared_task(function: Callable[..., Any] | None = None, /, **traits: Any) -> Any:
-    """`@shared_task`: a task of the app that was made last. That must be there before this is imported."""
+    """`@shared_task`: declare a task of the newest app, which must exist before this module is imported."""
     return current_app("@shared_task").task(function, **traits)
 
 
 def current_app(what: str) -> Celery:
     if _current is None:
         raise DeclarationError(
-            f"{what}: there is no Celery(…) yet; import the module that makes it first, for example in the package's __init__.py"
+            f"{what}: there is no Celery(…) yet; first import the module that creates it, "
+            "for example in the package's __init__.py"
         )
     return _current
 
 
 def address_of(broker: str) -> str:
-    """A broker's URL as an address of qbull."""
+    """Convert the URL of a Celery broker to an address of qbull."""
     if broker.startswith("redis+socket://"):
         return "unix://" + broker.removeprefix("redis+socket://").replace("virtual_host=", "db=")
     scheme = broker.partition("://")[0]
@@ -250,7 +262,7 @@ def address_of(broker: str) -> str:
         raise ConfigError('broker "sentinel://…": write redis+sentinel://HOST:PORT,HOST:PORT/NAME/DB')
     if scheme in ("amqp", "amqps", "pyamqp", "sqs", "memory", "filesystem", "mongodb", "kafka"):
         raise ConfigError(
-            f'broker "{scheme}://…": qbull keeps jobs on Redis or Valkey; give redis://HOST:PORT/DB'
+            f'broker "{scheme}://…": qbull stores jobs on Redis or Valkey; use redis://HOST:PORT/DB'
         )
     return broker
 

@@ -1,6 +1,6 @@
-"""Conf: the settings of Celery that mean something here. Others are refused by name, with what to do instead.
+"""Conf: the supported settings of Celery. Others are refused with a hint at the replacement.
 
-Some are kept and read when they are needed; some say what qbull does anyway, and are accepted with that value only.
+Some settings describe what qbull always does; they are accepted with that value only.
 """
 
 from __future__ import annotations
@@ -48,15 +48,18 @@ FIXED_SETTINGS: dict[str, Any] = {
     "result_extended": True,
     "worker_hijack_root_logger": False,
 }
-"""What qbull does anyway: said otherwise, it is refused."""
+"""Settings with only one possible value, because qbull always behaves so; other values are refused."""
 STARTUP_SETTINGS = frozenset(
     ("task_default_queue", "task_time_limit", "task_ignore_result", "result_expires", "worker_concurrency")
 )
-"""Tasks and queues are declared with these: they come first."""
+"""Tasks and queues are declared with these settings, so they must be set first."""
 
 
 class Conf:
-    """`app.conf.timezone = "Europe/Berlin"`, `app.conf.update(…)`. `changed` is called with the name after each change."""
+    """The settings: `app.conf.timezone = "Europe/Berlin"`, `app.conf.update(…)`.
+
+    `changed` is called with the name and the new value before each change, and may raise.
+    """
 
     def __init__(self, changed: Callable[[str, Any], None]) -> None:
         object.__setattr__(self, "_values", dict(CELERY_DEFAULTS))
@@ -83,9 +86,7 @@ class Conf:
         try:
             return self._values[name]
         except KeyError:
-            raise AttributeError(
-                f"conf.{name}: {CELERY_CONF_HINTS.get(name, 'there is no such setting')}"
-            ) from None
+            raise AttributeError(f"conf.{name}: {CELERY_CONF_HINTS.get(name, 'unknown setting')}") from None
 
     def __setitem__(self, name: str, value: Any) -> None:
         setattr(self, name, value)
@@ -104,7 +105,7 @@ class Conf:
         return expires.total_seconds() if isinstance(expires, timedelta) else expires
 
     def queue_of(self, task: str) -> str | None:
-        """What task_routes says of a task."""
+        """Return the queue that task_routes gives for a task."""
         routes = list(_routes(self.task_routes))
         for exact in (True, False):
             for pattern, queue in routes:
@@ -113,18 +114,21 @@ class Conf:
         return None
 
     def queues(self) -> list[str]:
-        """The names of all queues that settings speak of, the default one first."""
+        """Return the names of all queues in the settings, the default queue first."""
         given = self.task_queues
         named = [getattr(each, "name", each) for each in (given if given is not None else ())]
         for name in named:
             if not isinstance(name, str):
-                raise ConfigError(f"conf.task_queues: {name!r}: give names of queues")
+                raise ConfigError(f"conf.task_queues: {name!r} is not the name of a queue")
         routed = [queue for _, queue in _routes(self.task_routes)]
         return list(dict.fromkeys([self.task_default_queue, *named, *routed]))
 
 
 def read_object(source: object, namespace: str | None) -> dict[str, Any]:
-    """The settings in a module, an object or a dictionary; with a namespace those that begin with it, in capitals."""
+    """Return the settings in a module, an object or a dictionary.
+
+    With a namespace, only those in upper case that start with it.
+    """
     if isinstance(source, str):
         module, _, attribute = source.partition(":")
         source = importlib.import_module(module)
@@ -146,7 +150,7 @@ def read_object(source: object, namespace: str | None) -> dict[str, Any]:
 
 
 def _routes(given: Any) -> Iterable[tuple[str, str]]:
-    """Patterns and queues, in the order given."""
+    """Yield the pairs of pattern and queue in their order."""
     if given is None:
         return
     if isinstance(given, Mapping):
@@ -157,14 +161,15 @@ def _routes(given: Any) -> Iterable[tuple[str, str]]:
             continue
         if callable(each) or isinstance(each, str) or not isinstance(each[0], str):
             raise ConfigError(
-                f"conf.task_routes: {each!r}: give patterns and queues; or @app.task(queue=…), apply_async(queue=…)"
+                f"conf.task_routes: {each!r}: give patterns and queues, "
+                "or use @app.task(queue=…) or apply_async(queue=…)"
             )
         pattern, route = each
         if isinstance(route, Mapping):
             refuse(
                 "conf.task_routes: route",
                 {name: value for name, value in route.items() if name != "queue"},
-                {"priority": "say it of the task: @app.task(priority=…)"},
+                {"priority": "set it on the task: @app.task(priority=…)"},
                 ConfigError,
                 CELERY_GUIDE,
             )

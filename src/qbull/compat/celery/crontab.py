@@ -1,4 +1,6 @@
-"""Crontab: `crontab(minute=30, hour=2)`, `schedule(300)`, a timedelta or seconds, as a rule of qbull."""
+"""Schedules of Celery: `crontab(minute=30, hour=2)`, `schedule(300)`, a timedelta or seconds, as a rule of
+qbull.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ CrontabField = int | str | Iterable[int]
 
 @dataclass(frozen=True)
 class crontab:
-    """The five fields of Celery. `expression` is the same as crontab writes it."""
+    """The five fields of a Celery crontab. `expression` is the cron expression."""
 
     minute: CrontabField = "*"
     hour: CrontabField = "*"
@@ -26,8 +28,8 @@ class crontab:
     def __post_init__(self) -> None:
         if _text(self.day_of_week) != "*" and _text(self.day_of_month) != "*":
             raise DeclarationError(
-                "crontab(day_of_week=…, day_of_month=…): Celery means both of them, cron either; "
-                "give one, and ask for the other inside the task"
+                "crontab(day_of_week=…, day_of_month=…): in Celery both must match, in cron either; "
+                "give one, and check the other inside the task"
             )
 
     @property
@@ -39,13 +41,13 @@ class crontab:
 
 @dataclass(frozen=True)
 class schedule:
-    """Every so often: seconds, or a timedelta."""
+    """A fixed interval: seconds, or a timedelta."""
 
     run_every: float | timedelta
 
 
 def rule_of(name: str, when: object, zone: str) -> ScheduleRule:
-    """What stands at "schedule" in an entry of beat_schedule."""
+    """Return the rule for the value of "schedule" in an entry of beat_schedule."""
     match when:
         case crontab():
             return ScheduleRule(when.expression, tz=zone)
@@ -54,7 +56,8 @@ def rule_of(name: str, when: object, zone: str) -> ScheduleRule:
         case timedelta() | int() | float():
             return ScheduleRule(every=_seconds(when))
     raise DeclarationError(
-        f'beat_schedule "{name}": schedule={when!r}: give crontab(…) of qbull.compat.celery, a timedelta or seconds'
+        f'beat_schedule "{name}": schedule={when!r}: '
+        "use crontab(…) of qbull.compat.celery, a timedelta or seconds"
     )
 
 

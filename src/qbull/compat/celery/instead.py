@@ -1,20 +1,29 @@
-"""Instead: what of Celery has no counterpart in the shim, and what to use in its place. One line for each name."""
+"""Names of Celery that are not supported, each with a hint at its replacement."""
 
 from __future__ import annotations
 
 CELERY_GUIDE = "from_celery"
 
 _USE_CHAIN = (
-    "use qbull.chain(a.step(…), b.step(…)); the result of the one before is qbull.current_job().results"
+    "use qbull.chain(a.step(…), b.step(…)); qbull.current_job().results has the results of earlier steps"
 )
-_USE_GROUP = "use qbull.group(a.step(…), b.step(…), then=c.step(…)), or task.enqueue_many([…]) where nothing waits for all"
-_USE_MIDDLEWARE = "use qbull.Middleware: around_run is around each run, settled is told what became of it"
+_USE_GROUP = (
+    "use qbull.group(a.step(…), b.step(…), then=c.step(…)), or task.enqueue_many([…]) if no job waits for all"
+)
+_USE_MIDDLEWARE = "use qbull.Middleware: around_run() wraps each run, settled() gets its outcome"
 _USE_QUEUE_NAME = "name the queue: queue=…"
 _USE_PROGRESS = "use qbull.current_job().progress_sync(33), or log_sync(…)"
-_ALWAYS_RERUN = "jobs of a dead worker always run again; make the task safe to repeat"
-_USE_QUEUE_RATE = 'a rate is of a queue, over all workers: app.queue("NAME", rate=qbull.Rate(100, per=60)), and queue="NAME" here'
-_USE_TIME_LIMIT = "nothing can be raised into a running thread; use time_limit=…, or ask qbull.current_job().cancelled in the loop"
+_ALWAYS_RERUN = "jobs of a dead worker always run again; make the task idempotent"
+_USE_QUEUE_RATE = (
+    "rate limits belong to a queue and count over all workers: "
+    'app.queue("NAME", rate=qbull.Rate(100, per=60)), and queue="NAME" here'
+)
+_USE_TIME_LIMIT = (
+    "an exception cannot be raised in a running thread; use time_limit=…, "
+    "or check qbull.current_job().cancelled in the loop"
+)
 _JSON_ONLY = "arguments and results travel as JSON; nothing is pickled"
+_WAITS_FOR_SERVER = "if the server is unavailable, workers wait for it; remove it"
 _USE_INLINE = "call the task like a function, or use qbull.testing.inline in tests"
 
 CELERY_TASK_HINTS = {
@@ -29,14 +38,14 @@ CELERY_TASK_HINTS = {
     "serializer": _JSON_ONLY,
     "acks_late": _ALWAYS_RERUN,
     "reject_on_worker_lost": _ALWAYS_RERUN,
-    "acks_on_failure_or_timeout": "a job that fails is a dead letter; qbull redrive sends it round again",
-    "track_started": "the state is always kept; remove it",
-    "store_errors_even_if_ignored": "errors are always kept; remove it",
+    "acks_on_failure_or_timeout": 'a failed job becomes a dead letter; "qbull redrive" runs it again',
+    "track_started": "the state is always stored; remove it",
+    "store_errors_even_if_ignored": "errors are always stored; remove it",
     "throws": "all errors are logged alike; remove it",
     "typing": "arguments are always checked against the signature; remove it",
-    "backend": "results are kept with the jobs; remove it",
+    "backend": "results are stored with the jobs; remove it",
     "trail": "a job does not know which jobs it has enqueued; remove it",
-    "send_events": "events are always there: queue.events(); remove it",
+    "send_events": "events are always on: queue.events(); remove it",
     "compression": "use App(middleware=[qbull.Compressed()])",
     "exchange": _USE_QUEUE_NAME,
     "routing_key": _USE_QUEUE_NAME,
@@ -56,15 +65,16 @@ CELERY_CALL_HINTS = {
     "compression": "use App(middleware=[qbull.Compressed()])",
     "exchange": _USE_QUEUE_NAME,
     "routing_key": _USE_QUEUE_NAME,
-    "headers": "use qbull.Middleware: what around_enqueue puts into call.headers is in qbull.current_job().headers",
-    "retry": "an enqueue is sent again for up to 10 s by itself; remove it",
-    "retry_policy": "an enqueue is sent again for up to 10 s by itself; remove it",
-    "ignore_result": "say it of the task: @app.task(ignore_result=True)",
-    "producer": "the app has its connections; remove it",
-    "connection": "the app has its connections; remove it",
+    "headers": "use qbull.Middleware: around_enqueue() sets call.headers; "
+    "read them from qbull.current_job().headers",
+    "retry": "an enqueue is retried for up to 10 s automatically; remove it",
+    "retry_policy": "an enqueue is retried for up to 10 s automatically; remove it",
+    "ignore_result": "set it on the task: @app.task(ignore_result=True)",
+    "producer": "the app manages its connections; remove it",
+    "connection": "the app manages its connections; remove it",
     "add_to_parent": "a job does not know which jobs it has enqueued; remove it",
     "delivery_mode": 'use task.options(durability="durable").enqueue(…)',
-    "reply_to": "the handle that is returned has the result; remove it",
+    "reply_to": "the returned handle has the result; remove it",
     "group_id": _USE_GROUP,
     "root_id": "use App(trace=True)",
     "parent_id": "use App(trace=True)",
@@ -72,12 +82,12 @@ CELERY_CALL_HINTS = {
 """Keywords of apply_async."""
 
 CELERY_RETRY_HINTS = {
-    "args": "another run has the arguments of the job; enqueue a new one for others",
-    "kwargs": "another run has the arguments of the job; enqueue a new one for others",
-    "throw": "the attempt ends where retry() is called; leave throw away",
+    "args": "a retry has the same arguments; enqueue a new job for others",
+    "kwargs": "a retry has the same arguments; enqueue a new job for others",
+    "throw": "the attempt ends where retry() is called; remove it",
     "queue": "a job stays in its queue; enqueue a new one there",
     "priority": "a job keeps its priority; enqueue a new one with another",
-    "expires": "a job that has begun does not expire; remove it",
+    "expires": "a job that has started does not expire; remove it",
 }
 """Keywords of self.retry."""
 
@@ -100,7 +110,7 @@ CELERY_TASK_ATTRIBUTE_HINTS = {
     "on_retry": _USE_MIDDLEWARE,
     "after_return": _USE_MIDDLEWARE,
     "rate_limit": _USE_QUEUE_RATE,
-    "backend": "results are kept with the jobs: AsyncResult",
+    "backend": "results are stored with the jobs: AsyncResult",
 }
 
 CELERY_REQUEST_ATTRIBUTE_HINTS = {
@@ -109,7 +119,7 @@ CELERY_REQUEST_ATTRIBUTE_HINTS = {
     "delivery_info": "qbull.current_job().queue names the queue",
     "hostname": '"qbull workers" shows who runs what',
     "headers": "qbull.current_job().headers",
-    "eta": "qbull.current_job().planned_at, for the tick of a schedule",
+    "eta": "qbull.current_job().planned_at, for the run of a schedule",
     "root_id": "use App(trace=True)",
     "parent_id": "use App(trace=True)",
     "chain": _USE_CHAIN,
@@ -117,20 +127,20 @@ CELERY_REQUEST_ATTRIBUTE_HINTS = {
     "group": _USE_GROUP,
     "callbacks": _USE_CHAIN,
     "errbacks": _USE_CHAIN,
-    "timelimit": "it is what the task was declared with",
+    "timelimit": "it is the time_limit in the declaration of the task",
     "correlation_id": "use self.request.id",
-    "reply_to": "the handle that is returned has the result",
+    "reply_to": "the returned handle has the result",
 }
 
 CELERY_RESULT_ATTRIBUTE_HINTS = {
     "children": "a job does not know which jobs it has enqueued; a flow does: flow.jobs",
-    "parent": "use qbull.chain(…): flow.jobs has all of them",
-    "graph": "use qbull.chain(…): flow.jobs has all of them",
+    "parent": "use qbull.chain(…): flow.jobs has all jobs",
+    "graph": "use qbull.chain(…): flow.jobs has all jobs",
     "collect": "use qbull.group(…, then=…): the last job has the results of all",
-    "iterdeps": "use qbull.chain(…): flow.jobs has all of them",
+    "iterdeps": "use qbull.chain(…): flow.jobs has all jobs",
     "then": "use qbull.chain(…)",
     "as_tuple": "keep the id",
-    "backend": "results are kept with the jobs",
+    "backend": "results are stored with the jobs",
     "args": "await app.job(queue, id).info() has them",
     "kwargs": "await app.job(queue, id).info() has them",
     "retries": "await app.job(queue, id).info() has the attempt",
@@ -138,7 +148,7 @@ CELERY_RESULT_ATTRIBUTE_HINTS = {
 }
 
 CELERY_APP_HINTS = {
-    "loader": "set it up where the app is made",
+    "loader": "configure the app in the module that creates it",
     "amqp": "use app.queue(…)",
     "log": "use logging; QBULL_LOG_FORMAT=json and QBULL_LOG_LEVEL",
     "control": "use the command line: qbull workers, cancel, pause, configure",
@@ -147,7 +157,7 @@ CELERY_APP_HINTS = {
     "config_source": "use app.config_from_object(…)",
     "namespace": "use app.config_from_object(…, namespace=…)",
     "fixups": "not needed",
-    "set_as_current": "@shared_task belongs to the app that was made last",
+    "set_as_current": "@shared_task belongs to the newest app",
     "strict_typing": "arguments are always checked against the signature; remove it",
     "autofinalize": "not needed",
 }
@@ -157,7 +167,7 @@ CELERY_APP_ATTRIBUTE_HINTS = {
     "control": "use the command line: qbull workers, cancel, pause, configure",
     "Task": _USE_MIDDLEWARE,
     "amqp": "use app.queue(…)",
-    "backend": "results are kept with the jobs: AsyncResult",
+    "backend": "results are stored with the jobs: AsyncResult",
     "add_periodic_task": "use app.conf.beat_schedule, or @queue.cron(…)",
     "on_after_configure": "use app.conf.beat_schedule, or @queue.cron(…)",
     "on_after_finalize": "use app.conf.beat_schedule, or @queue.cron(…)",
@@ -166,17 +176,17 @@ CELERY_APP_ATTRIBUTE_HINTS = {
     "worker_main": "run: qbull worker MODULE:APP",
     "start": "run: qbull worker MODULE:APP",
     "Worker": "run: qbull worker MODULE:APP",
-    "Beat": "workers fire the ticks; there is no beat",
-    "connection": "the app has its connections",
+    "Beat": "workers run the schedules; there is no beat process",
+    "connection": "the app manages its connections",
     "GroupResult": "use qbull.group(…, then=…)",
     "register_task": _USE_MIDDLEWARE,
-    "set_default": "@shared_task belongs to the app that was made last",
-    "set_current": "@shared_task belongs to the app that was made last",
+    "set_default": "@shared_task belongs to the newest app",
+    "set_current": "@shared_task belongs to the newest app",
     "finalize": "not needed",
 }
 
 CELERY_CONF_HINTS = {
-    "result_backend": "results are kept with the jobs, on the same server; remove it",
+    "result_backend": "results are stored with the jobs, on the same server; remove it",
     "task_serializer": _JSON_ONLY,
     "result_serializer": _JSON_ONLY,
     "event_serializer": _JSON_ONLY,
@@ -185,44 +195,48 @@ CELERY_CONF_HINTS = {
     "enable_utc": "schedules have conf.timezone; remove it",
     "task_acks_late": _ALWAYS_RERUN,
     "task_reject_on_worker_lost": _ALWAYS_RERUN,
-    "task_acks_on_failure_or_timeout": "a job that fails is a dead letter; remove it",
-    "task_track_started": "the state is always kept; remove it",
-    "task_store_errors_even_if_ignored": "errors are always kept; remove it",
+    "task_acks_on_failure_or_timeout": "a failed job becomes a dead letter; remove it",
+    "task_track_started": "the state is always stored; remove it",
+    "task_store_errors_even_if_ignored": "errors are always stored; remove it",
     "task_soft_time_limit": _USE_TIME_LIMIT,
     "task_always_eager": _USE_INLINE,
     "task_eager_propagates": _USE_INLINE,
-    "task_annotations": "say it of the tasks",
+    "task_annotations": "set the options on the tasks",
     "task_default_rate_limit": _USE_QUEUE_RATE,
-    "task_create_missing_queues": "a queue is declared: app.queue(…), conf.task_queues, task_routes or queue=… of a task; remove it",
-    "task_queue_max_priority": "priorities are always there; remove it",
-    "task_inherit_parent_priority": "say the priority of the call; remove it",
-    "task_send_sent_event": "events are always there: queue.events(); remove it",
+    "task_create_missing_queues": "queues must be declared: app.queue(…), conf.task_queues, task_routes "
+    "or queue=… of a task; remove it",
+    "task_queue_max_priority": "priorities are always on; remove it",
+    "task_inherit_parent_priority": "set the priority in the call; remove it",
+    "task_send_sent_event": "events are always on: queue.events(); remove it",
     "task_compression": "use App(middleware=[qbull.Compressed()])",
-    "task_publish_retry": "an enqueue is sent again for up to 10 s by itself; remove it",
-    "task_publish_retry_policy": "an enqueue is sent again for up to 10 s by itself; remove it",
-    "broker_transport_options": "no visibility timeout: jobs of a dead worker come back after MIN_IDLE_TIME_MS; sentinels are redis+sentinel://…",
-    "broker_connection_retry_on_startup": "remove it; a worker that loses its server waits for it, and one that never reached it says so and ends",
-    "broker_connection_retry": "remove it; a worker that loses its server waits for it, and one that never reached it says so and ends",
-    "broker_connection_max_retries": "remove it; a worker that loses its server waits for it, and one that never reached it says so and ends",
+    "task_publish_retry": "an enqueue is retried for up to 10 s automatically; remove it",
+    "task_publish_retry_policy": "an enqueue is retried for up to 10 s automatically; remove it",
+    "broker_transport_options": "there is no visibility timeout: jobs of a dead worker are reclaimed after "
+    "MIN_IDLE_TIME_MS; for sentinels use redis+sentinel://…",
+    "broker_connection_retry_on_startup": _WAITS_FOR_SERVER,
+    "broker_connection_retry": _WAITS_FOR_SERVER,
+    "broker_connection_max_retries": _WAITS_FOR_SERVER,
     "broker_pool_limit": "connections are made as needed; remove it",
     "broker_heartbeat": "not needed; remove it",
     "broker_use_ssl": "use rediss://…?ssl_ca_certs=…; see docs/guides/security.md",
     "redis_backend_use_ssl": "use rediss://…?ssl_ca_certs=…; see docs/guides/security.md",
-    "result_extended": "everything about a job is always kept: await job.info(); remove it",
-    "result_persistent": "results are kept with the jobs; remove it",
-    "worker_prefetch_multiplier": "a worker holds what it can run and no more for long; remove it",
-    "worker_max_tasks_per_child": "use cpu=True for what leaks memory, or restart workers one after the other",
+    "result_extended": "everything about a job is always stored: await job.info(); remove it",
+    "result_persistent": "results are stored with the jobs; remove it",
+    "worker_prefetch_multiplier": "a worker prefetches only jobs that it will soon run; remove it",
+    "worker_max_tasks_per_child": "use cpu=True for tasks that leak memory, or restart workers one by one",
     "worker_max_memory_per_child": "let the service manager restart workers that grow too large",
-    "worker_pool": "plain functions run in threads, async ones on the loop, cpu=True ones in processes; remove it",
-    "worker_hijack_root_logger": "logging is left alone; remove it",
+    "worker_pool": "plain functions run in threads, async ones on the loop, cpu=True ones in processes; "
+    "remove it",
+    "worker_hijack_root_logger": "qbull does not change the root logger; remove it",
     "worker_log_format": "use QBULL_LOG_FORMAT",
     "worker_task_log_format": "use QBULL_LOG_FORMAT",
-    "worker_send_task_events": "events are always there: queue.events(); remove it",
-    "worker_cancel_long_running_tasks_on_connection_loss": "a run whose job was taken over is refused its outcome; remove it",
+    "worker_send_task_events": "events are always on: queue.events(); remove it",
+    "worker_cancel_long_running_tasks_on_connection_loss": "if another worker has taken over a job, "
+    "the outcome of the old run is refused; remove it",
     "worker_disable_rate_limits": _USE_QUEUE_RATE,
-    "beat_scheduler": "workers fire the ticks; schedules made at run time are app.schedules.upsert(…)",
+    "beat_scheduler": "workers run the schedules; create schedules at run time with app.schedules.upsert(…)",
     "beat_schedule_filename": "schedules are on the server; remove it",
-    "beat_max_loop_interval": "workers fire the ticks; remove it",
+    "beat_max_loop_interval": "workers run the schedules; remove it",
     "beat_sync_every": "schedules are on the server; remove it",
 }
 
@@ -246,12 +260,12 @@ CELERY_MODULE_HINTS = {
     "before_task_publish": _USE_MIDDLEWARE,
     "after_task_publish": _USE_MIDDLEWARE,
     "current_task": "use qbull.current_job(), or bind=True",
-    "get_task_logger": "use logging.getLogger(__name__); current_job().log_sync(…) keeps lines with the job",
+    "get_task_logger": "use logging.getLogger(__name__); current_job().log_sync(…) stores lines with the job",
     "GroupResult": "use qbull.group(…, then=…)",
     "ResultSet": "use qbull.group(…, then=…)",
     "SoftTimeLimitExceeded": _USE_TIME_LIMIT,
     "Ignore": "return, or raise qbull.Fail(…)",
-    "Reject": "raise qbull.Fail(…): it goes to the dead letters",
-    "solar": "compute the next moment and enqueue with at=…",
+    "Reject": "raise qbull.Fail(…): the job becomes a dead letter",
+    "solar": "compute the next time and enqueue with at=…",
 }
-"""Names that one may try to import."""
+"""Names that users may try to import."""

@@ -1,4 +1,7 @@
-"""AsyncResult: a job as Celery's users ask for it. Every call is synchronous; the job itself is app.job(queue, id)."""
+"""AsyncResult: a job with the API of Celery.
+
+Every call is synchronous; the qbull job is app.job(queue, id).
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,10 @@ READY_STATES = ("completed", "failed", "cancelled")
 
 
 class AsyncResult:
-    """What `delay` gives. From an id alone it is looked for in all queues of the app."""
+    """The result of a job, as `delay` returns it.
+
+    Made from an id alone, it searches all queues of the app.
+    """
 
     def __init__(self, id: str, app: Celery | None = None, *, job: Job[Any] | None = None) -> None:
         from qbull.compat.celery.app import current_app
@@ -58,7 +64,7 @@ class AsyncResult:
 
     @property
     def state(self) -> str:
-        """PENDING is also said of an id that nobody knows, as Celery does."""
+        """Celery's name of the state. PENDING also stands for an unknown id, as in Celery."""
         info = self._info()
         if info is None:
             return "PENDING"
@@ -77,7 +83,7 @@ class AsyncResult:
         return self.state == "FAILURE"
 
     def get(self, timeout: float | None = None, propagate: bool = True, **others: Any) -> Any:
-        """Wait for the result. A job that failed raises qbull.JobFailed, which has the text of its error."""
+        """Wait for the result. A failed job raises qbull.JobFailed with the text of its error."""
         refuse("get", others, {}, ArgumentsError, CELERY_GUIDE)
         try:
             return self._run(self._found().result(timeout))
@@ -90,7 +96,7 @@ class AsyncResult:
 
     @property
     def result(self) -> Any:
-        """What it returned, or the error; None while it has not ended."""
+        """The result or the error; None if the job has not finished."""
         return self.get(propagate=False) if self.ready() else None
 
     info = result
@@ -101,14 +107,15 @@ class AsyncResult:
         return error.stacktrace if isinstance(error, JobFailed) else None
 
     def forget(self) -> None:
-        """Forget the job, and its result with it."""
+        """Delete the job with its result."""
         self._run(self._found().remove())
 
     def revoke(self, terminate: bool = False, **others: Any) -> None:
-        """Do not run it. One that runs goes on, unless `terminate` says otherwise."""
+        """Cancel the job. A running job continues, unless `terminate` is set."""
         instead = {
-            "signal": "a coroutine is cancelled, a cpu=True process killed, a plain function asks current_job().cancelled",
-            "wait": "revoke() returns when the server knows; remove it",
+            "signal": "coroutines are cancelled and cpu=True processes killed; "
+            "a plain function checks current_job().cancelled",
+            "wait": "revoke() returns when the server has recorded it; remove it",
         }
         refuse("revoke", others, instead, ArgumentsError, CELERY_GUIDE)
         info = self._info()
@@ -116,7 +123,8 @@ class AsyncResult:
             return
         try:
             self._run(self._found().cancel("revoked"))
-        except Conflict:  # it has ended meanwhile
+        except Conflict:
+            # It has finished meanwhile.
             return
 
     def _info(self) -> JobInfo | None:
@@ -127,16 +135,16 @@ class AsyncResult:
 
     def _found(self) -> Job[Any]:
         if self._job is None:
-            self._job = self._run(self._look())
+            self._job = self._run(self._find())
         return self._job
 
-    async def _look(self) -> Job[Any]:
+    async def _find(self) -> Job[Any]:
         for queue in self.app.queues.values():
             job = queue.job(self.id)
             if await job.state() is not None:
                 return job
         raise NotFound(
-            f"job {self.id}: no queue of this app has it; it never was there, or is not kept any more"
+            f"job {self.id}: no queue of this app has it; it never existed, or its retention has ended"
         )
 
     def _run(self, coroutine: Coroutine[Any, Any, A]) -> A:

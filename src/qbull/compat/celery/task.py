@@ -1,7 +1,7 @@
-"""CeleryTask: what `@app.task` makes of a function. A task of qbull that has `delay`, `apply_async` and `retry` besides.
+"""CeleryTask: the task that `@app.task` makes. It is a qbull task with `delay`, `apply_async` and `retry`.
 
-Celery runs a task again only where that is asked for: by `self.retry(…)` or `autoretry_for`. So these tasks have one attempt,
-and both of these ask for another one.
+Celery retries a task only if the task asks for it, with `self.retry(…)` or `autoretry_for`. So these tasks
+have one attempt, and both calls ask for another one.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from qbull.compat.celery.app import Celery
 
 RETRIES_HEADER = "celery.retries"
-"""A header of jobs that were moved from Celery: how often they had been retried there."""
+"""The header of jobs that were moved from Celery with the number of their retries there."""
 FIXED_TASK_OPTIONS = {
     "acks_late": True,
     "reject_on_worker_lost": True,
@@ -46,20 +46,20 @@ FIXED_TASK_OPTIONS = {
     "store_errors_even_if_ignored": True,
     "serializer": "json",
 }
-"""What qbull does anyway: said otherwise, it is refused."""
+"""Options with only one possible value, because qbull always behaves so; other values are refused."""
 
 
 class Retry(RetryAfter):
-    """Raised by `self.retry(…)`: the job runs again then."""
+    """Raised by `self.retry(…)`: the job runs again later."""
 
 
 class MaxRetriesExceededError(Exception):
-    """`self.retry(…)` without an exception of its own, when there were as many retries as are allowed."""
+    """Raised by `self.retry(…)` without `exc` if no retries are left."""
 
 
 @dataclass(frozen=True)
 class CeleryTaskOptions:
-    """What can be said of a task: the keywords of `@app.task` that mean something here."""
+    """The keywords of `@app.task` that are supported here."""
 
     name: str = ""
     bind: bool = False
@@ -86,26 +86,27 @@ class CeleryTaskOptions:
             if name not in known and not (name in FIXED_TASK_OPTIONS and value == FIXED_TASK_OPTIONS[name])
         }
         refuse("task", left, CELERY_TASK_HINTS, DeclarationError, CELERY_GUIDE)
-        traits = cls(**{name: value for name, value in given.items() if name in known})
+        options = cls(**{name: value for name, value in given.items() if name in known})
         refuse(
             "task(retry_kwargs): retry",
-            {n: v for n, v in (traits.retry_kwargs or {}).items() if n not in ("max_retries", "countdown")},
+            {n: v for n, v in (options.retry_kwargs or {}).items() if n not in ("max_retries", "countdown")},
             CELERY_RETRY_HINTS,
             DeclarationError,
             CELERY_GUIDE,
         )
-        return traits
+        return options
 
     def wait_after(self, retries: int) -> float | None:
-        """Seconds before the next run, where a backoff says so."""
+        """Return the seconds before the next run; None without a backoff."""
         if not self.retry_backoff:
             return None
         wait = min(self.retry_backoff_max, int(max(1.0, float(self.retry_backoff))) * 2 ** min(retries, 64))
-        return random.randrange(wait + 1) if self.retry_jitter else wait  # noqa: S311 - spreading, not secrecy
+        # The random wait spreads retries; it is no secret.
+        return random.randrange(wait + 1) if self.retry_jitter else wait  # noqa: S311
 
 
 class CeleryRequest:
-    """`self.request`: the job that runs, as Celery's users ask for it."""
+    """The running job, as `self.request` of Celery."""
 
     def __init__(self, task: str) -> None:
         self.id: str | None = None
@@ -126,7 +127,10 @@ class CeleryRequest:
 
 
 class CeleryTask(Task[..., Any]):
-    """A function that can be enqueued; called directly it is still the function. Also a task of qbull: `enqueue`, `options`, `step`."""
+    """A function that can be enqueued. Called directly, it runs the function.
+
+    It is also a qbull task with `enqueue`, `options` and `step`.
+    """
 
     def __init__(self, app: Celery, queue: Queue, spec: TaskSpec, traits: CeleryTaskOptions) -> None:
         super().__init__(queue, spec)
@@ -146,7 +150,7 @@ class CeleryTask(Task[..., Any]):
         return CeleryRequest(self.name)
 
     def delay(self, *args: Any, **kwargs: Any) -> AsyncResult:
-        """Enqueue it with these arguments."""
+        """Enqueue the task with these arguments."""
         return self.apply_async(args, kwargs)
 
     def apply_async(
@@ -163,10 +167,23 @@ class CeleryTask(Task[..., Any]):
         time_limit: float | None = None,
         **others: Any,
     ) -> AsyncResult:
-        """Enqueue it with options. `priority` is 0 (first) to 9 (last), as Celery has it on Redis."""
+        """Enqueue the task with options.
+
+        Args:
+            args: Positional arguments of the task.
+            kwargs: Keyword arguments of the task.
+            task_id: The id of the job.
+            countdown: Seconds until the job may run.
+            eta: Time from which the job may run. Without a zone it is in conf.timezone.
+            queue: The queue for this job, instead of the one of the task.
+            priority: From 0 (first) to 9 (last), as in Celery on Redis.
+            expires: Seconds or time after which the job does not start any more.
+            time_limit: Seconds that one run may take.
+            others: Refused, with a hint at the replacement.
+        """
         refuse("apply_async", others, CELERY_CALL_HINTS, ArgumentsError, CELERY_GUIDE)
         if isinstance(args, str) or (args is not None and not isinstance(args, Sequence)):
-            raise ArgumentsError(f'task "{self.name}": args={args!r}: give a list or a tuple')
+            raise ArgumentsError(f'task "{self.name}": args={args!r}: pass a list or a tuple')
         home = self.app.home_of(self.name, queue or self.traits.queue)
         options = Options(
             delay=countdown,
@@ -192,15 +209,20 @@ class CeleryTask(Task[..., Any]):
         max_retries: int | None = None,
         **others: Any,
     ) -> NoReturn:
-        """End this run, and ask for another one. Raises `exc` where there were as many as are allowed."""
+        """End this run and ask for another one. Raises `exc` if no retries are left."""
         refuse("retry", others, CELERY_RETRY_HINTS, ArgumentsError, CELERY_GUIDE)
         request = self.request
         if request.called_directly:
-            raise exc or sys.exc_info()[1] or Retry(0, "it was called directly, there is no job to run again")
-        most = self.max_retries if max_retries is None else max_retries
-        if most is not None and request.retries >= most:
+            raise (
+                exc
+                or sys.exc_info()[1]
+                or Retry(0, "the task was called directly, so there is no job to retry")
+            )
+        limit = self.max_retries if max_retries is None else max_retries
+        if limit is not None and request.retries >= limit:
             raise exc or MaxRetriesExceededError(
-                f"cannot retry {self.name}[{request.id}]: {request.retries} retries were made, {most} are allowed"
+                f"cannot retry {self.name}[{request.id}]: "
+                f"it had {request.retries} retries, {limit} are allowed"
             )
         wait = self.default_retry_delay if countdown is None else countdown
         if eta is not None:
@@ -215,17 +237,18 @@ class CeleryTask(Task[..., Any]):
         return None
 
     def _aware(self, moment: datetime | None) -> datetime | None:
-        """A moment without a zone is one of conf.timezone, as with Celery."""
+        """Return a time with a zone. One without it is in conf.timezone, as in Celery."""
         if moment is None or moment.utcoffset() is not None:
             return moment
         return moment.replace(tzinfo=ZoneInfo(self.app.conf.zone))
 
 
 def priority_of(celery: int | None) -> int:
-    """Celery on Redis has 0 (first, and what is meant where none is given) to 9; qbull 1 (first), 5 by default, to 10.
+    """Convert a priority. Celery on Redis has 0 (first, the default) to 9; qbull has 1 (first) to 10, 5 by
+    default.
 
-    Both defaults are the same thing, so what is not given stays between the priorities of qbull's own tasks. Celery's
-    four steps 0, 3, 6 and 9 stay apart.
+    Celery's default becomes qbull's default, so jobs without a priority mix with those of qbull's own tasks.
+    Celery's four steps 0, 3, 6 and 9 stay distinct.
     """
     if celery is None:
         return 5
@@ -237,7 +260,7 @@ def priority_of(celery: int | None) -> int:
 def guarded(
     function: Callable[..., Any], traits: CeleryTaskOptions, task: Callable[[], CeleryTask]
 ) -> Callable[..., Any]:
-    """The function as a worker calls it: with `self` where it is bound, and asking for another run where that is declared."""
+    """Wrap a function for a worker: pass `self` if it is bound, and retry as `autoretry_for` declares."""
     signature = inspect.signature(function)
     parameters = list(signature.parameters.values())
     if traits.bind and not parameters:
@@ -247,11 +270,11 @@ def guarded(
         if isinstance(error, (RetryAfter, Fail, *traits.dont_autoretry_for)):
             return
         if isinstance(error, traits.autoretry_for):
-            asked = dict(traits.retry_kwargs or {})
+            retry_options = dict(traits.retry_kwargs or {})
             wait = traits.wait_after(task().request.retries)
             if wait is not None:
-                asked["countdown"] = wait
-            task().retry(exc=error, **asked)
+                retry_options["countdown"] = wait
+            task().retry(exc=error, **retry_options)
 
     def bound(args: tuple[Any, ...]) -> tuple[Any, ...]:
         return (task(), *args) if traits.bind else args

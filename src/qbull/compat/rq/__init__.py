@@ -1,6 +1,6 @@
 """qbull for code that was written for RQ: `from qbull.compat.rq import Queue, Retry, Job, job`.
 
-docs/guides/from_rq.md has what is taken over and what is different. Jobs made here are ordinary jobs of qbull.
+docs/guides/from_rq.md lists the supported calls and the differences. Jobs made here are ordinary qbull jobs.
 """
 
 from __future__ import annotations

@@ -1,16 +1,20 @@
-"""Instead: what of RQ has no counterpart in the shim, and what to use in its place. One line for each name."""
+"""Names of RQ that are not supported, each with a hint at its replacement."""
 
 from __future__ import annotations
 
 RQ_GUIDE = "from_rq"
 
-_USE_RETENTION = 'finished jobs stay as the queue says: app.queue("NAME", keep=qbull.Keep(completed_for=500)), before Queue("NAME", …)'
+_USE_RETENTION = (
+    'retention is a setting of the queue: app.queue("NAME", keep=qbull.Keep(completed_for=500)), '
+    'before Queue("NAME", …)'
+)
 _USE_TASK_CHAIN = "use qbull.chain(a.step(…), b.step(…)) with tasks: queue.task_of(function)"
 _USE_SETTLED_HOOK = (
-    "use qbull.Middleware: settled is told what became of each run; or fallback= of qbull.chain(…)"
+    "use qbull.Middleware: settled() gets the outcome of each run; or fallback= of qbull.chain(…)"
 )
 _USE_ARGUMENTS = (
-    "pass it as an argument; progress and lines are qbull.current_job().progress_sync(33) and log_sync(…)"
+    "pass it as an argument; for progress and log lines use qbull.current_job().progress_sync(33) "
+    "and log_sync(…)"
 )
 _USE_COMMAND_LINE = "use the command line or the REST API: qbull jobs, failures, redrive, clean"
 
@@ -24,11 +28,11 @@ RQ_CALL_HINTS = {
     "meta": _USE_ARGUMENTS,
     "description": "a job is shown with its task and its arguments; remove it",
     "repeat": "use @queue.cron(every=…), or app.schedules.upsert(…)",
-    "unique": "an id is taken while its job is there: the second one adds nothing; remove it",
+    "unique": "ids are always unique: a second job with the same id adds nothing; remove it",
     "pipeline": "use task.enqueue_many_sync([…]) of queue.task_of(function)",
     "webhooks": "use alerts: docs/guides/alerts.md",
     "group_id": "use qbull.group(…, then=…)",
-    "queue_class": "give queue=, a name or a Queue",
+    "queue_class": "pass queue=, a name or a Queue",
 }
 """Keywords of enqueue, of @job and of delay."""
 
@@ -64,32 +68,32 @@ RQ_JOB_ATTRIBUTE_HINTS = {
     "meta": _USE_ARGUMENTS,
     "save_meta": _USE_ARGUMENTS,
     "get_meta": _USE_ARGUMENTS,
-    "save": "a job cannot be changed when it is enqueued",
+    "save": "an enqueued job cannot be changed",
     "dependency": _USE_TASK_CHAIN,
     "dependencies": _USE_TASK_CHAIN,
     "dependent_ids": _USE_TASK_CHAIN,
     "register_dependency": _USE_TASK_CHAIN,
-    "latest_result": "use return_value(), exc_info; all attempts are in await app.job(queue, id).info()",
-    "results": "use return_value(), exc_info; all attempts are in await app.job(queue, id).info()",
+    "latest_result": "use return_value() or exc_info; await app.job(queue, id).info() has all attempts",
+    "results": "use return_value() or exc_info; await app.job(queue, id).info() has all attempts",
     "description": "a job is shown with its task and its arguments",
     "args": "arguments travel by name: job.kwargs",
     "perform": "call the function",
-    "worker_name": "await app.job(queue, id).info() has it",
+    "worker_name": "use await app.job(queue, id).info()",
     "create": "use queue.enqueue(…)",
 }
 
 RQ_MODULE_HINTS = {
     "Worker": "run: qbull worker MODULE:APP",
     "SimpleWorker": "run: qbull worker MODULE:APP, or async with app.worker() in tests",
-    "Connection": "give connection=app",
-    "push_connection": "give connection=app",
+    "Connection": "pass connection=app",
+    "push_connection": "pass connection=app",
     "Callback": _USE_SETTLED_HOOK,
     "Repeat": "use @queue.cron(every=…), or app.schedules.upsert(…)",
     "Group": "use qbull.group(…, then=…)",
-    "Scheduler": "workers let delayed jobs run when they are due",
+    "Scheduler": "not needed: workers run delayed jobs when they are due",
     "cancel_job": "use Job.fetch(id, connection=app).cancel()",
     "requeue_job": "use Job.fetch(id, connection=app).requeue()",
     "send_stop_job_command": "use Job.fetch(id, connection=app).cancel()",
     "FailedJobRegistry": "use qbull failures, qbull jobs NAME --state failed",
 }
-"""Names that one may try to import."""
+"""Names that users may try to import."""

@@ -1,4 +1,7 @@
-"""Job: a job as RQ's users ask for it. Every call is synchronous and asks the server; the job itself is app.job(queue, id)."""
+"""A job with the API of RQ.
+
+Every call is synchronous and asks the server; the qbull job is app.job(queue, id).
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ RQ_STATES = {
 
 
 class Job:
-    """What `enqueue` gives, and `Job.fetch(id, connection=app)`."""
+    """A job, as `enqueue` and `Job.fetch(id, connection=app)` return it."""
 
     def __init__(self, app: App, handle: Handle[Any]) -> None:
         self.id = handle.id
@@ -39,7 +42,7 @@ class Job:
 
     @classmethod
     def fetch(cls, id: str, connection: App) -> Job:
-        """Looked for in all queues of the app."""
+        """Find a job by its id in all queues of the app."""
         return cls(
             connection, connection.run_sync(find_job(connection, list(connection.queues.values()), id))
         )
@@ -54,8 +57,11 @@ class Job:
         return self.id
 
     def get_status(self, refresh: bool = True) -> str | None:
-        """RQ's words: queued, scheduled, started, finished, failed, canceled; None where nobody knows it any more."""
-        info = self._look()
+        """Return RQ's name of the state: queued, scheduled, started, finished, failed or canceled.
+
+        None if the job does not exist any more.
+        """
+        info = self._read()
         return None if info is None else RQ_STATES[info.state]
 
     @property
@@ -83,18 +89,18 @@ class Job:
         return self.get_status() == "canceled"
 
     def return_value(self, refresh: bool = True) -> Any:
-        """What the function returned; None until then."""
+        """Return the result of the function; None if it has not finished."""
         return self._run(self._handle.result()) if self.is_finished else None
 
     @property
     def result(self) -> Any:
-        """The same as `return_value()`, as older versions of RQ have it."""
+        """The same as `return_value()`, for code written for older versions of RQ."""
         return self.return_value()
 
     @property
     def exc_info(self) -> str | None:
-        """The traceback of a job that failed, or its error where there is none."""
-        info = self._look()
+        """The traceback of a failed job, or its error if there is no traceback."""
+        info = self._read()
         return None if info is None or info.state != "failed" else info.stacktrace or info.error
 
     @property
@@ -104,8 +110,8 @@ class Job:
     @property
     def kwargs(self) -> Mapping[str, Any]:
         """The arguments, by name."""
-        found: Mapping[str, Any] = self._info().payload
-        return found
+        payload: Mapping[str, Any] = self._info().payload
+        return payload
 
     @property
     def enqueued_at(self) -> datetime:
@@ -120,27 +126,28 @@ class Job:
         return self._info().finished_at
 
     def refresh(self) -> None:
-        """Nothing to do: every question asks the server."""
+        """Do nothing: every call asks the server."""
 
     def cancel(self) -> None:
-        """Do not run it, or stop it."""
+        """Cancel the job, and stop it if it is running."""
         self._run(self._handle.cancel())
 
     def requeue(self) -> Job:
-        """Let a job that failed or was cancelled run again."""
+        """Run a failed or cancelled job again."""
         self._run(self._handle.retry())
         return self
 
     def delete(self) -> None:
+        """Delete the job permanently."""
         self._run(self._handle.remove())
 
     def _info(self) -> JobInfo:
-        info = self._look()
+        info = self._read()
         if info is None:
-            raise NotFound(f'queue "{self.origin}": no job {self.id}; it is not kept any more')
+            raise NotFound(f'queue "{self.origin}": no job {self.id}; its retention has ended')
         return info
 
-    def _look(self) -> JobInfo | None:
+    def _read(self) -> JobInfo | None:
         return self._run(self._handle.info())
 
     def _run(self, coroutine: Coroutine[Any, Any, A]) -> A:
@@ -148,15 +155,16 @@ class Job:
 
 
 async def find_job(app: App, queues: list[Queue], id: str) -> Handle[Any]:
+    """Find a job in some queues by its id."""
     for queue in queues:
         handle = queue.job(id)
         if await handle.state() is not None:
             return handle
-    raise NotFound(f"job {id}: no queue of this app has it; it never was there, or is not kept any more")
+    raise NotFound(f"job {id}: no queue of this app has it; it never existed, or its retention has ended")
 
 
 class RqCurrentJob:
-    """`get_current_job()`: the job that runs here."""
+    """The running job, as `get_current_job()` returns it."""
 
     def __init__(self) -> None:
         job = current_job()
@@ -171,7 +179,7 @@ class RqCurrentJob:
 
 
 def get_current_job() -> RqCurrentJob | None:
-    """None outside of a job, as in RQ."""
+    """Return the running job; None outside of a job, as in RQ."""
     try:
         return RqCurrentJob()
     except NotFound:

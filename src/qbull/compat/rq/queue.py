@@ -1,6 +1,6 @@
-"""Queue and @job: enqueue functions as RQ's users do. A function is registered, so that workers know what they may run.
+"""Queue and @job: enqueue functions with the API of RQ. Workers run only functions that are registered.
 
-RQ's workers import whatever a job names. Here a job names a task, and a task is a function that somebody has declared.
+RQ's workers import any function that a job names. Here a job names a task, and a task is a declared function.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ Function = Callable[..., Any] | str
 
 NO_RETRIES = Rule(attempts=1)
 FRONT_PRIORITY = 1
-"""The priority of what is put at the front; what is not has 5."""
+"""The priority of jobs with at_front=True; other jobs have 5."""
 DEFAULT_TIMEOUT_SECONDS = 180
-"""Seconds, as RQ has it."""
+"""The default of RQ."""
 RQ_UNIT_SECONDS = {"d": 86_400, "h": 3600, "m": 60, "s": 1}
 
 
 @dataclass(frozen=True)
 class RqEnqueueOptions:
-    """What can be said of a call besides its arguments: the keywords of `enqueue` that mean something here."""
+    """The keywords of `enqueue` that are supported here."""
 
     job_timeout: int | str | None = None
     ttl: float | None = None
@@ -50,10 +50,10 @@ class RqEnqueueOptions:
         refuse(
             what, {n: v for n, v in given.items() if n not in known}, RQ_CALL_HINTS, ArgumentsError, RQ_GUIDE
         )
-        wishes = cls(**given)
-        if wishes.retry is not None and not isinstance(wishes.retry, Retry):
-            raise ArgumentsError(f"{what}(retry={wishes.retry!r}): give Retry(…) of qbull.compat.rq")
-        return wishes
+        options = cls(**given)
+        if options.retry is not None and not isinstance(options.retry, Retry):
+            raise ArgumentsError(f"{what}(retry={options.retry!r}): use Retry(…) of qbull.compat.rq")
+        return options
 
     def options(self, at: datetime | None, delay: float | None) -> Options:
         return Options(
@@ -70,7 +70,7 @@ class RqEnqueueOptions:
 
 
 class Queue:
-    """`Queue("mail", connection=app)`: a queue of the app, declared here where it is not yet."""
+    """`Queue("mail", connection=app)`: a queue of the app, which is declared here if it is not yet."""
 
     def __init__(
         self,
@@ -82,8 +82,8 @@ class Queue:
         refuse("Queue", others, RQ_QUEUE_HINTS, ConfigError, RQ_GUIDE)
         if not isinstance(connection, App):
             raise ConfigError(
-                f'Queue("{name}", connection={connection!r}): give the app: connection=qbull.App("redis://…"); '
-                "workers find it as MODULE:APP"
+                f'Queue("{name}", connection={connection!r}): pass the app: '
+                'connection=qbull.App("redis://…"); workers load it as MODULE:APP'
             )
         self.name = name
         self.app = connection
@@ -104,36 +104,36 @@ class Queue:
 
     @property
     def count(self) -> int:
-        """Jobs that wait."""
+        """The number of waiting jobs."""
         return self.app.run_sync(self.queue.stats()).waiting
 
     def register(self, *functions: Callable[..., Any] | ModuleType) -> None:
         """Let workers run these functions, or all functions that a module defines."""
         for given in functions:
-            found = _functions(given) if isinstance(given, ModuleType) else [given]
-            for function in found:
+            for function in _functions(given) if isinstance(given, ModuleType) else [given]:
                 if name_of(function) not in self.queue.tasks:
                     self.queue.task(name=name_of(function), retry=NO_RETRIES)(retrying(function))
 
     def task_of(self, function: Function) -> Task[..., Any]:
-        """The function as a task of qbull: `enqueue`, `options`, `step`, `enqueue_many`."""
+        """Return the function as a qbull task with `enqueue`, `options`, `step` and `enqueue_many`."""
         name = name_of(function)
         if name not in self.queue.tasks:
             raise NotFound(
-                f'queue "{self.name}": "{name}" is not registered, no worker would run it; '
+                f'queue "{self.name}": "{name}" is not registered, so no worker would run it; '
                 "add queue.register(function), or @job, in the module that workers load"
             )
         return Task(self.queue, self.queue.tasks[name])
 
     def enqueue(self, f: Function, *args: Any, **kwargs: Any) -> Job:
-        """RQ's keywords are taken, the others are arguments of the function."""
+        """Enqueue a call. Keywords of RQ are options; all others are arguments of the function."""
         return self._enqueue(f, args, kwargs)
 
     def enqueue_in(self, time_delta: timedelta, func: Function, *args: Any, **kwargs: Any) -> Job:
+        """Enqueue a call that runs after a delay."""
         return self._enqueue(func, args, kwargs, delay=time_delta.total_seconds())
 
     def enqueue_at(self, datetime: datetime, f: Function, *args: Any, **kwargs: Any) -> Job:
-        """A moment without a zone is one of this machine's, as with RQ."""
+        """Enqueue a call that runs at a time. A time without a zone is in the machine's zone, as in RQ."""
         return self._enqueue(f, args, kwargs, at=datetime.astimezone())
 
     def enqueue_call(
@@ -144,11 +144,12 @@ class Queue:
         timeout: int | str | None = None,
         **options: Any,
     ) -> Job:
-        """The same with the arguments of the function apart."""
-        wishes = RqEnqueueOptions.of("enqueue_call", {"job_timeout": timeout} | options)
-        return self.send(func, args or (), kwargs or {}, wishes)
+        """Enqueue a call with the arguments of the function in `args` and `kwargs`."""
+        rq_options = RqEnqueueOptions.of("enqueue_call", {"job_timeout": timeout} | options)
+        return self.send(func, args or (), kwargs or {}, rq_options)
 
     def fetch_job(self, job_id: str) -> Job | None:
+        """Return a job of this queue, or None if it does not exist."""
         try:
             return Job(self.app, self.app.run_sync(find_job(self.app, [self.queue], job_id)))
         except NotFound:
@@ -162,27 +163,29 @@ class Queue:
         at: datetime | None = None,
         delay: float | None = None,
     ) -> Job:
-        taken = {field.name for field in fields(RqEnqueueOptions)} | RQ_CALL_HINTS.keys()
-        wishes = RqEnqueueOptions.of("enqueue", {n: kwargs.pop(n) for n in list(kwargs) if n in taken})
-        if "args" in kwargs or "kwargs" in kwargs:  # RQ's explicit form
+        known = {field.name for field in fields(RqEnqueueOptions)} | RQ_CALL_HINTS.keys()
+        options = RqEnqueueOptions.of("enqueue", {n: kwargs.pop(n) for n in list(kwargs) if n in known})
+        # RQ's explicit form.
+        if "args" in kwargs or "kwargs" in kwargs:
             if args or kwargs.keys() - {"args", "kwargs"}:
-                raise ArgumentsError("enqueue(args=…, kwargs=…): give all arguments there, or none")
+                raise ArgumentsError("enqueue(args=…, kwargs=…): pass all arguments there, or none")
             args, kwargs = tuple(kwargs.get("args") or ()), dict(kwargs.get("kwargs") or {})
-        return self.send(function, args, kwargs, wishes, at, delay)
+        return self.send(function, args, kwargs, options, at, delay)
 
     def send(
         self,
         function: Function,
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
-        wishes: RqEnqueueOptions,
+        options: RqEnqueueOptions,
         at: datetime | None = None,
         delay: float | None = None,
     ) -> Job:
         task = self.task_of(function)
-        options = wishes.options(at, delay)
-        sent = enqueue_with_headers(self.queue, task.spec, options, wishes.headers(), args, kwargs)
-        return Job(self.app, self.app.run_sync(sent))
+        enqueue = enqueue_with_headers(
+            self.queue, task.spec, options.options(at, delay), options.headers(), args, kwargs
+        )
+        return Job(self.app, self.app.run_sync(enqueue))
 
 
 def job(
@@ -191,16 +194,16 @@ def job(
     timeout: int | str | None = None,
     **others: Any,
 ) -> Callable[[F], F]:
-    """`@job("mail", connection=app)`: register the function, and give it `delay`."""
-    wishes = RqEnqueueOptions.of("@job", {"job_timeout": timeout} | others)
+    """`@job("mail", connection=app)`: register the function, and add `delay` to it."""
+    options = RqEnqueueOptions.of("@job", {"job_timeout": timeout} | others)
     home = queue if isinstance(queue, Queue) else Queue(queue, connection=connection)
 
     def declare(function: F) -> F:
         home.register(function)
 
         def delay(*args: Any, **kwargs: Any) -> Job:
-            said = {n: kwargs.pop(n) for n in ("job_id", "at_front", "depends_on") if n in kwargs}
-            both = {field.name: getattr(wishes, field.name) for field in fields(RqEnqueueOptions)} | said
+            given = {n: kwargs.pop(n) for n in ("job_id", "at_front", "depends_on") if n in kwargs}
+            both = {field.name: getattr(options, field.name) for field in fields(RqEnqueueOptions)} | given
             return home.send(function, args, kwargs, RqEnqueueOptions.of("delay", both))
 
         function.delay = delay  # type: ignore[attr-defined]
@@ -210,18 +213,19 @@ def job(
 
 
 def name_of(function: Function) -> str:
-    """How RQ names it: its module and its name."""
+    """Return the name that RQ gives a function: its module and its qualified name."""
     if isinstance(function, str):
         return function
     if inspect.ismethod(function) or not hasattr(function, "__qualname__") or "<" in function.__qualname__:
         raise DeclarationError(
-            f"{function!r}: a task is a function of a module; methods and inner functions have no name that a worker finds"
+            f"{function!r}: a task must be a function of a module; a worker cannot find methods and inner "
+            "functions by name"
         )
     return f"{function.__module__}.{function.__qualname__}"
 
 
 def seconds_of(timeout: int | str) -> float:
-    """180, "180", "3m", "1h"; -1 is no limit."""
+    """Parse a timeout such as 180, "180", "3m" or "1h"; -1 means no limit."""
     if isinstance(timeout, str):
         number, unit = (
             (timeout[:-1], timeout[-1:].lower())

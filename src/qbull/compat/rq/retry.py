@@ -1,4 +1,7 @@
-"""Retry: how often a call may run again and when, said of the call as in RQ. It travels with the job as a header."""
+"""Retry: how often and when a call is retried, given with the call as in RQ.
+
+It travels with the job as a header.
+"""
 
 from __future__ import annotations
 
@@ -12,26 +15,29 @@ from qbull.errors import ArgumentsError, Fail, NotFound, RetryAfter
 from qbull.worker.current import current_job
 
 RETRY_WAITS_HEADER = "rq.retry"
-"""The header: seconds before each further run, with commas between them."""
+"""The header with the seconds before each retry, separated by commas."""
 
 
 class Retry:
-    """`Retry(max=3, interval=[10, 30, 60])`: three runs more. With fewer intervals than runs the first of them comes again."""
+    """`Retry(max=3, interval=[10, 30, 60])`: three retries.
+
+    If there are fewer intervals, the first one is repeated.
+    """
 
     def __init__(
         self,
-        max: int,  # noqa: A002 - it is called so there
+        max: int,  # noqa: A002 - the name in RQ
         interval: int | Iterable[int] = 0,
         enqueue_at_front: bool = False,
     ) -> None:
         if enqueue_at_front:
             raise ArgumentsError(
-                "Retry(enqueue_at_front=…): a job keeps its priority; give the call at_front=True"
+                "Retry(enqueue_at_front=…): a job keeps its priority; enqueue it with at_front=True"
             )
         intervals = [interval] if isinstance(interval, int) else list(interval)
         if max < 1 or not intervals or min(intervals) < 0:
             raise ArgumentsError(
-                f"Retry(max={max}, interval={interval!r}): give at least one run more, and seconds from 0"
+                f"Retry(max={max}, interval={interval!r}): give at least one retry, and seconds from 0"
             )
         self.max = max
         self.intervals = intervals
@@ -41,20 +47,21 @@ class Retry:
 
 
 def waits_of(left: int, intervals: Sequence[int]) -> str:
-    """The header for a job that may run so often again."""
+    """Return the header for a job that has `left` retries."""
     last = len(intervals)
     return ",".join(str(intervals[max(last - n, 0)]) for n in range(left, 0, -1))
 
 
 def retrying(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function as a worker calls it: what it raises asks for another run, where the call has said so."""
+    """Wrap a function for a worker: its exceptions become retries, if the call has asked for them."""
 
     def failed(error: Exception) -> None:
         if isinstance(error, RetryAfter | Fail):
             return
         try:
             job = current_job()
-        except NotFound:  # called directly
+        except NotFound:
+            # The function was called directly, not by a worker.
             return
         waits = [int(wait) for wait in job.headers.get(RETRY_WAITS_HEADER, "").split(",") if wait]
         if job.attempt <= len(waits):
