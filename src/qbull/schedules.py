@@ -170,7 +170,7 @@ class Schedules:
         partition, id = client.router.partition(queue.settings, number), new_id(number)
         durability = self._app.durability
         server = client.store.confirmed(durability) if durability is not None else None
-        ticks = ScheduleTicks(client.store, queue._encode_payload)
+        ticks = ScheduleTicks(client.store, queue._encode_payload, queue.tasks)
         created = await ticks.fire_now(partition, schedule, id, server)
         return Job(id, created, queue)
 

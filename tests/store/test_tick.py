@@ -9,10 +9,13 @@ from typing import Any
 import pytest
 from partition_driver import PartitionDriver
 
+from qbull.core.codec import Signature
 from qbull.core.record import to_datetime
+from qbull.core.retry import Retry
 from qbull.core.schedule import Schedule
 from qbull.core.schedule_rule import ScheduleRule
 from qbull.core.schedule_state import PlanChange, SchedulePlan, fields_of, pause_plan, resume_plan
+from qbull.core.task import TaskSpec
 from qbull.errors import NotFound
 from qbull.store.read import inspect, pages
 from qbull.store.store import Store
@@ -476,3 +479,22 @@ async def test_the_trace_of_a_schedule_expires(store: Store) -> None:
     await works.schedules.remove("s")
 
     assert 0 < await store.server.call("PTTL", works.driver.partition.base + "schedule:s") <= 3_600_000
+
+
+async def test_a_run_expires_as_any_job_of_its_task_does(store: Store) -> None:
+    works = await Clockwork.make(store)
+    spec = TaskSpec("task", print, Signature("task", lambda: None), "async", Retry(), None, expires=60)
+    works.ticks = ScheduleTicks(store, tasks={"task": spec})
+    await works.set_back(45 * 1000)
+
+    assert await works.tick() == (1, 0, 0)
+    assert await works.ticks.fire_now(works.driver.partition, works.schedule, "by-hand")
+
+    planned, by_hand = sorted(await works.jobs(), key=lambda id: id == "by-hand")
+    for id in (planned, by_hand):
+        found = await inspect.find(works.driver.partition, id)
+        assert found is not None
+        assert found.body().expires == 60_000
+    await works.driver.let_end_come(planned, by_hand)
+    await works.driver.partition.promote()
+    assert [await works.driver.state(id) for id in (planned, by_hand)] == ["cancelled", "cancelled"]

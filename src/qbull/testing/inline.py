@@ -25,7 +25,7 @@ from qbull.core.task import TaskSpec
 from qbull.errors import PayloadError, QbullError, RetryAfter
 from qbull.produce.router import PlacedJob
 from qbull.store.verbs.partition import NewJob
-from qbull.store.verbs.tick import tick_record
+from qbull.store.verbs.tick import scheduled_run
 from qbull.testing.enqueued import EnqueueRecorder
 from qbull.testing.inline_client import InlineClient
 from qbull.testing.memory_job import InlineJob, InlineProgress
@@ -243,7 +243,7 @@ class Inline(EnqueueRecorder, AbstractContextManager["Inline"]):
         queue = self.app.queues[schedule.queue]
         id = schedule.tick_id(planned)
         if (queue.name, id) not in self.kept:
-            job = NewJob(id, 0, tick_record(queue.settings, schedule, queue._encode_payload))
+            job = NewJob(id, *scheduled_run(queue.settings, schedule, queue._encode_payload, queue.tasks))
             self.note(queue.name, PlacedJob(0, job), id, True)
             self.keep(queue.name, job)
 

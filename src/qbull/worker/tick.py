@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 
 from qbull.codecs.chain import CodecChain
 from qbull.core.schedule import Schedule
+from qbull.core.task import TaskSpec
 from qbull.store.store import Store
 from qbull.store.verbs.partition import Partition
 from qbull.store.verbs.schedules import SCHEDULE_BATCH_SIZE, PartitionPlans, ScheduleLocation, ScheduleStore
@@ -36,13 +37,13 @@ class ScheduleRunner:
         self,
         store: Store,
         partition: Partition,
-        tasks: Collection[str],
+        tasks: Mapping[str, TaskSpec],
         outage: Outage,
         seals: CodecChain | None = None,
     ) -> None:
         self._schedules = ScheduleStore(store)
         seal = partial((seals or CodecChain()).encode, "payload", partition.settings.name)
-        self._ticks = ScheduleTicks(store, seal)
+        self._ticks = ScheduleTicks(store, seal, tasks)
         self._partition = partition
         self._place = ScheduleLocation(partition.settings.name, partition.number)
         self._tasks = tasks

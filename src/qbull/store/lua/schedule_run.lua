@@ -1,12 +1,12 @@
 -- schedule_run: run a schedule now, beside its plan. A job whose id is there already adds nothing.
 -- KEYS  base
--- USES  clock record_layout report index lane stats
--- ARGV  limit:int name id record
+-- USES  clock index new_job stats
+-- ARGV  limit:int name id when record
+--       when: as in lib/new_job.lua
 -- GIVES 1 where the job was added
 look_up({id})
 if place_of(id) then return 0 end
-admit(id, record)
-report('w', id, record, REPORT_ALL_FLAG)
+add_job(id, when, record)
 count_up('enqueued', 1)
 commit()
 local state = base .. 'schedule:' .. name

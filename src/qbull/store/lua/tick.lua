@@ -2,10 +2,10 @@
 -- proposal that was made from another revision than the schedule's own changes nothing.
 -- KEYS  base
 -- NAMES index schedules
--- USES  clock record_layout report index lane stats
+-- USES  clock index new_job stats
 -- ARGV  limit:int grace_ms:int hold_ms:int  …
---       for each schedule: name, rev, catch_up, overlap, missed (ticks that were left out), record, how many instants,
---       and for each of them planned, due, id; then planned and due of the one that follows ('' where there is none)
+--       for each schedule: name, rev, catch_up, overlap, missed (ticks that were left out), when (lib/new_job.lua), record,
+--       how many instants, and for each of them planned, due, id; then planned and due of the one that follows ('' where there is none)
 -- GIVES for each schedule how many ticks were fired, skipped and missed; -1, 0, 0 where the proposal does not hold
 
 local function unfinished(id)
@@ -32,8 +32,8 @@ local answers, total, all_missed = {}, 0, 0
 local at = rest
 while at <= #ARGV do
   local name, rev, catch_up, overlap = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
-  local missed, record, many = tonumber(ARGV[at + 4]), ARGV[at + 5], tonumber(ARGV[at + 6])
-  local first = at + 7
+  local missed, when, record, many = tonumber(ARGV[at + 4]), ARGV[at + 5], ARGV[at + 6], tonumber(ARGV[at + 7])
+  local first = at + 8
   local follows = first + 3 * many
   at = follows + 2
 
@@ -52,10 +52,7 @@ while at <= #ARGV do
       local planned, id = tonumber(ARGV[first + 3 * i - 3]), ARGV[first + 3 * i - 1]
       if planned > last then
         look_up({id})
-        if not place_of(id) then
-          admit(id, record)
-          report('w', id, record, REPORT_ALL_FLAG)
-        end
+        if not place_of(id) then add_job(id, when, record) end
         fired, last, job = fired + 1, planned, id
       else -- the clock has been here before
         again = again + 1

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from qbull.config import QueueSettings
 from qbull.core.record import DEFAULT_PRIORITY, ExtendedBody, pack
 from qbull.core.route import digest
 from qbull.core.schedule import MISSED_AFTER_MS, OVERLAP_RECHECK_MS, Schedule, propose_ticks
+from qbull.core.task import TaskSpec
 from qbull.store.confirm import ConfirmedServer
 from qbull.store.connection.fan_out import run_commands
 from qbull.store.retry import StoreVerbs, idempotent
@@ -27,11 +28,23 @@ class TickResult(NamedTuple):
 
 
 class ScheduleTicks(StoreVerbs):
-    """`seal` makes of a task and its arguments what lies on the server."""
+    """The runs of schedules.
 
-    def __init__(self, store: Store, seal: Callable[[str, bytes], bytes] = lambda task, args: args) -> None:
+    Args:
+        store: Where they are.
+        seal: Encodes the arguments of a task for the server.
+        tasks: The tasks that this process knows, by name. A run must start within the `expires` of its task.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        seal: Callable[[str, bytes], bytes] = lambda task, args: args,
+        tasks: Mapping[str, TaskSpec] = {},
+    ) -> None:
         super().__init__(store)
         self._seal = seal
+        self._tasks = tasks
 
     async def fire_due(self, partition: Partition, look: PartitionPlans) -> list[TickResult]:
         """Propose what the plans of a look have due. The script decides, by its clock, what is fired."""
@@ -43,9 +56,10 @@ class ScheduleTicks(StoreVerbs):
                 continue
             proposal = propose_ticks(schedule, plan.next_ms, look.now_ms)
             follows = proposal.following
+            run = scheduled_run(partition.settings, schedule, self._seal, self._tasks)
             flat += (
                 schedule.name, plan.rev, schedule.catch_up, schedule.overlap, proposal.missed,
-                tick_record(partition.settings, schedule, self._seal), len(proposal.instants),
+                *run, len(proposal.instants),
             )  # fmt: skip
             for planned in proposal.instants:
                 flat += (planned, schedule.due(planned), schedule.tick_id(planned))
@@ -67,8 +81,8 @@ class ScheduleTicks(StoreVerbs):
         self, partition: Partition, schedule: Schedule, id: str, confirmed: ConfirmedServer | None = None
     ) -> bool:
         """Run it now, beside its plan; answers whether the job was new, as safe as `confirmed` asks."""
-        record = tick_record(partition.settings, schedule, self._seal)
-        args = (partition.settings.lane_limit, schedule.name, id, record)
+        run = scheduled_run(partition.settings, schedule, self._seal, self._tasks)
+        args = (partition.settings.lane_limit, schedule.name, id, *run)
         return bool(await (confirmed or self._store.server).script("schedule_run", partition.base, *args))
 
 
@@ -79,11 +93,25 @@ async def first_due_ms(partitions: Sequence[Partition]) -> list[float | None]:
     return [float(head[1]) if head else None for head in heads]
 
 
-def tick_record(
-    settings: QueueSettings, schedule: Schedule, seal: Callable[[str, bytes], bytes] = lambda task, args: args
-) -> bytes:
+class ScheduledRun(NamedTuple):
+    """A run of a schedule: when it may start and by when it must (lua/lib/new_job.lua), and its record."""
+
+    when: str
+    record: bytes
+
+
+def scheduled_run(
+    settings: QueueSettings,
+    schedule: Schedule,
+    seal: Callable[[str, bytes], bytes] = lambda task, args: args,
+    tasks: Mapping[str, TaskSpec] = {},
+) -> ScheduledRun:
+    """The next run of a schedule. It expires as any job of its task does."""
+    spec = tasks.get(schedule.task)
+    expires_ms = None if spec is None or spec.expires is None else max(int(spec.expires * 1000), 1)
     key_digest = digest(schedule.key) if schedule.key is not None else None
     args = seal(schedule.task, bytes(schedule.args))
-    body = ExtendedBody(schedule.task, args, schedule.key, schedule=schedule.name)
+    body = ExtendedBody(schedule.task, args, schedule.key, schedule=schedule.name, expires=expires_ms)
     lane = settings.lane_of(key_digest)
-    return pack(body, priority=DEFAULT_PRIORITY, lane=lane, reports=settings.reports)
+    record = pack(body, priority=DEFAULT_PRIORITY, lane=lane, reports=settings.reports)
+    return ScheduledRun("0" if expires_ms is None else f"0 {expires_ms}", record)
