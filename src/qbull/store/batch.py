@@ -1,7 +1,7 @@
-"""Self-clocking batches: calls made while others are in flight leave together.
+"""Self-clocking batches: calls made while others are in flight are sent together.
 
-There is no timer. An idle producer has the latency of one round trip. A busy one has batches of half of the calls that
-are outstanding, two of them in flight: the server works on the one while the answers to the other bring the next calls.
+There is no timer. An idle producer has the latency of one round trip. A busy one sends batches of half of the
+outstanding calls, two at a time: the server works on one while the answers to the other bring the next calls.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ T = TypeVar("T")
 A = TypeVar("A")
 
 MIN_CALLS_TO_SPLIT = 16
-"""Calls outstanding at a time below which a second flight would only make the batches smaller."""
+"""With fewer outstanding calls, a second batch in flight would only make the batches smaller."""
 
 
 class Batcher(Generic[T, A]):
-    """`send` takes a list of items and answers for each of them. If it raises, all of that batch get the error.
+    """Sends items in batches. `send` takes a list and answers each item; if it raises, the whole batch gets
+    the error.
 
-    `in_order`: what is added first arrives first. Then there is one flight at a time.
+    `in_order` sends one batch at a time, so that items arrive in the order in which they were added.
     """
 
     def __init__(

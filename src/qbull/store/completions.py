@@ -1,7 +1,7 @@
-"""Results: be told when a job has finished, without asking again and again.
+"""Completions: wait for finished jobs without polling.
 
-One subscription serves all who wait in this process. A mark in the partition tells the settle script that somebody
-waits; without it, nothing is published.
+One subscription serves all waiters of this process. A mark in the partition tells the settle script that
+somebody waits; without it, nothing is published.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from qbull.store.store import Store
 from qbull.store.verbs.partition import Partition
 
 WAITER_MARK_SECONDS = 60
-"""Seconds for which a mark holds. Whoever still waits after half of it sets it again, and looks."""
+"""Lifetime of a mark. A waiter renews it after half of that time, and checks the job."""
 
 
 class EndListener:
-    """Somebody who wants to know that something has ended in any of some partitions."""
+    """Is notified when any job of the watched partitions ends."""
 
     def __init__(self, expect: Callable[[Partition], Awaitable[None]]) -> None:
         self.bases: dict[str, float] = {}
@@ -31,7 +31,7 @@ class EndListener:
         self._notified = asyncio.Event()
 
     async def watch(self, partition: Partition) -> None:
-        """From now on, and as long as this is said again."""
+        """Watch a partition. Call again before half of the mark's lifetime is over."""
         now = time.monotonic()
         if now - self.bases.get(partition.base, -WAITER_MARK_SECONDS) >= WAITER_MARK_SECONDS / 2:
             await self._watch(partition)
@@ -59,7 +59,10 @@ class ResultListener:
     async def wait_for(
         self, id: str, look: Callable[[], Awaitable[tuple[Partition, StoredJob]]], timeout: float | None
     ) -> StoredJob:
-        """The job as `look` finds it when it has finished, or after `timeout` seconds. Each look says where it is."""
+        """The job as `look` finds it when it has finished, or after `timeout` seconds.
+
+        Each look says where it is.
+        """
         partition, found = await look()
         event = asyncio.Event()
         try:
@@ -89,7 +92,7 @@ class ResultListener:
 
     @contextmanager
     def ends(self) -> Iterator[EndListener]:
-        """Be told that something has ended, until the block ends."""
+        """Listen for ended jobs until the block ends."""
 
         async def expect(partition: Partition) -> None:
             await self._store.retrying(partial(self._announce, partition))

@@ -1,14 +1,14 @@
-"""Confirm: answer for a script only once its writes are as safe as a durability profile asks.
+"""Confirm: answer a script only once its writes are as safe as a durability profile asks.
 
-`Confirmed.script` is `Server.script` with that promise; the client sends its enqueues through it.
+`ConfirmedServer.script` is `Server.script` with that promise; the client sends its enqueues through it.
 
-- Whether the server can hold the profile at all is looked at before the first write, again after every lost connection,
-  and every minute. One that cannot is refused with a line that says what to set; nothing is written then.
-- WAIT and WAITAOF look only at the last write of their own connection. So they follow the script on its connection, and
-  a small write goes between: an enqueue that finds its ids there already has written nothing itself.
-- They are not sent together with the script. A replica would answer before it has flushed, and speak again only a second
-  later. Sent behind the script's answer they find it flushed in most cases; if not, they are sent again at short intervals.
-- They count replicas, whoever these are. So ROLE follows, and who is connected must be exactly who was looked at.
+- Before the first write, after every lost connection and once a minute, the server is checked: can it hold
+  the profile? If it cannot, it is refused with a message that says what to set, and nothing is written.
+- WAIT and WAITAOF consider only the last write of their own connection. So they follow the script on its
+  connection, with a small write in between: an enqueue that finds its ids has written nothing itself.
+- They are not sent together with the script. A replica would answer before it has flushed, and again only a
+  second later. After the script's answer, most replicas have flushed; if not, they are asked again soon.
+- They count any replicas. So ROLE follows, and the connected replicas must be exactly the checked ones.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from qbull.store.connection.server import CommandArgument, Conversation, NoScrip
 from qbull.store.names import CONFIRM_MARK, CONFIRM_MARK_SECONDS
 
 CONFIRM_TIMEOUT_SECONDS = 10.0
-"""Seconds for the replicas to confirm what is written."""
+"""How long to wait for the replicas to confirm a write."""
 PROFILE_CHECK_TTL_SECONDS = 60.0
-"""Seconds for which a look at the servers is good."""
+"""How long a check of the servers is valid."""
 WAIT_SLICE_SECONDS = 0.5
-"""Seconds after which a wait looks up: is this still the primary, and who is connected?"""
+"""How long one WAIT lasts. Then primary and connected replicas are checked."""
 PROFILE_RECHECK_SECONDS = 0.1
-"""Seconds between two looks at servers that do not hold the profile now."""
+"""Pause between two checks of servers that do not hold the profile."""
 WAITAOF_BACKOFF = ExponentialBackoff(first_seconds=0.002, max_seconds=0.064)
 """Pauses between two WAITAOFs."""
 
@@ -47,7 +47,7 @@ class ProfileCheck:
 
 
 class ConfirmedServer:
-    """A server, seen through one durability profile."""
+    """A server with one durability profile."""
 
     def __init__(self, server: Server, durability: Durability) -> None:
         self.durability = durability
@@ -59,7 +59,10 @@ class ConfirmedServer:
         self._checking: WeakKeyDictionary[Server, asyncio.Lock] = WeakKeyDictionary()
 
     async def script(self, name: str, key: str, *args: CommandArgument) -> Any:
-        """Run a verb and answer when its writes are confirmed. NotConfirmed is raised where it has run and they are not."""
+        """Run a verb and answer when its writes are confirmed.
+
+        Raises NotConfirmed if it ran but they are not.
+        """
         verb = script(name)
         try:
             return await self._run(key, "EVALSHA", verb.digest, 1, key, *args)
@@ -67,7 +70,10 @@ class ConfirmedServer:
             return await self._run(key, "EVAL", verb.source, 1, key, *args)
 
     async def confirm(self, *keys: str) -> None:
-        """Whatever was written before now to the servers that have these keys is confirmed, or may be written again."""
+        """Confirm earlier writes to the servers that have these keys.
+
+        Raises ServerAway if they may be lost.
+        """
         if not self.waits:
             return
         for key in keys:
@@ -120,7 +126,7 @@ class ConfirmedServer:
                 )
 
     async def _ask(self, conversation: Conversation, need: int) -> tuple[int, ReplicaLinks]:
-        """How many replicas have it, at once or after a short wait; and who is connected then."""
+        """How many replicas have the write after a short wait, and which replicas are connected."""
         match self._profile.replica_copy:
             case "none":
                 return 0, links_in(await conversation.call("ROLE"))
@@ -133,7 +139,7 @@ class ConfirmedServer:
                 assert_never(self._profile.replica_copy)
 
     async def _wait_for_disks(self, conversation: Conversation, need: int) -> tuple[int, ReplicaLinks]:
-        """A server looks at its clock when something arrives: each new question also ends the wait of the one before."""
+        """Ask repeatedly: a server checks its clock only when a command arrives."""
         clock = asyncio.get_running_loop().time
         end, open_questions = clock() + WAIT_SLICE_SECONDS, 0
         pauses = WAITAOF_BACKOFF.delays()
@@ -155,7 +161,7 @@ class ConfirmedServer:
     async def _check_profile(
         self, conversation: Conversation, *, anew: bool = False
     ) -> ReplicaLinks | UnmetRequirement:
-        """Who must confirm; or what keeps this server from holding the profile."""
+        """The replicas that must confirm, or the requirement that this server does not meet."""
         now = asyncio.get_running_loop().time()
         oldest = now if anew else now - PROFILE_CHECK_TTL_SECONDS
         check = self._checks.get(conversation.server)
@@ -176,7 +182,7 @@ class ConfirmedServer:
             return facts.links
 
     def _refusal(self, server: Server, unmet: UnmetRequirement) -> ServerError:
-        """What has held before may hold again in a moment, and is waited for; what never did is refused at once."""
+        """ServerAway if the profile has held before and may soon hold again; otherwise ServerRefused."""
         kind = ServerAway if unmet.transient and self._has_held else ServerRefused
         return kind(
             f'{server.address.shown}: durability "{self.durability}" does not hold here: {unmet.fact}; {unmet.remedy}'

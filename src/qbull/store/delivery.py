@@ -66,7 +66,10 @@ class DeliveredJob(msgspec.Struct, eq=False, gc=False):
 
     @property
     def position(self) -> JobPosition:
-        """Its position on the server. Further jobs in an entry without a lane were written by another program."""
+        """Its position on the server.
+
+        Further jobs in an entry without a lane were written by another program.
+        """
         delivery = self.delivery
         if not delivery.lane:
             return JobPosition(delivery.position, b"", 0, True)

@@ -1,9 +1,9 @@
 """Retrying: a verb that may be sent twice is sent again while the server is unavailable.
 
-Whether that is safe is a property of the verb, and the verb declares it: `@idempotent` verbs are retried by the
-store's own call, so that callers simply await them. Verbs without it are sent once. A caller that must not wait,
-such as a health probe or a worker that waits for the server in its own way, uses the `without_retry` view of a
-store or partition.
+Whether that is safe is a property of the verb, and the verb declares it: `@idempotent` verbs are retried by
+the store's own call, so that callers simply await them. Verbs without it are sent once. A caller that must
+not wait, such as a health probe or a worker that waits for the server in its own way, uses the
+`without_retry` view of a store or partition.
 """
 
 from __future__ import annotations
@@ -98,8 +98,9 @@ def idempotent(
 ) -> Callable[Concatenate[T, P], Coroutine[Any, Any, A]]:
     """Declare that a verb may be sent twice. It is retried while the server is unavailable.
 
-    The first parameter of the verb is the store, partition or sequence of partitions that it works on. The verb gets
-    the view of it without retry: a verb made of others is repeated as a whole, within one limit of time.
+    The first parameter of the verb is the store, partition or sequence of partitions that it works on. The
+    verb gets the view of it without retry: a verb made of others is repeated as a whole, within one limit of
+    time.
     """
 
     @wraps(verb)

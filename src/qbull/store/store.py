@@ -1,6 +1,6 @@
-"""The store of one app on one event loop: its server, its queues' registry, its live workers.
+"""The store of one app on one event loop: its server, the registry of its queues, and its live workers.
 
-What happens inside a queue is in partition.py; what people may look at is in inspect.py.
+The verbs of a queue are in verbs/, the read side is in read/.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ A = TypeVar("A")
 log = logging.getLogger("qbull")
 
 _warned_queues: set[str] = set()
-"""Warnings that one line in a process is enough for."""
+"""Warnings that this process has logged; each is logged once."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Store(Retriable):
         return await self._retrier.run(call)
 
     def confirmed(self, durability: Durability) -> ConfirmedServer:
-        """The server, seen through a profile: it answers once a write is as safe as that asks."""
+        """The server with a durability profile: it answers once a write is as safe as the profile asks."""
         if durability not in self._confirmed:
             self._confirmed[durability] = ConfirmedServer(self.server, durability)
         return self._confirmed[durability]
@@ -73,17 +73,17 @@ class Store(Retriable):
         )
 
     async def partitions(self, settings: QueueSettings) -> list[Partition]:
-        """All that may have jobs of this queue, the oldest first."""
+        """All partitions that may have jobs of this queue, the oldest first."""
         layout = await self.layout(settings)
         return [self.partition(settings, n) for generation in layout.generations for n in generation.numbers]
 
     async def layout(self, settings: QueueSettings) -> Layout:
-        """Which partitions the queue has, as the server says; as declared, where it does not know the queue."""
+        """The partitions of a queue as the server has them, or as declared if it does not know the queue."""
         return (await self.registered(settings))[1]
 
     @idempotent
     async def registered(self, settings: QueueSettings) -> tuple[QueueSettings, Layout]:
-        """The settings and the partitions that the server has; as declared here, where it does not know the queue."""
+        """Settings and partitions as the server has them, or as declared if it does not know the queue."""
         return await self._read_registered(settings.name) or (
             settings,
             Layout(partitions=settings.partitions),
@@ -93,7 +93,10 @@ class Store(Retriable):
     async def register(
         self, settings: QueueSettings, tasks: Sequence[str], durability: Durability | None = None
     ) -> Layout:
-        """Tell the server of a queue, so that programs without its code know it; refuse a count that it never had."""
+        """Register a queue on the server, so that programs without its code know it.
+
+        Raises ConfigError if the queue never had the declared number of partitions.
+        """
         name = self.names.settings(settings.name)
         known = await self._read_registered(settings.name)
         declared, layout = known or (None, Layout(partitions=settings.partitions))
@@ -153,7 +156,7 @@ class Store(Retriable):
 
     @idempotent
     async def has_queue(self, queue: str) -> bool:
-        """Is it still registered?"""
+        """Whether the queue is still registered."""
         (declared,) = await self.server.call("HMGET", self.names.settings(queue), "declared")
         return declared is not None
 
@@ -163,7 +166,7 @@ class Store(Retriable):
         return sorted(field.decode().removeprefix("task:") for field in fields if field.startswith(b"task:"))
 
     async def _read_registered(self, queue: str) -> tuple[QueueSettings, Layout] | None:
-        """What the server knows of a queue. The layout decides how many partitions it has."""
+        """The registered settings and layout of a queue; the layout decides how many partitions it has."""
         declared, packed = await self.server.call("HMGET", self.names.settings(queue), "declared", "layout")
         if declared is None:
             return None
@@ -199,9 +202,9 @@ class Store(Retriable):
         *,
         again: bool = False,
     ) -> list[Delivery]:
-        """Hand over up to `count` entries of each stream; wait up to `block` seconds for the first.
+        """Fetch up to `count` entries of each stream; wait up to `block` seconds for the first.
 
-        `again` reads what was handed over to this worker before: after a lost reply, some of it may be unknown to it.
+        `again` reads entries that this worker has already: after a lost reply, it may not know some of them.
         """
         wait = () if block is None else ("BLOCK", max(int(block * 1000), 1))
         asked = time.monotonic()
@@ -221,7 +224,7 @@ class Store(Retriable):
         return await load_trains(deliveries)
 
     async def fetch_some(self, streams: dict[bytes, ReadyStream], worker: str, count: int) -> list[Delivery]:
-        """Hand over up to `count` entries in all, those of the first streams first. Does not wait."""
+        """Fetch up to `count` entries in total, from the first streams first. Does not wait."""
         asked = time.monotonic()
         base = next(iter(streams.values())).partition.base
         reply = await self.server.script("fetch", base, worker, count, *streams)
@@ -237,26 +240,26 @@ class Store(Retriable):
         for stream in streams.values():
             await stream.partition.ensure_groups([stream.level])
 
-    # Who lives.
+    # Workers.
 
     @idempotent
     async def heartbeat(self, ttl: float, workers: Sequence[str]) -> list[str]:
-        """These workers live; answers with the ones that said nothing for their whole time."""
+        """Record a heartbeat for these workers; returns the workers whose time has run out."""
         dead = await self.server.script("heartbeat", self.names.app, int(ttl * 1000), *workers)
         return [worker.decode() for worker in dead]
 
     @idempotent
     async def register_worker(self, worker: str, member: RegisteredWorker, ttl: float) -> None:
-        """A worker says what it is and what it reads."""
+        """Register a worker with its host, process and queues."""
         await self.server.script(
             "worker_register", self.names.app, worker, int(ttl * 1000), pack_worker(member)
         )
 
     @idempotent
     async def forget_worker(self, worker: str, *, certain: bool = False, lost: bool = False) -> bool:
-        """Forget a worker whose deliveries were taken back; unless it has come back to life, or is certainly gone.
+        """Forget a worker whose deliveries were taken back, unless it is alive again.
 
-        `lost` is said of one that did not end on purpose.
+        `certain` forgets it in any case; `lost` counts it as a worker that did not stop on purpose.
         """
         return bool(
             await self.server.script("worker_forget", self.names.app, worker, int(certain), int(lost))
@@ -264,24 +267,24 @@ class Store(Retriable):
 
     @idempotent
     async def workers(self) -> dict[str, RegisteredWorker]:
-        """The live workers, and what they have said of themselves."""
+        """The live workers, as they have registered."""
         flat = await self.server.script("workers", self.names.app)
         return {id.decode(): unpack_worker(what) for id, what in zip(flat[::2], flat[1::2], strict=True)}
 
     @idempotent
     async def worker(self, worker: str) -> RegisteredWorker:
-        """What a worker has said of itself, also where it has fallen silent."""
+        """A registered worker, even if it sends no heartbeats any more."""
         said = await self.server.call("HGET", self.names.roster, worker)
         return unpack_worker(said or b"")
 
     @idempotent
     async def remembered_workers(self) -> set[str]:
-        """The workers of which it is known whether they live."""
+        """The workers that have sent a heartbeat and were not forgotten."""
         return {name.decode() for name in await self.server.call("ZRANGE", self.names.workers, 0, -1)}
 
     @idempotent
     async def consumers(self, stream: ReadyStream) -> dict[str, int]:
-        """Who has deliveries of this stream, and for how many milliseconds it has not been heard of."""
+        """The consumers of a stream, and for how many milliseconds each has been idle."""
         try:
             reply = await self.server.call("XINFO", "CONSUMERS", stream.name, CONSUMER_GROUP)
         except ErrorReply:

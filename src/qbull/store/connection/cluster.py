@@ -1,13 +1,15 @@
-"""Cluster: one Server for each node, and every command to the primary that owns its key.
+"""Cluster: one Server for each node; every command goes to the primary that owns its key.
 
-Who owns what is asked of any node that answers; and again before the next call, once a node has gone away or said that
-it is another one's. A command is sent again only after an answer that it was not executed (MOVED, ASK). Whatever
-else goes wrong is raised as ServerAway, as by one server: the callers' calls may be sent twice, and they do that.
+Any node can say which node owns which slot. It is asked again before the next call if a node became
+unavailable or answered that another one owns the slot. A command is sent again only if the answer says that
+it was not executed (MOVED, ASK). Every other failure is raised as ServerAway, as by a single server, and the
+verb decides about a retry.
 
-While a slot is moved name by name (MIGRATING and IMPORTING), its names are on two nodes. A command with one name is
-answered by the node that has it. A script works on many, of which only the partition's base is declared: and as that
-is never a name itself, the old owner refuses every script of such a partition with ASK. We do not follow: at the new owner
-it would find half a partition and build the other half anew. So the partition rests until its slot has arrived.
+While a slot moves name by name (MIGRATING and IMPORTING), its names are on two nodes. A command with one name
+is answered by the node that has it. A script uses many names and declares only the base of its partition,
+which is never a name itself, so the old owner refuses every script of such a partition with ASK. We do not
+follow: on the new owner, the script would find half a partition. So the partition pauses until its slot has
+arrived.
 """
 
 from __future__ import annotations
@@ -37,9 +39,9 @@ A = TypeVar("A")
 HASH_SLOT_COUNT = 16384
 MAX_REDIRECTS = 5
 NODE_ASK_TIMEOUT_SECONDS = 1.0
-"""Seconds for one node to say who owns what; then another one is asked."""
+"""How long one node may take to list the owners; then another node is asked."""
 CLUSTER_REDISCOVERY_PAUSE_SECONDS = 0.1
-"""Seconds between two such questions, however many calls fail meanwhile."""
+"""Pause between two such questions, however many calls fail in the meantime."""
 
 # fmt: off
 _KEYLESS_COMMANDS = frozenset([
@@ -84,7 +86,7 @@ class ClusterServer(Server):
         raise self._unavailable(f"its nodes do not agree on who owns slot {slot}")
 
     async def converse(self, key: str, conversation: Callable[[Conversation], Awaitable[A]]) -> A:
-        """With the primary that owns the key. It is not begun again elsewhere: whoever calls does that."""
+        """Talk to the primary that owns the key. The caller starts again if the owner changes."""
         slot = _slot(key)
         node = await self._owner(slot)
         try:
@@ -103,7 +105,10 @@ class ClusterServer(Server):
         return list(groups.values())
 
     async def listen(self, *channels: str) -> AsyncGenerator[tuple[str, bytes], None]:
-        """What is published at any node is heard at all. Where ours goes away, another one's ("", b"") comes next."""
+        """Listen at one node: all nodes pass on what is published.
+
+        If it fails, ("", b"") of another one follows.
+        """
         while True:
             await self._discover()
             stood = False
@@ -147,7 +152,7 @@ class ClusterServer(Server):
         self._suspect = node
 
     async def _discover(self) -> None:
-        """Ask who owns what, if that is in doubt."""
+        """Read the owners of the slots if they may have changed."""
         if self._is_stale:
             try:
                 await self._lookup()
@@ -199,7 +204,7 @@ class ClusterServer(Server):
         return self._nodes[endpoint]
 
     def _in_turn(self) -> list[Server]:
-        """Nodes to turn to: at random, so that one that is wrong is not asked for ever; then the seeds."""
+        """The nodes to ask, in random order so that a wrong one is not asked forever; then the seeds."""
         seeds = [self._node(seed.endpoint) for seed in self.address.seeds]
         nodes = random.sample(list(self._nodes.values()), len(self._nodes))
         return sorted(nodes, key=lambda node: (node is self._suspect, node in seeds))
@@ -209,7 +214,7 @@ class ClusterServer(Server):
 
 
 def slot_of(command: tuple[CommandArgument, ...]) -> int | None:
-    """The slot of the command's key; None where any node can answer."""
+    """The slot of the command's key; None if any node can answer."""
     name = command[0]
     if name in _KEYLESS_COMMANDS or len(command) == 1:
         return None

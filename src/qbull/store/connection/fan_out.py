@@ -1,7 +1,7 @@
-"""Many: one look at each of many partitions in few round trips. What a queue with a thousand partitions is read with.
+"""Fan-out: read many partitions in few round trips, for queues with up to a thousand partitions.
 
-The calls of one server leave together, a bounded number at a time; those of a cluster's nodes at the same time. They may be sent
-twice, so they only read, or may be repeated. Where the server goes away in the middle, that is raised as by a single call.
+The calls to one server are pipelined, a bounded number at a time; the nodes of a cluster are called
+concurrently. Calls may be sent twice, so they must be idempotent. An outage is raised as by a single call.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from qbull.store.retry import idempotent
 from qbull.store.verbs.partition import Partition
 
 PIPELINE_BATCH_SIZE = 64
-"""Calls that leave together: others get their turn between them."""
+"""Calls in one pipeline; other callers get their turn in between."""
 MAX_SCRIPT_ATTEMPTS = 3
-"""How often a server may have forgotten a script while it is called."""
+"""How often a server may forget the script during one call."""
 
 
 async def run_scripts(server: Server, verb: str, calls: Sequence[tuple[CommandArgument, ...]]) -> list[Any]:
-    """Run a verb once for each (key, arguments …); the answers in the same order."""
+    """Run a verb once for each (key, arguments …); returns the answers in the same order."""
     digest = script(verb).digest
     keys = [str(call[0]) for call in calls]
     replies: list[Any] = [None] * len(calls)
@@ -51,7 +51,7 @@ async def run_scripts(server: Server, verb: str, calls: Sequence[tuple[CommandAr
 
 
 async def run_commands(server: Server, calls: Sequence[tuple[CommandArgument, ...]]) -> list[Any]:
-    """Send commands whose key is their second word; the answers in the same order."""
+    """Send commands whose second word is their key; returns the answers in the same order."""
     replies: list[Any] = [None] * len(calls)
 
     async def some(group: Sequence[int]) -> None:
@@ -64,7 +64,7 @@ async def run_commands(server: Server, calls: Sequence[tuple[CommandArgument, ..
 
 
 async def partitions_holding(partitions: Sequence[Partition], id: str) -> list[Partition]:
-    """Those of these partitions that know a job."""
+    """The partitions that have a job with this id."""
     if not partitions:
         return []
     known = await _exists(partitions, id)
@@ -80,7 +80,7 @@ async def _exists(partitions: Sequence[Partition], id: str) -> list[int]:
 async def _each(
     server: Server, keys: Sequence[str], send: Callable[[Sequence[int]], Awaitable[None]]
 ) -> None:
-    """`send` all of them, by the servers that have them. A cluster that has moved some is asked where they are now, once."""
+    """`send` each server its keys. If a cluster has moved some, their owners are looked up once more."""
     for is_last in (not server.same_slot_only, True):
         groups = await server.group_by_node(keys) if keys else []
         ends = await asyncio.gather(*map(send, groups), return_exceptions=True)

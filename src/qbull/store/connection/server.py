@@ -1,11 +1,11 @@
-"""The one place that speaks to the Redis client library: raw commands in, raw replies out, its errors turned into ours.
+"""The only module that uses the Redis client library: raw commands in, raw replies out, errors translated.
 
-`open_server` gives what a URL names: one server, a cluster (cluster.py), or the master that sentinels keep (sentinel.py).
-To everybody above they are the same: a `Server`.
+`open_server` opens what a URL names: one server, a cluster (cluster.py), or a master watched by sentinels
+(sentinel.py). To all other modules they are the same: a `Server`.
 
-`Server.call` sends one command on a connection of its own and gives the reply as it came. Nothing is ever
-sent twice from here: whoever calls knows whether that is safe. A call that is cancelled or times out closes its
-connection, so that no later caller can read a reply that was not meant for it.
+`Server.call` sends one command on a connection of its own and returns the raw reply. Nothing is sent twice
+here: verbs declare whether that is safe (store/retry.py). A call that is cancelled or times out closes its
+connection, so that no later caller reads a reply that was not meant for it.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ _UNAVAILABLE_ERRORS = (
     OSError,
     EOFError,
 )
-_UNAVAILABLE_PREFIXES = (  # redis-py before 6 has no types for the first three, outside of its own cluster client
+# redis-py before 6 has no types for the first three, outside of its own cluster client.
+_UNAVAILABLE_PREFIXES = (
     "CLUSTERDOWN",
     "TRYAGAIN",
     "MASTERDOWN",
@@ -89,7 +90,7 @@ class Server:
     """A Redis or Valkey server, for one event loop."""
 
     same_slot_only = False
-    """Whether all names of one command must have the same hash tag."""
+    """Whether all names in one command must have the same hash tag."""
 
     def __init__(self, url: str | Address) -> None:
         self.address = Address.parse(url) if isinstance(url, str) else url
@@ -97,7 +98,7 @@ class Server:
         self._idle: list[client.AbstractConnection] = []
         self._listening: set[client.AbstractConnection] = set()
         self.errors: Counter[str] = Counter()
-        """Scripts that the server answered with an error, by their key: each is a fault of ours or of its settings."""
+        """Error replies to scripts, by key: each is a bug or a wrong setting of the server."""
         self._era = 0  # connections of an earlier one are not used again
         self._opening = asyncio.Lock()
 
@@ -105,7 +106,7 @@ class Server:
         return await self.call_in_turn(command, timeout=timeout)
 
     async def call_in_turn(self, *commands: tuple[CommandArgument, ...], timeout: float | None = None) -> Any:
-        """Send these on one connection, each after the reply to the one before; gives the last reply."""
+        """Send commands on one connection, each after the previous reply; returns the last reply."""
         era = self._era
         connection = self._idle.pop() if self._idle else await self._connect()
         try:
@@ -117,7 +118,8 @@ class Server:
             if isinstance(error, _DEMOTED_ERRORS):
                 await self._drop()  # the name may belong to another server by now: look it up again
             await self._put_back(connection, era)
-            # The client's frame holds the error, whose traceback holds the frame: garbage that stays for long.
+            # The client's frame holds the error, whose traceback holds the frame: garbage that stays for
+            # long.
             raise self._translated(error, commands[-1]) from error.with_traceback(None)
         except BaseException as error:
             await close_connection(connection)
@@ -129,7 +131,7 @@ class Server:
         return reply
 
     async def script(self, name: str, key: str, *args: CommandArgument) -> Any:
-        """Run a verb. Its digest is sent first; a server that does not know it gets the source."""
+        """Run a verb by its digest; a server that does not know the digest gets the source."""
         verb = script(name)
         try:
             try:
@@ -141,7 +143,7 @@ class Server:
             raise
 
     async def converse(self, key: str, conversation: Callable[[Conversation], Awaitable[A]]) -> A:
-        """Give `conversation` a connection of its own to the server that has `key`. Whatever goes wrong closes it."""
+        """Give `conversation` its own connection to the server that has `key`. Any failure closes it."""
         era = self._era
         connection = self._idle.pop() if self._idle else await self._connect()
         try:
@@ -156,11 +158,14 @@ class Server:
         return answer
 
     async def group_by_node(self, keys: Sequence[str]) -> list[Sequence[int]]:
-        """Which of these keys one server has: the places of each group, for talking about all of it at once."""
+        """The indexes of the keys, grouped by the server that has them: one conversation per group."""
         return [range(len(keys))]
 
     async def listen(self, *channels: str) -> AsyncGenerator[tuple[str, bytes], None]:
-        """What is published on these channels; first ("", b"") once the subscription stands. Ends by raising."""
+        """What is published on these channels; first ("", b"") once the subscription stands.
+
+        Ends by raising.
+        """
         era = self._era
         connection = await self._connect()
         self._listening.add(connection)
@@ -175,9 +180,8 @@ class Server:
             while True:
                 message = await connection.read_response(timeout=30)
                 if message is None:  # is the other end still there?
-                    if (
-                        not connection.is_connected
-                    ):  # the client would make a new one, without the subscription
+                    # The client would make a new connection, without the subscription.
+                    if not connection.is_connected:
                         raise foreign.ConnectionError("the connection was closed")
                     await connection.send_command("PING")
                     async with asyncio.timeout(CALL_TIMEOUT_SECONDS):
@@ -191,11 +195,11 @@ class Server:
             await close_connection(connection)
 
     async def primaries(self) -> list[Server]:
-        """The servers that keep jobs: itself, or all primaries of a cluster."""
+        """The servers that keep jobs: this one, or all primaries of a cluster."""
         return [self]
 
     def invalidate(self, node: Server) -> None:
-        """One of the primaries was away: another may be in its place by now."""
+        """A primary was unavailable: another server may have replaced it."""
 
     async def close(self) -> None:
         await self._drop()
@@ -211,7 +215,7 @@ class Server:
             await close_connection(connection)
 
     async def _drop(self) -> None:
-        """Use none of the connections again that there are now."""
+        """Use none of the current connections again."""
         self._era += 1
         while self._idle:
             await close_connection(self._idle.pop())
@@ -233,9 +237,8 @@ class Server:
         if isinstance(connection, client.SSLConnection) and address.tls is not None:
             connection.ssl_context.context = address.tls.context(address.shown)
         try:
-            async with asyncio.timeout(
-                SERVER_CONNECT_TIMEOUT_SECONDS
-            ):  # the greetings too: a frozen server still accepts
+            # This includes the handshake: a frozen server still accepts connections.
+            async with asyncio.timeout(SERVER_CONNECT_TIMEOUT_SECONDS):
                 await connection.connect()  # type: ignore[no-untyped-call]
         except (*_UNAVAILABLE_ERRORS, foreign.ResponseError) as error:
             await close_connection(connection)
@@ -294,21 +297,21 @@ class Server:
 
 
 async def close_connection(connection: client.AbstractConnection) -> None:
-    """Close it for good. Its parser holds itself and a large buffer, which would stay until a full collection: such are rare."""
+    """Close a connection, and break the cycle in its parser that would keep a large buffer."""
     await connection.disconnect(nowait=True)
     if hasattr(connection._parser, "pubsub_push_handler_func"):
         connection._parser.pubsub_push_handler_func = None
 
 
 def _wrong_type(command: tuple[CommandArgument, ...]) -> str:
-    """The first name of a script is what all its others begin with."""
+    """Explain WRONGTYPE. The first name of a script is the prefix of all its names."""
     words = (word.decode("utf-8", "replace") if isinstance(word, bytes) else str(word) for word in command)
     under = next((f' under "{word}"' for word in words if word.startswith("{")), "")
     return f'another program has written something of the wrong type{under}; "qbull doctor" says what'
 
 
 class Conversation:
-    """One connection for several commands: what the last of them says is true of the server that took the first."""
+    """One connection for several commands, so that all of them reach the same server."""
 
     def __init__(self, server: Server, connection: client.AbstractConnection, era: int) -> None:
         self.server = server
@@ -317,12 +320,12 @@ class Conversation:
 
     @property
     def endpoint(self) -> tuple[int, str, int]:
-        """The same as long as it is certainly the same server, started once."""
+        """Equal for two connections only if they certainly reach the same start of the same server."""
         return self._era, getattr(self._connection, "host", ""), getattr(self._connection, "port", 0)
 
     @property
     def is_closed(self) -> bool:
-        """Whether others have given this server up meanwhile: it may not be the primary any more."""
+        """Whether another caller has given up this server: it may no longer be the primary."""
         return self._era != self.server._era
 
     async def call(self, *command: CommandArgument) -> Any:
@@ -333,7 +336,7 @@ class Conversation:
         await self._connection.send_packed_command(b"".join(map(pack_command, commands)))  # type: ignore[arg-type]
 
     async def receive(self, within: float | None = None) -> Any:
-        """The next reply; None where `within` seconds are given and it does not come."""
+        """The next reply; None if it does not come `within` seconds."""
         try:
             if within is not None:
                 return await self._connection.read_response(timeout=within)
@@ -346,7 +349,7 @@ class Conversation:
 
 
 class TopologyLookup:
-    """Where are the servers? Asked once at a time; who comes meanwhile, or within `rest` seconds, shares the end of it."""
+    """Looks up the servers, once at a time. Calls within `rest` seconds share the result."""
 
     def __init__(self, ask: Callable[[], Awaitable[None]], rest: float) -> None:
         self._ask = ask
@@ -373,11 +376,11 @@ class TopologyLookup:
 
 
 class NoScript(ServerError):
-    """The server does not know the script's digest: it was restarted, or failed over."""
+    """The server does not know the script's digest: it was restarted, or there was a failover."""
 
 
 class Redirected(ServerRefused):
-    """The command was not executed: its slot belongs to another node or, where `once`, is on its way there."""
+    """The command was not executed: its slot belongs to another node or, if `once`, is moving there."""
 
     def __init__(self, address: Address, reply: str) -> None:
         super().__init__(f"{address.shown}: is one node of a cluster; use redis+cluster://HOST:PORT")
@@ -388,7 +391,7 @@ class Redirected(ServerRefused):
 
 
 class ErrorReply(ServerRefused):
-    """Any other error that the server answered with; `code` is its first word."""
+    """Any other error reply of the server; `code` is its first word."""
 
     def __init__(self, message: str, code: str) -> None:
         super().__init__(message)
