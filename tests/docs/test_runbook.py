@@ -142,7 +142,7 @@ def test_what_the_server_and_the_log_say_is_quoted_as_it_is() -> None:
     for words in (
         "the server is out of memory; raise its maxmemory or clean finished jobs",
         "did not stop in time and is killed",
-        "deliveries were taken back",
-        "the next worker is started in",
+        "deliveries were reclaimed",
+        "worker processes die before they run a job; starting the next one in",
     ):
         assert words in page and words in code, words

@@ -102,7 +102,7 @@ async def test_a_worker_that_was_stopped_for_too_long_cannot_settle(log: Path, s
             info = await job.info()
             for pid in stopped:
                 os.kill(pid, signal.SIGCONT)
-            await eventually(lambda: _said(zombie, "this outcome was refused"))
+            await eventually(lambda: _said(zombie, "the outcome of this run was refused"))
 
         assert info == await job.info()
         assert info is not None and info.crashes == 1

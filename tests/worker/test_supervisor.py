@@ -67,7 +67,7 @@ async def test_a_process_that_cannot_be_started_is_tried_again_and_said_once(
     assert two_refusals == [3]
     said = [record for record in caplog.records if record.levelno >= logging.ERROR]
     assert [record.getMessage() for record in said] == [
-        f"no worker can be started: [Errno {errno.EAGAIN}] Resource temporarily unavailable; it is tried again until one can"
+        f"cannot start a worker process: [Errno {errno.EAGAIN}] Resource temporarily unavailable; trying again until it works"
     ]
 
 
@@ -80,7 +80,7 @@ async def test_a_parent_that_cannot_start_a_process_ends_when_it_is_told(
     running = asyncio.create_task(supervisor.run())
 
     async def said() -> bool:
-        return "no worker can be started" in caplog.text
+        return "cannot start a worker process" in caplog.text
 
     try:
         await eventually(said, within=20)

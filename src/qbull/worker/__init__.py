@@ -1,1 +1,4 @@
-"""A worker: one actor for each file. `worker.py` puts them together, `supervisor.py` keeps processes of them alive."""
+"""A worker: one actor for each file.
+
+`worker.py` puts them together, `supervisor.py` keeps processes of them alive.
+"""

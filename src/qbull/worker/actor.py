@@ -1,4 +1,7 @@
-"""Actors: duties that run until they are stopped. One that fails unexpectedly logs its traceback and starts again."""
+"""Actors: duties that run until they are stopped.
+
+One that fails unexpectedly logs its traceback and starts again.
+"""
 
 from __future__ import annotations
 

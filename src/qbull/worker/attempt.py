@@ -1,7 +1,7 @@
-"""Attempt: one run of one job, from its bytes to what became of it.
+"""Attempt: one run of one job, from its bytes to its outcome.
 
-A job is a line of steps: read it, find its task, decode its arguments, ask whether it may begin, call, conclude. Whatever a
-job contains or does ends here, as an outcome.
+A run is a pipeline: read the record, find the task, decode the arguments, check whether the job may start,
+call the task, record the outcome. Whatever a job contains or does ends here, as an outcome.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ from qbull.worker.wiring import WorkerWiring
 
 CallArguments = tuple[list[Any], dict[str, Any]]
 MAX_TRAIN_SECONDS = 0.25
-"""Seconds after which a train gives way: its rest joins the end of the line, so that a slot is not one key's for long."""
+"""Seconds after which a train gives way: its rest goes to the end of the queue, so that other keys get the
+slot.
+"""
 
 
 class AttemptRunner:
@@ -101,11 +103,11 @@ class AttemptRunner:
         await self._caller.close()
 
     def running(self) -> list[RunningJob]:
-        """The jobs whose tasks run now."""
+        """The jobs whose tasks are running."""
         return [slot.job for slot in self.slots if slot.job is not None]
 
     def cancel(self, marks: CancelMarks) -> None:
-        """These are to stop. A plain function cannot be interrupted: it is told, and waited for."""
+        """Stop these jobs. A plain function cannot be interrupted: it can ask `current_job().cancelled`."""
         self._marks = marks
         for slot in self.slots if marks else ():
             job = slot.job
@@ -118,7 +120,7 @@ class AttemptRunner:
                     slot.interrupt(Cancelled(job.cancelled))
 
     async def run(self, slot: Slot, delivered: DeliveredJob) -> bool:
-        """One job, from its bytes to what became of it. Answers whether its delivery ends with it."""
+        """Run one job. Returns whether its delivery ends with it."""
         delivery, record = delivered.delivery, delivered.record
         body: ExtendedBody | None = None
         task: TaskSpec | None = None
@@ -150,9 +152,11 @@ class AttemptRunner:
             else:
                 result = await self._attempt_alone(slot, delivered, job, task, (args, kwargs))
             if result is None:
-                return True  # it was not begun
+                # It was not started.
+                return True
         except Interrupted:
-            return True  # the worker ends before it does: the delivery is given back
+            # The worker stops before the job has ended, and releases the delivery.
+            return True
         except Exception as error:
             if job is not None and job.has_output:
                 await self._hear_out(slot, job)
@@ -167,7 +171,7 @@ class AttemptRunner:
         return self._outcomes.completed(delivered, body, result, started, give_way=give_way)
 
     async def _hear_out(self, slot: Slot, job: RunningJob) -> None:
-        """Its last words are written down before its end is; unless the worker cannot wait for that."""
+        """Write the last progress and log lines of a job before its outcome, unless the worker cannot wait."""
         try:
             await self._progress.flush(job)
         except asyncio.CancelledError:
@@ -177,8 +181,11 @@ class AttemptRunner:
     async def _attempt_alone(
         self, slot: Slot, delivered: DeliveredJob, job: RunningJob, task: TaskSpec, call: CallArguments
     ) -> bytes | StoredResult | None:
-        """A suspect: nothing else runs meanwhile, and it is marked before. A server that does not take the mark is waited for
-        outside, because all others would wait too. None: it was not begun."""
+        """Run a suspect while nothing else runs, and mark it first. Returns None if it was not started.
+
+        If the server does not take the mark, the job waits outside of the isolation, or all others would wait
+        too.
+        """
         delivery = delivered.delivery
         id, partition = delivered.id, delivery.partition
         while True:
@@ -203,7 +210,10 @@ class AttemptRunner:
     async def _attempt_in_time(
         self, slot: Slot, delivered: DeliveredJob, job: RunningJob, task: TaskSpec, call: CallArguments
     ) -> bytes | StoredResult | None:
-        """For a job with limits: may it begin? Asked again where its task was reached too late. None: it was not begun."""
+        """Check the limits of a job before it runs, again if it then starts too late.
+
+        Returns None if it was not started.
+        """
         delivery, noted = delivered.delivery, 0
         while True:
             answer = await self._start_check(delivery.partition, job, noted)
@@ -214,7 +224,8 @@ class AttemptRunner:
                 self._settlers[delivery.partition.number].postpone(delivered, math.ceil(answer.wait * 1000))
                 return None
             start = await self._limiter.take_start()
-            if start is None:  # whoever may begin first shall have it
+            if start is None:
+                # Another worker may get a start earlier.
                 await self._start_check.return_start(delivery.partition, job, answer.noted)
                 self._deliveries.release_rest(delivery)
                 return None
@@ -233,14 +244,14 @@ class AttemptRunner:
         args: list[Any],
         kwargs: dict[str, Any],
     ) -> bytes | StoredResult:
-        """The user's code, with its time limited and itself known while it runs."""
+        """Call the task, with its timeout, and make the job visible as the current job meanwhile."""
         if self._marks:
             self._refuse_cancelled(number, job)
         timeout = job.body.timeout if job.body.timeout is not None else task.timeout
         if timeout is not None:
             self._deadlines.limit(slot, timeout)
         if self._crash_board is not None:
-            self._crash_board.begin(slot.number, b"%s %d %s" % (job.queue.encode(), number, job.place))
+            self._crash_board.start(slot.number, b"%s %d %s" % (job.queue.encode(), number, job.place))
             if task.kind == "process":
                 job.process_started = partial(self._crash_board.in_process, slot.number)
         token = running.set(job)
@@ -256,7 +267,7 @@ class AttemptRunner:
                     result = await self._call(task, args, kwargs, job)
         except asyncio.CancelledError as cancelled:
             job.stopped = True
-            # Without a name for what is raised: its traceback holds this frame, and both would be garbage that stays for long.
+            # The error has no name here: its traceback holds this frame, and the cycle would stay for long.
             raise slot.take_interrupt() or RuntimeError(
                 f"it or something it waited for was cancelled: {cancelled}"
             ) from cancelled
@@ -264,7 +275,8 @@ class AttemptRunner:
             if slot.why is not None:
                 job.stopped = True
                 if isinstance(await _late_interrupt(slot), Interrupted):
-                    raise Interrupted from None  # it may have failed because of that
+                    # It may have failed because of the interruption.
+                    raise Interrupted from None
             raise
         finally:
             self._isolation.left()
@@ -277,7 +289,7 @@ class AttemptRunner:
         return result
 
     def _refuse_cancelled(self, number: int, job: RunningJob) -> None:
-        """It was cancelled between being handed over and this moment: it is not begun."""
+        """Do not start a job that was cancelled after its delivery."""
         job.cancelled = self._marks.get((number, job.place, job.id))
         if job.cancelled is not None:
             raise Cancelled(job.cancelled)
@@ -290,7 +302,7 @@ class AttemptRunner:
         return task
 
     def _decode(self, task: TaskSpec, body: ExtendedBody) -> CallArguments:
-        """An app without seals looks for them only where the payload is no JSON."""
+        """Decode the arguments. An app without codecs tries them only if the payload is not JSON."""
         try:
             if not self._sealing:
                 return task.signature.decode(body.payload)
@@ -312,7 +324,7 @@ def _read(record: bytes) -> ExtendedBody:
 
 
 async def _late_interrupt(slot: Slot) -> BaseException | None:
-    """It was interrupted and has ended otherwise: take the cancellation, which may be still to come. Gives the reason."""
+    """Take the interruption of a job that has ended by itself; its cancellation may be still to come."""
     with suppress(asyncio.CancelledError):
         await asyncio.sleep(0)
     return slot.take_interrupt()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 
 class Brake:
-    """It is on while the worker stops, while the queue is paused or held, and while surplus slots have to close.
+    """It is on while the worker stops, while the queue is paused or held, and while surplus slots have to
+    close.
 
     `on` is stored because every slot reads it before every job.
     """

@@ -118,6 +118,8 @@ class TaskCaller:
         before.shutdown(wait=False)
 
     async def close(self) -> None:
-        """A plain function that still runs cannot be stopped; its thread is left behind and its outcome refused."""
+        """A plain function that still runs cannot be stopped; its thread is left behind and its outcome
+        refused.
+        """
         self._threads.shutdown(wait=False, cancel_futures=True)
         await self._pool.close()

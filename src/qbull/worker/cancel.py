@@ -1,7 +1,8 @@
-"""Cancel: find out which jobs in this worker's hand are to stop, and tell the runner.
+"""Cancel: find out which jobs of this worker were cancelled, and stop them.
 
-A bell rings when a job that some worker has is cancelled. Should it be lost, the marks are looked at every so often
-all the same, for the partitions of which something is in the hand: one call for all of its jobs, none while idle.
+A bell rings when a job that some worker has is cancelled. Should it be lost, the marks are looked at every so
+often all the same, for the partitions of which something is in the hand: one call for all of its jobs, none
+while idle.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ if TYPE_CHECKING:
     from qbull.worker.attempt import AttemptRunner
 
 CANCEL_POLL_SECONDS = 0.75
-"""Seconds between two looks: a running job is cancelled within one, whatever was lost."""
+"""Seconds between two looks: a running job is cancelled within one second, even if a wake-up is lost."""
 
 CancelMarks = dict[tuple[int, bytes, bytes], str]
-"""Partition, place of the delivery and id of each job that is to stop; why."""
+"""Partition, position of the delivery and id of each job that was cancelled, with the reason."""
 
 
 class Canceller:

@@ -1,7 +1,8 @@
 """Chunk: jobs of a task that takes many at once, put together where they run.
 
-Each job has a slot of its own and goes the way of every job. Its task is `Chunk`, which gathers what has begun and calls the user's function once for
-all of them. So limits, timeouts, cancelling and settling are each job's own.
+Each job has a slot of its own and goes the way of every job. Its task is `Chunk`, which gathers what has
+begun and calls the user's function once for all of them. So limits, timeouts, cancelling and settling are
+each job's own.
 """
 
 from __future__ import annotations
@@ -65,7 +66,10 @@ class ChunkCaller:
         return gathering, outcome
 
     def _leave(self, gathering: ChunkBatch, outcome: Future[Any]) -> None:
-        """It was cancelled: it is not begun, or nobody wants its result. Where nobody wants any, the call is cancelled too."""
+        """It was cancelled: it is not begun, or nobody wants its result.
+
+        Where nobody wants any, the call is cancelled too.
+        """
         outcome.cancel()
         if gathering.task is not None and all(each.cancelled() for each in gathering.outcomes):
             gathering.task.cancel()

@@ -1,8 +1,8 @@
 """Complain: say in the log what is wrong with how the workers of a queue are set up.
 
-A worker that starts says at once what does not fit with those that are there. What comes up later is said when it has
-lasted a while: every rolling restart passes through such states, and so does every start of many workers at once.
-Each thing is said once while it lasts, by one process of a pod.
+A worker that starts says at once what does not fit with those that are there. What comes up later is said
+when it has lasted a while: every rolling restart passes through such states, and so does every start of many
+workers at once. Each thing is said once while it lasts, by one process of a pod.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Pool: processes for tasks declared with cpu=True.
 
-Each job has a process for itself while it runs, so a timeout ends it for real, and one that dies takes no other
-with it. A signal to the worker's group does not reach them: running jobs may end first. Processes are started when first needed and used again. Only bytes travel: the task's name and its
-payload there, the encoded result or the error back.
+Each job has a process for itself while it runs, so a timeout ends it for real, and one that dies takes no
+other with it. A signal to the worker's group does not reach them: running jobs may end first. Processes are
+started when first needed and used again. Only bytes travel: the task's name and its payload there, the
+encoded result or the error back.
 """
 
 from __future__ import annotations
@@ -150,7 +151,8 @@ class ProcessPool:
 
 
 class _PoolProcess:
-    """`connection` is another handle of the socket that is read and written: event loops do not let go of their own.
+    """`connection` is another handle of the socket that is read and written: event loops do not let go of
+    their own.
 
     `life` is this worker's end of the lifeline: the process ends when it is closed.
     """
@@ -227,7 +229,9 @@ class _PoolProcess:
         await self._watching
 
     async def _watch(self) -> None:
-        """A process that it has started may hold its socket open: nothing more is to be read once it has ended itself."""
+        """A process that it has started may hold its socket open: nothing more is to be read once it has
+        ended itself.
+        """
         await self._process.wait()
         self._kill()
         os.close(self._life)

@@ -70,8 +70,9 @@ running: ContextVar[RunningJob | None] = ContextVar("qbull_running", default=Non
 class CurrentJob:
     """`fence` rises with every delivery, so other stores can refuse a write with an older one.
 
-    `schedule` is the schedule that asked for it, and `planned_at` the instant it was planned for, where it is a tick's.
-    `headers` are what middleware has sent along. `cancelled` turns true when the job was cancelled, has run into its timeout, or its worker stops.
+    `schedule` is the schedule that asked for it, and `planned_at` the instant it was planned for, where it is
+    a tick's. `headers` are what middleware has sent along. `cancelled` turns true when the job was cancelled,
+    has run into its timeout, or its worker stops.
     """
 
     id: str
@@ -93,14 +94,18 @@ class CurrentJob:
 
     @property
     def results(self) -> list[Any]:
-        """What the jobs have returned that it has waited for in its flow, in the order in which they were written there.
+        """What the jobs have returned that it has waited for in its flow, in the order in which they were
+        written there.
 
         In place of what did not complete there is a JobFailed or a JobCancelled.
         """
         return [_result(letter, told) for letter, told in self._running.dependencies]
 
     async def progress(self, value: float) -> None:
-        """Say how far the job is, from 0 to 100. Does not wait: of many values in a short time the last is kept."""
+        """Say how far the job is, from 0 to 100.
+
+        Does not wait: of many values in a short time the last is kept.
+        """
         self.progress_sync(value)
 
     async def log(self, text: str) -> None:

@@ -1,8 +1,8 @@
 """Declare: bring the schedules of the code to the server, and keep them there as the code has them.
 
-While two versions of the code run side by side, all of them agree on which one decides: the newest that a live worker
-runs. The version of a queue's schedules is in the roster, so everybody sees when its last worker has gone. What the
-version that decides does not have is removed; what was made at run time stays.
+While two versions of the code run side by side, all of them agree on which one decides: the newest that a
+live worker runs. The version of a queue's schedules is in the roster, so everybody sees when its last worker
+has gone. What the version that decides does not have is removed; what was made at run time stays.
 """
 
 from __future__ import annotations
@@ -65,7 +65,10 @@ class ScheduleDeclarer:
             )
 
     async def tick(self) -> bool:
-        """Look who decides, and if it is this version, see that the server has it. Answers whether all is done."""
+        """Look who decides, and if it is this version, see that the server has it.
+
+        Answers whether all is done.
+        """
         members = await self._store.workers()
         newest = await self._declared.newest(self._settings.name, self._versions(members.values()))
         deciding = newest == self.version

@@ -1,6 +1,7 @@
-"""Failing: count the attempts of tasks that failed, for queues that raise alerts.
+"""Failure counts: count the attempts of tasks that failed, for queues that raise alerts.
 
-They are counted here and written down once a second, so that a task which fails ten thousand times costs one call a second.
+They are counted here and written down once a second, so that a task which fails ten thousand times costs one
+call a second.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from qbull.worker.outage import Outage
 
 FAILURE_COUNT_FLUSH_SECONDS = 1.0
 MAX_COUNTED_TASKS = 200
-"""Tasks between two writes; what is beyond them is not counted."""
+"""Tasks between two writes; failures of further tasks are not counted."""
 
 
 class FailureCounter:
@@ -44,7 +45,7 @@ class FailureCounter:
             await asyncio.sleep(FAILURE_COUNT_FLUSH_SECONDS)
 
     async def close(self) -> None:
-        """Write down what is left."""
+        """Write the last counts."""
         if self._counted:
             with suppress(ServerError):
                 await add_failures(self._store, self._queue, self._counted)

@@ -1,12 +1,12 @@
-"""Fetch: keep the hand filled, and not fuller than it should be.
+"""Fetch: keep the prefetch buffer filled, and not fuller than necessary.
 
-A worker holds what its free slots can begin now, and what it will begin within the next moments at the speed it
-is running. So jobs of a millisecond come in hundreds, and nobody waits behind a job of a minute that another
-worker could have begun.
+A worker holds the deliveries that its free slots can start now, and those that it will start within the next
+moments at its present speed. So jobs of a millisecond come in hundreds, and no job waits behind a job of a
+minute that another worker could have started.
 
-One blocking read waits on all partitions that a worker serves. While there is more in some of them than it wants, it
-reads these one after the other, so that what is settled together comes from one partition. A cluster does not allow
-a read over several partitions; there each has a read of its own.
+One blocking read waits on all partitions that a worker serves. While some of them have more than it wants,
+the fetcher reads these one after the other, so that outcomes which are settled together belong to one
+partition. A cluster does not allow a read over several partitions; there each partition has its own read.
 """
 
 from __future__ import annotations
@@ -31,16 +31,19 @@ from qbull.worker.wiring import WorkerWiring
 
 FETCH_BLOCK_SECONDS = 5.0
 PREFETCH_SECONDS = 0.05
-"""Seconds of work that a worker may hold beyond what it is running."""
+"""Seconds of work that a worker may hold beyond its running jobs."""
 MAX_FETCHED_DELIVERIES = 500
 CLOSED_READ_GRACE_SECONDS = 1.0
-"""Seconds by which a server that is being used has seen that a read was closed. Until then it may hand over to it."""
+"""Seconds after which a busy server has noticed that a read was closed.
+
+Until then it may still deliver to it.
+"""
 PLAIN_STREAM_COUNT = 2
-"""Streams of a partition where nobody uses priorities: the default band, and the one of what came back."""
+"""Streams of a partition without priorities: the default level, and the one for released and retried jobs."""
 
 
 class Fetcher:
-    """For one queue. `arrived` is called when there is something to begin."""
+    """For one queue. It fills the buffer and tells the slots."""
 
     def __init__(
         self,
@@ -62,7 +65,7 @@ class Fetcher:
         self._streams: dict[int, dict[bytes, ReadyStream]] = {}
 
     async def serve(self, partitions: Sequence[Partition]) -> None:
-        """Read these partitions from now on, and no others. Called again when a new band is in use."""
+        """Read these partitions from now on, and no others. Called again when a new priority level is in use."""
         wanted: dict[int, dict[bytes, ReadyStream]] = {}
         for partition in partitions:
             streams = await self._store.streams([partition])
@@ -93,14 +96,14 @@ class Fetcher:
             await asyncio.wait(self._ended)
 
     async def pending_deliveries(self, partitions: Sequence[Partition]) -> list[Delivery]:
-        """What the server has handed over to this worker of these and has not been told the end of."""
+        """The deliveries of these partitions that the server counts as pending for this worker."""
         found: list[Delivery] = []
         for partition in partitions:
             for name, stream in (await self._store.streams([partition])).items():
                 try:
                     found += await self._store.fetch({name: stream}, self._worker, 10_000, None, again=True)
                 except ErrorReply as error:
-                    if error.code != "NOGROUP":  # nobody has read it yet, or the server was emptied
+                    if error.code != "NOGROUP":  # not read yet, or the server was emptied
                         raise
         return found
 
@@ -108,7 +111,7 @@ class Fetcher:
         return next(iter(self._streams[number].values())).partition
 
     def _close_read(self, group: tuple[int, ...], reader: asyncio.Task[None]) -> None:
-        """End a read. Should a reply be on its way, the next reader takes up what was in it."""
+        """Close a read. If a reply is on its way, the next reader picks up its deliveries."""
         del self._readers[group]
         reader.cancel()
         self._ended.add(reader)
@@ -116,10 +119,13 @@ class Fetcher:
         reader.add_done_callback(lambda _: self._limiter.abandon())
 
     async def _read(self, group: tuple[int, ...], *, cut: bool) -> None:
-        lost = cut  # a reply may have been lost, with deliveries in it
+        # A reply may have been lost, with deliveries in it.
+        lost = cut
         look_again = time.monotonic() + CLOSED_READ_GRACE_SECONDS if cut else inf
-        more: deque[int] = deque()  # partitions that have more than was wanted
-        hungry = True  # there may be more than was permitted
+        # Partitions that have more than was wanted.
+        more: deque[int] = deque()
+        # There may be more than the limiter granted.
+        hungry = True
         who = object()
         while True:
             want = self._want()
@@ -135,7 +141,8 @@ class Fetcher:
                         mine = await self.pending_deliveries([self._partition(number) for number in group])
                         deliveries = [delivery for delivery in mine if delivery_key(delivery) not in left]
                     lost = False
-                    if self._limiter.limited:  # what is not in the hand has no permit
+                    if self._limiter.limited:
+                        # Deliveries that are not in the buffer have no slot of the limit.
                         await self._give_back([mine for mine in deliveries if mine not in self._buffer])
                         deliveries = []
                 elif self._limiter.limited and hungry:
@@ -159,7 +166,8 @@ class Fetcher:
             if deliveries:
                 self._buffer.put(deliveries)
                 self._slots.arrived()
-                await asyncio.sleep(0)  # what has come begins before the next is asked for
+                # The new deliveries start before the next read.
+                await asyncio.sleep(0)
 
     async def _read_one(self, more: deque[int], want: int) -> list[Delivery]:
         number = more.popleft()
@@ -173,7 +181,7 @@ class Fetcher:
         return deliveries
 
     async def _read_permitted(self, group: tuple[int, ...], want: int) -> list[Delivery]:
-        """Read no more than may begin. Waits until that is at least one."""
+        """Read no more than may start. Waits until that is at least one."""
         permitted = await self._limiter.acquire(want)
         deliveries: list[Delivery] = []
         try:
@@ -186,7 +194,7 @@ class Fetcher:
         return deliveries
 
     async def _await_some(self, group: tuple[int, ...]) -> tuple[bool, list[Delivery]]:
-        """Wait until there is something to read, and give it back where it may not begin at once."""
+        """Wait until there is something to read, and release it if it may not start at once."""
         block = FETCH_BLOCK_SECONDS * max(len(self._readers) / 8, 1)
         found = await self._store.fetch(self._in_turn(group), self._worker, 1, block)
         permitted = await self._limiter.acquire(len(found), wait_for_one=False) if found else 0
@@ -196,7 +204,7 @@ class Fetcher:
         return bool(found), found[:permitted]
 
     def _in_turn(self, group: tuple[int, ...]) -> dict[bytes, ReadyStream]:
-        """The streams of these partitions, the most urgent band first, and of one band another partition first each time."""
+        """The streams of these partitions, the most urgent level first. Partitions take turns."""
         self._turn += 1
         first = self._turn % len(group)
         streams = [
@@ -216,7 +224,7 @@ class Fetcher:
         count = min(max(want // (len(group) * readers), 1), MAX_FETCHED_DELIVERIES)
         for number in group:
             if len(self._streams[number]) > PLAIN_STREAM_COUNT:
-                # A read of several bands takes from each of them; only one band after the other is fair to the urgent.
+                # A read of several levels takes from each of them; the urgent ones must be read first.
                 deliveries = await self._store.fetch_some(
                     self._streams[number], self._worker, min(want, MAX_FETCHED_DELIVERIES)
                 )
@@ -235,9 +243,8 @@ class Fetcher:
             await self._outage.retry_until_up(partial(self._store.ensure_groups, self._streams[number]))
 
     def _want(self) -> int:
-        ahead = (
-            0.0 if self._limiter.has_max_active else PREFETCH_SECONDS
-        )  # what is fetched ahead has a place, and does not run
+        # With max_active, a prefetched delivery would occupy a slot without running.
+        ahead = 0.0 if self._limiter.has_max_active else PREFETCH_SECONDS
         return (
             self._slots.free_slots() + int(self._pace(self._buffer.finished) * ahead) - self._buffer.waiting
         )

@@ -1,8 +1,9 @@
-"""Courier: bring what flows have to say to other partitions.
+"""The flow dispatcher: deliver the messages of flows to other partitions.
 
-For the partitions that a worker reads, also while their queue is paused. A bell rings when there is something; should it be lost, or whoever has
-planted a part of a flow be dead, each partition is looked at now and then all the same. So are jobs that wait: a server that was replaced
-may have lost what it was told. A partition that refuses, or whose server is away, is put off; the others do not wait for it.
+It serves the partitions that a worker reads, also while their queue is paused. A wake-up tells it of new
+messages. In case a wake-up is lost, or the producer of a flow has died half-way, it also polls each partition
+now and then. It asks again for dependencies too: a server that took over may have lost a message. A partition
+that refuses a call, or whose server is unavailable, is tried again later; the others do not wait for it.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ class FlowDispatcher:
         self._outage = outage
         self._partitions: dict[str, Partition] = {}
         self._due: dict[str, float] = {}
-        self._look_at = time.monotonic() + FLOW_POLL_SECONDS
+        self._next_poll_at = time.monotonic() + FLOW_POLL_SECONDS
         self._after: dict[str, int] = {}
         self._wake_up = asyncio.Event()
 
     def follow(self, partitions: list[Partition]) -> None:
-        """These are read from now on."""
+        """Serve these partitions from now on."""
         new = {partition.base: partition for partition in partitions}
         for base in self._partitions.keys() - new.keys():
             self._outage.recovered(base)
@@ -45,20 +46,20 @@ class FlowDispatcher:
         self._partitions = new
 
     def on_wake_up(self, base: str) -> None:
-        """There is something in a partition; perhaps in any, where none is named."""
+        """A partition has messages; perhaps any of them, if `base` is empty."""
         self._hurry({base} & self._partitions.keys() if base else set(self._partitions))
 
     async def run(self) -> None:
         while True:
             self._wake_up.clear()
-            if time.monotonic() >= self._look_at:
-                await self._look()
+            if time.monotonic() >= self._next_poll_at:
+                await self._poll_all()
             now = time.monotonic()
             for base in [base for base, at in self._due.items() if at <= now]:
                 del self._due[base]
                 if base in self._partitions:
-                    await self._ship(self._partitions[base])
-            wait = min([self._look_at, *self._due.values()]) - time.monotonic()
+                    await self._dispatch(self._partitions[base])
+            wait = min([self._next_poll_at, *self._due.values()]) - time.monotonic()
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait):
                     await self._wake_up.wait()
@@ -68,7 +69,7 @@ class FlowDispatcher:
             self._due |= dict.fromkeys(bases, 0.0)
             self._wake_up.set()
 
-    async def _ship(self, partition: Partition) -> None:
+    async def _dispatch(self, partition: Partition) -> None:
         try:
             again = await self._flows.dispatch(partition, self._worker)
         except ServerError as error:
@@ -79,9 +80,9 @@ class FlowDispatcher:
         if again is not None:
             self._due.setdefault(partition.base, time.monotonic() + again)
 
-    async def _look(self) -> None:
-        """Look at all partitions, less often where there are many of them; and ask for what may have been lost."""
-        self._look_at = time.monotonic() + FLOW_POLL_SECONDS * max(len(self._partitions) / 4, 1)
+    async def _poll_all(self) -> None:
+        """Poll all partitions, less often if there are many, and ask for lost messages."""
+        self._next_poll_at = time.monotonic() + FLOW_POLL_SECONDS * max(len(self._partitions) / 4, 1)
         self._hurry(set(self._partitions))
         for base, partition in list(self._partitions.items()):
             try:

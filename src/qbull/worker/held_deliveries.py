@@ -1,7 +1,7 @@
 """Held deliveries: how the deliveries of one queue leave this worker.
 
-A delivery leaves when its outcomes are written, when another worker has taken it over, or when the rest of its jobs
-is released. In each case it frees a slot of the queue's limit, and the worker may fetch more.
+A delivery leaves when its outcomes are written, when another worker has taken it over, or when the rest of
+its jobs is released. In each case it frees a slot of the queue's limit, and the worker may fetch more.
 """
 
 from __future__ import annotations

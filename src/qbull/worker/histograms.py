@@ -1,4 +1,7 @@
-"""Measure: how long jobs waited and ran, written down now and then for all to see. A worker that runs nothing writes nothing."""
+"""Histograms: write now and then how long jobs waited and ran.
+
+A worker that runs nothing writes nothing.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,6 @@ from qbull.store.store import Store
 from qbull.worker.outage import Outage
 
 HISTOGRAM_FLUSH_SECONDS = 15.0
-"""Seconds."""
 
 
 class HistogramWriter:
@@ -35,7 +37,7 @@ class HistogramWriter:
                 await self._outage.retry_until_up(partial(self._write, new_token(), counted))
 
     async def close(self) -> None:
-        """What is still counted is written down, where that can be done at once."""
+        """Write the last counts, unless the server is unavailable."""
         if counted := self._counted():
             with suppress(ServerError):
                 await self._write(new_token(), counted)
@@ -46,7 +48,7 @@ class HistogramWriter:
         return counted | {SCRIPT_ERRORS_FIELD: errors} if errors else counted
 
     async def _write(self, token: str, counted: dict[str, int]) -> None:
-        """The answer also says where the server's clock is, seen from ours: in the middle of a call, as well as one can know."""
+        """Write the counts. The answer has the server's time, taken as the middle of the call."""
         sent = time.perf_counter()
         now_ms = await histograms.add(self._store, self._queue, token, counted)
         self.histograms.origin = now_ms / 1000 - (sent + time.perf_counter()) / 2

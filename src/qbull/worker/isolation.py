@@ -25,7 +25,7 @@ class Isolation:
             self._changed.set()
 
     async def opened(self) -> None:
-        """Wait until other jobs may begin again."""
+        """Wait until other jobs may start again."""
         while self.closed:
             async with self._turn:
                 pass

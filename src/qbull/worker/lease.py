@@ -1,8 +1,8 @@
-"""Lease: which partitions of a queue this worker reads.
+"""Leases: which partitions of a queue this worker reads.
 
-A worker's right to a partition lasts as long as its parent says that it lives; nothing has to be renewed. Whatever
-two workers believe for a moment, lanes keep the order and fences keep the outcomes right, so a hand-over needs no
-pause: the one stops reading, gives back what it has not begun, and finishes what runs.
+A worker may read a partition as long as its heartbeats continue; nothing has to be renewed. If two workers read
+the same partition for a moment, lanes keep the order and fences refuse stale outcomes. So a handover needs no
+pause: the old reader stops reading, releases its unstarted jobs, and finishes the running ones.
 
 - auto:   an even share of the partitions, computed by everybody from the same roster; nothing moves that need not.
 - leased: partitions that nobody has, up to a number, taken for this worker alone and kept until it stops.
@@ -29,11 +29,14 @@ from qbull.worker.wiring import WorkerWiring
 log = logging.getLogger("qbull.worker")
 
 LEASE_POLL_SECONDS = 20.0
-"""Seconds between two looks where no bell rings."""
+"""Seconds between two looks without a wake-up."""
 
 
 class PartitionLeases:
-    """For one queue. `serve` is told the partitions to read whenever they change, `follow` the layout at every look."""
+    """For one queue.
+
+    `serve` receives the partitions to read whenever they change, `mover` the layout after every look.
+    """
 
     def __init__(
         self,
@@ -56,7 +59,7 @@ class PartitionLeases:
         self.leaving = False
 
     def wake_up(self) -> None:
-        """Somebody has come, gone, or taken something."""
+        """A worker has come or gone, or has leased a partition."""
         self._wake_up.set()
 
     async def run(self) -> None:
@@ -68,7 +71,7 @@ class PartitionLeases:
             await self._outage.retry_until_up(self.tick)
 
     async def tick(self) -> None:
-        """Look who is there and which partitions there are, and read what is ours now."""
+        """Look which workers and partitions there are, and read the share of this worker."""
         layout = await self._store.layout(self._settings)
         members = await self._store.workers()
         share: list[int] = []
@@ -89,7 +92,7 @@ class PartitionLeases:
         self._complaints.look(layout.current, members)
 
     async def give_up(self) -> None:
-        """Leave everything to others."""
+        """Leave all partitions to other workers."""
         held, self.held, self.since, self.leaving = self.held, [], {}, True
         await self._unlease(held)
 

@@ -1,8 +1,8 @@
-"""The gate: may a job of this queue begin now, where the queue has limits over all its workers?
+"""The limiter: may a job start now, if the queue has limits over all its workers?
 
-Nothing is fetched without a permit for it, so a worker that must wait holds no jobs, and what it has in its hand are the
-places that it uses. A start is good for a moment only: one that was not made in time is given back with the next
-question. A queue without limits never asks.
+Nothing is fetched before the server has granted a slot for it, so a worker that must wait holds no jobs, and
+the deliveries in its buffer are the slots that it uses. A start token is valid for a moment only: an unused
+one is returned with the next request. A queue without limits never asks.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from qbull.worker.outage import Outage
 from qbull.worker.prefetch import PrefetchBuffer
 
 START_WAIT_SECONDS = 0.1
-"""Seconds for which a slot waits for a start. After that it gives its jobs back."""
+"""Seconds for which a worker slot waits for a start token. After that it releases its jobs."""
 MAX_REQUESTED_TOKENS = 500
 FREE_SLOT_REPORT_SECONDS = 0.005
-"""Seconds after which a place that is free is reported, where no question has done so."""
+"""Seconds after which a free slot is reported, unless a request has done so."""
 
 
 UNLIMITED_START = StartToken(0.0, inf, inf, 0)
@@ -45,22 +45,27 @@ class Limiter:
         self._outage = outage
         self._starts: deque[StartToken] = deque()
         self._unused: list[StartToken] = []
-        self._reserved = 0  # deliveries that are permitted, if only later
-        self._in_flight = 0  # those that are being fetched
-        self._reported_slots = 0  # places that the server believes to be in use here
-        self._queued_on_server = False  # the server may have this worker in its line
+        # Deliveries that are granted, some of them for later.
+        self._reserved = 0
+        # Deliveries that are being fetched.
+        self._in_flight = 0
+        # Slots that the server counts as used by this worker.
+        self._reported_slots = 0
+        # This worker may wait in the server's queue for slots.
+        self._queued_on_server = False
         self._doubt = False
         self._report: asyncio.Task[None] | None = None
         self._turn = asyncio.Lock()
         self._speaking = asyncio.Lock()
         self._refill = asyncio.Lock()
         self._wake_up = asyncio.Event()
-        self.limited = False  # by one of these or both
-        self.has_rate = False  # by a rate
-        self.has_max_active = False  # by max_active
+        self.has_rate = False
+        self.has_max_active = False
+        # Either of the two.
+        self.limited = False
 
     def apply_settings(self, settings: QueueSettings) -> None:
-        """These limits are in force now."""
+        """Apply changed limits."""
         self._settings = settings
         self.has_rate = settings.rate is not None
         self.has_max_active = settings.max_active is not None
@@ -71,11 +76,14 @@ class Limiter:
         self._wake_up.set()
 
     def wake_up(self) -> None:
-        """A place may be free."""
+        """A slot may be free."""
         self._wake_up.set()
 
     async def acquire(self, count: int, *, wait_for_one: bool = True) -> int:
-        """How many deliveries may be fetched now; say `fetched` afterwards. Waits until it is at least one, if wait_for_one."""
+        """The number of deliveries that may be fetched now; call `fetched` afterwards.
+
+        With `wait_for_one` it waits until that is at least one.
+        """
         count = min(count, MAX_REQUESTED_TOKENS)
         async with self._turn:
             try:
@@ -90,24 +98,25 @@ class Limiter:
                         async with asyncio.timeout(wait):
                             await self._wake_up.wait()
             except BaseException:
-                self._release_reserved()  # nobody waits here any more, or it is not known what was granted
+                # Nobody waits here any more, or it is unknown how much was granted.
+                self._release_reserved()
                 raise
             self._in_flight += count
             return count
 
     def fetched(self, permitted: int, found: int) -> None:
-        """So much of what was permitted is in the hand by now; the rest may be fetched yet."""
+        """Of `permitted` deliveries `found` are in the buffer now; the rest may still be fetched."""
         self._in_flight -= permitted
         if self.limited:
             self._reserved += permitted - found
 
     def abandon(self) -> None:
-        """A reader has ended: nobody fetches what it was permitted."""
+        """A reader has ended: nobody fetches the deliveries that were granted to it."""
         if self._reserved:
             self._release_reserved()
 
     async def take_start(self) -> StartToken | None:
-        """Take a start for a job that begins now. None where there is none to be had soon."""
+        """Take a start token for a job. Returns None if there will be none soon."""
         until = time.monotonic() + START_WAIT_SECONDS
         while self.has_rate:
             wait = self._next_start()
@@ -123,17 +132,17 @@ class Limiter:
         return UNLIMITED_START
 
     def return_start(self, start: StartToken) -> None:
-        """The job did not begin in time: the start is given back."""
+        """The job did not start in time: return its token."""
         self._unused.append(start)
 
     def slot_freed(self) -> None:
-        """A delivery has left the buffer. Whoever asks next says so; where nobody does, it is said all the same."""
+        """A delivery has left the buffer. The next request reports it, or a report of its own."""
         self._wake_up.set()
         if self.has_max_active and self._report is None:
             self._report = asyncio.create_task(self._report_soon())
 
     async def settle_up(self) -> None:
-        """Nothing is wanted now: leave the line, and let others have the places and starts that are not used."""
+        """Leave the server's queue, and return unused slots and tokens to the other workers."""
         self._reserved = 0
         while self._starts:
             self._unused.append(self._starts.popleft())
@@ -141,7 +150,7 @@ class Limiter:
             await self._ask(0)
 
     async def leave(self) -> None:
-        """The worker ends, or the queue has no limits any more."""
+        """Return all slots: the worker stops, or the limits have changed."""
         if self._report is not None:
             await stop_actors([self._report])
         if self._queued_on_server:
@@ -156,7 +165,8 @@ class Limiter:
             while True:
                 await asyncio.sleep(FREE_SLOT_REPORT_SECONDS)
                 async with self._turn:
-                    pass  # who asks meanwhile says it too
+                    # A request that runs meanwhile reports it too.
+                    pass
                 if not self.limited or not (self._doubt or self._reported_slots > self._used_slots()):
                     return
                 await self._outage.retry_until_up(self.settle_up)
@@ -164,16 +174,20 @@ class Limiter:
             self._report = None
 
     def _release_reserved(self) -> None:
-        """The server may believe that this worker waits, or uses places, when it does not."""
+        """Correct the server, which may count slots or a waiting worker that do not exist."""
         self._doubt = True
         if self._report is None:
             self._report = asyncio.create_task(self._report_soon())
 
     async def _ask_for_starts(self) -> float | None:
-        """For all that are in the hand and not begun; one question at a time. Seconds to wait, None where none can be asked."""
+        """Request tokens for all waiting deliveries, one request at a time.
+
+        Returns the seconds to wait, or None if the server is unavailable.
+        """
         async with self._refill:
             if self._starts:
-                return 0.0  # another slot has asked meanwhile
+                # Another slot has requested some meanwhile.
+                return 0.0
             try:
                 grant = await self._send(1 + self._buffer.waiting, places=None, within=START_WAIT_SECONDS / 2)
             except ServerError as error:
@@ -186,7 +200,7 @@ class Limiter:
             return grant.wait
 
     async def _try(self, count: int) -> tuple[int, float]:
-        """How many may be fetched now, or else in how many seconds it is worth another try."""
+        """How many may be fetched now, and in how many seconds to try again if none."""
         if not self._reserved:
             grant = await self._ask(count)
             if not grant.granted:
@@ -201,14 +215,17 @@ class Limiter:
         return min(sum(start.after <= now for start in self._starts), self._reserved, count), 0.0
 
     def _next_start(self) -> float | None:
-        """Seconds until the next start that was granted may be made; None where there is none."""
+        """Seconds until the next granted token is valid; None if there is none."""
         now = time.monotonic()
         while self._starts and self._starts[0].before < now:
             self._unused.append(self._starts.popleft())
         return self._starts[0].after - now if self._starts else None
 
     async def _ask(self, count: int) -> TokenGrant:
-        """Permits for deliveries. One question after the other: an older count that came later would be believed."""
+        """Request slots.
+
+        One request after the other: the server would believe an older count that arrives later.
+        """
         async with self._speaking:
             places = self._used_slots()
             grant = await self._send(count, places=places)
@@ -218,7 +235,8 @@ class Limiter:
             return grant
 
     async def _send(self, count: int, *, places: int | None, within: float | None = None) -> TokenGrant:
-        unused, self._unused = self._unused, []  # never sent twice: taken back twice it would be one too many
+        # Never sent twice: that would return two tokens for one.
+        unused, self._unused = self._unused, []
         self._queued_on_server = True
         grant = await limits.acquire(
             self._store, self._settings, self._worker, count, places=places, within=within, unused=unused

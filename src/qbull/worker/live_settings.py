@@ -1,7 +1,7 @@
 """Live settings: follow the settings of a queue that can be changed while its workers run.
 
-The follower is the only reader of live settings in a worker. Every change wakes it up. In case a wake-up is lost, it
-also polls every few seconds. Jobs themselves never read settings.
+The follower is the only reader of live settings in a worker. Every change wakes it up. In case a wake-up is
+lost, it also polls every few seconds. Jobs themselves never read settings.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class LiveSettingsFollower:
         self._wake_up.set()
 
     def hold(self, seconds: float, reason: str) -> None:
-        """A task asks its whole queue to rest: this worker holds at once, the others as soon as they are told."""
+        """Let the whole queue rest, because a task asks for it: here at once, elsewhere after a message."""
         self._brake.hold()
         tell_others = partial(hold_queue, self._store, self._declared.name, seconds, reason)
 

@@ -1,4 +1,4 @@
-"""Outage: the server going away is survived, and said once when it begins and once, with its length, when it ends."""
+"""Outages: actors wait for an unavailable server. The log has one line at the start and one at the end."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ A = TypeVar("A")
 FIRST_RECONNECT_PAUSE_SECONDS = 0.02
 MAX_RECONNECT_PAUSE_SECONDS = 2.0
 REFUSAL_LOG_SECONDS = 60.0
-"""Seconds for which a refusal that was said is not said again."""
+"""Seconds for which the same refusal is not logged again."""
 
 
 class Outage:
-    """Shared by all actors of a process, so that ten of them failing is still one line.
+    """Shared by all actors of a process, so that many failing actors still log one line.
 
-    It lasts until everybody actor failed has succeeded: of a cluster, only one node may be away.
+    An outage lasts until every actor that failed has succeeded: in a cluster, a single node may be
+    unavailable.
     """
 
     def __init__(self, what: str = "the server") -> None:
@@ -39,9 +40,12 @@ class Outage:
         refusals: bool = True,
         longest: float = MAX_RECONNECT_PAUSE_SECONDS,
     ) -> A:
-        """Make the call until the server takes it, with pauses of `longest` seconds at most. Only for calls that may be sent twice.
+        """Repeat the call until the server accepts it. Only for calls that may be sent twice.
 
-        Without `refusals` it is only waited for a server that is away; what it refuses is raised.
+        Args:
+            call: The call.
+            refusals: Repeat it also if the server refuses it; otherwise a refusal is raised.
+            longest: The longest pause in seconds.
         """
         delays = ExponentialBackoff(FIRST_RECONNECT_PAUSE_SECONDS, longest).delays()
         actor = object()
@@ -54,7 +58,8 @@ class Outage:
                         raise
                     self.failed(error, actor)
                 await asyncio.sleep(jittered(next(delays)))
-        except asyncio.CancelledError:  # it was told to stop, which is no news of the server
+        except asyncio.CancelledError:
+            # The actor was stopped, which says nothing about the server.
             self._failing.discard(actor)
             raise
         finally:
@@ -62,6 +67,10 @@ class Outage:
                 self.recovered(actor)
 
     def failed(self, error: ServerError, actor: object) -> None:
+        """A call of this actor has failed.
+
+        Logs the first failure of an outage, and each refusal once a minute.
+        """
         now = time.monotonic()
         if not isinstance(error, ServerAway | EmbeddedError):
             self._said = {text: at for text, at in self._said.items() if now - at < REFUSAL_LOG_SECONDS}
@@ -75,7 +84,7 @@ class Outage:
         self._failing.add(actor)
 
     def recovered(self, actor: object) -> None:
-        """This one has succeeded, or has given up."""
+        """The actor has succeeded or given up. Logs the end of the outage if no other actor is failing."""
         if actor in self._failing:
             self._failing.discard(actor)
             if not self._failing:

@@ -1,8 +1,8 @@
-"""The prefetch buffer: the deliveries of one queue that this worker holds, including those that wait for a free slot.
+"""The prefetch buffer: the deliveries of one queue that this worker holds, waiting or running.
 
-A delivery enters when it is fetched, waits in the order of its priority level, and leaves when all of it is settled
-or released. If the server names a delivery of this worker that is not in the buffer, the reply that carried it was
-lost.
+A delivery enters when it is fetched, waits in the order of its priority level, and leaves when all of it is
+settled or released. If the server names a delivery of this worker that is not in the buffer, the reply that
+carried it was lost.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Note: what running jobs say of themselves, their progress and log lines, on its way to the server.
 
-Of a job's progress the last value wins. The first leaves at once, others wait until a quarter of a second has passed
-since the last were sent, and the final one leaves before the job is settled. A log line leaves at once; those that
-are said while some are on their way leave together. All of it may be said from any thread.
+Of a job's progress the last value wins. The first leaves at once, others wait until a quarter of a second has
+passed since the last were sent, and the final one leaves before the job is settled. A log line leaves at
+once; those that are said while some are on their way leave together. All of it may be said from any thread.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Promote: move delayed jobs to ready when their time has come.
 
 The server says how long it is until the next one is due, so there is nothing to poll. A bell rings when a job
-is added that is due sooner; and should a bell be lost, each partition is looked at every few seconds all the same.
+is added that is due sooner; and should a bell be lost, each partition is looked at every few seconds all the
+same.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ PROMOTE_POLL_SECONDS = 10.0
 
 
 class Promoter:
-    """For one partition. `safety` is the longest time between two looks; `ticker` waits for its schedules meanwhile."""
+    """For one partition.
+
+    `safety` is the longest time between two looks; `ticker` waits for its schedules meanwhile.
+    """
 
     def __init__(self, partition: Partition, outage: Outage, safety: float, ticker: ScheduleRunner) -> None:
         self._partition = partition

@@ -103,8 +103,8 @@ class QueueRunner:
     async def start(self) -> None:
         """Start to run jobs.
 
-        If the server is unavailable or refuses a call meanwhile, this waits: jobs may run here already, and their
-        outcomes would be lost.
+        If the server is unavailable or refuses a call meanwhile, this waits: jobs may run here already, and
+        their outcomes would be lost.
         """
         self._progress.open()
         self._slots.start()
@@ -308,7 +308,10 @@ class QueueRunner:
                 await self._release(self._buffer.take_all())
 
     async def _release(self, deliveries: Iterable[Delivery]) -> None:
-        """Let other workers start these. If the server is unavailable, they stay and start here in their turn."""
+        """Let other workers start these.
+
+        If the server is unavailable, they stay and start here in their turn.
+        """
         by_partition: dict[int, list[Delivery]] = {}
         for delivery in deliveries:
             if not self._buffer.is_abandoned(delivery):
@@ -325,7 +328,9 @@ class QueueRunner:
                     self._deliveries.drop(delivery)
 
     async def _release_unknown_deliveries(self, numbers: Iterable[int]) -> None:
-        """Release deliveries of partitions that are no longer read here: a closed read may have received them."""
+        """Release deliveries of partitions that are no longer read here: a closed read may have received
+        them.
+        """
         mine = await self._fetcher.pending_deliveries(
             [self._deliveries.partition(number) for number in numbers]
         )

@@ -1,8 +1,10 @@
-"""Move: after the number of a queue's partitions was changed, do what that has left to do for the ones that a worker reads.
+"""Move: after the number of a queue's partitions was changed, do what that has left to do for the ones that a
+worker reads.
 
-Of the old partitions: what is delayed goes to its new one. Of the new ones: lanes begin when the older partitions have nothing of
-them. Whoever reads the first of the new ones does what concerns all of them. Where there is nothing of that kind to do,
-no command is sent. What is refused of one partition, or cannot reach its server, holds up nothing of the others.
+Of the old partitions: what is delayed goes to its new one. Of the new ones: lanes begin when the older
+partitions have nothing of them. Whoever reads the first of the new ones does what concerns all of them. Where
+there is nothing of that kind to do, no command is sent. What is refused of one partition, or cannot reach its
+server, holds up nothing of the others.
 """
 
 from __future__ import annotations
@@ -74,7 +76,9 @@ class PartitionMover:
                     await self._wake_up.wait()
 
     async def tick(self) -> float | None:
-        """Take all steps that can be taken now; seconds until the next look, None where there is nothing to look for."""
+        """Take all steps that can be taken now; seconds until the next look, None where there is nothing to
+        look for.
+        """
         layout, numbers = self._layout, self._numbers
         if layout.coming is not None:
             await self._moves.end_switch(layout)

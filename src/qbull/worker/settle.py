@@ -1,8 +1,8 @@
-"""Settle: write down what became of each delivery.
+"""Settle: write the outcomes of jobs to the server.
 
-The runner hands outcomes over; they leave in batches, one call at a time for each partition, and while one is
-in flight the next ones gather. A write that fails is tried again while the worker lives. One that answers
-"stale" is dropped on purpose: the job was reclaimed and belongs to another worker now.
+Outcomes leave in batches, one call at a time for each partition. While a call is in flight, the next batch
+gathers. A write that fails is repeated while the worker lives. If the server refuses an outcome as stale, it
+is dropped on purpose: the job was reclaimed and belongs to another worker now.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from qbull.worker.outage import Outage
 log = logging.getLogger("qbull.worker")
 
 MAX_BATCH_OUTCOMES = 1000
-"""Outcomes in one call, and no more than the script drops of what is kept too long: each call waits for the disk once."""
+"""Outcomes in one call. Each call waits for the disk once, and drops at most as many expired jobs."""
 QUICK_JOB_SECONDS = 0.002
-"""Seconds. The outcome of a job that took longer is written down before the next job of its lane begins."""
+"""The outcome of a job that took longer is written before the next job of its lane starts."""
 MAX_SETTLE_LAG_SECONDS = 0.025
-"""Seconds. Quicker ones run ahead of the call that is on its way, but not further than this."""
+"""How far quick jobs may run ahead of the call that is in flight."""
 
 
 @dataclass(slots=True)
@@ -34,11 +34,14 @@ class OutcomeBatch:
     outcomes: PartitionOutcomes = field(default_factory=PartitionOutcomes)
     ended: list[Delivery] = field(default_factory=list)
     written: asyncio.Future[list[bytes]] | None = None
-    """For those who wait: the ids that were refused."""
+    """Resolves with the ids that were refused, if somebody waits for it."""
 
 
 class Settler:
-    """For one partition. Each outcome answers whether the delivery ends with it; `settled` is told when it has ended."""
+    """For one partition. Its methods return whether the delivery ends with the outcome.
+
+    `settled` receives each delivery that has ended: `HeldDeliveries.settled`.
+    """
 
     def __init__(self, partition: Partition, outage: Outage, settled: Callable[[Delivery], None]) -> None:
         self._partition = partition
@@ -47,10 +50,11 @@ class Settler:
         self._halts = partition.settings.on_failed == "halt"
         self._waiting: deque[OutcomeBatch] = deque()
         self._sending: asyncio.Task[None] | None = None
-        self._sent = 0.0  # when the present call left
+        # When the present call was sent.
+        self._sent = 0.0
 
     def done(self, delivered: DeliveredJob, ending: bytes, *, give_way: bool = False) -> bool:
-        """Record a completed job. With `give_way` the rest of its train goes back, so that other lanes have their turn."""
+        """Record a completed job. With `give_way` the rest of its train is released, so that other lanes run."""
         delivery = delivered.delivery
         batch = self._batch()
         if not delivery.lane:
@@ -101,18 +105,20 @@ class Settler:
         return True
 
     def is_behind(self, began: float, now: float) -> bool:
-        """Whether what was handed over last, of a job that began then, is to be written down before the next one begins."""
+        """Whether the last outcome, of a job that started at `began`, must be written before the next job
+        starts.
+        """
         return now - began > QUICK_JOB_SECONDS or now - self._sent > MAX_SETTLE_LAG_SECONDS
 
     async def written(self) -> list[bytes]:
-        """Wait until what was handed over last is written down, or refused: gives the ids of what was refused with it."""
+        """Wait until the last outcome is written or refused. Returns the ids that were refused in its batch."""
         batch = self._waiting[-1]
         if batch.written is None:
             batch.written = asyncio.get_running_loop().create_future()
         return await asyncio.shield(batch.written)
 
     async def flush(self) -> None:
-        """Wait until everything that was handed over is written down."""
+        """Wait until all outcomes are written."""
         while self._sending is not None:
             await asyncio.wait([self._sending])
 
@@ -149,7 +155,7 @@ class Settler:
     def _log_stale(self, refused: list[bytes]) -> None:
         for id in refused:
             log.warning(
-                'queue "%s": job %s was taken over by another worker meanwhile; this outcome was refused',
+                'queue "%s": job %s was reclaimed by another worker; the outcome of this run was refused',
                 self._partition.settings.name,
                 id.decode("utf-8", "replace"),
             )

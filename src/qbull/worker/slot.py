@@ -1,7 +1,7 @@
 """A slot: one job at a time, until when it may run, and why it was interrupted.
 
-All slots of a queue share one timer. It is set for the earliest deadline and looks for the next when it fires, so
-a job that ends in time costs no timer of its own.
+All slots of a queue share one timer. It is set for the earliest deadline and looks for the next when it
+fires, so a job that ends in time costs no timer of its own.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from qbull.worker.current import RunningJob
 
 
 class TimedOut(ReportedError):
-    """The job ran longer than it may."""
+    """The job ran longer than its timeout."""
 
 
 class Cancelled(ReportedError):
@@ -22,11 +22,11 @@ class Cancelled(ReportedError):
 
 
 class StartTooLate(Exception):
-    """The moment for which its start was granted had passed when its task was about to begin."""
+    """The start token of the job had expired when its task was about to start."""
 
 
 class Interrupted(BaseException):
-    """The worker ends before the job does: it is given back, and nothing is counted against it."""
+    """The worker stops before the job has ended: it is released, and this does not use up an attempt."""
 
 
 class Slot:
@@ -35,7 +35,8 @@ class Slot:
     def __init__(self, number: int) -> None:
         self.number = number
         self.task: asyncio.Task[None] | None = None
-        self.since = 0.0  # when its delivery was begun
+        # When its delivery started.
+        self.since = 0.0
         self.job: RunningJob | None = None
         self.timeout = 0.0
         self.deadline: float | None = None
@@ -47,7 +48,7 @@ class Slot:
             self.task.cancel()
 
     def take_interrupt(self) -> BaseException | None:
-        """After a cancellation that was ours: the slot goes on. Gives the reason, None where it was not ours."""
+        """Take back our own cancellation, so that the slot goes on. Returns its reason, or None if it was not ours."""
         why, self.why = self.why, None
         if why is not None and self.task is not None:
             self.task.uncancel()

@@ -1,7 +1,7 @@
 """Slots: take deliveries from the prefetch buffer and run their jobs.
 
-Each slot runs one delivery at a time, the jobs of a train one after the other. attempt.py runs a single job; nothing
-that a job does can end a slot.
+Each slot runs one delivery at a time, the jobs of a train one after the other. attempt.py runs a single job;
+nothing that a job does can end a slot.
 """
 
 from __future__ import annotations
@@ -259,8 +259,8 @@ class SlotRunner:
     async def _rest(self) -> None:
         """Yield to the event loop.
 
-        In each turn of the loop one resting slot goes on, in order. If all went on in the same turn, the replies
-        of the server would wait for all of them.
+        In each turn of the loop one resting slot goes on, in order. If all went on in the same turn, the
+        replies of the server would wait for all of them.
         """
         waiter = asyncio.get_running_loop().create_future()
         self._resting.append(waiter)
@@ -280,8 +280,9 @@ class SlotRunner:
     async def _still_ours(self, delivery: Delivery) -> bool:
         """Ask the server whether this worker still owns a delivery.
 
-        It was requested long ago: this process may have been suspended, and others may have reclaimed its deliveries.
-        If the server is unavailable, an ordered queue waits for the answer, because others may be further by now.
+        It was requested long ago: this process may have been suspended, and others may have reclaimed its
+        deliveries. If the server is unavailable, an ordered queue waits for the answer, because others may be
+        further by now.
         """
         ask = partial(delivery.partition.holds, delivery.job(0).id, delivery.position, delivery.lane)
         if self.settings.order is not None:
@@ -341,7 +342,8 @@ class SlotRunner:
         """Pause before the next job of a train, and return whether this worker still owns the train.
 
         If the settler is behind, the outcome of this job is written first: should the process die, a job that
-        ended before the next one started must not run again after it. Otherwise the slot yields to the event loop.
+        ended before the next one started must not run again after it. Otherwise the slot yields to the event
+        loop.
         """
         delivery = delivered.delivery
         refused: list[bytes] = []

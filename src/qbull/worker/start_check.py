@@ -1,6 +1,7 @@
-"""Begin: the last question before a job runs, for those that have one: has it expired, has its key had its starts?
+"""Start check: has the job expired, and has its key used up its rate limit?
 
-It is asked of the job's partition, on the server's clock. A queue whose lanes have no rate asks only for jobs that expire.
+The partition of the job answers on the server's clock. A queue whose lanes have no rate asks only for jobs
+that expire.
 """
 
 from __future__ import annotations
@@ -20,18 +21,18 @@ from qbull.worker.current import RunningJob, entry_ms
 from qbull.worker.outage import Outage
 
 START_LEAD_SECONDS = 0.03
-"""Seconds by which a job that was put off is back before it may begin, so that the way there costs it nothing."""
+"""Seconds by which a postponed job returns before it may start, so that the way to a worker costs no time."""
 
 
 class StartDecision(NamedTuple):
-    """Seconds for which it is to be put off, 0 where it may begin now, None where it has expired.
-
-    Where it may: until when, on this machine's steady clock; and how its start was noted, 0 where it was not.
-    """
+    """Whether a job may start now."""
 
     wait: float | None
+    """Seconds for which it is postponed; 0 if it may start now, None if it has expired."""
     by: float = inf
+    """Until when it may start, on this machine's monotonic clock."""
     noted: int = 0
+    """The rate-limit token that its start has taken, by the server's time; 0 without a rate."""
 
 
 class StartCheck:
@@ -42,9 +43,11 @@ class StartCheck:
         self._outage = outage
 
     async def __call__(self, partition: Partition, job: RunningJob, unused: int = 0) -> StartDecision:
-        """`unused` is how a start was noted that was not made."""
+        """Ask for one job. `unused` is a token of an earlier answer that was not used."""
         ends = 0
-        if job.body.attempt == 1 and not crashes_of(job.record):  # one that has begun before does not expire
+        # A job that has started before does not expire.
+        # A job that has started before does not expire.
+        if job.body.attempt == 1 and not crashes_of(job.record):
             ends = expires_ms(job.body, created_ms_of(job.record) or entry_ms(job.place)) or 0
         lane = lane_of(job.record)
         rate = self.rate if lane else None
@@ -66,7 +69,7 @@ class StartCheck:
         return StartDecision(0.0)
 
     async def return_start(self, partition: Partition, job: RunningJob, noted: int) -> None:
-        """The start of its key is for the next one. Should the server not hear of it, the key has one less."""
+        """Return an unused token to the key. If the server is unavailable, the key has one start less."""
         if noted and self.rate is not None:
             with suppress(ServerError):
                 await partition.return_start_token(lane_of(job.record), self.rate, noted)

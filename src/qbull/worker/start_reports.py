@@ -1,13 +1,14 @@
-"""Report: say of jobs that run for more than a moment that they have begun.
+"""Start reports: tell PostgreSQL which jobs have started, if they run for more than a moment.
 
-For queues whose jobs are tracked in PostgreSQL. A job that ends between two looks is not reported: its end says it all,
-so short jobs cost nothing. One call for all jobs of a partition.
+For queues whose jobs are tracked in PostgreSQL. A job that ends between two looks is not reported: its end
+says it all, so short jobs cost nothing. One call for all jobs of a partition.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
+from functools import partial
 
 from qbull.core.record import REPORT_ALL_FLAG, StartReport, encode_start_report
 from qbull.worker.attempt import AttemptRunner
@@ -15,11 +16,11 @@ from qbull.worker.current import RunningJob, entry_ms
 from qbull.worker.outage import Outage
 
 START_REPORT_SECONDS = 0.1
-"""Seconds between two looks: what is there at both has begun."""
+"""Seconds between two looks: a job that is running at both is reported."""
 
 
 class StartReporter:
-    """For one queue. `running` gives the jobs that run now."""
+    """For one queue."""
 
     def __init__(self, attempts: AttemptRunner, worker: str, outage: Outage) -> None:
         self._attempts = attempts
@@ -46,5 +47,5 @@ class StartReporter:
                     ms = int((now - since) * 1000)
                     said = StartReport(entry_ms(job.place), ms, self._worker, job.record)
                     reports += (b"a" + job.id, encode_start_report(said))
-            await self._outage.retry_until_up(lambda to=partition, what=reports: to.report(what))  # type: ignore[misc]
+            await self._outage.retry_until_up(partial(partition.report, reports))
         self._said |= {id(job): job for job, _ in begun}

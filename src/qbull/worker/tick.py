@@ -1,10 +1,11 @@
 """Tick: fire what the schedules of a partition have planned.
 
-The server says what is due and how long it is until something is again, so there is nothing to poll and no clock of
-this machine that could be wrong. The calendar is computed here (core/schedule.py); whether a tick is fired is decided
-by the server. Several workers that propose the same tick fire it once.
+The server says what is due and how long it is until something is again, so there is nothing to poll and no
+clock of this machine that could be wrong. The calendar is computed here (core/schedule.py); whether a tick is
+fired is decided by the server. Several workers that propose the same tick fire it once.
 
-Whoever promotes a partition sees when its schedules are due, and says so; a bell rings when one is due sooner.
+Whoever promotes a partition sees when its schedules are due, and says so; a bell rings when one is due
+sooner.
 """
 
 from __future__ import annotations

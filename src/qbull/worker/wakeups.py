@@ -1,7 +1,7 @@
-"""Bell: hear what the scripts tell, and pass it to whom it concerns.
+"""Wake-ups: listen to the messages of the scripts, and pass them on to the parts that they concern.
 
-Nothing depends on a message arriving: whoever is told would have found out by itself a little later. After every
-new subscription everybody is told to look, because something may have been said meanwhile.
+Nothing depends on a message arriving: every receiver also polls. After each new subscription all of them are
+woken, because messages may have been lost meanwhile.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from qbull.worker.outage import Outage
 
 
 class WakeUpListener:
+    """`on_wake_up` receives the base and the word of every message: `Worker._on_wake_up`."""
+
     def __init__(self, store: Store, outage: Outage, on_wake_up: Callable[[str, str], None]) -> None:
         self._store = store
         self._outage = outage

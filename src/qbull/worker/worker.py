@@ -1,8 +1,8 @@
-"""The worker: one process's lines, put together, started in order and stopped in order.
+"""The worker: the queue runners of one process, started in order and stopped in order.
 
-For each queue a line: leases say which partitions it reads, a fetcher fills a buffer, a runner works through it, a
-settler for each partition writes down what became of it, a promoter wakes what is due. For all of them one bell
-and, where no parent does it, one beat.
+Each queue has a runner: leases decide which partitions it reads, a fetcher fills the prefetch buffer, slots
+run the jobs, a settler for each partition writes the outcomes, a promoter moves due jobs. All of them share
+one listener for wake-ups and, without a supervisor, one heartbeat.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class Worker:
         self._stopped = False
 
     async def start(self) -> None:
-        """Begin to run jobs. Raises where the server cannot be used."""
+        """Start to run jobs. Raises if the server cannot be used."""
         for assignment in self._assignments:
             await self._taken(partial(self._store.register, assignment.settings, sorted(assignment.tasks)))
         if self._heartbeat is not None:
@@ -109,14 +109,17 @@ class Worker:
         for declarer in self._declarers:
             await self._taken(declarer.tick)
             self._actors.append(start_actor(declarer.run))
-        await self._taken(self._register)  # not before: from now on the others leave its share to it
+        # Not earlier: from now on the other workers leave its share to it.
+        await self._taken(self._register)
         for runner in self._runners:
             self._started.append(runner)
             await runner.start()
         self._actors += [start_actor(duty) for duty in self._alongside]
 
     async def _taken(self, call: Callable[[], Awaitable[object]]) -> None:
-        """A process of its own waits for a server that is away; within a program it is said after a while."""
+        """Repeat the call while the server is unavailable: for ever in a worker process, else for some
+        seconds.
+        """
         if not self._supervised:
             await self._store.retrying(call)
             return
@@ -128,7 +131,7 @@ class Worker:
         await self._outage.retry_until_up(opened, refusals=False)
 
     async def stop(self, grace: float = 25.0) -> None:
-        """Fetch no more, let running jobs end within `grace` seconds, write everything down, give the rest back."""
+        """Fetch nothing more, let running jobs end within `grace` seconds, and release the rest."""
         if self._stopped:
             return
         self._stopped = True
@@ -149,7 +152,8 @@ class Worker:
     async def __aenter__(self) -> Worker:
         try:
             await self.start()
-        except BaseException:  # nobody else could stop what has begun
+        except BaseException:
+            # Nobody else could stop the parts that have started.
             await self.stop()
             raise
         return self
@@ -160,7 +164,7 @@ class Worker:
     async def drain(self) -> None:
         """Run until the queues are empty, delayed jobs and retries included.
 
-        Jobs behind a halted lane stay, and those of a paused queue that do not run yet.
+        Jobs behind a halted lane stay, and so do jobs of a paused queue that have not started.
         """
         quiet = False
         while True:
@@ -173,14 +177,15 @@ class Worker:
                 moved = await self._moved()
                 if moved is None or (quiet and not moved):
                     return
-                quiet = not moved  # what was let go just before this was not counted: look once more
+                # Jobs that were freed just before this were not counted: look once more.
+                quiet = not moved
             await asyncio.sleep(0.02)
 
     async def _counts(self, runner: QueueRunner) -> list[inspect.Counts]:
         return await inspect.counts(await self._store.partitions(runner.settings))
 
     async def _moved(self) -> int | None:
-        """How much was moved on between partitions; None where the number of no queue's partitions was changed."""
+        """The number of jobs moved between partitions; None if no queue is being repartitioned."""
         moved = [await PartitionMoves(self._store, runner.settings).all_steps() for runner in self._runners]
         return None if moved.count(None) == len(moved) else sum(count or 0 for count in moved)
 

@@ -1,7 +1,8 @@
-"""The board: what a worker is running right now, in memory that its parent can still read when it is dead.
+"""The crash board: the jobs that a worker is running, in memory that its supervisor can read after a crash.
 
-A worker writes the place of a delivery into a slot when it begins a job, and clears it when the job has ended. When
-it is killed, its parent reads there which jobs were running, so that only these are suspected of the crash.
+A worker writes the position of a delivery into a slot when it starts a job, and clears the slot when the job
+has ended. If the worker is killed, the supervisor reads which jobs were running, so that only these are
+suspected.
 """
 
 from __future__ import annotations
@@ -10,17 +11,22 @@ import mmap
 import os
 import tempfile
 
-BOARD_SLOT_BYTES = 160  # a queue name has at most 100 characters
+BOARD_SLOT_BYTES = 160
+"""Enough for a queue name of 100 characters."""
 MIN_BOARD_SLOTS = 1000
-"""Slots for each queue: its concurrency may be raised up to this while the worker runs."""
+"""Slots for each queue: its concurrency can be raised up to this while the worker runs."""
 
 
 def board_slots_for(concurrency: int) -> int:
+    """The number of slots to reserve for a queue."""
     return max(concurrency, MIN_BOARD_SLOTS)
 
 
 class CrashBoard:
-    """`slots` places of SLOT bytes: a length, then `<queue> <partition> <level><entry>[ <process>]`."""
+    """`slots` entries of BOARD_SLOT_BYTES each.
+
+    An entry is a length, then `<queue> <partition> <level><entry>[ <process>]`.
+    """
 
     def __init__(self, fd: int, slots: int) -> None:
         self.fd = fd
@@ -29,6 +35,7 @@ class CrashBoard:
 
     @classmethod
     def make(cls, slots: int) -> CrashBoard:
+        """Make a board in memory that a child process can inherit."""
         with tempfile.TemporaryFile() as file:
             file.truncate(slots * BOARD_SLOT_BYTES)
             fd = os.dup(file.fileno())
@@ -38,7 +45,8 @@ class CrashBoard:
             os.close(fd)
             raise
 
-    def begin(self, slot: int, text: bytes) -> None:
+    def start(self, slot: int, text: bytes) -> None:
+        """A job starts in this slot."""
         at = slot * BOARD_SLOT_BYTES
         length = len(text)
         self._memory[at + 1 : at + 1 + length] = text
@@ -48,13 +56,14 @@ class CrashBoard:
         """The job of the slot runs in a process of its own, which leads a process group."""
         at = slot * BOARD_SLOT_BYTES
         length = self._memory[at]
-        self.begin(slot, self._memory[at + 1 : at + 1 + length] + b" %d" % pid)
+        self.start(slot, self._memory[at + 1 : at + 1 + length] + b" %d" % pid)
 
     def end(self, slot: int) -> None:
+        """The job in this slot has ended."""
         self._memory[slot * BOARD_SLOT_BYTES] = 0
 
     def running(self) -> list[tuple[str, int, bytes]]:
-        """Queue, partition and place of each job that has started and not ended."""
+        """Queue, partition and position of each job that has started and not ended."""
         return [(queue.decode(), int(partition), place) for queue, partition, place, *_ in self._entries()]
 
     def processes(self) -> list[int]:
@@ -70,5 +79,6 @@ class CrashBoard:
         return found
 
     def close(self) -> None:
+        """Release the memory."""
         self._memory.close()
         os.close(self.fd)

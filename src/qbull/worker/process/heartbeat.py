@@ -1,10 +1,10 @@
 """Heartbeats: tell the server that workers are alive, and notice those that are not.
 
-Liveness belongs to the process, not to its event loop, so that a job which blocks the loop is not run twice. The
-supervisor of `qbull worker` sends heartbeats on behalf of its worker processes; a worker inside another program
-sends its own from a thread. The answer to a heartbeat names the workers that have fallen silent, and these are
-reclaimed. The next heartbeat waits neither for a reclaim nor for a lost reply. Otherwise the sender would be taken
-for dead itself.
+Liveness belongs to the process, not to its event loop, so that a job which blocks the loop is not run twice.
+The supervisor of `qbull worker` sends heartbeats on behalf of its worker processes; a worker inside another
+program sends its own from a thread. The answer to a heartbeat names the workers that have fallen silent, and
+these are reclaimed. The next heartbeat waits neither for a reclaim nor for a lost reply. Otherwise the sender
+would be taken for dead itself.
 """
 
 from __future__ import annotations
@@ -83,7 +83,8 @@ class Heartbeat:
     async def reclaim_dead_workers(self) -> None:
         """Reclaim the deliveries of silent workers, and sweep now and then."""
         if time.monotonic() - self._first_sent_at < self._min_idle / 6:
-            # After an outage of the server all workers look silent; the others need time for their heartbeats.
+            # After an outage of the server all workers look silent; the others need time for their
+            # heartbeats.
             return
         failure: ServerError | None = None
         for worker in await self.send():

@@ -1,7 +1,8 @@
 """Lifeline: a process that must not outlive the process that started it.
 
-The parent holds the writing end of a pipe and never writes to it. The kernel closes that end however the parent dies, and the
-reader ends its whole process group. On Linux the kernel also sends a signal, so that code which holds the GIL cannot delay it.
+The parent holds the writing end of a pipe and never writes to it. The kernel closes that end however the
+parent dies, and the reader ends its whole process group. On Linux the kernel also sends a signal, so that
+code which holds the GIL cannot delay it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Memory: what a worker process no longer needs goes back to the machine.
 
-The C library keeps what is freed. Jobs come and go in all sizes and leave holes between what stays, so that a worker under steady load grew by
-3 MB an hour without holding anything more, and one that had once had a large job stayed as large as that. Once in a while the pages
-of these holes are given back. Only for processes that are ours: `qbull worker` starts this in its children.
+The C library keeps what is freed. Jobs come and go in all sizes and leave holes between what stays, so that a
+worker under steady load grew by 3 MB an hour without holding anything more, and one that had once had a large
+job stayed as large as that. Once in a while the pages of these holes are given back. Only for processes that
+are ours: `qbull worker` starts this in its children.
 """
 
 from __future__ import annotations
@@ -13,7 +14,10 @@ import sys
 from collections.abc import Callable
 
 MEMORY_TRIM_SECONDS = 60.0
-"""Seconds. A look at 10 MB takes less than a millisecond, and waits for nobody: other threads go on meanwhile."""
+"""Seconds.
+
+A look at 10 MB takes less than a millisecond, and waits for nobody: other threads go on meanwhile.
+"""
 
 
 async def trim_memory() -> None:

@@ -30,8 +30,8 @@ class Reclaimer:
     async def reclaim(self, worker: str, running: Sequence[tuple[str, int, bytes]] | None = None) -> int:
         """Take back all deliveries of a dead worker, and return their number.
 
-        If one node of a cluster is unavailable, the deliveries on the others are reclaimed all the same. The error
-        is raised at the end.
+        If one node of a cluster is unavailable, the deliveries on the others are reclaimed all the same. The
+        error is raised at the end.
 
         Args:
             worker: The id of the worker.
@@ -93,7 +93,8 @@ class Reclaimer:
             except ServerAway:
                 raise
             except (NotFound, ServerError):
-                # This process has no rights for that queue; the sweep of its own workers finds the deliveries.
+                # This process has no rights for that queue; the sweep of its own workers finds the
+                # deliveries.
                 continue
         return reclaimed
 

@@ -1,8 +1,8 @@
 """The supervisor: the parent process of `qbull worker`.
 
-It starts the worker processes and says "alive" for them, so that a job which blocks its event loop is not taken for
-dead. A process that dies is seen at once: what it held is taken back, the jobs that were running are known from
-its board, and another process is started. It runs no jobs itself.
+It starts the worker processes and sends heartbeats on their behalf, so that a job which blocks its event loop
+does not make its worker look dead. It notices at once when a process dies: it reclaims the deliveries, reads
+from the crash board which jobs were running, and starts another process. It runs no jobs itself.
 """
 
 from __future__ import annotations
@@ -31,18 +31,21 @@ log = logging.getLogger("qbull.supervisor")
 A = TypeVar("A")
 
 STABLE_UPTIME_SECONDS = 10.0
-"""A process that lived this long is started again at once when it dies; others wait longer each time."""
+"""If a process has lived this long, the next one starts at once. Otherwise the pause grows each time."""
 RESTART_BACKOFF = ExponentialBackoff(first_seconds=0.25, max_seconds=30.0)
 RECLAIM_TIMEOUT_SECONDS = 2.0
-"""Seconds in which all is taken back that a process held, usually. A part of a cluster may be away: then nobody waits for that."""
+"""Seconds in which the deliveries of a process are usually reclaimed.
+
+If a part of a cluster is unavailable, the next process does not wait for it.
+"""
 SHUTDOWN_RECONNECT_SECONDS = 2.0
-"""Seconds that a server has to come back in, once the parent is to end."""
+"""Seconds in which an unavailable server has to come back while the supervisor stops."""
 EXTRA_STOP_SECONDS = 2.0
 """How long a process may take to record outcomes and to end, after its grace period."""
 ORPHAN_TIMEOUT_SECONDS = 10.0
 """How long to wait for the processes of a dead worker to be gone, before its jobs go to others all the same."""
 SIGNAL_DEBOUNCE_SECONDS = 0.5
-"""SIGTERMs this close together are one: some senders signal a process and then its whole group."""
+"""SIGTERMs this close together count as one: some senders signal a process and then its whole group."""
 
 
 @dataclass
@@ -66,7 +69,16 @@ class SupervisorSettings:
 
 
 class Supervisor:
-    """`command` gives the arguments of a worker process: from its number, its id, its board's descriptor and its life line's."""
+    """Keeps worker processes alive until a signal.
+
+    Args:
+        store: The server.
+        queues: The queues that the worker processes serve.
+        command: Returns the command line of a worker process, from its number, the id of the worker, and the file
+            descriptors of its crash board and of its lifeline.
+        settings: The number of processes, and times.
+        alongside: Duties that run while the supervisor runs.
+    """
 
     def __init__(
         self,
@@ -91,18 +103,22 @@ class Supervisor:
         self._cleaning: set[asyncio.Task[None]] = set()
         self._stop = asyncio.Event()
         self._stopped = 0.0
-        self._short = False  # of what a process needs
+        # The machine is short of memory, processes or files.
+        self._short = False
         self._at_once = False
 
     async def reach(self) -> bool:
-        """Wait for the server, before anything is started. One that refuses is raised; False where a signal came first."""
+        """Wait for the server before anything starts. Returns False if a signal came first.
+
+        Raises the error of a server that refuses the connection.
+        """
         loop = asyncio.get_running_loop()
         for name in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(name, self._signalled, name)
         return await wait_for_server(self._store, self._outage, self._stop)
 
     async def run(self) -> int:
-        """Serve until a signal; answers with the exit code."""
+        """Run until a signal, and return the exit code."""
         loop = asyncio.get_running_loop()
         duties: list[asyncio.Task[None]] = []
         try:
@@ -157,14 +173,17 @@ class Supervisor:
             log.warning("worker %s ended with %s", child.id, how)
 
     async def _start_at_last(self, number: int) -> WorkerProcess | None:
-        """A machine that is short of memory, processes or files is waited for. None where a signal came first."""
+        """Start a process; wait while the machine is short of memory, processes or files.
+
+        Returns None if a signal came first.
+        """
         delays = RESTART_BACKOFF.delays()
         while not self._stop.is_set():
             try:
                 child = await self._start(number)
             except OSError as error:
                 if not self._short:
-                    log.error("no worker can be started: %s; it is tried again until one can", error)
+                    log.error("cannot start a worker process: %s; trying again until it works", error)
                 self._short = True
             else:
                 self._short = False
@@ -200,7 +219,10 @@ class Supervisor:
         return child
 
     async def _end_of(self, child: WorkerProcess) -> int:
-        """Wait for the process to end; once stopping, pass the signals on and end it when its time is over."""
+        """Wait for the end of the process.
+
+        While stopping, pass the signal on and kill the process after the grace.
+        """
         ending = asyncio.create_task(child.process.wait())
         stopping = asyncio.create_task(self._stop.wait())
         await asyncio.wait([ending, stopping], return_when=asyncio.FIRST_COMPLETED)
@@ -216,22 +238,24 @@ class Supervisor:
     async def _clean_up(
         self, child: WorkerProcess, running: Sequence[tuple[str, int, bytes]], *, lost: bool
     ) -> None:
-        """Take back what a dead process held; only the jobs that were running are suspected."""
+        """Reclaim the deliveries of a dead process.
+
+        Only the jobs that were running are suspected of the crash.
+        """
         await self._end_orphans(child)
         taking = asyncio.create_task(
             self._until_told(lambda: self._heartbeat.reclaimer.reclaim(child.id, running))
         )
         await asyncio.wait([taking], timeout=RECLAIM_TIMEOUT_SECONDS)
-        del self._children[
-            child.id
-        ]  # others shall have its share, also while a part of what it held is out of reach
+        # Its partitions go to other workers now, also while a part of its deliveries is out of reach.
+        del self._children[child.id]
         await self._until_told(lambda: self._store.forget_worker(child.id, certain=True, lost=lost))
         taken = await taking
         child.board.close()
         os.close(child.life)
         if taken:
             log.warning(
-                "worker %s: %d deliveries were taken back, %d of them had begun",
+                "worker %s: %d deliveries were reclaimed, %d of them had started",
                 child.id,
                 taken,
                 len(running),
@@ -250,7 +274,10 @@ class Supervisor:
             await asyncio.sleep(0.01)
 
     async def _until_told(self, call: Callable[[], Awaitable[A]]) -> A | None:
-        """Make the call while the server is away; who is to end leaves it to the other workers, after a last try."""
+        """Repeat the call until the server answers.
+
+        On shutdown, try once more and leave the rest to the others.
+        """
         calling = asyncio.create_task(self._outage.retry_until_up(call))
         stopping = asyncio.create_task(self._stop.wait())
         await asyncio.wait([calling, stopping], return_when=asyncio.FIRST_COMPLETED)
@@ -263,9 +290,11 @@ class Supervisor:
         return None
 
     def stop(self) -> None:
-        """Let running jobs end, then end."""
+        """Let running jobs end, then stop."""
         if not self._stop.is_set():
-            log.info("stopping: running jobs have %.3g s to end; a second signal ends at once", self._grace)
+            log.info(
+                "stopping: running jobs have %.3g s to end; a second signal kills them at once", self._grace
+            )
             self._stopped = time.monotonic()
             self._stop.set()
 

@@ -1,4 +1,7 @@
-"""Reach: wait for the server before anything is started, as containers find it. Called by the processes that have no work without it."""
+"""Reach: wait for the server before anything is started, as containers find it.
+
+Called by the processes that have no work without it.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from qbull.worker.outage import Outage
 
 
 async def wait_for_server(store: Store, outage: Outage, stop: asyncio.Event) -> bool:
-    """A server that is away is waited for, one that refuses is raised. False where `stop` came first."""
+    """Wait for an unavailable server; raise the error of one that refuses. Returns False if `stop` came first."""
     reaching = asyncio.create_task(_open_store(store, outage))
     stopping = asyncio.create_task(stop.wait())
     await asyncio.wait([reaching, stopping], return_when=asyncio.FIRST_COMPLETED)
