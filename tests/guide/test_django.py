@@ -153,7 +153,7 @@ SEALED = """
 
     with testing.embedded(app) as server:
         result = add.enqueue("a" * 50, b="b" * 50)
-        server.drain_sync()
+        server.run_due_sync()
         result.refresh()
         found = add.get_result(result.id)
         print(found.args[0] + found.kwargs["b"] == result.return_value, result.attempts)
@@ -224,7 +224,7 @@ BROKEN = """
             jobs = []
             for _ in range(4):
                 jobs.append(await ask.enqueue())
-                await server.drain()
+                await server.run_due()
                 if len(jobs) == 2:
                     with psycopg.connect(sys.argv[1]) as other:
                         other.execute("SELECT pg_terminate_backend(%s, 10000)", [await jobs[0].result()])

@@ -95,7 +95,7 @@ async def test_what_was_not_enqueued_is_said_with_what_was(shop: Shop) -> None:
         jobs.assert_not_enqueued(shop.welcome, email="bob")
         assert shop.sent == []
 
-        await jobs.drain()
+        await jobs.run_due()
 
         assert shop.sent == ["ada"]
 
@@ -219,7 +219,7 @@ async def test_a_chunk_has_one_job_inline_and_as_many_as_there_are_on_a_server(s
         assert [await job.result() for job in jobs] == [2, 4]
     async with testing.embedded(shop.app) as server:
         await store.enqueue_many([{"item": n} for n in range(10)])
-        await server.drain()
+        await server.run_due()
 
     assert sizes == [1, 1, 10]
 
@@ -239,7 +239,7 @@ async def test_what_needs_a_server_says_so_inline(shop: Shop) -> None:
 async def test_embedded_is_a_real_server(shop: Shop) -> None:
     async with testing.embedded(shop.app) as server:
         job = await shop.welcome.enqueue(email="ada")
-        await server.drain()
+        await server.run_due()
 
         assert await job.result(timeout=10) == "welcome, ada"
         assert (await shop.mail.stats()).delayed == 1
@@ -259,7 +259,7 @@ async def test_a_flow_is_run_to_its_end_and_needs_a_server(shop: Shop) -> None:
     flow = qbull.chain(add.step(1), qbull.group(add.step(2), add.step(3)), add.step(4))
     async with testing.embedded(shop.app) as server:
         begun = await flow.enqueue()
-        await server.drain()
+        await server.run_due()
 
         assert await begun.result(timeout=1) == (1 + 2) + (1 + 3) + 4
         assert sorted(call.arguments["n"] for call in server.enqueued(add)) == [1, 2, 3, 4]
@@ -298,7 +298,7 @@ async def test_time_passes_on_the_server_and_everything_runs_at_its_time(shop: S
 def test_embedded_in_synchronous_code(shop: Shop) -> None:
     with testing.embedded(shop.app) as server:
         shop.welcome.enqueue_sync(email="ada")
-        server.drain_sync()
+        server.run_due_sync()
         server.advance_sync(86_400)
 
         assert shop.sent.count("again ada") == 1
@@ -318,7 +318,7 @@ async def test_an_app_is_given_back_though_it_could_not_be_closed(
 
     async with testing.embedded(shop.app) as server:
         await shop.welcome.enqueue(email="ada")
-        await server.drain()
+        await server.run_due()
     assert shop.sent == ["ada"]
 
 
@@ -364,12 +364,12 @@ PROJECT = {
 
         def test_server(qbull_server):
             job = welcome.enqueue_sync(name="ada")
-            qbull_server.drain_sync()
+            qbull_server.run_due_sync()
             assert app.run_sync(job.result(timeout=10)) == "welcome, ada"
 
         async def test_server_async(qbull_server):
             job = await welcome.enqueue(name="bob")
-            await qbull_server.drain()
+            await qbull_server.run_due()
             assert await job.result(timeout=10) == "welcome, bob"
             qbull_server.assert_enqueued(welcome, name="bob")
 

@@ -66,7 +66,7 @@ class Embedded(TransactionTestCase):
 
     def test_what_a_task_raises_is_in_its_result(self) -> None:
         result = count.enqueue()
-        self.server.drain_sync()
+        self.server.run_due_sync()
         result.refresh()
 
         self.assertEqual(str(result.status), "FAILED")

@@ -83,7 +83,7 @@ class EmbeddedTestServer(EnqueueRecorder):
         """The server's time."""
         return datetime.fromtimestamp(await inspect.server_time(self._store), UTC)
 
-    async def drain(self) -> None:
+    async def run_due(self) -> None:
         """Run what waits and is due now, and what that enqueues. Delayed jobs and retries wait for `advance()`."""
         async with self._worker():
             await self._run_due()
@@ -106,9 +106,9 @@ class EmbeddedTestServer(EnqueueRecorder):
         """The same from synchronous code."""
         return self.app.run_sync(self.now())
 
-    def drain_sync(self) -> None:
+    def run_due_sync(self) -> None:
         """The same from synchronous code."""
-        self.app.run_sync(self.drain())
+        self.app.run_sync(self.run_due())
 
     def advance_sync(self, seconds: float) -> None:
         """The same from synchronous code."""

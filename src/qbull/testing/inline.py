@@ -42,7 +42,7 @@ class Inline(EnqueueRecorder, AbstractContextManager["Inline"]):
     """`with qbull.testing.inline(app) as jobs:` every task that is enqueued in the block runs at once.
 
     What a task raises is raised by `enqueue`; with `propagate=False` the job fails or is retried instead, as it would
-    with a worker. With `run=False` jobs wait for `drain()`. Delayed ones wait for `advance()`.
+    with a worker. With `run=False` jobs wait for `run_due()`. Delayed ones wait for `advance()`.
     """
 
     def __init__(self, app: App, *, run: bool = True, propagate: bool = True) -> None:
@@ -70,12 +70,12 @@ class Inline(EnqueueRecorder, AbstractContextManager["Inline"]):
         """The time here: that of the block's beginning, and what `advance()` has added."""
         return datetime.fromtimestamp(self.now_ms / 1000, UTC)
 
-    async def drain(self) -> None:
+    async def run_due(self) -> None:
         """Run what waits, and what that enqueues."""
         for kept in self._waiting():
             await self.run(kept)
 
-    def drain_sync(self) -> None:
+    def run_due_sync(self) -> None:
         """The same from synchronous code."""
         for kept in self._waiting():
             self.run_sync(kept)

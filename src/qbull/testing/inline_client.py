@@ -182,7 +182,7 @@ class _InlineResults(_NoServer):
         _, found = await look()
         if found.ending is None:
             raise ResultTimeout(
-                f"job {id} is {found.state} and nothing runs it meanwhile; drain() or advance() first"
+                f"job {id} is {found.state} and nothing runs it meanwhile; run_due() or advance() first"
             )
         return found
 
