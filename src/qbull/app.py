@@ -84,7 +84,11 @@ class App:
         alerts: Alerts | None = None,
     ) -> None:
         self.environment = read_environment()
-        self.url = url or self.environment.url or DEFAULT_URL
+        if url == "":
+            raise ConfigError(
+                "App(url=''): the server's address is empty; leave it out for the embedded server"
+            )
+        self.url = url or self.environment.server_url() or DEFAULT_URL
         self.prefix = check_prefix(prefix) if prefix is not None else self.environment.prefix or "qbull"
         self.database = check_database(database) if database is not None else self.environment.database
         self.payload_limit = payload_limit
@@ -160,7 +164,7 @@ class App:
         return Worker(
             self._make_store,
             self._assignments(queues, concurrency),
-            sharing=self.environment.sharing,
+            sharing=self.environment.worker_sharing(),
             min_idle=self.environment.min_idle,
             alongside=self._alongside(),
         )

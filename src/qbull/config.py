@@ -157,14 +157,18 @@ class QueueSettings:
 
 @dataclass(frozen=True)
 class Environment:
-    """The settings from the environment. Empty variables count as not set."""
+    """The settings from the environment. Empty variables count as not set, except for the server's address."""
 
     url: str | None = None
+    empty_url: str | None = None
+    """The variable that should have the server's address and is empty, if no other one has it."""
     database: str | None = None
     prefix: str | None = None
     partitions: int | None = None
     durability: Durability | None = None
     sharing: Sharing = field(default_factory=Sharing)
+    sharing_error: str | None = None
+    """What is wrong with the variables about sharing partitions. It concerns workers only."""
     min_idle: float = 30.0
     timezone: str = "UTC"
     log_format: Literal["text", "json"] = "text"
@@ -173,16 +177,43 @@ class Environment:
     trace: bool = False
     alerts: Alerts = field(default_factory=Alerts)
 
+    def server_url(self) -> str | None:
+        """The server's address, if the environment has one.
+
+        Raises:
+            ConfigError: A variable for the address is there, but empty.
+        """
+        if self.empty_url is not None:
+            raise ConfigError(
+                f"{self.empty_url} is empty; set it to the server's address, such as redis://HOST:PORT/DB, or unset it"
+            )
+        return self.url
+
+    def worker_sharing(self) -> Sharing:
+        """How a worker shares the partitions.
+
+        Raises:
+            ConfigError: The variables for that contradict each other.
+        """
+        if self.sharing_error is not None:
+            raise ConfigError(self.sharing_error)
+        return self.sharing
+
 
 def read_environment(environ: Mapping[str, str] | None = None) -> Environment:
-    env = {name: value for name, value in (os.environ if environ is None else environ).items() if value}
+    given = os.environ if environ is None else environ
+    env = {name: value for name, value in given.items() if value}
+    url = env.get("QBULL_URL") or env.get("REDIS_URL")
+    sharing, sharing_error = _sharing(env)
     return Environment(
-        url=env.get("QBULL_URL") or env.get("REDIS_URL"),
+        url=url,
+        empty_url=None if url else next((name for name in ("QBULL_URL", "REDIS_URL") if name in given), None),
         database=_database(env),
         prefix=_prefix(env, "QBULL_PREFIX", "REDIS_PREFIX"),
         partitions=_number(env, "TOTAL_PARTITIONS", "PARTITIONS", least=1),
         durability=check_durability(env.get("QBULL_DURABILITY"), "QBULL_DURABILITY"),
-        sharing=_sharing(env),
+        sharing=sharing,
+        sharing_error=sharing_error,
         min_idle=(_number(env, "MIN_IDLE_TIME_MS", least=500) or 30_000) / 1000,
         timezone=_timezone(env),
         log_format="json" if _choice(env, "QBULL_LOG_FORMAT", "text", "json") == "json" else "text",
@@ -292,13 +323,18 @@ def _list(env: Mapping[str, str], name: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in env.get(name, "").split(",") if part.strip())
 
 
-def _sharing(env: Mapping[str, str]) -> Sharing:
-    return make_sharing(
-        env.get("QBULL_SHARING"),
-        _number(env, "PARTITIONS_PER_POD", least=1),
-        env.get("INSTANCE_ID"),
-        _number(env, "INSTANCE_COUNT", least=1),
-    )
+def _sharing(env: Mapping[str, str]) -> tuple[Sharing, str | None]:
+    """The sharing that workers use, or the reason why there is none. Producers may have the same environment."""
+    try:
+        sharing = make_sharing(
+            env.get("QBULL_SHARING"),
+            _number(env, "PARTITIONS_PER_POD", least=1),
+            env.get("INSTANCE_ID"),
+            _number(env, "INSTANCE_COUNT", least=1),
+        )
+    except ConfigError as error:
+        return Sharing(), str(error)
+    return sharing, None
 
 
 def _prefix(env: Mapping[str, str], *names: str) -> str | None:

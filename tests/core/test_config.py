@@ -117,7 +117,7 @@ def test_a_prefix_that_could_break_a_key_is_refused(wrong: str) -> None:
 
 def test_an_empty_environment_says_nothing() -> None:
     assert read_environment({}) == Environment()
-    assert read_environment({"QBULL_URL": "", "PARTITIONS": "", "QBULL_LOG_LEVEL": ""}) == Environment()
+    assert read_environment({"QBULL_PREFIX": "", "PARTITIONS": "", "QBULL_LOG_LEVEL": ""}) == Environment()
 
 
 @pytest.mark.parametrize(

@@ -96,8 +96,11 @@ def test_wrong_settings_are_said_in_one_line(
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
 
+    app = qbull.App("redis://127.0.0.1:1/0")
+    app.queue("work")
+
     with pytest.raises(qbull.ConfigError) as error:
-        qbull.App("redis://127.0.0.1:1/0")
+        app.worker()
 
     assert line in str(error.value)
     assert "\n" not in str(error.value)

@@ -361,9 +361,7 @@ async def test_a_wrong_password_is_said_in_one_line(cluster: Cluster) -> None:
     await server.close()
 
 
-async def test_one_server_is_not_taken_for_a_cluster_nor_a_node_for_one_server(
-    cluster: Cluster, tmp_path: Path
-) -> None:
+async def test_one_server_is_not_taken_for_a_cluster(tmp_path: Path) -> None:
     single = Node(tmp_path / "single", COMMON)
     single.start()
     try:
@@ -374,12 +372,17 @@ async def test_one_server_is_not_taken_for_a_cluster_nor_a_node_for_one_server(
         await server.close()
     finally:
         single.kill()
-    stranger = next(
-        node for node in cluster.primaries() if node is not cluster.owner(slot_of(("GET", "a")) or 0)
-    )
-    node = open_server(f"redis://:{PASSWORD}@{stranger.place}")
-    with pytest.raises(ServerRefused, match=r"is one node of a cluster; use redis\+cluster://"):
-        await node.call("GET", "a")
+
+
+async def test_a_node_that_redis_names_is_used_as_its_cluster(cluster: Cluster) -> None:
+    node = open_server(f"redis://:{PASSWORD}@{cluster.replicas()[0].place}")
+
+    for number in range(50):
+        await node.call("SET", f"name:{number}", number)
+    assert len(await node.primaries()) == 3 and node.same_slot_only
+    await node.close()
+
+    assert await node.call("GET", "name:7") == b"7"
     await node.close()
 
 

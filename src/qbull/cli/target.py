@@ -94,7 +94,7 @@ as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON for o
 
 def _require_server(url: str | None) -> None:
     """Refuse to start a new embedded server, as an app would do, only to look at an empty one."""
-    configured = url or read_environment().url
+    configured = url or read_environment().server_url()
     directory = Address.parse(configured).directory if configured else ".qbull"
     if directory is None or Path(directory).is_dir():
         return

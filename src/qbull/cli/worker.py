@@ -20,12 +20,13 @@ from typing import Any, TypeVar
 import click
 import msgspec
 
-from qbull.app import App
+from qbull.app import DEFAULT_URL, App
 from qbull.cli.app_loading import load_app
 from qbull.cli.duration import SecondsParam
 from qbull.core.sharing import SHARING_MODES, Sharing, make_sharing
 from qbull.errors import ConfigError
 from qbull.observe.log import set_up_logging
+from qbull.store.connection.address import Address
 from qbull.worker.actor import stop_actors
 from qbull.worker.process.crash_board import CrashBoard, board_slots_for
 from qbull.worker.process.memory import trim_memory
@@ -139,14 +140,21 @@ def worker(
         if not await supervisor.reach():
             return 0
         served = ", ".join(a.settings.name for a in app._assignments(names))
-        click.echo(
-            f"qbull worker: {processes} process{'es' * (processes > 1)} for {served}; press Ctrl-C to stop",
-            err=True,
-        )
+        count = f"{processes} process{'es' * (processes > 1)}"
+        click.echo(f"qbull worker: {count} for {served} at {server_of(app)}; press Ctrl-C to stop", err=True)
         async with app:
             return await supervisor.run()
 
     sys.exit(asyncio.run(main()))
+
+
+def server_of(app: App) -> str:
+    """The app's server as a log line names it: without the password."""
+    address = Address.parse(app.url)
+    if address.directory is None:
+        return address.shown
+    reason = ", because neither QBULL_URL nor REDIS_URL is set" if app.url == DEFAULT_URL else ""
+    return f"an embedded server in {os.path.abspath(address.directory)}{reason}"
 
 
 def _names(queues: str) -> list[str]:

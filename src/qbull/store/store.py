@@ -90,6 +90,13 @@ class Store(Retriable):
         )
 
     @idempotent
+    async def check_partitions(self, settings: QueueSettings) -> None:
+        """Raise ConfigError if a queue is declared with a number of partitions that it never had on the server."""
+        known = await self._read_registered(settings.name)
+        if known is not None and settings.partitions != known[1].partitions:
+            self._check_partition_count(settings, known[1])
+
+    @idempotent
     async def register(
         self, settings: QueueSettings, tasks: Sequence[str], durability: Durability | None = None
     ) -> Layout:

@@ -26,8 +26,9 @@ async def server_settings(server: SupportsCall, *names: str) -> dict[str, str]:
     return {reply[0].decode(): reply[1].decode() for reply in found if reply}
 
 
-async def read_info(server: SupportsCall) -> dict[str, str]:
-    text = (await server.call("INFO")).decode("utf-8", "replace")
+async def read_info(server: SupportsCall, *sections: str) -> dict[str, str]:
+    """What the server reports about itself: in these sections, or in the usual ones."""
+    text = (await server.call("INFO", *sections)).decode("utf-8", "replace")
     return dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
 
 

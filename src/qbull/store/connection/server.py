@@ -78,12 +78,16 @@ _NO_DRIVER_INFO: dict[str, None] = (
 
 
 def open_server(url: str) -> Server:
-    from qbull.store.connection.cluster import ClusterServer  # both are made of what is below
+    """The server that a URL names. redis:// to a node of a cluster names that cluster."""
+    # These modules are built on this one.
+    from qbull.store.connection.cluster import ClusterServer
+    from qbull.store.connection.detected import DetectedServer
     from qbull.store.connection.sentinel import SentinelServer
 
     address = Address.parse(url)
-    kind = {"one": Server, "cluster": ClusterServer, "sentinel": SentinelServer}[address.topology]
-    return kind(address)
+    if address.topology == "one":
+        return DetectedServer(address) if "host" in address.kwargs else Server(address)
+    return ClusterServer(address) if address.topology == "cluster" else SentinelServer(address)
 
 
 class Server:

@@ -15,6 +15,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeVar
 
 from qbull.config import QueueSettings
@@ -115,7 +116,11 @@ class Supervisor:
         loop = asyncio.get_running_loop()
         for name in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(name, self._signalled, name)
-        return await wait_for_server(self._store, self._outage, self._stop)
+        if not await wait_for_server(self._store, self._outage, self._stop):
+            return False
+        for queue in self._queues:
+            await self._until_told(partial(self._store.check_partitions, queue))
+        return not self._stop.is_set()
 
     async def run(self) -> int:
         """Run until a signal, and return the exit code."""
