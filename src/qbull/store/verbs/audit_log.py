@@ -1,7 +1,8 @@
-"""The trail: who did what through the API, when, and what came of it. Kept by count and by age.
+"""The audit log of the API: who did what, when, and with which result. Kept by count and by age.
 
-One entry for each call that changes something, and for each that was refused. What programs do many times a second
-(enqueue) is counted together. What was refused to strangers has a place of its own, so that they cannot push out what people did.
+It has one entry for each call that changes something, and for each refused call. Frequent calls of programs
+(enqueue) are counted in one entry. Refused calls of unknown callers are in a stream of their own, so that
+they cannot displace the other entries.
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ AUDIT_RETENTION_SECONDS = 90 * 86_400
 
 
 class AuditLogEntry(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`status` is what the call was answered with; `count`, where several were written down together, how many."""
+    """`status` is what the call was answered with.
+
+    `count`, where several were written down together, how many.
+    """
 
     who: str
     role: str
@@ -34,7 +38,7 @@ class AuditLogEntry(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class AuditLogRecord(msgspec.Struct, frozen=True):
-    """`id` is where it lies; the newest have the highest."""
+    """A stored entry. The newest entry has the highest `id`."""
 
     id: str
     at_ms: int
@@ -51,7 +55,7 @@ async def write(store: Store, entries: list[AuditLogEntry], *, strangers: bool =
 
 @idempotent
 async def read(store: Store, limit: int, before: str | None = None) -> list[AuditLogRecord]:
-    """The newest first; `before` is the id of the last one that was seen."""
+    """Entries, the newest first; `before` is the id of the last entry of the previous page."""
     if before is not None and not before.strip("0-"):
         return []  # nothing can be before the first id
     upto = "+" if before is None else f"({before}"

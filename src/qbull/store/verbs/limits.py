@@ -1,6 +1,7 @@
-"""Permits: who may begin how many jobs of a queue, where it has limits over all its workers.
+"""Limits over all workers of a queue: how many jobs each worker may start.
 
-A permit is a place (of `max_active`), a start (of `rate`), or both. The verbs are lua/limit_acquire.lua and lua/limit_free_slots.lua.
+A permit is a place (of `max_active`), a start (of `rate`), or both. The verbs are lua/limit_acquire.lua and
+lua/limit_free_slots.lua.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ class StartToken(NamedTuple):
 class TokenGrant:
     granted: int
     starts: list[StartToken]
-    """One for each that was granted, where the queue has a rate."""
+    """One token for each granted job, if the queue has a rate."""
     wait: float
-    """Seconds until it is worth asking again."""
+    """Seconds after which to ask again."""
 
 
 async def acquire(
@@ -66,9 +67,11 @@ async def acquire(
 
 
 def _start_tokens(rate: Rate, times: Sequence[int], sent: float) -> list[StartToken]:
-    """The server granted them somewhere between sending and now: not before counts from now, not after from sending.
+    """The server granted them somewhere between sending and now: not before counts from now, not after from
+    sending.
 
-    Half of the slack is left for what lies between a slot and the first line of its task: a thread, a process.
+    Half of the slack is left for what lies between a slot and the first line of its task: a thread, a
+    process.
     """
     received = time.monotonic()
     return [
@@ -80,12 +83,12 @@ def _start_tokens(rate: Rate, times: Sequence[int], sent: float) -> list[StartTo
 
 
 async def free_slots(store: Store, queue: str, workers: Sequence[str]) -> None:
-    """These are gone: what they had in use is free, and nobody waits for them."""
+    """Free the slots of workers that are gone, and remove them from the line of waiting workers."""
     if workers:
         await store.server.script("limit_free_slots", store.names.queue(queue), *workers)
 
 
 async def slot_holders(store: Store, queue: str) -> list[str]:
-    """The workers that have places in use, or wait for some."""
+    """The workers that use slots or wait for some."""
     names = await store.server.call("HKEYS", store.names.queue(queue) + "places")
     return [name.decode() for name in names]

@@ -1,6 +1,6 @@
-"""Live settings: what an operator has changed of a queue at run time. They win over the code until they are reset.
+"""Live settings: changes that an operator makes to a queue at run time. They override the code until reset.
 
-They lie under the queue's own tag, with who said so and when. Every change is told to all workers at once.
+They are stored with the queue, together with author and time. All workers are notified of a change at once.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ LIVE_SETTING_TYPES: dict[str, Any] = {
     "rate": Rate | None,
     "retry": Retry,
 }
-"""What can be changed, and its type."""
+"""The settings that can be changed, and their types."""
 PAUSED_SETTING = "paused"
 MAX_SETTING_CHANGES = 100
-"""Changes of a queue that are kept."""
+"""Length of the history of a queue."""
 
 
 @dataclass(frozen=True, slots=True)
 class LiveSetting:
-    """A live setting: what it is, who said so, and when."""
+    """A live setting: value, author and time."""
 
     value: Any
     by: str
@@ -44,7 +44,7 @@ class LiveSetting:
 
 @dataclass(frozen=True, slots=True)
 class LiveSettingChange:
-    """One line of the history. None is what the code says."""
+    """One entry of the history. None stands for the value in the code."""
 
     at: datetime
     by: str
@@ -55,19 +55,19 @@ class LiveSettingChange:
 
 @dataclass(frozen=True, slots=True)
 class LiveSettings:
-    """What is in force for a queue."""
+    """The settings in force for a queue."""
 
     settings: QueueSettings
-    """As declared, with what was changed."""
+    """The declared settings with the changes applied."""
     paused: bool = False
     held: float = 0.0
-    """Seconds for which nothing begins, because a task asked for it."""
+    """Seconds for which no job starts, because a task asked for a pause."""
     held_because: str = ""
     changed: Mapping[str, LiveSetting] = field(default_factory=dict)
 
     @property
     def still(self) -> bool:
-        """Nothing may begin now."""
+        """Whether no job may start now."""
         return self.paused or self.held > 0
 
 
@@ -98,7 +98,7 @@ async def is_paused(store: Store, queue: str) -> bool:
 
 @idempotent
 async def change(store: Store, queue: str, values: Mapping[str, Any], by: str) -> int:
-    """Set these, or RESET them, and tell everybody. Gives how many that has changed."""
+    """Change or reset settings and notify all workers; returns how many have changed."""
     flat = [
         argument
         for setting, value in values.items()
@@ -111,12 +111,12 @@ async def change(store: Store, queue: str, values: Mapping[str, Any], by: str) -
 
 
 RESET_SETTING = object()
-"""In place of a value: back to what the code says."""
+"""Instead of a value: reset to the value in the code."""
 
 
 @idempotent
 async def hold_queue(store: Store, queue: str, seconds: float, why: str) -> None:
-    """Let nothing of the queue begin for so long, and tell everybody. A longer hold that is there stays."""
+    """Start no job of the queue for some seconds, and notify all workers. A longer hold stays in force."""
     await store.server.script("queue_hold", store.names.queue(queue), math.ceil(seconds * 1000), why)
 
 

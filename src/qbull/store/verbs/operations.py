@@ -1,7 +1,7 @@
-"""Operations: work on many jobs that somebody has asked the API for. What is known of one is kept for a week.
+"""Bulk operations of the API on many jobs. Their state is kept for a week.
 
-Whoever runs it says every second how far it has come, and hears whether it is to stop. One that has said nothing for a while has
-lost the process that ran it.
+The process that runs one writes its progress every second, and reads whether it must stop. If the progress
+stops, that process is gone.
 """
 
 from __future__ import annotations
@@ -19,12 +19,15 @@ OPERATION_TTL_SECONDS = 7 * 86_400
 """Seconds."""
 MAX_OPERATIONS = 200
 OPERATION_LOST_AFTER_SECONDS = 15.0
-"""Seconds after which one that should say something is taken for lost."""
+"""An operation without progress for this long counts as lost."""
 OPERATION_LOST_ERROR = "the process that ran it is gone; ask for it again, it goes on with what is left"
 
 
 class Operation(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`total` is how many there were to look at when it began. Times are milliseconds of the server's clock."""
+    """A bulk operation. `total` is the number of jobs at its start.
+
+    Times are milliseconds on the server's clock.
+    """
 
     id: str
     action: str
@@ -42,7 +45,7 @@ class Operation(msgspec.Struct, frozen=True, omit_defaults=True):
 
 @idempotent
 async def write(store: Store, operation: Operation) -> bool:
-    """How far it is; answers whether it is to stop."""
+    """Write the progress; returns whether the operation must stop."""
     stop: int = await store.server.script(
         "operation",
         store.names.app,
@@ -84,7 +87,7 @@ async def ask_to_stop(store: Store, id: str) -> None:
 
 
 def _with_liveness(operation: Operation, now: float) -> Operation:
-    """What is to be believed of it."""
+    """The operation, as stopped if its process is gone."""
     if (
         operation.state == "running"
         and now * 1000 - operation.updated_ms > OPERATION_LOST_AFTER_SECONDS * 1000

@@ -1,12 +1,13 @@
-"""Schedules on the server: where each one is, and what is planned of it.
+"""Schedules on the server: the location of each one, and its plan.
 
-A schedule's plan lies in the partition that its ticks go to, so that "this tick has not fired yet" and "enqueue it"
-are one script (tick.py). The app's registry says which partition that is. The two are on different slots, so they are
-written one after the other, and each step may be done again: the plan is the truth, the registry only finds it.
+A schedule's plan lies in the partition that its ticks go to, so that "this tick has not fired yet" and
+"enqueue it" are one script (tick.py). The app's registry says which partition that is. The two are on
+different slots, so they are written one after the other, and each step may be done again: the plan is the
+truth, the registry only finds it.
 
-There must never be two plans of one schedule, or a tick would be fired in both. So a plan that moves says where to before
-it is written there; whoever meets it on the way ends the move first. And what is gone leaves a trace for an hour: its
-revision, against whoever has read it before, and where it has moved to.
+There must never be two plans of one schedule, or a tick would be fired in both. So a plan that moves says
+where to before it is written there; whoever meets it on the way ends the move first. And what is gone leaves
+a trace for an hour: its revision, against whoever has read it before, and where it has moved to.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from qbull.store.read import inspect
 from qbull.store.retry import StoreVerbs, idempotent
 
 SCHEDULE_BATCH_SIZE = 50
-"""Schedules in one call at most."""
+"""Maximum number of schedules in one call."""
 MAX_UPDATE_ATTEMPTS = 100
 
 
@@ -44,7 +45,7 @@ class ScheduleLocation(NamedTuple):
 
 
 class StoredSchedule(NamedTuple):
-    """A schedule as it was found, and the server's time then."""
+    """A schedule with its location and plan, and the server's time when it was read."""
 
     location: ScheduleLocation
     plan: SchedulePlan
@@ -52,15 +53,15 @@ class StoredSchedule(NamedTuple):
 
 
 class PartitionPlans(NamedTuple):
-    """What there is in a partition, by the server's clock, and the seconds until something is due."""
+    """The plans in a partition, the server's time, and the seconds until the next one is due."""
 
     now_ms: int
     wait: float | None
     plans: dict[str, SchedulePlan]
     tombstones: dict[str, SchedulePlan]
-    """Of those that are gone: their revision, and where they have moved to."""
+    """Removed schedules: their revision, and the location that they have moved to."""
     unreadable: dict[str, tuple[int, str]]
-    """Revision and fault."""
+    """Revision and error of each plan that cannot be read."""
 
     def rev(self, name: str) -> int:
         if name in self.unreadable:
@@ -75,7 +76,7 @@ class ScheduleStore(StoreVerbs):
 
     @idempotent
     async def find(self, name: str) -> StoredSchedule | None:
-        """Where it is and what is planned of it, also while it moves."""
+        """A schedule with its location and plan, even while it moves; None if there is none of this name."""
         location = await self.location(name)
         for _ in range(MAX_UPDATE_ATTEMPTS):
             if location is None:
@@ -93,13 +94,13 @@ class ScheduleStore(StoreVerbs):
 
     @idempotent
     async def location(self, name: str) -> ScheduleLocation | None:
-        """As the registry says."""
+        """The location according to the registry."""
         found = await self._store.server.call("HGET", self._store.names.schedules, name)
         return _location(found.decode()) if found is not None else None
 
     @idempotent
     async def locations(self) -> dict[str, ScheduleLocation]:
-        """All there are, by name."""
+        """The locations of all schedules, by name."""
         found: dict[str, ScheduleLocation] = {}
         cursor = b"0"
         while True:
@@ -112,7 +113,7 @@ class ScheduleStore(StoreVerbs):
                 return dict(sorted(found.items()))
 
     async def unknown(self, schedules: Iterable[Schedule]) -> list[Schedule]:
-        """Those of these that the server does not have as the code says them."""
+        """The schedules that the server does not have as the code declares them."""
         wanted = {schedule.name: schedule for schedule in schedules}
         locations: dict[ScheduleLocation, list[str]] = {}
         for names in in_batches(list(wanted)):
@@ -129,7 +130,7 @@ class ScheduleStore(StoreVerbs):
 
     @idempotent
     async def read(self, location: ScheduleLocation, names: Sequence[str], *, due: int = 0) -> PartitionPlans:
-        """What is planned of these; or of those that are due, up to so many."""
+        """The plans of these schedules, or of up to `due` schedules that are due."""
         reply = await self._store.server.script("schedule_read", self._base(location), due, *names)
         now_ms, wait_ms, *flat = reply
         look = PartitionPlans(now_ms, None if wait_ms < 0 else wait_ms / 1000, {}, {}, {})
@@ -150,7 +151,7 @@ class ScheduleStore(StoreVerbs):
 
     @idempotent
     async def put(self, schedule: Schedule, origin: PlanOrigin, settings: QueueSettings) -> None:
-        """This is what the code, or somebody at run time, says of a schedule from now on."""
+        """Write a schedule that the code declares or that somebody makes at run time."""
         name, layout = schedule.name, await self._store.layout(settings)
         known = await self.find(name)
         if known is not None and known.location.queue != settings.name:
@@ -168,7 +169,7 @@ class ScheduleStore(StoreVerbs):
         await self.move_home(there or location, [name], settings, layout)
 
     async def withdraw(self, name: str, location: ScheduleLocation, origin: PlanOrigin) -> None:
-        """The code, or somebody at run time, says nothing of it any more. Without either it is gone."""
+        """Withdraw the schedule of the code or the one made at run time. Without either, it is deleted."""
         if (
             await self._change(
                 name, location, lambda plan, now_ms: declare_schedule(plan, origin, None, now_ms)
@@ -179,7 +180,10 @@ class ScheduleStore(StoreVerbs):
 
     @idempotent
     async def remove(self, name: str) -> None:
-        """Take away what was said at run time; where nothing was, or nobody can read it, all of it."""
+        """Remove what was set at run time.
+
+        If nothing was, or it cannot be read, remove the whole schedule.
+        """
         location = await self.location(name)
         look = await self.read(location, [name]) if location is not None else None
         if location is not None and look is not None and name in look.unreadable:
@@ -195,7 +199,7 @@ class ScheduleStore(StoreVerbs):
 
     @idempotent
     async def change(self, name: str, how: Callable[[SchedulePlan, int], PlanChange | None]) -> None:
-        """Change what is planned of it. Raises NotFound where there is none of this name."""
+        """Change the plan. Raises NotFound if there is no schedule of this name."""
         known = await self.find(name)
         if known is None:
             raise NotFound(f'schedule "{name}": not on this server')
@@ -206,7 +210,7 @@ class ScheduleStore(StoreVerbs):
         )
 
     async def postpone(self, location: ScheduleLocation, name: str, rev: int, until_ms: int) -> None:
-        """Look at it later: now it cannot be read."""
+        """Postpone a plan that cannot be read now."""
         await self._write(location, name, rev, PlanChange(until_ms))
 
     # Where they go.
@@ -214,10 +218,10 @@ class ScheduleStore(StoreVerbs):
     async def move_home(
         self, location: ScheduleLocation, names: Sequence[str], settings: QueueSettings, layout: Layout
     ) -> None:
-        """Move those of these whose partition is another one now.
+        """Move the schedules that belong to another partition now.
 
-        In a partition that takes nothing in any more, a schedule may stay until the run before has ended: that is known
-        only there, and the jobs of its ticks are brought to where they belong.
+        In a partition that takes nothing in any more, a schedule may stay until the run before has ended:
+        that is known only there, and the jobs of its ticks are brought to where they belong.
         """
         for name, plan in (await self.read(location, names)).plans.items():
             assert plan.schedule is not None
@@ -234,7 +238,7 @@ class ScheduleStore(StoreVerbs):
                 await self.move(name, location, home)
 
     async def move(self, name: str, location: ScheduleLocation, home: ScheduleLocation) -> None:
-        """Its partition is another one now. It rests while it is on the way, so that no tick can be fired in both."""
+        """Move a schedule to its new partition. It pauses on the way, so that no run starts twice."""
         plan = await self._mark(name, location, home)
         if plan is None:
             return  # it is gone, or somebody has moved it
@@ -259,7 +263,7 @@ class ScheduleStore(StoreVerbs):
     async def _mark(
         self, name: str, location: ScheduleLocation, home: ScheduleLocation
     ) -> SchedulePlan | None:
-        """Say where it goes, unless it goes somewhere already; the plan then, None where it is not here any more."""
+        """Mark the destination, unless there is one already; returns the plan, or None if it is gone."""
         for _ in range(MAX_UPDATE_ATTEMPTS):
             look = await self.read(location, [name])
             plan = look.plans.get(name)
@@ -271,7 +275,7 @@ class ScheduleStore(StoreVerbs):
     async def _is_running(
         self, location: ScheduleLocation, plan: SchedulePlan, settings: QueueSettings
     ) -> bool:
-        """Has the run before not ended yet?"""
+        """Whether the previous run has not ended yet."""
         partition = self._store.partition(settings, location.partition)
         found = [await inspect.find(partition, id) for id in (plan.job, plan.manual) if id is not None]
         return any(job is not None and job.state in ("waiting", "delayed", "active") for job in found)
@@ -281,7 +285,7 @@ class ScheduleStore(StoreVerbs):
     async def _change(
         self, name: str, location: ScheduleLocation, how: Callable[[SchedulePlan, int], PlanChange | None]
     ) -> ScheduleLocation | None:
-        """Read, compute, write if nobody else has meanwhile; where it is then, None where it is gone."""
+        """Read, compute, and write unless somebody else did; returns its location, or None if it is gone."""
         for _ in range(MAX_UPDATE_ATTEMPTS):
             look = await self.read(location, [name])
             _refuse_unreadable(name, look)
@@ -309,7 +313,7 @@ class ScheduleStore(StoreVerbs):
         )
 
     async def _register(self, name: str, location: ScheduleLocation) -> None:
-        """Say where it is. It may have moved on meanwhile: whoever says it last must be right."""
+        """Write the location to the registry. The plan may have moved on: the last writer must be right."""
         for _ in range(MAX_UPDATE_ATTEMPTS):
             await self._store.server.script("register", self._store.names.schedules, name, str(location))
             trace = (await self.read(location, [name])).tombstones.get(name)
@@ -329,7 +333,7 @@ class ScheduleStore(StoreVerbs):
 
 
 def partition_of_schedule(settings: QueueSettings, layout: Layout, schedule: Schedule) -> int:
-    """The partition that its ticks go to now: its key's where the key has an order or a limit, else its name's."""
+    """The partition of its runs: that of its key if keys have an order or a limit, else that of its name."""
     keyed = schedule.key is not None and settings.lane_limit and not settings.has_single_lane
     text = schedule.key if keyed and schedule.key is not None else schedule.name
     return layout.home(digest(text))

@@ -1,8 +1,8 @@
-"""Sessions of people who have logged in to the page, and wrong passwords, counted.
+"""Sessions of people who have logged in to the dashboard, and counts of failed logins.
 
-A session is kept under the digest of its name, so that what the server knows lets nobody in. It ends when it was not used
-for its idle time, and in any case at its last moment. Both are in Redis: they outlive a restart of the API, and all of its
-processes know them.
+A session is stored under the digest of its name, so that the stored data lets nobody in. It ends after its
+idle time, and in any case at its expiry. Both are in Redis: they survive a restart of the API, and all its
+processes share them.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from qbull.store.retry import idempotent
 from qbull.store.store import Store
 
 MAX_LOGIN_ATTEMPTS = 10
-"""Wrong passwords from one address within TRIES_FOR seconds; then it has to wait."""
+"""Failed logins from one address within LOGIN_WINDOW_SECONDS; then it must wait."""
 MAX_LOGIN_ATTEMPTS_TOTAL = 300
-"""The same from all addresses together, within a minute: whoever guesses from many does not lock others out for longer."""
+"""The same for all addresses together, within TOTAL_LOGIN_WINDOW_SECONDS."""
 LOGIN_WINDOW_SECONDS = 300
 TOTAL_LOGIN_WINDOW_SECONDS = 60
 
 
 class Session(msgspec.Struct, frozen=True):
-    """`until_ms` is its last moment on the server's clock."""
+    """A login. `until_ms` is its expiry on the server's clock."""
 
     name: str
     role: TokenRole
     since_ms: int
     until_ms: int
     token: str | None = None
-    """The id of the token that it was opened with: it ends with that."""
+    """The id of the token that it was opened with; it ends with the token."""
     proof: str = ""
-    """Of the secret that it was opened with, where that is no token of the server's."""
+    """Proof of the secret that it was opened with, if that was no stored token."""
 
     def fits(self, text: str, secret: str) -> bool:
         """Whether the session of this name was opened with this secret."""
@@ -44,7 +44,7 @@ class Session(msgspec.Struct, frozen=True):
 
 @idempotent
 async def create(store: Store, who: Session, *, idle: float, secret: str | None = None) -> str:
-    """A new session; gives its name: 256 random bits."""
+    """Create a session; returns its name, 256 random bits."""
     text = secrets.token_urlsafe(32)
     if secret is not None:
         who = msgspec.structs.replace(who, proof=_proof(text, secret))
@@ -61,7 +61,7 @@ async def create(store: Store, who: Session, *, idle: float, secret: str | None 
 
 @idempotent
 async def find(store: Store, text: str, idle: float) -> Session | None:
-    """A session that has not ended. Its idle time begins anew."""
+    """Find a session that has not ended, and restart its idle time."""
     packed = await store.server.script("session_seen", store.names.app, _digest(text), int(idle * 1000))
     return None if packed is None else msgspec.json.decode(packed, type=Session)
 
@@ -73,7 +73,7 @@ async def end(store: Store, text: str) -> None:
 
 @idempotent
 async def end_all(store: Store) -> int:
-    """Everybody has to log in again."""
+    """End all sessions; returns how many there were."""
     names = await store.server.call("ZRANGE", store.names.sessions, 0, -1)
     for name in names:  # not all of them at once: somebody may log in meanwhile
         await _end(store, name.decode())
@@ -87,9 +87,9 @@ async def _end(store: Store, name: str) -> None:
 
 @idempotent
 async def count_attempt(store: Store, address: str, right: bool = False) -> int:
-    """Somebody tries a password. The seconds that he has to wait for an answer, or 0 where he may have it.
+    """Count a login attempt; returns the seconds to wait before it may be answered, or 0.
 
-    A right one does not count: a tool that sends it with many requests at once does not guess.
+    A correct password does not count: a tool that sends it with many concurrent requests does not guess.
     """
     bounds = (MAX_LOGIN_ATTEMPTS, LOGIN_WINDOW_SECONDS, MAX_LOGIN_ATTEMPTS_TOTAL, TOTAL_LOGIN_WINDOW_SECONDS)
     wait: int = await store.server.script(
@@ -100,12 +100,15 @@ async def count_attempt(store: Store, address: str, right: bool = False) -> int:
 
 @idempotent
 async def clear_attempts(store: Store, address: str) -> None:
-    """It was the right one: what that address had tried before is forgiven."""
+    """Clear the failed logins of an address after a correct password."""
     await store.server.script("login_forgive", store.names.app, _digest(address))
 
 
 def _proof(text: str, secret: str) -> str:
-    """Nobody can guess at a password with it who does not know the session's name, and the server does not."""
+    """Proof of a secret.
+
+    Without the name of the session, which the server does not know, it reveals nothing.
+    """
     return hmac.digest(text.encode("utf-8", "surrogatepass"), secret.encode(), "sha256").hex()
 
 

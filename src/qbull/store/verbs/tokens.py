@@ -1,7 +1,7 @@
-"""Tokens of the REST API: of each only the digest is kept, so that what the server knows opens no door.
+"""Tokens of the REST API. Only the digest of a token is stored, so that the stored data gives no access.
 
-A token is `qb_<id>_<secret>`: the id finds it, the secret has 256 random bits. The last use is written down about once a
-minute, and only of a token that is there.
+A token is `qb_<id>_<secret>`: the id finds it, the secret has 256 random bits. The last use is recorded about
+once a minute, and only for a token that exists.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from qbull.store.retry import idempotent
 from qbull.store.store import Store
 
 MAX_TOKENS = 1000
-"""Tokens of an app at most."""
+"""Maximum number of tokens of an app."""
 EXPIRED_TOKEN_RETENTION_SECONDS = 30 * 86_400
-"""Seconds for which one that has expired is still shown."""
+"""How long an expired token is still listed."""
 TOKEN_PREFIX = "qb_"  # noqa: S105
 
 _TOKEN_ID_CHARS = 10
 
 
 class Token(msgspec.Struct, frozen=True):
-    """What is kept of a token. Times are milliseconds of the server's clock."""
+    """The stored data of a token. Times are milliseconds on the server's clock."""
 
     id: str
     name: str
@@ -40,7 +40,7 @@ class Token(msgspec.Struct, frozen=True):
     used_ms: int | None = None
 
     def fits(self, text: str) -> bool:
-        """Compared in a time that says nothing about how much of it was right."""
+        """Whether the text is this token, compared in constant time."""
         return hmac.compare_digest(self.digest, digest_of(text))
 
 
@@ -49,7 +49,7 @@ def digest_of(text: str) -> str:
 
 
 def id_in(text: str) -> str | None:
-    """The id of what looks like a token."""
+    """The id in a text that looks like a token, or None."""
     mark, id, there = (
         text[: len(TOKEN_PREFIX)],
         text[len(TOKEN_PREFIX) : len(TOKEN_PREFIX) + _TOKEN_ID_CHARS],
@@ -65,7 +65,7 @@ def id_in(text: str) -> str | None:
 async def create(
     store: Store, name: str, role: TokenRole, *, by: str, lasts: float | None = None
 ) -> tuple[Token, str]:
-    """A new token, and its text: this is the only moment at which anybody can see it."""
+    """Create a token; returns it and its text, which cannot be read again later."""
     id = secrets.token_hex(_TOKEN_ID_CHARS // 2)
     text = f"{TOKEN_PREFIX}{id}_{secrets.token_urlsafe(32)}"
     token = Token(id, name, role, digest_of(text), created_ms=0, created_by=by)
@@ -86,7 +86,7 @@ async def _write(store: Store, token: Token, lasts: float | None) -> Token:
 
 @idempotent
 async def find(store: Store, id: str) -> tuple[Token, float | None] | None:
-    """A token that has not expired, and the seconds that it has left."""
+    """A token that has not expired, and the seconds until it does."""
     packed, now_ms = await _read(store, id)
     if not packed:
         return None
@@ -98,7 +98,7 @@ async def find(store: Store, id: str) -> tuple[Token, float | None] | None:
 
 @idempotent
 async def list_all(store: Store) -> list[Token]:
-    """The newest first."""
+    """All tokens, the newest first."""
     flat = await store.server.call("HGETALL", store.names.tokens)
     used = await store.server.call("HGETALL", store.names.tokens_used)
     when = {id: int(ms) for id, ms in zip(used[::2], used[1::2], strict=True)}
@@ -130,7 +130,7 @@ async def _remove(store: Store, id: str) -> None:
 
 
 async def _sweep(store: Store, now_ms: int) -> None:
-    """Whoever makes a token removes those that expired long ago."""
+    """Remove tokens that expired long ago; done whenever a token is created."""
     for token in await list_all(store):
         if (
             token.expires_ms is not None
