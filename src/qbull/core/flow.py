@@ -1,8 +1,9 @@
 """A flow: jobs that wait for other jobs, as they travel and as they lie in Redis.
 
-A job of a flow knows in its record whom it tells of its end (`Link`). One that waits has, beside its record, what it waits for
-(`Told`, one for each). A flow that is being enqueued is a `Plan`: the jobs that are still to be planted. What waits comes before
-what it waits for, so that nobody tells somebody who is not there yet.
+The record of a flow's job lists the jobs that wait for its end (`Dependent`). A job that waits has, beside its
+record, one `Dependency` for each job that it waits for. A flow that is being enqueued is a `FlowPlan`: the jobs
+that are not enqueued yet. A job that waits comes before those that it waits for, so it is always there when one
+of them ends.
 """
 
 from __future__ import annotations

@@ -1,24 +1,24 @@
-"""A job as it lies in Redis, and as people see it.
+"""A job as it lies in Redis.
 
-A record is a short header, which the Lua scripts read, and a body. `RECORD_HEADER` lays out the header, `Body` and
+A record is a short header, which the Lua scripts read, and a body. `RECORD_HEADER` lays out the header. `Body` and
 `ExtendedBody` list the values of the body, which is a msgpack array:
 
     byte 1      layout version
     byte 2      priority, 1 to 10
-    byte 3      flags, the sum of: 1 if the job holds its lane although it is not in the ready stream; 2 if its end, 4 if
-                everything that happens to it is reported to PostgreSQL; 8 if other jobs of its flow wait for its end,
-                16 if it waits for others (core/flow.py)
+    byte 3      flags, the sum of: 1 if the job holds its lane although it is not in the ready stream;
+                2 if its end, 4 if everything that happens to it is reported to PostgreSQL;
+                8 if other jobs of its flow wait for its end, 16 if it waits for others (core/flow.py)
     byte 4      crashes: how many times a worker died while it ran
-    byte 5-10   when it was enqueued: milliseconds on the server's clock, big-endian. 0 while the job is in the entry
-                that it was enqueued with, because the id of that entry has the time
-    byte 11     length of the lane's digest: 0, 8, or 9 for a lane whose jobs run one at a time (core/route.py)
+    byte 5-10   when it was enqueued: milliseconds on the server's clock, big-endian. 0 while the job is in
+                the entry that it was enqueued with, because the id of that entry has the time
+    byte 11     length of the lane's digest: 0, 8, or 9 if jobs of the lane run one at a time (core/route.py)
     byte 12-…   the lane's digest, then the body
 
-The Lua scripts get the same numbers from core/record_layout.py, and look into a body only for its payload and its
-expiry. A finished job keeps its record and has an Ending behind it.
+The Lua scripts get the same numbers from core/record_layout.py. They look into a body only for its payload and
+its expiry. A finished job keeps its record and has an Ending behind it.
 
-During a rolling deploy, workers of two versions read each other's records. Add fields at the end of a body or an
-ending, with defaults: readers skip the values that they do not know, and `repack` keeps them.
+During a rolling deploy, workers of two versions read each other's records. Add fields at the end of a body or
+an ending, with defaults: readers skip the values that they do not know, and `repack` keeps them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
--- alert_raise: write down what is known of problems, and enqueue what is to be said of them; unless somebody has done so meanwhile.
+-- alert_raise: write down what is known of problems, and enqueue what is to be said of them; unless somebody
+-- has done so meanwhile.
 -- KEYS  base
 -- NAMES alerts
 -- USES  index new_job stats

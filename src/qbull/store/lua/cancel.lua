@@ -1,4 +1,5 @@
--- cancel: jobs that wait or are delayed are cancelled at once. One that a worker has is marked, and the workers are told.
+-- cancel: jobs that wait or are delayed are cancelled at once. One that a worker has is marked, and the
+-- workers are told.
 -- KEYS  base
 -- USES  index tell state cancel_mark take
 -- FLAGS allow-oom

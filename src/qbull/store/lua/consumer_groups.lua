@@ -1,4 +1,5 @@
--- consumer_groups: workers may read these ready streams, also where nothing is in them yet. A script for the same reason as register.
+-- consumer_groups: workers may read these ready streams, also where nothing is in them yet. A script for the
+-- same reason as register.
 -- KEYS  base
 -- FLAGS allow-oom
 -- ARGV  … band

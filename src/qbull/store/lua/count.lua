@@ -1,9 +1,11 @@
--- count: how many jobs are in which state. Each number is a length that the server keeps, so the cost is the same at any size.
+-- count: how many jobs are in which state. Each number is a length that the server keeps, so the cost is the
+-- same at any size.
 -- A train counts as one active job; the others of it wait.
 -- KEYS  base
 -- FLAGS no-writes
 -- NAMES index delayed bands stats kept
--- GIVES waiting active delayed completed failed cancelled, how many are behind others of their lane (in trains too), how
+-- GIVES waiting active delayed completed failed cancelled, how many are behind others of their lane (in
+--       trains too), how
 --       many entries are in front of the workers, the oldest waiting entry, the totals as name, number …
 local ended = redis.call('HMGET', kept, 'completed', 'failed', 'cancelled', 'lanes')
 local completed, failed, cancelled = tonumber(ended[1] or 0), tonumber(ended[2] or 0), tonumber(ended[3] or 0)

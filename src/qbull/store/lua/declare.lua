@@ -1,5 +1,7 @@
--- declare: which version of the code decides about a queue's schedules? Of those that workers run, the newest: the one
--- that was seen for the first time last. One that nobody has run for an hour counts as new when it comes back.
+-- declare: which version of the code decides about a queue's schedules? Of those that workers run, the
+-- newest: the one
+-- that was seen for the first time last. One that nobody has run for an hour counts as new when it comes
+-- back.
 -- KEYS  base
 -- NAMES versions
 -- USES  clock

@@ -2,9 +2,11 @@
 -- KEYS  base
 -- USES  record_layout record report index lane new_job idempotent stats
 -- ARGV  limit:int token  … id when record
---       token: of a call that has ids of its caller's choice, so that it gets the same answer if it is sent again; or empty
+--       token: of a call that has ids of its caller's choice, so that it gets the same answer if it is sent
+--       again; or empty
 --       when: 0, or as in lib/new_job.lua
--- GIVES the positions (from 0) of the jobs that were there already; before them, where the partition is closed and takes
+-- GIVES the positions (from 0) of the jobs that were there already; before them, where the partition is
+--       closed and takes
 --       no others, the mark that says where they go
 
 local before, known = token ~= '' and answered(token), {}

@@ -4,7 +4,8 @@
 -- NAMES index
 -- USES  describe
 -- ARGV  id
--- GIVES nothing for an unknown job, else its progress, state, record (sealed, where it has ended), due time or entry, worker
+-- GIVES nothing for an unknown job, else its progress, state, record (sealed, where it has ended), due time
+--       or entry, worker
 local place = redis.call('HGET', index, id)
 if not place then return {} end
 local seen = describe(id, place)

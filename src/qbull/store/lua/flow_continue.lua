@@ -1,4 +1,5 @@
--- flow_continue: what is left of a flow comes into a partition. A full server takes it too: what was begun can only go when it ends.
+-- flow_continue: what is left of a flow comes into a partition. A full server takes it too: what was begun
+-- can only go when it ends.
 -- KEYS  base
 -- USES  flow_add
 -- FLAGS allow-oom

@@ -1,12 +1,15 @@
--- flow_deliver: jobs have ended that others of their flow wait for here. One that has no more to wait for is let go; one that cannot run
+-- flow_deliver: jobs have ended that others of their flow wait for here. One that has no more to wait for is
+-- let go; one that cannot run
 -- any more ends too. To be told the same again changes nothing.
 -- KEYS  base
 -- NAMES delayed
 -- USES  stamp record_layout report index flow new_job extras finish cancel_mark take
 -- FLAGS allow-oom
 -- ARGV  limit:int failed:int failed_ms:int  … id flow position letter told ending
---       id, position: who waits, and for which of them; letter: as in lib/flow.lua; ending: what to seal behind its record, should it end too
--- GIVES a word for each: "joined", "known", "unknown" (it is not here), "again" (it is on its way elsewhere: ask again)
+--       id, position: who waits, and for which of them; letter: as in lib/flow.lua; ending: what to seal
+--       behind its record, should it end too
+-- GIVES a word for each: "joined", "known", "unknown" (it is not here), "again" (it is on its way elsewhere:
+--       ask again)
 local words, ended = {}, {}
 do
   local ids = {}

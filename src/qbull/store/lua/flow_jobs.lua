@@ -1,4 +1,5 @@
--- flow_jobs: some jobs of a partition that are of a flow: those that wait for others, and of those that ended the newest. A bounded look.
+-- flow_jobs: some jobs of a partition that are of a flow: those that wait for others, and of those that ended
+-- the newest. A bounded look.
 -- KEYS  base
 -- FLAGS no-writes
 -- NAMES delayed

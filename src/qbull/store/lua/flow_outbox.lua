@@ -1,4 +1,5 @@
--- flow_outbox: what is to be brought to other partitions, for the one courier that has the claim. It has it for a while, and from the others
+-- flow_outbox: what is to be brought to other partitions, for the one courier that has the claim. It has it
+-- for a while, and from the others
 -- as soon as it does nothing with it: several would do no harm, but the same work.
 -- KEYS  base
 -- NAMES outgoing courier

@@ -1,4 +1,5 @@
--- integrity: is every job of these in exactly the place that the index says, and no other? Looks, changes nothing.
+-- integrity: is every job of these in exactly the place that the index says, and no other? Looks, changes
+-- nothing.
 -- KEYS  base
 -- FLAGS no-writes
 -- NAMES index delayed extras cancelling

@@ -1,4 +1,5 @@
--- integrity_counts: do the counts of lanes and of kept jobs match the jobs that are there? Looks, changes nothing.
+-- integrity_counts: do the counts of lanes and of kept jobs match the jobs that are there? Looks, changes
+-- nothing.
 -- KEYS  base
 -- FLAGS no-writes
 -- NAMES index lanes trains bands kept

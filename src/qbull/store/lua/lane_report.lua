@@ -1,12 +1,14 @@
 -- lane_report: the line behind one key: who is outside of it, who waits in it, and what keeps it.
--- A bounded look: of the dead letters, the delayed and the ready jobs so many are looked through for who holds the lane.
+-- A bounded look: of the dead letters, the delayed and the ready jobs so many are looked through for who
+-- holds the lane.
 -- KEYS  base
 -- FLAGS no-writes
 -- NAMES index delayed lanes bands failed
 -- USES  record train describe
 -- ARGV  lane most:int looks:int id
 --       most: how many of those who wait are wanted; id: whose position is wanted, or ''
--- GIVES how many are admitted; how many wait in the list; the first of these; those of the train that is out, in order; the holder, its
+-- GIVES how many are admitted; how many wait in the list; the first of these; those of the train that is out,
+--       in order; the holder, its
 --       state and worker, or ''; the position of the id behind the holder (from 1), or 0
 local list = base .. 'lane:' .. lane
 local waiting = redis.call('LLEN', list)

@@ -1,18 +1,22 @@
--- limit_acquire: may a worker begin so many jobs of a queue? Counts places (jobs at a time) and starts (in any window).
--- A worker says how many places it has in use, so a lost reply puts nothing out of count. Who gets less than it wanted
+-- limit_acquire: may a worker begin so many jobs of a queue? Counts places (jobs at a time) and starts (in
+-- any window).
+-- A worker says how many places it has in use, so a lost reply puts nothing out of count. Who gets less than
+-- it wanted
 -- waits in line: nobody takes what is only enough for those before it, nor more than its share.
 -- KEYS  base
 -- NAMES places starts
 -- USES  clock rate tell_queue
 -- FLAGS allow-oom
 -- ARGV  worker used:int want:int max_active:int count:int window_ms:int ahead_ms:int  … noted starts
---       used: places in use, -1 where they stay as they were; max_active and count: 0 is no limit; noted, starts: what
+--       used: places in use, -1 where they stay as they were; max_active and count: 0 is no limit; noted,
+--       starts: what
 --       was granted before and not made
 -- GIVES how many were granted; the milliseconds until it is worth asking again;
 --       for each time of the starts: milliseconds from now, how the log has noted them, how many
 local SOON, SAFETY, LATE = 50, 2000, 1000
 
--- `places` has of each worker: places in use, since when it waits in line (0: it does not), until when that is to be believed
+-- `places` has of each worker: places in use, since when it waits in line (0: it does not), until when that
+-- is to be believed
 local line, taken, before, own = {}, 0, 0, nil
 local flat = redis.call('HGETALL', places)
 for i = 1, #flat, 2 do
@@ -78,7 +82,8 @@ end
 answer[2] = wait
 if max_active > 0 then used = used + granted end
 if used > 0 or wait > 0 then
-  local waits_since = wait == 0 and 0 or granted > 0 and now_ms or since -- who got something goes to the end of the line
+  -- Who got something goes to the end of the line.
+  local waits_since = wait == 0 and 0 or granted > 0 and now_ms or since
   redis.call('HSET', places, worker, string.format('%d %.0f %.0f', used, waits_since, now_ms + wait + LATE))
 elseif own then
   redis.call('HDEL', places, worker)

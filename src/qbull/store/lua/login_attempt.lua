@@ -1,4 +1,5 @@
--- login_attempt: a password is about to be answered. A wrong one counts before that, so that many at once count too; a right one does not.
+-- login_attempt: a password is about to be answered. A wrong one counts before that, so that many at once
+-- count too; a right one does not.
 -- KEYS  base
 -- FLAGS allow-oom
 -- ARGV  address right:int most:int within:int most_of_all:int within_of_all:int

@@ -1,4 +1,5 @@
--- minutes: what was counted in each of some minutes, the oldest first; those in which there was nothing are left out.
+-- minutes: what was counted in each of some minutes, the oldest first; those in which there was nothing are
+-- left out.
 -- KEYS  base
 -- FLAGS no-writes
 -- USES  clock

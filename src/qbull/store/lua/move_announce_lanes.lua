@@ -1,4 +1,5 @@
--- move_announce_lanes: these lanes have jobs in older partitions. When all of them have been told, only these are held from then on.
+-- move_announce_lanes: these lanes have jobs in older partitions. When all of them have been told, only these
+-- are held from then on.
 -- Who comes too late with it changes nothing.
 -- KEYS  base
 -- NAMES index ahead

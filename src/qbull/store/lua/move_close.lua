@@ -1,4 +1,5 @@
--- move_close: nothing gets into this partition any more; its keys go to another generation. That stays so, also when all else
+-- move_close: nothing gets into this partition any more; its keys go to another generation. That stays so,
+-- also when all else
 -- of the partition is gone: a producer that has slept through the change must be told.
 -- KEYS  base
 -- NAMES index

@@ -1,4 +1,5 @@
--- move_erase: a closed partition that has no jobs, and nothing to tell of them, loses all its names. Its mark stays (move_close.lua).
+-- move_erase: a closed partition that has no jobs, and nothing to tell of them, loses all its names. Its mark
+-- stays (move_close.lua).
 -- KEYS  base
 -- NAMES index bands schedules
 -- USES  index

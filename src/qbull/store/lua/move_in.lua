@@ -1,11 +1,13 @@
--- move_in: jobs come from a closed partition. They come in the order of their numbers, so the last one that has come says
+-- move_in: jobs come from a closed partition. They come in the order of their numbers, so the last one that
+-- has come says
 -- of each whether it was here before, even if it has been run and forgotten since.
 -- KEYS  base
 -- NAMES delayed arrivals extras expiring
 -- USES  index tell
 -- FLAGS allow-oom
 -- ARGV  source  … number id due record ends besides lines
---       besides, lines: how many arguments follow these: field, value … of what the job has besides, then lines of its log
+--       besides, lines: how many arguments follow these: field, value … of what the job has besides, then
+--       lines of its log
 -- GIVES 1, or the mark of this partition where it is closed itself
 if is_closed() then return mark_of_partition() end
 

@@ -1,14 +1,19 @@
--- move_out: which jobs of a closed partition are to be brought to another one? Those that are delayed and do not hold their
--- lane. Each gets a number and is left alone by everybody else from now on, so that it arrives as it is, and once: whoever
--- brings them brings them in the order of these numbers, and they stay here until they have arrived (move_ack.lua).
+-- move_out: which jobs of a closed partition are to be brought to another one? Those that are delayed and do
+-- not hold their
+-- lane. Each gets a number and is left alone by everybody else from now on, so that it arrives as it is, and
+-- once: whoever
+-- brings them brings them in the order of these numbers, and they stay here until they have arrived
+-- (move_ack.lua).
 -- KEYS  base
 -- NAMES delayed kept leaving extras expiring
 -- USES  record index
 -- FLAGS allow-oom
 -- ARGV  from:int most:int
 --       from: how many of `delayed` were seen and stay
--- GIVES how many of it have been seen by now and stay; how many it has; then for each job number, id, due time, record, the moment
---       by which it must have begun (or nothing), {field, value …} of what it has besides, and {line …} of its log
+-- GIVES how many of it have been seen by now and stay; how many it has; then for each job number, id, due
+--       time, record, the moment
+--       by which it must have begun (or nothing), {field, value …} of what it has besides, and {line …} of
+--       its log
 if not is_closed() then return {0, 0} end
 
 -- Not below the time: after a failover that has lost the last numbers, none of them must come again.

@@ -1,12 +1,16 @@
--- partition_report: who has the lease of a partition, which of its lanes are the longest, and which are halted.
--- A bounded look. Where there are more lanes than `sample`, it looks at those of as many random jobs that wait in one, so
--- that a lane with a large share of them is found; none where `sample` is 0. Of the dead letters it looks at the newest.
+-- partition_report: who has the lease of a partition, which of its lanes are the longest, and which are
+-- halted.
+-- A bounded look. Where there are more lanes than `sample`, it looks at those of as many random jobs that
+-- wait in one, so
+-- that a lane with a large share of them is found; none where `sample` is 0. Of the dead letters it looks at
+-- the newest.
 -- KEYS  base
 -- FLAGS no-writes
 -- NAMES lease lanes index failed
 -- USES  record
 -- ARGV  sample:int most:int letters:int
--- GIVES the lease as name, value …; lane, length, the id at its head … of the longest lanes; and lane, length, id,
+-- GIVES the lease as name, value …; lane, length, the id at its head … of the longest lanes; and lane,
+--       length, id,
 --       entry … of the dead letters that halt theirs
 local seen, longest = {}, {}
 

@@ -1,10 +1,12 @@
--- progress_write: what running jobs say of themselves. One whose delivery is no longer the worker's says nothing.
+-- progress_write: what running jobs say of themselves. One whose delivery is no longer the worker's says
+-- nothing.
 -- KEYS  base
 -- NAMES index extras
 -- USES  clock train
 -- FLAGS allow-oom
 -- ARGV  most:int  … id place lane progress attempt first many line …
---       most: lines kept of a job; lane: of the train that it is in, or ''; progress: '' where it has not changed;
+--       most: lines kept of a job; lane: of the train that it is in, or ''; progress: '' where it has not
+--       changed;
 --       first: how many lines this delivery has logged before these; some of these may be there already
 local i = rest
 while i <= #ARGV do

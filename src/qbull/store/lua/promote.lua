@@ -1,6 +1,8 @@
--- promote: move delayed jobs whose time has come to ready. One that held its lane goes first in it, another joins its end.
+-- promote: move delayed jobs whose time has come to ready. One that held its lane goes first in it, another
+-- joins its end.
 -- In a closed partition only the former: the others are left to the mover.
--- What else time brings is done with it: jobs that have not begun in time are cancelled, finished ones that are old go, and
+-- What else time brings is done with it: jobs that have not begun in time are cancelled, finished ones that
+-- are old go, and
 -- those beyond a number.
 -- KEYS  base
 -- NAMES delayed schedules expiring

@@ -1,9 +1,11 @@
--- put: what enqueue does, for a batch of jobs that are to run now, have no lane and no priority, nobody asks to be told, and
+-- put: what enqueue does, for a batch of jobs that are to run now, have no lane and no priority, nobody asks
+-- to be told, and
 --       whose ids are all different. Most jobs are of this kind.
 -- KEYS  base
 -- NAMES index stats
 -- ARGV  … id record
--- GIVES 1; or 0, and nothing is added, where one of them is there already or the partition is closed: enqueue knows what to do then
+-- GIVES 1; or 0, and nothing is added, where one of them is there already or the partition is closed: enqueue
+--       knows what to do then
 
 local ids = {'\n'} -- what the partition says of itself: one name more costs next to nothing
 for i = 1, #ARGV, 2 do ids[#ids + 1] = ARGV[i] end

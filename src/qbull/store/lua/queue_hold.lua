@@ -1,4 +1,5 @@
--- queue_hold: let nothing of a queue begin for a while, because a task was told to come back later. A longer hold stays.
+-- queue_hold: let nothing of a queue begin for a while, because a task was told to come back later. A longer
+-- hold stays.
 -- KEYS  base
 -- NAMES hold
 -- USES  tell_queue

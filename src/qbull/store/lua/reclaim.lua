@@ -1,8 +1,13 @@
--- reclaim: take back the deliveries of a dead worker. Each becomes a new entry, so the old fence is worth nothing.
--- A job that was running when its worker died has one crash more; at the limit it is dead. Where nobody saw what was
--- running (blind), the first job of each entry is suspected, but never beyond the number that makes it run alone:
--- from there on only a job that marked its start counts, so no neighbour is ever blamed to death. Nor is one that was
--- handed over only now: the server may still serve the blocked read of a worker that has stopped. What was told to stop is
+-- reclaim: take back the deliveries of a dead worker. Each becomes a new entry, so the old fence is worth
+-- nothing.
+-- A job that was running when its worker died has one crash more; at the limit it is dead. Where nobody saw
+-- what was
+-- running (blind), the first job of each entry is suspected, but never beyond the number that makes it run
+-- alone:
+-- from there on only a job that marked its start counts, so no neighbour is ever blamed to death. Nor is one
+-- that was
+-- handed over only now: the server may still serve the blocked read of a worker that has stopped. What was
+-- told to stop is
 -- cancelled.
 -- KEYS  base
 -- NAMES bands
@@ -10,7 +15,8 @@
 -- FLAGS allow-oom
 -- ARGV  limit:int halt:int failed:int failed_ms:int consumer most:int crash_limit:int blind_ms:int ending  … started
 --       blind_ms: -1 where somebody saw what was running, else how long a suspect must have been handed over
---       started: <band><entry> of each delivery that was running; ending: what to seal behind the record of a job that is dead
+--       started: <band><entry> of each delivery that was running; ending: what to seal behind the record of a
+--       job that is dead
 -- GIVES how many deliveries were taken back, how many jobs of them are dead, and 1 where there may be more
 local running = {}
 for i = rest, #ARGV do running[ARGV[i]] = true end

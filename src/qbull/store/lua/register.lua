@@ -1,5 +1,7 @@
--- register: write down what programs say of a queue, its tasks and its schedules, and where a schedule is; or a token.
--- A script and no plain command, which a full server would refuse: then no worker could start that empties it.
+-- register: write down what programs say of a queue, its tasks and its schedules, and where a schedule is; or
+-- a token.
+-- A script and no plain command, which a full server would refuse: then no worker could start that empties
+-- it.
 -- KEYS  name
 -- FLAGS allow-oom
 -- ARGV  … field value

@@ -1,4 +1,5 @@
--- release: a worker gives deliveries back that it will not run to their end now. Nothing is counted against them. What was
+-- release: a worker gives deliveries back that it will not run to their end now. Nothing is counted against
+-- them. What was
 -- told to stop is cancelled.
 -- KEYS  base
 -- USES  ready train next_jobs delivery dropped_entries cancel_mark

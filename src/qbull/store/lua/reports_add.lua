@@ -1,4 +1,5 @@
--- reports_add: something that no script has done itself is told to PostgreSQL. A full server takes it too, as it takes what scripts report.
+-- reports_add: something that no script has done itself is told to PostgreSQL. A full server takes it too, as
+-- it takes what scripts report.
 -- KEYS  base
 -- USES  report
 -- FLAGS allow-oom

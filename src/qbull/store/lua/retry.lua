@@ -1,10 +1,13 @@
--- retry: jobs that failed or were cancelled go round again with a new record. One that halts its lane goes to the head
--- of it, any other to its end. One that has ended because another of its flow has waits for that again. One that is no longer where it was seen is left alone.
+-- retry: jobs that failed or were cancelled go round again with a new record. One that halts its lane goes to
+-- the head
+-- of it, any other to its end. One that has ended because another of its flow has waits for that again. One
+-- that is no longer where it was seen is left alone.
 -- KEYS  base
 -- USES  record_layout record report index flow ready lane state stats take idempotent
 -- FLAGS allow-oom
 -- ARGV  token limit:int  … id place record
--- GIVES a word for each: "retried", "moved" (it has finished once more since), or the state that it is in instead
+-- GIVES a word for each: "retried", "moved" (it has finished once more since), or the state that it is in
+--       instead
 local before = answered(token)
 if before then return before end
 

@@ -11,7 +11,8 @@ local TRACE_MS = 3600000
 local state = base .. 'schedule:' .. name
 local now_rev = tonumber(redis.call('HGET', state, 'rev') or 0)
 if now_rev ~= rev then return 0 end
--- What is dropped leaves its revision for an hour: whoever has read it before and comes late must not write it again.
+-- What is dropped leaves its revision for an hour: whoever has read it before and comes late must not write
+-- it again.
 if word == 'drop' then redis.call('UNLINK', state) end
 for i = rest, #ARGV, 2 do
   if ARGV[i + 1] == '' then

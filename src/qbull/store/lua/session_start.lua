@@ -1,4 +1,5 @@
--- session_start: somebody has logged in. `sessions` knows all that there are, so that they can be ended together.
+-- session_start: somebody has logged in. `sessions` knows all that there are, so that they can be ended
+-- together.
 -- KEYS  base
 -- NAMES sessions
 -- USES  clock

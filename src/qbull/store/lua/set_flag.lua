@@ -1,4 +1,5 @@
--- set_flag: something is so for a while: a result is waited for, an operation is to stop, a write is being confirmed.
+-- set_flag: something is so for a while: a result is waited for, an operation is to stop, a write is being
+-- confirmed.
 -- A script for the same reason as register.
 -- KEYS  name
 -- FLAGS allow-oom

@@ -4,13 +4,18 @@
 -- USES  clock stamp record_layout record report index flow ready train lane next_jobs due delivery dropped_entries extras stats finish cancel_mark
 -- FLAGS allow-oom
 -- ARGV  limit:int halt:int completed:int completed_ms:int failed:int failed_ms:int singles:int members:int  …
---       singles (a number of arguments): band, how many, their entries, and for each id, sealed: jobs that are done
+--       singles (a number of arguments): band, how many, their entries, and for each id, sealed: jobs that
+--       are done
 --         and were alone in their entry
---       members (likewise): lane, state, next, how many, and for each id, sealed: jobs of a train that are done; `state` is
---         what the train must be at (lib/train.lua), `next` what it is at then, '' where it ends with them, '-' where
+--       members (likewise): lane, state, next, how many, and for each id, sealed: jobs of a train that are
+--       done; `state` is
+--         what the train must be at (lib/train.lua), `next` what it is at then, '' where it ends with them,
+--         '-' where
 --         the rest of it goes back, so that others have their turn
---       the others: place, lane, state, id, word, last, record, detail: word is "dead", "cancel" or "done", with its
---         ending as detail, or "delay" (another attempt) or "later" (the same one) with milliseconds; lane and state
+--       the others: place, lane, state, id, word, last, record, detail: word is "dead", "cancel" or "done",
+--       with its
+--         ending as detail, or "delay" (another attempt) or "later" (the same one) with milliseconds; lane
+--         and state
 --         are '' for a job that was alone in its entry
 --       place is <band><entry>
 -- GIVES the ids of the stale ones
@@ -69,7 +74,8 @@ while at < members_at do
   local band, many = ARGV[at], tonumber(ARGV[at + 1])
   local stream, first, last = base .. 'ready:' .. band, at + 2, at + 1 + many
   local list, from, upto = ARGV, last + 1, last + 2 * many
-  -- What is still pending is the worker's: reclaim acks an entry away. Only where some are not, the index must say which.
+  -- What is still pending is the worker's: reclaim acks an entry away. Only where some are not, the index
+  -- must say which.
   if redis.call('XACK', stream, 'workers', unpack(ARGV, first, last)) ~= many then
     local ids, ours = {}, {}
     for i = from, upto, 2 do ids[#ids + 1] = ARGV[i] end

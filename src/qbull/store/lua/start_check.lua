@@ -3,9 +3,11 @@
 -- USES  clock rate
 -- FLAGS allow-oom
 -- ARGV  expires_ms:int lane count:int window_ms:int ahead_ms:int unused:int want:int
---       expires_ms: a moment, 0: never; count: 0 where its lane has no rate; unused: a start that was granted and not made;
+--       expires_ms: a moment, 0: never; count: 0 where its lane has no rate; unused: a start that was granted
+--       and not made;
 --       want: 1, or 0 where that is only given back
--- GIVES the milliseconds until it may begin, -1 where it has expired; and how its start was noted, 0 where it was not
+-- GIVES the milliseconds until it may begin, -1 where it has expired; and how its start was noted, 0 where it
+--       was not
 if expires_ms > 0 and now_ms >= expires_ms then return {-1, 0} end
 if count == 0 then return {0, 0} end
 local name = base .. 'rate:' .. lane

@@ -1,4 +1,5 @@
--- suspect_start: a suspect is about to run. Should it take the worker down, this mark is the proof. One that is in the hands of another
+-- suspect_start: a suspect is about to run. Should it take the worker down, this mark is the proof. One that
+-- is in the hands of another
 -- worker by now, or has ended there, gets none: nobody would remove it.
 -- KEYS  base
 -- NAMES index extras

@@ -1,12 +1,16 @@
--- tick: fire what schedules have planned and what is due by this clock. Each planned instant becomes a job once: a
+-- tick: fire what schedules have planned and what is due by this clock. Each planned instant becomes a job
+-- once: a
 -- proposal that was made from another revision than the schedule's own changes nothing.
 -- KEYS  base
 -- NAMES index schedules
 -- USES  clock index new_job stats
 -- ARGV  limit:int grace_ms:int hold_ms:int  …
---       for each schedule: name, rev, catch_up, overlap, missed (ticks that were left out), when (lib/new_job.lua), record,
---       how many instants, and for each of them planned, due, id; then planned and due of the one that follows ('' where there is none)
--- GIVES for each schedule how many ticks were fired, skipped and missed; -1, 0, 0 where the proposal does not hold
+--       for each schedule: name, rev, catch_up, overlap, missed (ticks that were left out), when
+--       (lib/new_job.lua), record,
+--       how many instants, and for each of them planned, due, id; then planned and due of the one that
+--       follows ('' where there is none)
+-- GIVES for each schedule how many ticks were fired, skipped and missed; -1, 0, 0 where the proposal does not
+--       hold
 
 local function unfinished(id)
   if not id then return false end
@@ -14,7 +18,8 @@ local function unfinished(id)
   return place and not string.find('cfx', string.sub(place, 1, 1), 1, true)
 end
 
--- Of the first `due` instants: which are to be fired, which are skipped because the run before has not ended; and the
+-- Of the first `due` instants: which are to be fired, which are skipped because the run before has not ended;
+-- and the
 -- one that has to wait for that end.
 local function choose(plan, catch_up, overlap, due, late_ms)
   local busy = overlap == 'skip' and (unfinished(plan[3]) or unfinished(plan[4]))

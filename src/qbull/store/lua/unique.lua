@@ -5,10 +5,14 @@
 -- A closed partition adds none; but what counts there counts until its window ends.
 -- ARGV  limit:int  … id when record name mode window_ms counts counts_ms
 --       when: as in lib/new_job.lua
---       counts, counts_ms: the job that counts by what an older partition says, and for how long; empty where there is none
--- GIVES for each the id of the job that counts, and 1 where it is new, 0 where it is not. Of a closed partition its mark and a
---       line's end come first, and besides there is: -1, the id of the one that counts (or nothing), if one is to be added in
---       another partition; -2 if it must be asked again, because that one is on its way there; and the milliseconds left
+--       counts, counts_ms: the job that counts by what an older partition says, and for how long; empty where
+--       there is none
+-- GIVES for each the id of the job that counts, and 1 where it is new, 0 where it is not. Of a closed
+--       partition its mark and a
+--       line's end come first, and besides there is: -1, the id of the one that counts (or nothing), if one
+--       is to be added in
+--       another partition; -2 if it must be asked again, because that one is on its way there; and the
+--       milliseconds left
 
 -- The old job with the new one's priority, time and body. It keeps its lane and its crashes.
 local function renewed(old, new)
@@ -39,7 +43,8 @@ local function renew(id, place, record)
   return true
 end
 
--- The newest call says until when it must have begun. Sent again it changes nothing: the job may have begun with its arguments.
+-- The newest call says until when it must have begun. Sent again it changes nothing: the job may have begun
+-- with its arguments.
 local function renewed_by(call, id, when)
   answer(call, true, {id})
   local ends = expires_at(when)

@@ -1,4 +1,5 @@
--- worker_forget: forget a dead worker whose deliveries have all been taken back; one that has come back to life stays.
+-- worker_forget: forget a dead worker whose deliveries have all been taken back; one that has come back to
+-- life stays.
 -- KEYS  base
 -- NAMES workers roster losses
 -- USES  clock tell_all

@@ -1,4 +1,5 @@
--- workers: the workers that live, and what each has said of itself. One that has fallen silent without being buried
+-- workers: the workers that live, and what each has said of itself. One that has fallen silent without being
+-- buried
 -- is left out, and so is what a lost list has left behind.
 -- KEYS  base
 -- FLAGS no-writes

@@ -1,5 +1,6 @@
 -- alive: a worker says that it lives.
--- Where it is late, the server was away, or whoever speaks for the worker: then others may live that could not say so
+-- Where it is late, the server was away, or whoever speaks for the worker: then others may live that could
+-- not say so
 -- either, and nobody is called dead for as long as it takes them to be heard.
 -- NEEDS base
 -- USES  clock

@@ -1,5 +1,7 @@
--- cancel_mark: a job that a worker has is told to stop by a mark: cancelling: id → <place of the delivery> <ending>.
--- The mark goes with the delivery. What would go on after it, as a next attempt or with another worker, is cancelled instead.
+-- cancel_mark: a job that a worker has is told to stop by a mark: cancelling: id → <place of the delivery>
+-- <ending>.
+-- The mark goes with the delivery. What would go on after it, as a next attempt or with another worker, is
+-- cancelled instead.
 -- Nothing is asked for marks where no job of the partition has extras.
 -- NEEDS base
 -- NAMES cancelling
@@ -25,7 +27,8 @@ local function finish_cancelled(id, record, ending)
   finish('cancelled', {id, holding(record, false) .. ending}, 1, 2)
 end
 
--- What came back of a delivery, without the jobs that were told to stop: ids, and the lane that is free where none is
+-- What came back of a delivery, without the jobs that were told to stop: ids, and the lane that is free where
+-- none is
 -- left. `lane` is that of a train, `record` that of a job that is alone.
 local function without_marked(ids, lane, record)
   if not marked or not ids[1] then return ids end

@@ -1,4 +1,5 @@
--- clock: time is the server's. What is to wait counts from the end of this millisecond, so that nothing is early.
+-- clock: time is the server's. What is to wait counts from the end of this millisecond, so that nothing is
+-- early.
 local now_ms, next_ms
 do
   local t = redis.call('TIME')

@@ -1,8 +1,10 @@
 -- delivery: the jobs of an entry that a worker has, or had.
 -- NEEDS base
 -- USES  stamp record_layout record index train
--- An entry that is there although the index does not name it: another program wrote it into the stream. It is not dropped
--- silently but becomes a dead letter where it is no record, and else a job without a lane, because none has counted it.
+-- An entry that is there although the index does not name it: another program wrote it into the stream. It is
+-- not dropped
+-- silently but becomes a dead letter where it is no record, and else a job without a lane, because none has
+-- counted it.
 -- What it is to be kept as: its fields in a row, so that nothing takes them for a record.
 local function foreign_record(fields)
   if is_record(fields[2]) then return laneless(fields[2]) end

@@ -19,7 +19,8 @@ local function runs_at(id, lane)
   if ids_of_train(in_entry(stream, entry), tonumber(settled) or 0)[1] == id then return entry, pending[1][2] end
 end
 
--- Its state, record (sealed, where it has ended), due time or entry, worker; nothing where its place is empty.
+-- Its state, record (sealed, where it has ended), due time or entry, worker; nothing where its place is
+-- empty.
 local function describe(id, place)
   local kind, at = string.sub(place, 1, 1), string.sub(place, 2)
   if kind == 'l' then

@@ -1,7 +1,9 @@
 -- finish: the streams of finished jobs, kept by count and by age.
--- An entry holds up to BUNDLE jobs that finished together: id and record for each, with the ending sealed behind the
+-- An entry holds up to BUNDLE jobs that finished together: id and record for each, with the ending sealed
+-- behind the
 -- record (core/record.py); `kept` counts the jobs.
--- Of a job that was removed the record stays behind in its bundle, and the index no longer says that it is there.
+-- Of a job that was removed the record stays behind in its bundle, and the index no longer says that it is
+-- there.
 -- NEEDS base failed failed_ms
 -- NAMES index kept
 -- USES  clock record_layout record report index tell flow extras stats
@@ -56,7 +58,8 @@ local function write_finished()
   for stream, n in pairs(finished_counts) do redis.call('HINCRBY', kept, stream, n) end
 end
 
--- A dead letter that halts its lane is not dropped, or the lane would stand still for ever: it becomes the newest.
+-- A dead letter that halts its lane is not dropped, or the lane would stand still for ever: it becomes the
+-- newest.
 local function drop_finished(stream, entries)
   local ids, records, places, n = {}, {}, {}, 0
   for _, found in ipairs(entries) do
@@ -93,7 +96,8 @@ local function drop_finished(stream, entries)
   end
 end
 
--- The oldest entries up to a moment that have no more than so many jobs together. How many an entry has is seen from those before.
+-- The oldest entries up to a moment that have no more than so many jobs together. How many an entry has is
+-- seen from those before.
 local function oldest(stream, upto, most)
   local entries, jobs, after, more = {}, 0, '-', true
   while more do
@@ -111,7 +115,8 @@ local function oldest(stream, upto, most)
   return entries
 end
 
--- Drop the oldest beyond `most` and those older than `age_ms` (-1: no bound of that kind), up to `bound` jobs a call.
+-- Drop the oldest beyond `most` and those older than `age_ms` (-1: no bound of that kind), up to `bound` jobs
+-- a call.
 local function trim(stream, most, age_ms, bound)
   local over = 0
   if most >= 0 then over = math.min(tonumber(redis.call('HGET', kept, stream) or 0) - most, bound) end

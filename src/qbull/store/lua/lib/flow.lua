@@ -1,9 +1,12 @@
 -- flow: jobs that wait for others, and the ends that others wait for.
--- A job that waits is delayed, due at NEVER_DUE. job:<id> says what for: `flow`, `mode` (core/flow.py), `when` it may run once they have ended
--- (lib/new_job.lua), how many are `left`, and of each child:<position>: a letter, w while it is waited for, and what is known of it;
+-- A job that waits is delayed, due at NEVER_DUE. job:<id> says what for: `flow`, `mode` (core/flow.py),
+-- `when` it may run once they have ended
+-- (lib/new_job.lua), how many are `left`, and of each child:<position>: a letter, w while it is waited for,
+-- and what is known of it;
 -- `stopped` where it has ended because one of them has.
 -- `outgoing` has what is to be brought to other partitions by a courier (store/verbs/flows.py), in entries of
---   <letter><id> and the record with its ending: c completed, f failed, x cancelled, - removed, t its id was taken by another job,
+--   <letter><id> and the record with its ending: c completed, f failed, x cancelled, - removed, t its id was
+--   taken by another job,
 --   u it was not needed, and is forgotten
 --   n<flow> and the jobs of it that are still to be planted
 -- NEEDS base

@@ -1,11 +1,13 @@
--- flow_add: put jobs of a flow into a partition, those that wait for others and those that do not, and note what is left of the flow:
+-- flow_add: put jobs of a flow into a partition, those that wait for others and those that do not, and note
+-- what is left of the flow:
 -- one step, so that a flow which has been begun is never forgotten. Planting the same again adds nothing.
 -- The list of jobs is as in flow_start.lua.
 -- NEEDS base flow left rest token
 -- NAMES extras
 -- USES  stamp record_layout report index flow new_job stats describe idempotent
 
--- An id that was made for this flow is known where it was planted before; one that was chosen may be another's.
+-- An id that was made for this flow is known where it was planted before; one that was chosen may be
+-- another's.
 local function is_ours(job)
   local place = place_of(job.id)
   if not place then return false end

@@ -1,4 +1,5 @@
--- idempotent: a call that has changed something and is sent again after a lost reply gets the answer that it had: words.
+-- idempotent: a call that has changed something and is sent again after a lost reply gets the answer that it
+-- had: words.
 -- NEEDS base
 local function answered(token) return redis.call('GET', base .. 'once:' .. token) end
 

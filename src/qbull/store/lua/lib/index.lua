@@ -3,7 +3,8 @@
 --   l<record>  behind others of its lane: in the lane's list, or in a train      d<record>  delayed
 --   m<record>  delayed, and on its way to another partition (move_out.lua)
 --   c<entry>  completed      f<entry>  failed      x<entry>  cancelled
--- What the partition says of itself is in its index too, under a name that no id can have, so that whoever looks ids up
+-- What the partition says of itself is in its index too, under a name that no id can have, so that whoever
+-- looks ids up
 -- sees it at no cost. It says nothing in a queue whose number of partitions was never changed:
 --   closed <generation> <partitions>   takes nothing in any more; there is where its keys go now
 --   known    `ahead` has all lanes whose earlier jobs are in older partitions

@@ -1,10 +1,14 @@
 -- lane: the jobs that share a key.
--- `lanes` counts the unsettled jobs of a lane that have been admitted to it: those in front of the workers, those
--- that wait for their next attempt, and those in the lane's list. At most `limit` of them are outside the list;
+-- `lanes` counts the unsettled jobs of a lane that have been admitted to it: those in front of the workers,
+-- those
+-- that wait for their next attempt, and those in the lane's list. At most `limit` of them are outside the
+-- list;
 -- 0 is no limit, so a queue that gave up its order still empties the lists it had.
 -- A lane of SINGLE_LANE_BYTES has one outside the list, whatever the queue's limit, and sends no trains.
--- In a partition of a later generation (core/layout.py) a lane whose earlier jobs may still be in older partitions is
--- held: all its jobs are in its list, until the mover (store/verbs/move.py) has seen that the older ones have none of it.
+-- In a partition of a later generation (core/layout.py) a lane whose earlier jobs may still be in older
+-- partitions is
+-- held: all its jobs are in its list, until the mover (store/verbs/move.py) has seen that the older ones have
+-- none of it.
 -- NEEDS base limit
 -- NAMES delayed lanes
 -- USES  clock stamp record_layout record index tell ready train

@@ -1,4 +1,5 @@
-local redis = (function(server) -- the same server on a clock that tests have moved; nothing else begins with this
+-- The same server on a clock that tests have moved; nothing else begins with this.
+local redis = (function(server)
   local shift = tonumber(server.call('GET', 'qbull:moved') or '0')
   if shift == 0 then return server end
   local function call(command, ...)

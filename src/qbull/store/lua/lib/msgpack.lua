@@ -1,6 +1,7 @@
 -- msgpack: find values of the array that a record's body or an ending is (core/record.py).
 
--- The position of the first value of an array, and how many it has. An array of more than 15 has a longer header.
+-- The position of the first value of an array, and how many it has. An array of more than 15 has a longer
+-- header.
 local function first_value(s, at)
   local kind = string.byte(s, at) or 0x90 -- it may have been cut off
   if kind == 0xdc then return at + 3, (string.byte(s, at + 1) or 0) * 256 + (string.byte(s, at + 2) or 0) end

@@ -1,5 +1,6 @@
 -- new_job: a new job, to run now or later, and until when it must have begun.
---   when: milliseconds from now, or @ and a moment in milliseconds; then, where it expires, a space and the same for that
+--   when: milliseconds from now, or @ and a moment in milliseconds; then, where it expires, a space and the
+--   same for that
 -- NEEDS base
 -- NAMES delayed
 -- USES  clock stamp record_layout report index lane due

@@ -1,6 +1,8 @@
 -- rate: a log of granted starts, so that any window has at most `count` of them.
--- It is a string: the time of the latest start, then "time:starts" for those of the last window, in rising order. Where there
--- can be many, the times in the log are rounded up to one of BUCKETS: it stays short, and counts a start rather too long.
+-- It is a string: the time of the latest start, then "time:starts" for those of the last window, in rising
+-- order. Where there
+-- can be many, the times in the log are rounded up to one of BUCKETS: it stays short, and counts a start
+-- rather too long.
 -- USES  clock
 local BUCKETS = 128
 
@@ -30,7 +32,8 @@ local function write_log(name, log, window_ms)
   end
 end
 
--- When up to `want` starts may be made, not later than `horizon`: {time, starts} …; and when the next one after these.
+-- When up to `want` starts may be made, not later than `horizon`: {time, starts} …; and when the next one
+-- after these.
 local function plan_starts(log, count, window_ms, want, horizon)
   local plan, oldest, used, time = {}, 1, log.used, math.max(now_ms, log.latest)
   while true do

@@ -10,7 +10,8 @@ local function is_after(entry, other)
 end
 
 -- Band 0 is for what was handed over before and came back: it must not queue up again behind everybody.
--- What comes back gets a higher entry than it had, whatever the clock says: its fence must rise. Gives the place.
+-- What comes back gets a higher entry than it had, whatever the clock says: its fence must rise. Gives the
+-- place.
 local function add_entry(band, name, value, above)
   local stream = base .. 'ready:' .. band
   local entry = redis.call('XADD', stream, '*', name, value)

@@ -1,7 +1,11 @@
--- report: what the maintenance is to tell PostgreSQL, of jobs whose record asks for it: of their end, or of all they go through.
--- `reports` has two kinds of entries. Of up to 50 jobs: <letter><id> and, where all is asked for, the record as it is then:
---   w  waiting      d  delayed      f  failed      x  cancelled      -  removed      a  active (by the worker)
--- Of jobs that are done, which is what most have to say: C<how many>, their ids, a line each, and behind these their endings as
+-- report: what the maintenance is to tell PostgreSQL, of jobs whose record asks for it: of their end, or of
+-- all they go through.
+-- `reports` has two kinds of entries. Of up to 50 jobs: <letter><id> and, where all is asked for, the record
+-- as it is then:
+--   w  waiting      d  delayed      f  failed      x  cancelled      -  removed      a  active (by the
+--   worker)
+-- Of jobs that are done, which is what most have to say: C<how many>, their ids, a line each, and behind
+-- these their endings as
 -- they are sealed; E<how many> and the ids alone, where only the end is asked for.
 -- While nobody reads them they are kept, but not without bound.
 -- NEEDS base

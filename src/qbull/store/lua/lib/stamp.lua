@@ -1,4 +1,5 @@
--- stamp: when a job was enqueued. A job that went straight to ready has that in its entry's id; wherever it goes next,
+-- stamp: when a job was enqueued. A job that went straight to ready has that in its entry's id; wherever it
+-- goes next,
 -- the time goes into its record.
 -- USES  clock record_layout
 local NOT_CREATED = string.rep('\0', CREATED_BYTES)

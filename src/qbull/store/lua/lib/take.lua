@@ -1,5 +1,6 @@
 -- take: a job leaves the place where it is, whatever that is.
--- What follows from it (the next of its lane, an entry of finished jobs that is empty now) is done once, at the end.
+-- What follows from it (the next of its lane, an entry of finished jobs that is empty now) is done once, at
+-- the end.
 -- NEEDS base
 -- NAMES index delayed kept
 -- USES  stamp record index ready train lane next_jobs dropped_entries state
@@ -13,7 +14,8 @@ local function leave_its_lane(record)
   if redis.call('SISMEMBER', base .. 'held', lane) == 0 then free_lane(lane) end
 end
 
--- A train that no worker has yet goes on without one of its jobs, and does not queue up again behind everybody.
+-- A train that no worker has yet goes on without one of its jobs, and does not queue up again behind
+-- everybody.
 local function leave_train(id, lane, place, ids)
   local others = {}
   for _, other in ipairs(ids) do

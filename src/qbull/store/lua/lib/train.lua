@@ -1,6 +1,8 @@
 -- train: several jobs of a sequential lane in one ready entry, and how far it has come.
--- Its entry has one field without a name: the lane's digest, then the ids, a line each. The records stay in the index.
--- `trains` says of each lane which entry its train is, and how many of it are settled: <place>, later <place> <n>.
+-- Its entry has one field without a name: the lane's digest, then the ids, a line each. The records stay in
+-- the index.
+-- `trains` says of each lane which entry its train is, and how many of it are settled: <place>, later <place>
+-- <n>.
 -- A train is worked through in order, so this is also its fence.
 -- NEEDS base
 -- NAMES trains
