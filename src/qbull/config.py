@@ -106,7 +106,8 @@ class QueueSettings:
             self._refuse(f"on_failed={self.on_failed!r}: use {quoted_choices(get_args(OnFailed))}")
         if self.order is not None and self.lane is not None and self.lane.limit > 1:
             self._refuse(
-                f'order="{self.order}" runs one job at a time, Lane(limit={self.lane.limit}) more; choose one of them'
+                f'order="{self.order}" runs one job at a time, Lane(limit={self.lane.limit}) more; '
+                "choose one of them"
             )
         if self.on_failed == "halt" and self.order is None:
             self._refuse('on_failed="halt" stops an ordered lane; set order="key" or order="partition"')
@@ -358,7 +359,7 @@ def _number(env: Mapping[str, str], *names: str, least: int) -> int | None:
 
 
 def _timezone(env: Mapping[str, str]) -> str:
-    """TZ may hold a text that only the C library understands ("CET-1CEST"); a schedule that needs it refuses it."""
+    """TZ may hold a text that only the C library understands ("CET-1CEST"); schedules refuse it."""
     name = env.get("TZ", "UTC").removeprefix(":")
     if re.fullmatch(r"[A-Za-z_]+(/[A-Za-z_+-]+)*", name):
         try:

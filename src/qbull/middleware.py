@@ -1,7 +1,7 @@
-"""Middleware: code of the user's around every enqueue and every run of an app, and told what became of each job.
+"""Middleware: the user's code around every enqueue and every run, which also learns how each job ended.
 
-`App(middleware=[…])` takes a list; `Chain` is what an app makes of it. The first is the outermost. A hook that nobody
-has written is never looked for when a job goes by, so an app without middleware pays nothing.
+`App(middleware=[…])` takes a list; `Chain` is what an app makes of it. The first is the outermost. A hook
+that nobody has written is never looked for when a job goes by, so an app without middleware pays nothing.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Middleware:
         raise NotImplementedError
 
     def around_call(self, job: CurrentJob) -> AbstractContextManager[Any]:
-        """A synchronous context manager within `around_run`, in the thread in which the function runs: for what belongs to a thread."""
+        """A synchronous context manager within `around_run`, in the function's thread: for thread-local state."""
         raise NotImplementedError
 
     def settled(self, run: Settled) -> None:
@@ -266,7 +266,8 @@ def _not_a_context(hook: Callable[..., Any], around: object) -> ConfigError:
     if inspect.iscoroutine(around):
         around.close()
     return ConfigError(
-        f"{_hook_name(hook)}: gave {around!r}, no context manager; decorate it with @contextmanager or @asynccontextmanager"
+        f"{_hook_name(hook)}: gave {around!r}, no context manager; "
+        "decorate it with @contextmanager or @asynccontextmanager"
     )
 
 

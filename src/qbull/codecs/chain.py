@@ -21,7 +21,7 @@ CodecTarget = Literal["payload", "result"]
 
 
 class CodecChain:
-    """Encodes in the order in which the app was given its codecs; decodes in the order that the bytes tell."""
+    """Encodes in the order of the app's codecs, and decodes in the order that the bytes show."""
 
     def __init__(self, middleware: Sequence[Middleware] = ()) -> None:
         self._codecs = [each for each in middleware if isinstance(each, Compressed | Signed | Encrypted)]
@@ -82,7 +82,8 @@ class CodecChain:
             return envelope.signed_content(rest)
         if kind == ENCRYPTED_KIND:
             raise PayloadError(
-                f"is encrypted with key {id}, and this app has no keys; give it middleware=[qbull.Encrypted(…)]"
+                f"is encrypted with key {id}, and this app has no keys; "
+                "give it middleware=[qbull.Encrypted(…)]"
             )
         raise PayloadError("was encoded by a newer qbull; upgrade this one")
 

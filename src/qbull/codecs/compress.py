@@ -8,7 +8,7 @@ from qbull.middleware import Middleware
 
 
 class Compressed(Middleware):
-    """`Compressed(over=1024)` compresses arguments and results of more than 1,024 bytes if that makes them smaller.
+    """Compresses large arguments and results, if that makes them smaller: `Compressed(over=1024)`.
 
     Every process of this release or a newer one can read them, whatever its settings are.
 

@@ -15,9 +15,9 @@ _SALT_BYTES = 24
 
 
 class Encrypted(KeyedCodec):
-    """`Encrypted([key, older_key])` encrypts arguments and results (AES-256-GCM) on the server and in the outbox.
+    """Encrypts arguments and results on the server and in the outbox: `Encrypted([key, older_key])`.
 
-    Needs `pip install "qbull[encryption]"`.
+    The cipher is AES-256-GCM. Needs `pip install "qbull[encryption]"`.
 
     Args:
         keys: the keys, the one to encrypt with first.

@@ -104,7 +104,8 @@ class FileResults:
             return path.read_bytes()
         except FileNotFoundError:
             raise NotFound(
-                f'result "{reference}": is not in {self._directory}; it is kept there for {self._keep_for:g} s'
+                f'result "{reference}": is not in {self._directory}; '
+                f"it is kept there for {self._keep_for:g} s"
             ) from None
 
     def _sweep(self, hour: int) -> None:

@@ -10,7 +10,9 @@ from qbull.errors import PayloadError
 
 
 class Signed(KeyedCodec):
-    """`Signed([key, older_key])`: a worker runs a job only if a holder of a key enqueued it for that task, unchanged.
+    """Signs arguments and results: `Signed([key, older_key])`.
+
+    A worker runs a job only if a holder of a key enqueued it for that task, unchanged.
 
     Args:
         keys: the keys, the one to sign with first.

@@ -148,7 +148,7 @@ def encode_result(value: Any, limit: int = PAYLOAD_LIMIT_BYTES) -> bytes:
 
 
 def decode_untyped(encoded: bytes) -> Any:
-    """The value without its types, for showing; bytes that are not JSON are shown as text, what is encrypted as such."""
+    """The value without its types, for display. Bytes that are not JSON become text."""
     if is_wrapped(encoded):
         visible = displayable(encoded)
         if isinstance(visible, dict):
@@ -255,7 +255,7 @@ def _schema_of(kind: Any) -> dict[str, Any]:
 
 
 def _readable(error: msgspec.ValidationError) -> str:
-    """`Expected `str`, got `int` - at `$.user_id`` becomes `user_id: expected str, got int`; a model's report one line."""
+    """Shorten an error: `Expected `str`, got `int` - at `$.user_id`` becomes `user_id: expected str, got int`."""
     text = str(error)
     at = re.search(r" - at `\$\.?([^`]*)`$", text)
     where, fact = (at.group(1), text[: at.start()]) if at else ("", text)

@@ -1,8 +1,8 @@
-"""Misfits: settings of a queue's workers that do not fit together, and partitions that nobody reads because of them.
+"""Config warnings: workers of a queue whose settings do not fit together, so that partitions go unread.
 
-A pure judgement of what the live workers have said of themselves. A worker says it in its log, `qbull doctor` and
-`qbull partitions` show it. Nothing here is dangerous for a job: lanes and fences hold with any number of readers. But a
-partition that nobody reads waits for ever.
+A pure judgement of what the live workers have said of themselves. A worker says it in its log, `qbull doctor`
+and `qbull partitions` show it. Nothing here is dangerous for a job: lanes and fences hold with any number of
+readers. But a partition that nobody reads waits for ever.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Failures that are the same but for their details: what an error says with its numbers, ids and addresses taken out."""
+"""Kinds of failures: the text of an error without its numbers, ids and addresses."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def normal_form(error: str) -> str:
 
 
 def fingerprint(error: str) -> str:
-    """The name of a kind of failure: twelve hexadecimal digits that are the same in every process and release."""
+    """The name of a kind of failure: twelve hexadecimal digits, the same in every process and release."""
     return hashlib.blake2b(normal_form(error).encode("utf-8", "replace"), digest_size=6).hexdigest()
 
 

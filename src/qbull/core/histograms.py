@@ -1,7 +1,7 @@
-"""Figures: how long jobs waited and ran, counted in buckets that double: how many took 1, 2, 4, 8 … microseconds at most.
+"""Histograms of how long jobs waited and ran, in buckets of up to 1, 2, 4, 8 … microseconds.
 
-A worker counts in memory and writes the difference down now and then, so that no job costs a call. Buckets that double need
-no search: the length of a number in bits is its bucket.
+A worker counts in memory and writes the difference down now and then, so that no job costs a call. Buckets
+that double need no search: the length of a number in bits is its bucket.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 SUM_INDEX = 64
-"""Where a row has the sum of all it counted, in microseconds; before it, one number for each length in bits."""
+"""The place of the sum in a row, in microseconds. Before it: one count for each length in bits."""
 STARTED_FIELD = "s:jobs"
 SCRIPT_ERRORS_FIELD = "e:scripts"
 SHOWN_BUCKETS = range(7, 37)
-"""The buckets that are shown: from 128 microseconds to 19 hours; what is below or above is in the first or the last."""
+"""The buckets that are shown: from 128 microseconds to 19 hours; the first and the last include the rest."""
 
 HistogramRow = list[int]
 
@@ -109,7 +109,7 @@ def waits_in(named: Mapping[str, int]) -> dict[int, int]:
 
 
 def quantile(counted: Mapping[int, int], part: float) -> float | None:
-    """The quantile `part` of the waits in milliseconds, interpolated within its bucket; None without counts."""
+    """The quantile `part` of the waits in milliseconds, interpolated in its bucket; None without counts."""
     left = part * sum(counted.values())
     if not left:
         return None

@@ -46,7 +46,7 @@ def partition_in(id: str) -> int | None:
 
 
 def partition_of_id(id: str, partitions: int) -> int:
-    """The partition in which a job without a lane belongs: the one its id was made for, else one by its digest.
+    """The partition of a job without a lane: the one in its id, otherwise one by its digest.
 
     A tick is where its schedule is.
     """

@@ -29,7 +29,10 @@ MAX_PARTITIONS_WITH_OLDER = 4096
 
 
 class Generation(msgspec.Struct, frozen=True):
-    """`state` is said of earlier ones: something in it is unfinished; only finished jobs are left; nothing is."""
+    """A generation of partitions.
+
+    `state` of an earlier one: it has unfinished jobs, only finished ones, or none.
+    """
 
     number: int
     partitions: int
@@ -74,7 +77,7 @@ class Generation(msgspec.Struct, frozen=True):
 
 
 class Layout(msgspec.Struct, frozen=True):
-    """The generation in force, earlier ones with the oldest first, and `coming`: a count that is being changed to."""
+    """The generation in force, the earlier ones (oldest first), and the next partition count."""
 
     generation: int = 0
     partitions: int = 1
@@ -94,7 +97,7 @@ class Layout(msgspec.Struct, frozen=True):
         return self.generation * GENERATION_SPAN_PARTITIONS + partition_of(digest, self.partitions)
 
     def home_of_id(self, id: str) -> int:
-        """The partition of a job that no lane asks for: the one that its id was made for, where it says one."""
+        """The partition of a job without a lane: the one in its id, if it has one."""
         return self.generation * GENERATION_SPAN_PARTITIONS + partition_of_id(id, self.partitions)
 
     def any_home(self, n: int) -> int:

@@ -36,7 +36,7 @@ Outcome: TypeAlias = Done | Delay | Dead
 
 
 class ReportedError(Exception):
-    """Something whose text says it all: it happened in another process, or is no exception of the task's own."""
+    """An error that its text describes fully: from another process, or not raised by the task itself."""
 
 
 class AlreadyDone(BaseException):

@@ -46,7 +46,7 @@ class Rate:
 
     @property
     def window_ms(self) -> int:
-        """The milliseconds that the server counts over: the window, the slack, and one for its clock's resolution."""
+        """The milliseconds that the server counts over: the window, the slack, and one for its clock."""
         return int((self.per + self.slack) * 1000) + 2
 
     @property

@@ -43,9 +43,8 @@ class Retry:
                 f"Retry(attempts={self.attempts}): a job runs at least once; use attempts=1 for no retries"
             )
         if self.backoff not in get_args(Backoff):
-            raise ConfigError(
-                f"Retry(backoff={self.backoff!r}): use {quoted_choices(get_args(Backoff))}, or give delays=(…)"
-            )
+            words = quoted_choices(get_args(Backoff))
+            raise ConfigError(f"Retry(backoff={self.backoff!r}): use {words}, or give delays=(…)")
         for wait in (self.delay, self.max_delay, *self.delays):
             if not isinstance(wait, int | float) or not 0 <= wait <= MAX_DELAY_SECONDS:
                 raise ConfigError(

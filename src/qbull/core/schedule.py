@@ -25,7 +25,7 @@ Overlap = Literal["skip", "allow"]
 MISSED_AFTER_MS = 60_000
 """A tick that is later than this was missed. It is longer than others take to replace a dead worker."""
 OVERLAP_RECHECK_MS = 200
-"""With catch_up="all" and overlap="skip": how long a tick waits before it looks again whether the one before has ended."""
+"""The wait for the job of the tick before, with catch_up="all" and overlap="skip"."""
 MAX_CAUGHT_UP_TICKS = 1000
 _TICK_BATCH_SIZE = 100
 
@@ -91,7 +91,10 @@ def version_of(schedules: Iterable[Schedule]) -> str:
 
 
 class TickProposal(NamedTuple):
-    """Planned instants that may be due, oldest first, and the one that follows; `missed` are those that were left out."""
+    """Planned instants that may be due, the oldest first, and the next one.
+
+    `missed` counts those left out.
+    """
 
     instants: list[int]
     following: int | None
@@ -108,7 +111,7 @@ def propose_ticks(schedule: Schedule, next_ms: int, now_ms: int) -> TickProposal
 
 
 def _latest(schedule: Schedule, first: int, now_ms: int, most: int) -> tuple[list[int], int]:
-    """The latest `most` of the ticks from `first` up to now, and how many were before them: 1,000 stands for more."""
+    """The latest `most` ticks from `first` up to now, and the number of ticks before them, up to 1,000."""
     ticks = [first]
     for planned in schedule.ticks(first):
         if planned > now_ms or len(ticks) > MAX_CAUGHT_UP_TICKS:

@@ -73,11 +73,13 @@ def make_sharing(
         case "auto" | "leased":
             if instances is not None:
                 raise ConfigError(
-                    f'sharing "{chosen}" and INSTANCE_COUNT={instances}: choose one; an instance count means "static"'
+                    f'sharing "{chosen}" and INSTANCE_COUNT={instances}: choose one; '
+                    'an instance count means "static"'
                 )
             if instance is not None:
                 raise ConfigError(
-                    f'INSTANCE_ID="{_printable(instance)}" needs INSTANCE_COUNT: how many instances there are in all'
+                    f'INSTANCE_ID="{_printable(instance)}" needs INSTANCE_COUNT: '
+                    "how many instances there are in all"
                 )
             return Sharing(chosen, per_pod)
         case "static":
@@ -109,7 +111,8 @@ def _static_sharing(per_pod: int | None, instance: str | None, instances: int | 
     digits = re.search(r"(\d+)$", instance)
     if digits is None:
         raise ConfigError(
-            f'INSTANCE_ID="{_printable(instance)}": give a number, or a name that ends in one such as worker-3'
+            f'INSTANCE_ID="{_printable(instance)}": give a number, '
+            "or a name that ends in one such as worker-3"
         )
     return Sharing("static", None, int(digits.group(1)), instances)
 
@@ -121,7 +124,7 @@ def _printable(text: str) -> str:
 
 @dataclass(frozen=True)
 class ShareMember:
-    """A worker that takes part: the partitions that it reads now, and the most it takes (None: any number)."""
+    """A worker that takes part: the partitions that it reads, and the most it takes (None: any number)."""
 
     held: frozenset[int] = frozenset()
     most: int | None = None
@@ -172,7 +175,7 @@ def unassigned_partitions(partitions: int, shares: Iterable[Iterable[int]]) -> l
 
 
 def _sizes(partitions: int, readers: Mapping[str, ShareMember]) -> dict[str, int]:
-    """The size of each share: one more for the reader with the fewest, until all are given or nobody takes more.
+    """The size of each share: one more for the smallest, until all are given or nobody takes more.
 
     It does not depend on what they hold, so the result is the same before and during a change.
     """

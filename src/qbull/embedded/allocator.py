@@ -16,7 +16,7 @@ LIBRARY_FOLDERS = (f"/usr/lib/{platform.machine()}-linux-gnu", "/usr/lib64", "/u
 
 
 def preload() -> str:
-    """The value of LD_PRELOAD: the machine's jemalloc, or the extra's tbbmalloc; empty if neither is installed."""
+    """The value of LD_PRELOAD: the machine's jemalloc or the extra's tbbmalloc; empty without both."""
     paths = (os.path.join(folder, "libjemalloc.so.2") for folder in LIBRARY_FOLDERS)
     return next(filter(os.path.exists, paths), None) or _packaged_allocator()
 

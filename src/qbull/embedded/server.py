@@ -172,7 +172,7 @@ class EmbeddedServer:
         raise EmbeddedError(f"{self.directory}: closed; open it again")
 
     def _hear(self) -> list[str] | None:
-        """The lines of the watchdog since the last read, one reason for each exit of the server; None without a claim."""
+        """The watchdog's new lines, a reason for each exit of the server; None without a claim."""
         try:
             said = self._claim.recv(65536)
         except BlockingIOError:

@@ -188,7 +188,7 @@ def catch_signals(*signals: signal.Signals) -> socket.socket:
 
 
 def terminate_with_parent(watchdog: int) -> None:
-    """Runs in the new server: get SIGTERM when the watchdog dies, even by SIGKILL (Linux; server.py for macOS)."""
+    """In the new server: get SIGTERM when the watchdog dies, even by SIGKILL (Linux; see server.py)."""
     if sys.platform != "linux":
         return
     # Some Pythons are built without ctypes.

@@ -32,7 +32,7 @@ CONNECTION_SETTINGS: dict[str, Any] = {
 }
 
 _UNAVAILABLE_SQLSTATES = ("08", "53", "57P", "40", "55P03", "25P03")
-"""Cut off, out of connections, shutting down or starting, a deadlock, a lock not granted, idle for too long."""
+"""Cut off, out of connections, stopping or starting, a deadlock, a lock not granted, idle for too long."""
 
 
 @asynccontextmanager

@@ -101,7 +101,7 @@ class AlreadyMarked(AlreadyDone):
 
 
 def once(pool: Any, *, step: str = "") -> Once:
-    """The effect of the running job, once: `async with once(pool) as conn`, or `@once(pool)` above a function.
+    """The effect of the running job, once: `async with once(pool) as conn`, or `@once(pool)` on a function.
 
     `pool` is what you open transactions with: a pool of psycopg or asyncpg, an engine or sessionmaker of SQLAlchemy,
     Django's connection. What is done with `conn` is committed together with the mark of the job. A job that has its

@@ -124,7 +124,7 @@ class DatabaseMaintenance:
         return True
 
     async def _reporting_partitions(self, connection: AsyncConnection, store: Store) -> list[Partition]:
-        """The partitions with reports: those of tracked queues and of queues with durable jobs; now and then all."""
+        """The partitions of tracked queues and of queues with durable jobs; now and then all partitions."""
         cursor = await connection.execute(SELECT_DURABLE_QUEUES_SQL, (self._app,))
         self._durable_queues = {row[0] for row in await cursor.fetchall()}
         every_queue = self._is_due("find all queues", FULL_SCAN_INTERVAL_SECONDS)

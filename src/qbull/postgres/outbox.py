@@ -119,7 +119,7 @@ class Outbox:
 
     @asynccontextmanager
     async def _one_at_a_time(self) -> AsyncIterator[None]:
-        """A connection has one transaction: what two wrote at once would be committed, or lost, with either of them."""
+        """A connection has one transaction, so two writers would commit or lose each other's rows."""
         try:
             async with asyncio.timeout(OUTBOX_RETRY_SECONDS):
                 await self._turn.acquire()

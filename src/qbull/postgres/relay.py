@@ -29,7 +29,7 @@ log = logging.getLogger("qbull.relay")
 
 RELAY_BATCH_SIZE = 500
 RELAY_POLL_SECONDS = 1.0
-"""Seconds after which it looks although nobody has told it to: a notification may be lost with its connection."""
+"""Seconds between two reads without a notification: one may be lost with its connection."""
 CLAIMED_ROWS_RETRY_SECONDS = 0.02
 """Seconds until it looks again for rows that another relay had in its hands."""
 QUEUE_BACKOFF_SECONDS = 1.0
@@ -55,7 +55,7 @@ class OutboxRow(NamedTuple):
 
 
 class ShipResult(NamedTuple):
-    """The outcome of a batch: rows that were enqueued, rows that never can be, queues that accept none now."""
+    """The outcome of a batch: enqueued rows, rows that never can be, queues that accept none now."""
 
     sent: list[int]
     refused: dict[int, str]
@@ -164,7 +164,7 @@ class Relay:
             pass
 
     def _note(self, queues: set[str], resting: dict[str, QbullError]) -> None:
-        """Say once that a queue cannot take its rows, and leave it alone for a moment so that others get their turn."""
+        """Log once that a queue cannot take its rows, and skip it for a moment in favour of others."""
         for queue in queues - resting.keys():
             self._outage.recovered(queue)
         for queue, why in resting.items():

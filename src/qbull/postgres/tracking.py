@@ -179,7 +179,7 @@ WHERE j.version < excluded.version"""
 
 
 async def write(connection: AsyncConnection, app: str, queue: str, lines: Iterable[TrackedJob]) -> None:
-    """Write down a batch; of several lines for one job the last in its life, with what the others have said."""
+    """Write a batch. Several lines of one job become its last one, with the values of the others."""
     latest: dict[str, TrackedJob] = {}
     for line in lines:
         known = latest.get(line.job_id)

@@ -31,7 +31,7 @@ It is sent as a text: a connection of asyncpg may have been told to make JSON of
 
 
 async def run(transaction: Any, statement: str, parameter: str) -> Any:
-    """Run a statement in a transaction of an asynchronous library; gives the first value of its first row, or None."""
+    """Run a statement in a transaction of an asynchronous library; returns its first value, or None."""
     kind = kind_of(transaction)
     if not is_async(transaction):
         raise ArgumentsError(
