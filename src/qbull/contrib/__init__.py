@@ -1,1 +1,1 @@
-"""Small bridges to web frameworks. Each is a module that imports its framework, and nothing else of qbull imports it."""
+"""Bridges to web frameworks. Only the module of a framework imports that framework."""

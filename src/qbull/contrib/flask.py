@@ -1,4 +1,4 @@
-"""Flask: tasks run in the context of a Flask application, and the app is at hand in it."""
+"""Flask: run tasks in the context of a Flask application, and find the qbull app in it."""
 
 from __future__ import annotations
 
@@ -18,9 +18,11 @@ EXTENSION_NAME = "qbull"
 
 
 class FlaskContext(Middleware):
-    """`qbull.App(middleware=[FlaskContext("shop:create_app")])`: each task runs in an application context of its own.
+    """`qbull.App(middleware=[FlaskContext("shop:create_app")])`: each task runs in an application context of
+    its own.
 
-    Takes a Flask application, a function that makes one, or where to find either; it is made when the first job runs.
+    Takes a Flask application, a factory, or the path of either. The factory is called when the first job
+    runs.
     """
 
     def __init__(self, application: flask.Flask | Callable[[], flask.Flask] | str) -> None:
@@ -30,7 +32,7 @@ class FlaskContext(Middleware):
 
     @contextmanager
     def around_call(self, job: CurrentJob) -> Iterator[None]:
-        """In the thread of the task, because what an application opens there must be closed there."""
+        """Enter the context in the thread of the task: resources opened there must be closed there."""
         if flask.has_app_context():  # a test that runs tasks inline is in one
             yield
             return

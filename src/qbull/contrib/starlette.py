@@ -1,4 +1,4 @@
-"""Starlette and FastAPI: an app is opened and closed with the web application, and handed to whoever handles a request."""
+"""Starlette and FastAPI: open and close an app with the web application, and pass it to request handlers."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ STATE_KEY = "qbull"
 def lifespan(app: App, *, worker: bool = False, inner: Lifespan | None = None) -> Lifespan:
     """`FastAPI(lifespan=lifespan(app))`: the connections of `app` are closed with the web application.
 
-    With `worker=True` its jobs run in the same process: for small sites and for development. `inner` is a lifespan of your own,
-    which runs within this one.
+    With `worker=True` the jobs run in the same process, for small sites and development. `inner` is your own
+    lifespan, which runs inside this one.
     """
 
     @asynccontextmanager
@@ -36,7 +36,9 @@ def lifespan(app: App, *, worker: bool = False, inner: Lifespan | None = None) -
 
 
 def qbull_app(connection: HTTPConnection) -> App:
-    """The app of the running web application: `Annotated[qbull.App, Depends(qbull_app)]` in FastAPI, `qbull_app(request)` in Starlette."""
+    """The app of the running web application: `Annotated[qbull.App, Depends(qbull_app)]` in FastAPI,
+    `qbull_app(request)` in Starlette.
+    """
     app = getattr(connection.state, STATE_KEY, None)
     if not isinstance(app, App):
         raise ConfigError("no qbull app belongs to this web application; give it lifespan=lifespan(app)")

@@ -1,6 +1,6 @@
-"""Celery's messages on Redis: lists of JSON for each queue and priority, and what workers have not acknowledged.
+"""Celery's messages on Redis: a list of JSON for each queue and priority, and the unacknowledged messages.
 
-Messages of protocol 2, with JSON in them: what Celery writes since 4.0 where nobody says otherwise.
+Only messages of protocol 2 with JSON are read, which is the default since Celery 4.0.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from qbull.drain.message import CannotMove, ForeignJob, SourceMessage
 from qbull.drain.source import SourceCollection, SourceServer
 
 KOMBU_SEPARATOR = "\x06\x16"
-"""What kombu writes between the name of a queue and a priority, and in its bindings."""
+"""The separator of kombu between the name of a queue and a priority, and in its bindings."""
 DEFAULT_CELERY_QUEUE = "celery"
 BINDING_KEY_PREFIX = "_kombu.binding."
 INTERNAL_QUEUE_SUFFIXES = (".pidbox", "celeryev")
-"""Queues of Celery's own, for remote control and events."""
+"""Internal queues of Celery, for remote control and events."""
 UNMOVABLE_FIELDS = {
     "chain": "more tasks come after it (a chain)",
     "chord": "it is part of a chord",
@@ -42,11 +42,14 @@ KOMBU_TYPES: dict[str, Any] = {
     "bytes": str.encode,
     "base64": lambda text: base64.b64decode(text.encode()),
 }
-"""How kombu writes what JSON has no words for."""
+"""The types that kombu writes in a form of its own, because JSON has none for them."""
 
 
 class CelerySource:
-    """`zone` is meant where an eta has none; `prefix` is kombu's global_keyprefix."""
+    """The jobs of Celery.
+
+    `zone` is the zone of an eta that has none; `prefix` is kombu's global_keyprefix.
+    """
 
     def __init__(
         self, old: SourceServer, *, zone: str = "UTC", prefix: str = "", unacked: bool = False
@@ -57,7 +60,9 @@ class CelerySource:
         self._unacked = unacked
 
     async def queues(self) -> list[str]:
-        """The queues that Celery has bound, besides those for its own use; and the default one, where there is something in it."""
+        """Return the queues that Celery has bound, except internal ones, and the default queue if it is not
+        empty.
+        """
         found = (
             {DEFAULT_CELERY_QUEUE}
             if await self.old.call("EXISTS", self._prefix + DEFAULT_CELERY_QUEUE)
@@ -70,34 +75,38 @@ class CelerySource:
                     found.add(binding.decode().rpartition(KOMBU_SEPARATOR)[2])
         return sorted(found)
 
-    async def shelves(self, queue: str) -> list[SourceCollection]:
-        """A list for each priority, the first one first; and what is with workers, where that is asked for."""
+    async def collections(self, queue: str) -> list[SourceCollection]:
+        """Return a list for each priority, in order, and the unacknowledged messages if they are asked for."""
         names = [queue, *(f"{queue}{KOMBU_SEPARATOR}{step}" for step in range(1, 10))]
-        shelves = [SourceCollection(queue, "tail", self._prefix + name) for name in names]
+        collections = [SourceCollection(queue, "tail", self._prefix + name) for name in names]
         if self._unacked:
-            shelves.append(
+            collections.append(
                 SourceCollection(queue, "field", f"{self._prefix}unacked", f"{self._prefix}unacked_index")
             )
-        return shelves
+        return collections
 
     async def held(self) -> int:
-        """Messages that workers have and have not acknowledged."""
+        """Return the number of messages that workers have not acknowledged."""
         return int(await self.old.call("HLEN", f"{self._prefix}unacked"))
 
-    async def read(self, shelf: SourceCollection, values: list[tuple[bytes, float]]) -> list[SourceMessage]:
-        if shelf.kind != "field":
-            return [SourceMessage(_tag(value), value, _kept(shelf.queue, value)) for value, _ in values]
+    async def read(
+        self, collection: SourceCollection, values: list[tuple[bytes, float]]
+    ) -> list[SourceMessage]:
+        if collection.kind != "field":
+            return [
+                SourceMessage(_tag(value), value, _stored(collection.queue, value)) for value, _ in values
+            ]
         tags = [tag for tag, _ in values]
-        held = await self.old.call("HMGET", shelf.name, *tags) if tags else []
+        held = await self.old.call("HMGET", collection.name, *tags) if tags else []
         found = []
         for tag, packed in zip(tags, held, strict=True):
             queue, message = _unacked(packed)
-            if queue == shelf.queue:
-                found.append(SourceMessage(tag.decode(), tag, _kept(queue, message)))
+            if queue == collection.queue:
+                found.append(SourceMessage(tag.decode(), tag, _stored(queue, message)))
         return found
 
-    def letter(self, kept: bytes) -> ForeignJob:
-        queue, message = msgspec.msgpack.decode(kept, type=tuple[str, bytes])
+    def job(self, stored: bytes) -> ForeignJob:
+        queue, message = msgspec.msgpack.decode(stored, type=tuple[str, bytes])
         envelope = _envelope(message)
         headers = envelope.get("headers") or {}
         if "task" not in headers:
@@ -129,7 +138,7 @@ class CelerySource:
         return (moment if moment.tzinfo is not None else moment.replace(tzinfo=self._zone)).astimezone(UTC)
 
 
-def _kept(queue: str, message: bytes) -> bytes:
+def _stored(queue: str, message: bytes) -> bytes:
     return msgspec.msgpack.encode((queue, message))
 
 
@@ -144,7 +153,7 @@ def _envelope(message: bytes) -> dict[str, Any]:
 
 
 def _tag(message: bytes) -> str:
-    """The name that kombu gives each message; what has none cannot be moved, and needs none."""
+    """Return the tag that kombu gives each message. One without a tag cannot be moved and needs none."""
     try:
         return str(_envelope(message)["properties"]["delivery_tag"])
     except (CannotMove, KeyError, TypeError):
@@ -152,7 +161,10 @@ def _tag(message: bytes) -> str:
 
 
 def _unacked(packed: bytes | None) -> tuple[str, bytes]:
-    """The queue and the message of what a worker holds. It was acknowledged meanwhile where there is nothing."""
+    """Return the queue and the content of an unacknowledged message.
+
+    Empty if it was acknowledged meanwhile.
+    """
     try:
         message, _, queue = json.loads(packed or b"null")
         return str(queue), json.dumps(message).encode()

@@ -1,7 +1,7 @@
-"""Delivery: which task a letter is for, whether it fits, and the enqueue that the new server remembers.
+"""Delivery: find the task of a job, check its arguments, and enqueue it once.
 
-The new server keeps for a week which letters it has taken in, whatever became of their jobs: so a letter that is delivered twice,
-because a drain was killed before it could forget it, is one job.
+The new server remembers for a week which jobs it has taken, even if they are finished. So a job that is
+delivered twice, because a drain was killed in between, is enqueued once.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ DRAIN_DEDUPLICATION_MS = 7 * 86_400_000
 
 @dataclass(frozen=True)
 class PreparedJob:
-    """A letter that fits: everything but the enqueue itself."""
+    """A job that was checked and is ready to be enqueued."""
 
     queue: Queue
     task: str
@@ -41,7 +41,10 @@ class PreparedJob:
 
 
 class JobImporter:
-    """`to` is the queue for all of them, where one is named; `names` says which task is meant by which old name."""
+    """Enqueues jobs of another library.
+
+    `to` is the queue for all of them; `names` maps old to new task names.
+    """
 
     def __init__(self, app: App, *, to: str | None = None, names: Mapping[str, str] | None = None) -> None:
         self._app = app
@@ -49,50 +52,50 @@ class JobImporter:
         self._names = names or {}
         self._known: dict[str, tuple[Queue, list[str]]] = {}
 
-    async def parcel(self, letter: ForeignJob) -> PreparedJob:
-        """Raises Cannot, with the reason."""
-        task = self._names.get(letter.task, letter.task)
+    async def prepare(self, job: ForeignJob) -> PreparedJob:
+        """Check a job against its task. Raises CannotMove with the reason."""
+        task = self._names.get(job.task, job.task)
         now = datetime.now(UTC)
-        if letter.expires is not None and letter.expires <= now:
-            raise CannotMove(f"it has expired, at {letter.expires:%Y-%m-%d %H:%M:%S} UTC")
+        if job.expires is not None and job.expires <= now:
+            raise CannotMove(f"it has expired, at {job.expires:%Y-%m-%d %H:%M:%S} UTC")
         try:
-            check_id(letter.id)
+            check_id(job.id)
             options = Options(
-                at=letter.at if letter.at is not None and letter.at > now else None,
-                priority=letter.priority,
-                timeout=letter.timeout,
-                expires=letter.expires,
+                at=job.at if job.at is not None and job.at > now else None,
+                priority=job.priority,
+                timeout=job.timeout,
+                expires=job.expires,
             )
             if self._app.queues:
-                return self._checked(letter, self._home(letter, task), task, options)
-            return await self._unchecked(letter, task, options)
+                return self._checked(job, self._home(job, task), task, options)
+            return await self._unchecked(job, task, options)
         except (PayloadError, NotFound) as error:
             raise CannotMove(str(error)) from None
 
-    async def taken(self, parcels: Sequence[PreparedJob]) -> set[str]:
-        """Which of their ids other jobs have already."""
+    async def taken(self, jobs: Sequence[PreparedJob]) -> set[str]:
+        """Return the ids that other jobs have already."""
         found: set[str] = set()
         by_queue: dict[Queue, list[str]] = {}
-        for parcel in parcels:
-            assert parcel.arguments.id is not None
-            by_queue.setdefault(parcel.queue, []).append(parcel.arguments.id)
+        for prepared in jobs:
+            assert prepared.arguments.id is not None
+            by_queue.setdefault(prepared.queue, []).append(prepared.arguments.id)
         for queue, ids in by_queue.items():
             client = self._app._client()
             for partition in await client.router.partitions(queue.settings):
                 found |= await partition.has(ids)
         return found
 
-    async def deliver(self, parcels: Sequence[PreparedJob]) -> None:
+    async def deliver(self, jobs: Sequence[PreparedJob]) -> None:
         """Enqueue them, in order, and answer when the server has them. May be done twice."""
-        for queue, some in groupby(parcels, key=lambda parcel: parcel.queue):
-            await queue._producer.enqueue_together([_request(parcel) for parcel in some])
+        for queue, some in groupby(jobs, key=lambda prepared: prepared.queue):
+            await queue._producer.enqueue_together([_request(prepared) for prepared in some])
 
-    def _home(self, letter: ForeignJob, task: str) -> Queue:
-        """The queue of --to, the one of the same name, or the one that has the task."""
+    def _home(self, job: ForeignJob, task: str) -> Queue:
+        """Return the queue of --to, the queue of the same name, or the queue that has the task."""
         queues = self._app.queues
         if self._to is not None and self._to not in queues:
             raise CannotMove(f'no queue "{self._to}" is declared in the app; there is: {", ".join(queues)}')
-        first = queues.get(self._to or letter.queue)
+        first = queues.get(self._to or job.queue)
         if first is not None and task in first.tasks:
             return first
         others = [queue for queue in queues.values() if task in queue.tasks]
@@ -106,17 +109,19 @@ class JobImporter:
             f'no task "{task}" is declared {where}; name the one that is meant: --map {task}=NAME'
         )
 
-    def _checked(self, letter: ForeignJob, queue: Queue, task: str, options: Options) -> PreparedJob:
+    def _checked(self, job: ForeignJob, queue: Queue, task: str, options: Options) -> PreparedJob:
         spec = queue.tasks[task]
         call: Call[..., Any] = Call(queue, spec, options)
-        made = call.check(*letter.args, **letter.kwargs)
-        _refuse_changed(spec, letter, decode_untyped(made.payload), spec.signature.arguments(made.payload))
-        arguments = EncodedArguments(made.payload, made.key, letter.id, _window(letter))
-        return PreparedJob(queue, task, arguments, options, letter.headers)
+        made = call.check(*job.args, **job.kwargs)
+        _refuse_changed(spec, job, decode_untyped(made.payload), spec.signature.arguments(made.payload))
+        arguments = EncodedArguments(made.payload, made.key, job.id, _window(job))
+        return PreparedJob(queue, task, arguments, options, job.headers)
 
-    async def _unchecked(self, letter: ForeignJob, task: str, options: Options) -> PreparedJob:
-        """Without the code: the queue and the task are known to the server, and the worker checks the arguments."""
-        name = self._to or letter.queue
+    async def _unchecked(self, job: ForeignJob, task: str, options: Options) -> PreparedJob:
+        """Without the code: the queue and the task are known to the server, and the worker checks the
+        arguments.
+        """
+        name = self._to or job.queue
         if name not in self._known:
             store = self._app._client().store.without_retry
             await store.open()
@@ -127,7 +132,7 @@ class JobImporter:
             raise CannotMove(
                 f'queue "{name}" knows no task "{task}"; name the one that is meant: --map {task}=NAME'
             )
-        if letter.args:
+        if job.args:
             raise CannotMove(
                 "its arguments have no names; give --app, so that the task's signature can name them"
             )
@@ -135,30 +140,33 @@ class JobImporter:
             raise CannotMove(
                 f'queue "{name}" is ordered by key; give --app, so that the task can make the key'
             )
-        payload = encode_payload(task, letter.kwargs, self._app.payload_limit)
-        _refuse_changed(None, letter, decode_untyped(payload), decode_untyped(payload))
+        payload = encode_payload(task, job.kwargs, self._app.payload_limit)
+        _refuse_changed(None, job, decode_untyped(payload), decode_untyped(payload))
         return PreparedJob(
-            queue, task, EncodedArguments(payload, None, letter.id, _window(letter)), options, letter.headers
+            queue, task, EncodedArguments(payload, None, job.id, _window(job)), options, job.headers
         )
 
 
-def _request(parcel: PreparedJob) -> Request:
-    headers = dict(parcel.headers) or None
-    return Request(parcel.queue, parcel.task, [parcel.arguments], parcel.options, headers=headers)
+def _request(prepared: PreparedJob) -> Request:
+    headers = dict(prepared.headers) or None
+    return Request(prepared.queue, prepared.task, [prepared.arguments], prepared.options, headers=headers)
 
 
-def _window(letter: ForeignJob) -> UniqueWindow:
-    """What the server remembers a letter by. It begins with what decides the partition of its id, so that both are in one."""
-    rest = hashlib.sha256(f"drain {letter.id} {letter.stamp}".encode()).hexdigest()
-    return UniqueWindow(digest(letter.id).hex() + rest[:16], "first", DRAIN_DEDUPLICATION_MS)
+def _window(job: ForeignJob) -> UniqueWindow:
+    """What the server remembers a job by.
+
+    It begins with what decides the partition of its id, so that both are in one.
+    """
+    rest = hashlib.sha256(f"drain {job.id} {job.stamp}".encode()).hexdigest()
+    return UniqueWindow(digest(job.id).hex() + rest[:16], "first", DRAIN_DEDUPLICATION_MS)
 
 
 def _refuse_changed(
-    spec: TaskSpec | None, letter: ForeignJob, sent: Mapping[str, Any], arrives: Mapping[str, Any]
+    spec: TaskSpec | None, job: ForeignJob, sent: Mapping[str, Any], arrives: Mapping[str, Any]
 ) -> None:
     """A date that a task would get as a text is not the same call."""
     names = spec.signature.parameters if spec is not None else ()
-    given = dict(zip(names, letter.args, strict=False)) | dict(letter.kwargs)
+    given = dict(zip(names, job.args, strict=False)) | dict(job.kwargs)
     for name, value in given.items():
         if not _same(value, arrives[name]) and not _same(value, sent[name]):
             raise CannotMove(

@@ -1,4 +1,4 @@
-"""A letter: a job of another library, as far as qbull can say the same; and why one cannot be made."""
+"""A job of another library in qbull's terms, and the reason why a job cannot be moved."""
 
 from __future__ import annotations
 
@@ -33,11 +33,12 @@ class ForeignJob:
 class SourceMessage:
     """A message as it lies on the old server.
 
-    `value` is what names it there, `name` what it is called while it is set aside, `kept` all that its letter is made of.
+    `value` is what names it there, `name` what it is called while it is set aside, `stored` all that its job
+    is made of.
     """
 
     name: str
     value: bytes
-    kept: bytes
-    rubbish: str = ""
+    stored: bytes
+    leftover_key: str = ""
     """A name that only it has, and that goes when it is taken from there."""

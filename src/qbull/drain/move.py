@@ -1,4 +1,7 @@
-"""Moving: the drain itself. Sets messages aside, delivers them, forgets them; a bounded number at a time, the oldest first."""
+"""Moving: the drain itself.
+
+Sets messages aside, delivers them, forgets them; a bounded number at a time, the oldest first.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +21,12 @@ class JobSource(Protocol):
     @property
     def old(self) -> SourceServer: ...
     async def queues(self) -> list[str]: ...
-    async def shelves(self, queue: str) -> list[SourceCollection]: ...
+    async def collections(self, queue: str) -> list[SourceCollection]: ...
     async def held(self) -> int: ...
     async def read(
-        self, shelf: SourceCollection, values: list[tuple[bytes, float]]
+        self, collection: SourceCollection, values: list[tuple[bytes, float]]
     ) -> list[SourceMessage]: ...
-    def letter(self, kept: bytes) -> ForeignJob: ...
+    def job(self, stored: bytes) -> ForeignJob: ...
 
 
 @dataclass
@@ -55,8 +58,8 @@ class DrainRun:
     async def run(self, queues: Sequence[str]) -> DrainReport:
         await self._go_on()
         for queue in queues:
-            for shelf in await self._source.shelves(queue):
-                await self._empty(shelf)
+            for collection in await self._source.collections(queue):
+                await self._empty(collection)
         self.report.held = await self._source.held()
         return self.report
 
@@ -64,68 +67,72 @@ class DrainRun:
         """With what an earlier drain has set aside."""
         async for name, kept in self._source.old.set_aside_before():
             found = SourceMessage(name, b"", kept)
-            parcel = await self._parcel("set aside", found)
-            if parcel is not None:
+            prepared = await self._prepare("set aside", found)
+            if prepared is not None:
                 if not self._dry:
-                    await self._deliver([found], [parcel])
+                    await self._deliver([found], [prepared])
                 self._count("set aside", 1)
 
-    async def _empty(self, shelf: SourceCollection) -> None:
-        """Old workers may take some of it meanwhile, and shift the rest: it is gone through until a pass moves nothing."""
+    async def _empty(self, collection: SourceCollection) -> None:
+        """Old workers may take some of it meanwhile, and shift the rest: it is gone through until a pass
+        moves nothing.
+        """
         before = Counter(self.report.left)
-        while await self._pass(shelf) and not self._dry:
+        while await self._pass(collection) and not self._dry:
             self.report.left = Counter(before)
 
-    async def _pass(self, shelf: SourceCollection) -> int:
+    async def _pass(self, collection: SourceCollection) -> int:
         skip = moved = 0
-        while values := await self._source.old.values(shelf, skip, DRAIN_BATCH_SIZE):
-            messages = await self._source.read(shelf, values)
-            fit = await self._fitting(shelf, messages)
+        while values := await self._source.old.values(collection, skip, DRAIN_BATCH_SIZE):
+            messages = await self._source.read(collection, values)
+            fit = await self._fitting(collection, messages)
             if self._dry:
                 skip += len(values)
-                self._count(shelf.queue, len(fit))
+                self._count(collection.queue, len(fit))
                 continue
-            ours = await self._source.old.set_aside(shelf, [message for message, _ in fit]) if fit else []
+            ours = (
+                await self._source.old.set_aside(collection, [message for message, _ in fit]) if fit else []
+            )
             taken = [one for one, mine in zip(fit, ours, strict=True) if mine]
-            await self._deliver([message for message, _ in taken], [parcel for _, parcel in taken])
+            await self._deliver([message for message, _ in taken], [prepared for _, prepared in taken])
             skip += len(values) - len(fit)
             moved += len(taken)
-            self._count(shelf.queue, len(taken))
+            self._count(collection.queue, len(taken))
         return moved
 
     async def _fitting(
-        self, shelf: SourceCollection, messages: Sequence[SourceMessage]
+        self, collection: SourceCollection, messages: Sequence[SourceMessage]
     ) -> list[tuple[SourceMessage, PreparedJob]]:
         """Those that can be moved. One whose id another job has is left: enqueued, it would add nothing."""
         found = [
-            (message, parcel)
+            (message, prepared)
             for message in messages
-            if (parcel := await self._parcel(shelf.queue, message)) is not None
+            if (prepared := await self._prepare(collection.queue, message)) is not None
         ]
-        taken = await self._delivery.taken([parcel for _, parcel in found])
+        taken = await self._delivery.taken([prepared for _, prepared in found])
         fit: list[tuple[SourceMessage, PreparedJob]] = []
-        for message, parcel in found:
-            id = parcel.arguments.id or ""
+        for message, prepared in found:
+            id = prepared.arguments.id or ""
             if id in taken:
-                why = f'queue "{parcel.queue.name}" has a job with its id already; remove that, or let the old workers run this one'
-                self.report.leave(shelf.queue, parcel.task, why, id)
+                why = f'queue "{prepared.queue.name}" has a job with its id already; remove that, or let the old workers run this one'
+                self.report.leave(collection.queue, prepared.task, why, id)
                 continue
             taken.add(id)
-            fit.append((message, parcel))
+            fit.append((message, prepared))
         return fit
 
-    async def _deliver(self, messages: Sequence[SourceMessage], parcels: Sequence[PreparedJob]) -> None:
+    async def _deliver(self, messages: Sequence[SourceMessage], jobs: Sequence[PreparedJob]) -> None:
         if messages:
-            await self._delivery.deliver(parcels)
+            await self._delivery.deliver(jobs)
             await self._source.old.forget(messages)
 
-    async def _parcel(self, queue: str, found: SourceMessage) -> PreparedJob | None:
+    async def _prepare(self, queue: str, found: SourceMessage) -> PreparedJob | None:
         """None for one that is to stay, which is noted with the reason."""
         task, id = "?", found.name
         try:
-            letter = self._source.letter(found.kept)
-            task, id = letter.task, letter.id
-            return await self._delivery.parcel(letter)
+            job = self._source.job(found.stored)
+            task, id = job.task, job.id
+            return await self._delivery.prepare(job)
         except CannotMove as why:
             self.report.leave(queue, task, str(why), id)
             return None

@@ -1,7 +1,7 @@
 """Pickles: read the arguments of RQ's jobs without running anything.
 
-A pickle is a program, and reading one runs it. This reader makes plain data, dates and the like of it, and refuses everything else by
-name, before anything is called.
+A pickle is a program, and reading one runs it. This reader allows only plain data, dates and the like. It
+refuses everything else by name, before anything is called.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from uuid import UUID
 from qbull.drain.message import CannotMove
 
 MAX_UNPACKED_BYTES = 64 << 20
-"""Bytes of one job's arguments at most, unpacked."""
+"""Maximum size of one job's arguments, unpacked."""
 ALLOWED_CLASSES: dict[tuple[str, str], type] = {
     ("datetime", "datetime"): datetime,
     ("datetime", "date"): date,
@@ -29,11 +29,14 @@ ALLOWED_CLASSES: dict[tuple[str, str], type] = {
     ("uuid", "UUID"): UUID,
     ("collections", "OrderedDict"): OrderedDict,
 }
-"""Types that a pickle can make values of, and cannot change: they are written in C, or set their state themselves."""
+"""Types that a pickle may create.
+
+It cannot change them: they are written in C, or set their state themselves.
+"""
 
 
 def unpacked(data: bytes) -> bytes:
-    """RQ compresses what it writes; what is not compressed is taken as it is."""
+    """Decompress the arguments, which RQ usually compresses."""
     reader = zlib.decompressobj()
     try:
         plain = reader.decompress(data, MAX_UNPACKED_BYTES)
@@ -45,12 +48,13 @@ def unpacked(data: bytes) -> bytes:
 
 
 def read(data: bytes) -> Any:
-    """The value, made of plain data only."""
+    """Read a pickle that contains plain data only."""
     try:
         return _plain(_RestrictedUnpickler(io.BytesIO(data)).load())
     except CannotMove:
         raise
-    except Exception as error:  # a pickle can be broken in any way
+    # A broken pickle can raise anything.
+    except Exception as error:
         raise CannotMove(f"its arguments cannot be read: {type(error).__name__}: {error}") from None
 
 

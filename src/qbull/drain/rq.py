@@ -1,4 +1,6 @@
-"""RQ's jobs: lists of ids, sorted sets of those for later, and a hash for each job with a pickle or JSON in it."""
+"""RQ's jobs on Redis: lists of ids, sorted sets of delayed ids, and a hash with a pickle or JSON for each
+job.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +22,13 @@ RQ_QUEUE_KEY_PREFIX = "rq:queue:"
 CALLBACK_FIELDS = ("success_callback_name", "failure_callback_name", "stopped_callback_name", "webhooks")
 REFUSED_FIELDS = {
     "meta": "it has meta, which nothing here reads",
-    "repeats_left": "it is to be repeated; use a schedule",
+    "repeats_left": "it repeats; use a schedule",
     "group_id": "it is part of a group",
 }
 
 
 class RqRecord(msgspec.Struct):
-    """A job as it is kept while it is set aside: complete, so that its hash is not needed any more."""
+    """A job while it is set aside. It is complete, so that its hash is not needed any more."""
 
     id: str
     queue: str
@@ -43,8 +45,8 @@ class RqSource:
         names = await self.old.call("SMEMBERS", RQ_QUEUES_KEY)
         return sorted(name.decode().removeprefix(RQ_QUEUE_KEY_PREFIX) for name in names)
 
-    async def shelves(self, queue: str) -> list[SourceCollection]:
-        """What waits, then what is for later."""
+    async def collections(self, queue: str) -> list[SourceCollection]:
+        """Return the list of waiting jobs, then the set of delayed ones."""
         return [
             SourceCollection(queue, "head", f"{RQ_QUEUE_KEY_PREFIX}{queue}"),
             SourceCollection(queue, "member", f"rq:scheduled:{queue}"),
@@ -53,19 +55,21 @@ class RqSource:
     async def held(self) -> int:
         return 0
 
-    async def read(self, shelf: SourceCollection, values: list[tuple[bytes, float]]) -> list[SourceMessage]:
+    async def read(
+        self, collection: SourceCollection, values: list[tuple[bytes, float]]
+    ) -> list[SourceMessage]:
         found = []
         for value, at in values:
             id = value.decode()
             flat = await self.old.call("HGETALL", f"rq:job:{id}")
             fields = {name.decode(): data for name, data in zip(flat[::2], flat[1::2], strict=True)}
             waiting = await self.old.call("SCARD", f"rq:job:{id}:dependents")
-            record = RqRecord(id, shelf.queue, fields, at, waiting)
+            record = RqRecord(id, collection.queue, fields, at, waiting)
             found.append(SourceMessage(id, value, msgspec.msgpack.encode(record), f"rq:job:{id}"))
         return found
 
-    def letter(self, kept: bytes) -> ForeignJob:
-        record = msgspec.msgpack.decode(kept, type=RqRecord)
+    def job(self, stored: bytes) -> ForeignJob:
+        record = msgspec.msgpack.decode(stored, type=RqRecord)
         fields = record.fields
         if "data" not in fields:
             raise CannotMove("its record is gone from the server")
@@ -112,7 +116,7 @@ def _call(data: bytes) -> tuple[str, Any, Any]:
 
 
 def _timeout(fields: Mapping[str, bytes]) -> float | None:
-    """-1 is no limit."""
+    """Return the timeout in seconds; -1 means no limit."""
     if not fields.get("timeout"):
         return None
     seconds = int(fields["timeout"])
@@ -120,7 +124,7 @@ def _timeout(fields: Mapping[str, bytes]) -> float | None:
 
 
 def _end(fields: Mapping[str, bytes]) -> datetime | None:
-    """Its ttl counts from when it was made."""
+    """Return the time at which the job expires: its ttl counts from its creation."""
     if not fields.get("ttl"):
         return None
     made = datetime.fromisoformat(fields["created_at"].decode().replace("Z", "+00:00"))

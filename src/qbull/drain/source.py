@@ -1,4 +1,4 @@
-"""Shelf: where messages wait on the old server, and how they are taken from there. The only part of the drain that asks that server."""
+"""The old server: where its messages wait, and how they are taken. No other part of the drain talks to it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from qbull.drain.message import SourceMessage
 from qbull.store.connection.server import Server, open_server
 
 DRAIN_BATCH_SIZE = 250
-"""Messages that are between the two servers at a time."""
+"""Number of messages that are moved at a time."""
 
 
 @dataclass(frozen=True)
 class SourceCollection:
-    """One place where messages of a queue wait: the oldest at the tail or head of a list, members of a sorted set, fields of a hash."""
+    """One key with messages of a queue: a list with the oldest at its tail or head, a sorted set, or a hash."""
 
     queue: str
     kind: Literal["tail", "head", "member", "field"]
@@ -25,7 +25,7 @@ class SourceCollection:
 
 
 class SourceServer:
-    """The server that is emptied. `aside` is the hash in which messages are between two servers."""
+    """The server that is drained. `aside` is the hash of the messages that are being moved."""
 
     def __init__(self, url: str, kind: str) -> None:
         self.server: Server = open_server(url)
@@ -36,37 +36,39 @@ class SourceServer:
         return await self.server.call(*command)
 
     async def values(
-        self, shelf: SourceCollection, skip: int, count: int = DRAIN_BATCH_SIZE
+        self, collection: SourceCollection, skip: int, count: int = DRAIN_BATCH_SIZE
     ) -> list[tuple[bytes, float]]:
-        """The next of a shelf behind the first so many, the oldest first; with its time, where the shelf has times."""
-        match shelf.kind:
+        """The next of a collection behind the first so many, the oldest first; with its time, where the
+        collection has times.
+        """
+        match collection.kind:
             case "tail":
-                found = await self.call("LRANGE", shelf.name, -(skip + count), -(skip + 1))
+                found = await self.call("LRANGE", collection.name, -(skip + count), -(skip + 1))
                 return [(value, 0.0) for value in reversed(found)]
             case "head":
-                found = await self.call("LRANGE", shelf.name, skip, skip + count - 1)
+                found = await self.call("LRANGE", collection.name, skip, skip + count - 1)
                 return [(value, 0.0) for value in found]
             case "member" | "field":
-                name = shelf.name if shelf.kind == "member" else shelf.index
+                name = collection.name if collection.kind == "member" else collection.index
                 flat = await self.call("ZRANGE", name, skip, skip + count - 1, "WITHSCORES")
                 return [(value, float(at)) for value, at in zip(flat[::2], flat[1::2], strict=True)]
 
-    async def set_aside(self, shelf: SourceCollection, messages: Sequence[SourceMessage]) -> list[bool]:
-        """For each whether it is ours now; else an old worker was faster."""
+    async def set_aside(self, collection: SourceCollection, messages: Sequence[SourceMessage]) -> list[bool]:
+        """Set messages aside. Returns for each whether it is ours now; otherwise an old worker was faster."""
         flat: list[str | bytes] = []
         for message in messages:
-            flat += [message.name, message.value, message.kept, message.rubbish]
+            flat += [message.name, message.value, message.stored, message.leftover_key]
         taken = await self.call(
-            "EVAL", self._script, 1, self.aside, shelf.kind, shelf.name, shelf.index, *flat
+            "EVAL", self._script, 1, self.aside, collection.kind, collection.name, collection.index, *flat
         )
         return [one == 1 for one in taken]
 
     async def forget(self, messages: Sequence[SourceMessage]) -> None:
-        """They are enqueued, and nothing is left of them here. May be done twice."""
+        """Delete messages that are enqueued. Idempotent."""
         await self.call("HDEL", self.aside, *(message.name for message in messages))
 
     async def set_aside_before(self) -> AsyncGenerator[tuple[str, bytes], None]:
-        """What an earlier drain has not brought to its end: name and kept."""
+        """Yield the messages that an interrupted drain has left set aside."""
         cursor = b"0"
         while True:
             cursor, flat = await self.call("HSCAN", self.aside, cursor, "COUNT", DRAIN_BATCH_SIZE)
@@ -76,7 +78,7 @@ class SourceServer:
                 return
 
     async def names(self, pattern: str) -> list[str]:
-        """Names of the old server. Bounded in each step, and asked once in a drain."""
+        """Return the keys that match a pattern. Each step is bounded; a drain asks once."""
         found: list[str] = []
         cursor = b"0"
         while True:

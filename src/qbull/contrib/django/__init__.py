@@ -1,6 +1,6 @@
 """Django: enqueue when a transaction is committed, and connections that are fresh for each job.
 
-A backend for Django's own tasks is in tasks.py, and what `qbull worker` is to be given for it in worker.py.
+tasks.py has a backend for Django's own tasks; worker.py has the app that `qbull worker` runs for it.
 """
 
 from __future__ import annotations
@@ -27,21 +27,25 @@ __all__ = ["DjangoConnections", "on_commit"]
 
 
 def on_commit(call: Call[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> None:
-    """Enqueue a task, or a task with options, when the current transaction is committed; at once where there is none.
+    """Enqueue a task, or a task with options, when the current transaction commits; at once without one.
 
-    The arguments are checked now. Where the server cannot be reached then, the data is there and the job is not: what must not
-    be lost goes into an outbox with `options(transaction=connection)`.
+    The arguments are checked now. If the server is unavailable at the commit, the data is stored but the job
+    is lost. Jobs that must not be lost go into an outbox with `options(transaction=connection)`.
     """
     call.check(*args, **kwargs)
     transaction.on_commit(partial(call.enqueue_sync, *args, **kwargs))
 
 
 class DjangoConnections(Middleware):
-    """Around each task: database connections that are broken are not used again. In a plain one, nor those older than CONN_MAX_AGE."""
+    """Around each task: database connections that are broken are not used again.
+
+    In a plain one, nor those older than CONN_MAX_AGE.
+    """
 
     @asynccontextmanager
     async def around_run(self, job: CurrentJob) -> AsyncIterator[None]:
-        """Asynchronous tasks share the thread of their connections with each other: another one may be using what is only old.
+        """Asynchronous tasks share the thread of their connections with each other: another one may be using
+        what is only old.
 
         One that was cancelled does not wait for that thread, in which its query may still hang.
         """
@@ -54,7 +58,10 @@ class DjangoConnections(Middleware):
 
     @contextmanager
     def around_call(self, job: CurrentJob) -> Iterator[None]:
-        """In the thread of the task, to which its connections belong. An asynchronous task has none of its own."""
+        """In the thread of the task, to which its connections belong.
+
+        An asynchronous task has none of its own.
+        """
         if asyncio._get_running_loop() is not None:
             _is_asynchronous.set(True)
             yield

@@ -1,4 +1,5 @@
-"""A backend for Django's tasks (django.tasks, or django_tasks before Django 6): each task is a task of qbull under its own name.
+"""A backend for Django's tasks (django.tasks, or django_tasks before Django 6): each task is a task of qbull
+under its own name.
 
     TASKS = {
         "default": {
@@ -8,8 +9,9 @@
         }
     }
 
-Options: `app` ("module:app", one of your own) or what makes one (`url`, `prefix`, `database`, `durability`); `transaction`, which is
-None (enqueue at once), "on_commit", or "outbox" (a row in the same transaction; PostgreSQL).
+Options: `app` ("module:app", one of your own) or what makes one (`url`, `prefix`, `database`, `durability`);
+`transaction`, which is None (enqueue at once), "on_commit", or "outbox" (a row in the same transaction;
+PostgreSQL).
 """
 
 from __future__ import annotations
@@ -52,7 +54,10 @@ BACKEND_OPTIONS = ("url", "prefix", "database", "durability")
 
 
 class QbullBackend(BaseTaskBackend):  # type: ignore[misc]
-    """Serves `QUEUES` on the queues of one app. Those that the app does not declare are made, without retries, as Django's tasks have none."""
+    """Serves `QUEUES` on the queues of one app.
+
+    Those that the app does not declare are made, without retries, as Django's tasks have none.
+    """
 
     supports_defer = True
     supports_async_task = True
@@ -73,7 +78,9 @@ class QbullBackend(BaseTaskBackend):  # type: ignore[misc]
             self._queues[name] = self.app.queues.get(name) or self.app.queue(name, retry=NO_RETRIES)
 
     def validate_task(self, task: Any) -> None:
-        """Every task is declared through here, so this is where qbull learns of it: on all queues, which it can be sent to."""
+        """Every task is declared through here, so this is where qbull learns of it: on all queues, which it
+        can be sent to.
+        """
         super().validate_task(task)
         for queue in self._queues.values():
             if task.module_path not in queue.tasks:

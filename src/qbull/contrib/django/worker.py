@@ -1,6 +1,7 @@
-"""What a worker for Django's tasks is given: `DJANGO_SETTINGS_MODULE=shop.settings qbull worker qbull.contrib.django.worker:app`.
+"""The app of a worker for Django's tasks.
 
-Importing it sets Django up and imports the modules `tasks` of all installed applications, so that their tasks are known.
+Run it with `DJANGO_SETTINGS_MODULE=shop.settings qbull worker qbull.contrib.django.worker:app`. Importing
+this module sets Django up and imports the `tasks` modules of all installed applications.
 """
 
 from __future__ import annotations
