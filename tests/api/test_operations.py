@@ -168,7 +168,7 @@ async def test_a_slow_operation_is_stopped(shop: Shop, admin: Person) -> None:
     await admin.post(f"/api/operations/{id}/stop")
     operation = await ended(admin, started)
 
-    assert operation["state"] == "stopped" and "goes on with what is left" in operation["error"]
+    assert operation["state"] == "stopped" and "continue with the remaining jobs" in operation["error"]
     assert "stopped" in await admin.refused(409, "POST", f"/api/operations/{id}/stop")
     assert (await admin.post(f"{PATH}/redrive"))["count"] == 30 - operation["done"]
 
@@ -221,7 +221,7 @@ async def test_not_all_at_once(shop: Shop, admin: Person) -> None:
     for _ in range(8):
         await admin.post(f"{PATH}/operations", {"action": "retry", "rate": 0.01})
 
-    assert "running here already" in await admin.refused(
+    assert "already running here" in await admin.refused(
         409, "POST", f"{PATH}/operations", {"action": "retry"}
     )
 

@@ -301,7 +301,7 @@ async def test_a_token_is_made_used_and_revoked(stage: Stage, browser: Browser, 
     await page.get_by_label("Name").fill("a viewer of the tests")
     await page.locator("dialog button[type=submit]").click()
     text = await page.locator(".token-shown code").inner_text()
-    await page.get_by_role("button", name="I have it").click()
+    await page.get_by_role("button", name="Got it").click()
 
     somebody = await person(stage, browser, None)
     theirs = await somebody.go("queue?name=email")

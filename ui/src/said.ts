@@ -36,7 +36,7 @@ export function reason({ code, text, jobId, at, values }: Reason, queue: string)
     case "running":
       return t("Worker {worker} has it since {at}", told);
     case "stopping":
-      return t("It was told to stop, and has not yet");
+      return t("It is being stopped, but still runs");
     case "paused":
       return t("The queue {queue} is paused, by {by} since {at}; resume it", told);
     case "held":

@@ -38,7 +38,7 @@ async def alerts(call: ApiCall[Nothing, Nothing]) -> views.AlertsView:
 async def try_alerts(call: ApiCall[Nothing, Nothing]) -> views.TriedAlertsView:
     app = call.context.app
     if not app.alerts.destinations:
-        raise Conflict("alerts go nowhere; set SLACK_WEBHOOK_URL or QBULL_ALERT_URLS")
+        raise Conflict("no alert destination is configured; set SLACK_WEBHOOK_URL or QBULL_ALERT_URLS")
     tried = await send_test_messages(app.alerts, app.prefix)
     call.audit_details["places"] = len(tried)
     return views.TriedAlertsView(
@@ -113,7 +113,7 @@ ENDPOINTS = [
         method="GET",
         path="/api/alerts",
         role="viewer",
-        summary="What is wrong now, where people are told of it, and the last messages",
+        summary="List open problems, alert destinations and the last messages",
         handler=alerts,
         answer=views.AlertsView,
     ),
@@ -121,7 +121,7 @@ ENDPOINTS = [
         method="POST",
         path="/api/alerts/test",
         role="admin",
-        summary="Send a message to each place, and say what came of it",
+        summary="Send a test message to each destination and report the outcome",
         handler=try_alerts,
         answer=views.TriedAlertsView,
         problems=(409,),

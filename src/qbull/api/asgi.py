@@ -85,7 +85,7 @@ class Api:
         if endpoint is None:
             allowed = ", ".join(sorted({*endpoints, *({"HEAD"} if "GET" in endpoints else ())}))
             raise ApiProblem(
-                405, f"{request.method} is not possible here; use {allowed}", headers={"allow": allowed}
+                405, f"{request.method} is not allowed here; use {allowed}", headers={"allow": allowed}
             )
         return await self._serve(request, endpoint, dict(zip(endpoint.parameters, values, strict=True)))
 
@@ -133,7 +133,7 @@ class Api:
             return
         if caller.role == "open":
             raise ApiProblem(401, "send Authorization: Bearer TOKEN, or log in")
-        raise ApiProblem(403, f"{caller.name} may look; this needs the role admin")
+        raise ApiProblem(403, f"{caller.name} has role viewer; role admin is required")
 
     async def _write_audit(
         self,

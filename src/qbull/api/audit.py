@@ -44,7 +44,7 @@ class AuditWriter:
                 self._store(), [entry], strangers=entry.role == "open" and entry.status >= 400
             )
         except ServerError as error:
-            log.error("not written to the audit: %s: %s", error, msgspec.json.encode(entry).decode())
+            log.error("audit entry not written: %s: %s", error, msgspec.json.encode(entry).decode())
 
     def count(self, entry: AuditLogEntry) -> None:
         """Count an entry with others of its kind; it is written a little later."""

@@ -35,7 +35,7 @@ async def read_body(request: Request, shape: type[S], limit: int, *, optional: b
     if (header(request, b"content-encoding") or "identity").lower() != "identity":
         raise ApiProblem(415, "send the body without compression")
     if too_deep(raw):
-        raise ApiProblem(400, f"the body has more than {MAX_BODY_DEPTH} arrays and objects within each other")
+        raise ApiProblem(400, f"the body has more than {MAX_BODY_DEPTH} levels of nested arrays and objects")
     try:
         return msgspec.json.decode(raw, type=shape)
     except msgspec.ValidationError as error:
@@ -71,7 +71,7 @@ async def _read(request: Request, limit: int) -> bytes:
     while more:
         message = await request.receive()
         if message["type"] == "http.disconnect":
-            raise ApiProblem(400, "the connection was closed before the body was there")
+            raise ApiProblem(400, "the connection was closed before the body was complete")
         part, more = message.get("body", b""), message.get("more_body", False)
         size += len(part)
         if size > limit:
@@ -113,7 +113,7 @@ def read_query(request: Request, shape: type[S]) -> S:
     given: dict[str, Any] = {}
     for name, value in request.query_params.multi_items():
         if name in given:
-            raise ApiProblem(400, f"query: {name}: is there twice", errors=[Wrong(name, "is there twice")])
+            raise ApiProblem(400, f"query: {name}: is given twice", errors=[Wrong(name, "is given twice")])
         given[name] = value
     try:
         query = msgspec.convert(given, shape, strict=False)
@@ -121,7 +121,7 @@ def read_query(request: Request, shape: type[S]) -> S:
         raise wrong_input("query", error) from None
     for field in msgspec.structs.fields(shape):
         if field.encode_name in given and getattr(query, field.name) is None:
-            why = "leave it away where nothing is meant"
+            why = "leave it out instead of sending no value"
             raise ApiProblem(
                 400, f"query: {field.encode_name}: {why}", errors=[Wrong(field.encode_name, why)]
             )

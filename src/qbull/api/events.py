@@ -38,7 +38,7 @@ async def events(call: ApiCall[EventsQuery, Nothing]) -> StreamingResponse:
     if query.queue is not None:
         await call.context.queue(query.queue)
     if live.full or call.context.shutting_down.is_set():
-        raise ApiProblem(503, "too many listen already", headers={"retry-after": "5"})
+        raise ApiProblem(503, "too many streams are open", headers={"retry-after": "5"})
     after = call.request.headers.get("last-event-id", "")
     listener = EventListener(query.queue, query.job)
     live.subscribe(listener)
@@ -65,7 +65,7 @@ async def _first(context: ApiContext, listener: EventListener, after: int | None
             missed = [] if after is None else await context.broadcaster.since(after, listener)
     except TimeoutError:
         raise ApiProblem(
-            503, "the server of the jobs cannot be reached now; try again", headers={"retry-after": "2"}
+            503, "the job server is unavailable; try again", headers={"retry-after": "2"}
         ) from None
     return [*missed, snapshot]
 
@@ -108,7 +108,7 @@ ENDPOINTS = [
         method="GET",
         path="/api/events",
         role="viewer",
-        summary="What happens, as it happens: snapshot, stats, job, progress, gap and bye; resumes after Last-Event-ID",
+        summary="Stream events: snapshot, stats, job, progress, gap and bye; resumes after Last-Event-ID",
         handler=events,
         query=EventsQuery,
         answer=str,

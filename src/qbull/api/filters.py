@@ -40,6 +40,6 @@ def moment_in(field: str, text: str) -> datetime:
     except ValueError:
         at = None
     if at is None or at.utcoffset() is None:
-        why = "is no moment; write it like 2030-01-31T12:00:00Z"
+        why = "is no time; write it like 2030-01-31T12:00:00Z"
         raise ApiProblem(400, f"{field}: {why}", errors=[Wrong(field, why)])
     return at

@@ -38,8 +38,8 @@ async def readyz(call: ApiCall[Nothing, Nothing]) -> Reply:
             await call.context.store.open()
             await call.context.store.server.call("PING")
     except (ServerError, TimeoutError):
-        return Reply(views.AliveView(status="away", message="the server of the jobs cannot be reached"), 503)
-    return Reply(views.AliveView(status="ok", message="the server of the jobs answers"))
+        return Reply(views.AliveView(status="away", message="the job server cannot be reached"), 503)
+    return Reply(views.AliveView(status="ok", message="the job server answers"))
 
 
 async def read_health(context: ApiContext) -> Reply:
@@ -104,7 +104,7 @@ ENDPOINTS = [
         method="GET",
         path="/api/queues/health",
         role="open",
-        summary="Do the queues work? 503 where they do not; the message says why, and what waits for a person",
+        summary="Health of the queues; 503 if unhealthy, with the reasons in the message",
         handler=queues_health,
         answer=views.HealthView,
         answers=(503,),
@@ -113,7 +113,7 @@ ENDPOINTS = [
         method="GET",
         path="/healthz",
         role="open",
-        summary="Does the API answer?",
+        summary="Liveness of the API",
         handler=healthz,
         answer=views.AliveView,
     ),
@@ -121,7 +121,7 @@ ENDPOINTS = [
         method="GET",
         path="/readyz",
         role="open",
-        summary="Can the server of the jobs be reached? 503 where it cannot",
+        summary="Readiness; 503 if the job server is unavailable",
         handler=readyz,
         answer=views.AliveView,
         answers=(503,),

@@ -171,9 +171,9 @@ class EventBroadcaster:
                     for listener in self._listeners:
                         listener.push(event)
             except ServerError as error:
-                log.debug("nothing can be told now: %s", error)
+                log.debug("cannot read events: %s", error)
             except QbullError as error:
-                log.warning("nothing can be told now: %s", error)
+                log.warning("cannot read events: %s", error)
             took = time.monotonic() - began
             await asyncio.sleep(max(EVENT_POLL_SECONDS - took, 4 * took))
 

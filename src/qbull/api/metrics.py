@@ -30,19 +30,24 @@ MAX_TASK_LABELS = 200
 """Tasks of a queue with a label of their own; the others share one."""
 OTHER_TASKS_LABEL = "(others)"
 
-UP_METRIC = Metric("qbull_up", "gauge", "Whether the server of the jobs could be asked.")
-BUILD_METRIC = Metric("qbull_build_info", "gauge", "The version of qbull that serves this.", ("version",))
+UP_METRIC = Metric("qbull_up", "gauge", "1 if the job server answers.")
+BUILD_METRIC = Metric(
+    "qbull_build_info", "gauge", "Version of qbull that serves these metrics.", ("version",)
+)
 JOBS_METRIC = Metric(
-    "qbull_queue_jobs", "gauge", "Jobs by state, finished ones as far as they are kept.", ("queue", "state")
+    "qbull_queue_jobs",
+    "gauge",
+    "Jobs by state; finished jobs as far as they are retained.",
+    ("queue", "state"),
 )
 OLDEST_WAITING_METRIC = Metric(
     "qbull_queue_oldest_waiting_seconds",
     "gauge",
-    "How long the oldest waiting job could have run.",
+    "Age of the oldest runnable job.",
     ("queue",),
 )
 IN_LANES_METRIC = Metric(
-    "qbull_queue_jobs_behind_others", "gauge", "Waiting jobs behind others of their key.", ("queue",)
+    "qbull_queue_jobs_behind_others", "gauge", "Jobs that wait behind others of their key.", ("queue",)
 )
 PAUSED_METRIC = Metric("qbull_queue_paused", "gauge", "1 while the queue is paused.", ("queue",))
 PARTITIONS_METRIC = Metric("qbull_queue_partitions", "gauge", "Partitions of the queue.", ("queue",))
@@ -55,39 +60,39 @@ QUEUE_WORKERS_METRIC = Metric(
 SLOTS_METRIC = Metric(
     "qbull_queue_slots",
     "gauge",
-    "Jobs of the queue that can run at a time, over all its workers.",
+    "Jobs of the queue that all its workers together can run concurrently.",
     ("queue",),
 )
 WORKER_PROCESSES_METRIC = Metric("qbull_workers", "gauge", "Live worker processes.")
 SCHEDULE_LAG_METRIC = Metric(
-    "qbull_schedule_lag_seconds", "gauge", "How late the latest schedule of the queue is.", ("queue",)
+    "qbull_schedule_lag_seconds", "gauge", "Delay of the most overdue schedule of the queue.", ("queue",)
 )
 TOTAL_METRICS = {
     word: Metric(f"qbull_jobs_{word}_total", "counter", f"Jobs that {meaning}.", ("queue",))
     for word, meaning in (
         ("enqueued", "were enqueued"),
         ("completed", "have completed"),
-        ("failed", "failed for good"),
-        ("retried", "failed and were put off for another attempt"),
+        ("failed", "failed permanently"),
+        ("retried", "failed and were scheduled for another attempt"),
         ("cancelled", "were cancelled"),
-        ("redriven", "were sent round again by somebody"),
-        ("removed", "were removed by somebody"),
+        ("redriven", "were redriven manually"),
+        ("removed", "were removed manually"),
     )
 }
-STARTED_METRIC = Metric(
-    "qbull_jobs_started_total", "counter", "Runs of jobs that workers have begun.", ("queue",)
+STARTED_METRIC = Metric("qbull_jobs_started_total", "counter", "Runs that workers have started.", ("queue",))
+DURATION_METRIC = Metric(
+    "qbull_job_duration_seconds", "histogram", "Duration of runs, in seconds.", ("queue", "task")
 )
-DURATION_METRIC = Metric("qbull_job_duration_seconds", "histogram", "How long jobs ran.", ("queue", "task"))
 WAIT_METRIC = Metric(
-    "qbull_job_wait_seconds", "histogram", "How long jobs could have run before they did.", ("queue",)
+    "qbull_job_wait_seconds", "histogram", "Time from runnable to start, in seconds.", ("queue",)
 )
 SCRIPT_ERRORS_METRIC = Metric(
-    "qbull_script_errors_total", "counter", "Scripts that workers had refused by the server.", ("queue",)
+    "qbull_script_errors_total", "counter", "Script calls of workers that the server refused.", ("queue",)
 )
 REQUESTS_METRIC = Metric(
-    "qbull_api_requests_total", "counter", "Requests that this process has answered.", ("endpoint", "status")
+    "qbull_api_requests_total", "counter", "Requests answered by this process.", ("endpoint", "status")
 )
-LISTENERS_METRIC = Metric("qbull_api_listeners", "gauge", "Streams of events that are open in this process.")
+LISTENERS_METRIC = Metric("qbull_api_listeners", "gauge", "Open event streams of this process.")
 
 METRICS = [
     UP_METRIC, BUILD_METRIC, JOBS_METRIC, OLDEST_WAITING_METRIC, IN_LANES_METRIC, PAUSED_METRIC, PARTITIONS_METRIC, OWNED_PARTITIONS_METRIC, QUEUE_WORKERS_METRIC, SLOTS_METRIC, WORKER_PROCESSES_METRIC, SCHEDULE_LAG_METRIC, *TOTAL_METRICS.values(), STARTED_METRIC, DURATION_METRIC, WAIT_METRIC,

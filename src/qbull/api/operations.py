@@ -92,7 +92,7 @@ async def start_operation(call: ApiCall[Nothing, views.NewOperationBody]) -> Rep
         why = f"{asked.action} is for {', '.join(BULK_ACTIONS[asked.action][2])}"
         raise ApiProblem(400, f"body: state: {why}", errors=[Wrong("state", why)])
     if asked.older_than and state not in bulk.FINISHED_STATES:
-        why = "is for jobs that have ended"
+        why = "applies only to finished jobs"
         raise ApiProblem(400, f"body: olderThan: {why}", errors=[Wrong("olderThan", why)])
     request = OperationRequest(
         asked.action,
@@ -149,7 +149,7 @@ async def _started(call: ApiCall[Any, Any], request: OperationRequest, wait: flo
     if operation.state == "failed":
         raise ApiProblem(503, f"{request.action} has failed after {operation.done} jobs: {operation.error}")
     ended = operation.state == "done"
-    text = f"{request.action}: {operation.done} jobs" if ended else f"{request.action} is under way"
+    text = f"{request.action}: {operation.done} jobs" if ended else f"{request.action} is running"
     root = call.request.scope.get("root_path", "")
     started = views.StartedView(
         timestamp=now(), operation_id=operation.id, state=operation.state, message=text, count=operation.done
@@ -175,7 +175,7 @@ async def stop_operation(call: ApiCall[Nothing, Nothing]) -> DoneView:
     if found.state != "running":
         raise ApiProblem(409, f"operation {id} is {found.state}")
     await call.context.operations.stop(id)
-    return DoneView(message=f"operation {id} was told to stop", timestamp=now())
+    return DoneView(message=f"operation {id} is being stopped", timestamp=now())
 
 
 def _operation_view(one: Operation) -> views.OperationView:
@@ -194,7 +194,7 @@ ENDPOINTS = [
         method="GET",
         path=f"{QUEUE_PATH}/failures",
         role="viewer",
-        summary="The dead letters, grouped by what failed",
+        summary="Group the dead letters by error",
         handler=failures,
         query=job_views.FailuresQuery,
         answer=job_views.FailuresView,
@@ -204,7 +204,7 @@ ENDPOINTS = [
         method="GET",
         path=f"{QUEUE_PATH}/matching",
         role="viewer",
-        summary="How many jobs of a state match",
+        summary="Count the jobs of a state that match a filter",
         handler=matching,
         query=views.MatchingQuery,
         answer=views.MatchingView,
@@ -214,7 +214,7 @@ ENDPOINTS = [
         method="POST",
         path=f"{QUEUE_PATH}/operations",
         role="admin",
-        summary="Retry, redrive, cancel, promote, remove or clean all jobs that match; ask the address in Location how far it is",
+        summary="Start a bulk operation on all jobs that match; the header Location has its address",
         handler=start_operation,
         body=views.NewOperationBody,
         answer=views.StartedView,
@@ -227,7 +227,7 @@ ENDPOINTS = [
         method="POST",
         path=f"{QUEUE_PATH}/redrive",
         role="admin",
-        summary="Send dead letters round again; 202 where that takes longer",
+        summary="Redrive dead letters; 202 if it takes longer",
         handler=redrive,
         body=views.RedriveBody,
         body_optional=True,
@@ -241,7 +241,7 @@ ENDPOINTS = [
             method="POST",
             path=f"{QUEUE_PATH}/clean/{state}",
             role="admin",
-            summary=f"Forget {state} jobs that ended long enough ago; 202 where that takes longer",
+            summary=f"Delete {state} jobs older than the grace period; 202 if it takes longer",
             handler=handler,
             body=views.CleanBody,
             body_optional=True,
@@ -260,7 +260,7 @@ ENDPOINTS = [
         method="GET",
         path="/api/operations",
         role="viewer",
-        summary="The last operations, the newest first",
+        summary="List the last operations, the newest first",
         handler=list_operations,
         answer=views.OperationsView,
     ),
@@ -268,7 +268,7 @@ ENDPOINTS = [
         method="GET",
         path="/api/operations/{operation}",
         role="viewer",
-        summary="How far an operation is",
+        summary="Show the progress of an operation",
         handler=one_operation,
         answer=views.OneOperationView,
         problems=(404,),

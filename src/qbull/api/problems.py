@@ -99,20 +99,18 @@ def problem_of(error: BaseException) -> ApiProblem:
             return ApiProblem(400, str(error))
         case ServerAway() | EmbeddedError():
             log.warning("%s", error)
-            return ApiProblem(
-                503, "the server of the jobs cannot be reached now; try again", headers={"retry-after": "1"}
-            )
+            return ApiProblem(503, "the job server is unavailable; try again", headers={"retry-after": "1"})
         case NotConfirmed():
             return ApiProblem(503, str(error), headers={"retry-after": "1"})
         case ServerError():
             log.error("%s", error)
             return ApiProblem(
-                503, "the server of the jobs refuses; see the log of the API", headers={"retry-after": "5"}
+                503, "the job server refused the command; see the API's log", headers={"retry-after": "5"}
             )
         case _:
             number = secrets.token_hex(6)
-            log.error("request %s met what it did not expect", number, exc_info=error)
-            return ApiProblem(500, f"this is ours to mend; the log has it under {number}")
+            log.error("request %s: unexpected error", number, exc_info=error)
+            return ApiProblem(500, f"internal error; see number {number} in the API's log")
 
 
 _ERROR_PATH = re.compile(r" - at `(key in )?\$\.?([^`]*)`$")
@@ -131,7 +129,7 @@ def wrong_input(where: str, error: msgspec.ValidationError) -> ApiProblem:
     if unknown is not None or missing is not None:
         inner = (unknown or missing).group(1)  # type: ignore[union-attr]
         name = f"{name}.{inner}" if name else inner
-        fact = "is not known here" if unknown is not None else "is missing"
+        fact = "is unknown" if unknown is not None else "is missing"
     else:
         fact = fact[:1].lower() + fact[1:]
     return ApiProblem(400, f"{where}: {name + ': ' if name else ''}{fact}", errors=[Wrong(name, fact)])

@@ -68,15 +68,17 @@ class Redaction:
         if self._fields and _contains(payload, REDACTED):
             raise ApiProblem(
                 400,
-                f'payload: has "{REDACTED}" in it, which stands for a hidden value; give the value itself',
+                f'payload: contains "{REDACTED}", which stands for a hidden value; give the value itself',
             )
 
     def refuse_hidden_filter(self, caller: Caller, field: str) -> None:
         """Refuse a filter on a value that the caller may not see: it would reveal the value."""
         if not self.sees_payloads(caller):
-            raise ApiProblem(403, "this server shows no arguments to viewers, so they cannot be asked for")
+            raise ApiProblem(
+                403, "this server hides arguments from viewers, so viewers cannot filter by them"
+            )
         if any(part.lower() in self._fields for part in field.split(".")):
-            raise ApiProblem(403, f'"{field}" is hidden on this server, so it cannot be asked for')
+            raise ApiProblem(403, f'"{field}" is hidden on this server, so nobody can filter by it')
 
     def _redacted_value(self, value: Any, secrets: set[str]) -> Any:
         if isinstance(value, dict):

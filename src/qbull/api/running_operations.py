@@ -86,7 +86,7 @@ class OperationRunner:
         """Start an operation and return its record."""
         if len(self._tasks) >= MAX_RUNNING_OPERATIONS:
             raise Conflict(
-                f"{MAX_RUNNING_OPERATIONS} operations are running here already; wait for one to end, or stop it"
+                f"{MAX_RUNNING_OPERATIONS} operations are already running here; wait for one to end, or stop it"
             )
         store = self._store()
         now = int(await server_time(store) * 1000)
@@ -138,18 +138,18 @@ class OperationRunner:
             partitions = await client.router.partitions(request.queue.settings)
             await bulk.run_bulk(client, partitions, request.bulk_work(), partial(self._step, id))
         except asyncio.CancelledError:
-            state, error = "stopped", "it was stopped; ask for it again, it goes on with what is left"
+            state, error = "stopped", "it was stopped; request it again to continue with the remaining jobs"
         except QbullError as failure:
             state, error = "failed", str(failure)
         except Exception:
-            log.exception("operation %s met what it did not expect", id)
-            state, error = "failed", "this is ours to mend; the log of the API has it"
+            log.exception("operation %s: unexpected error", id)
+            state, error = "failed", "internal error; see the API's log"
         reporting.cancel()
         self._now[id] = msgspec.structs.replace(self._now[id], state=state, error=error)
         try:
             await self._report(id)
         except ServerError as failure:
-            log.warning("operation %s: what became of it was not written down: %s", id, failure)
+            log.warning("operation %s: its outcome could not be stored: %s", id, failure)
         if len(self._now) > 10 * MAX_RUNNING_OPERATIONS:
             last = list(self._now)[-MAX_RUNNING_OPERATIONS:]
             self._now = {one: now for one, now in self._now.items() if one in last or one in self._tasks}

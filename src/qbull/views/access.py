@@ -1,4 +1,4 @@
-"""Shapes of people: sessions, tokens, the audit."""
+"""Shapes of sessions, tokens and the audit log."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from qbull.views.shape import (
 
 
 class LoginBody(Shape, kw_only=True):
-    """One of them: the password of the page, or a token."""
+    """Credentials: the dashboard's password, or a token."""
 
     password: Annotated[str, Meta(max_length=500)] | None = None
     token: Annotated[str, Meta(max_length=500)] | None = None
@@ -34,7 +34,7 @@ ONE_CREDENTIAL = {
 
 
 class MeView(AnswerShape, kw_only=True):
-    """Who is calling, and what that may be shown and done."""
+    """The caller, its role and its rights."""
 
     name: str
     role: TokenRole
@@ -45,7 +45,7 @@ class MeView(AnswerShape, kw_only=True):
 
 
 class DoneView(Shape, kw_only=True):
-    """It was done; `message` says what."""
+    """The action succeeded; `message` describes it."""
 
     success: bool = True
     message: str
@@ -53,7 +53,7 @@ class DoneView(Shape, kw_only=True):
 
 
 class NewTokenBody(Shape, kw_only=True):
-    """`expiresIn` is seconds; without it the token is good until it is revoked."""
+    """A new token. `expiresIn` is seconds; without it the token is valid until it is revoked."""
 
     name: Annotated[str, Meta(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f\x7f-\x9f]+$")]
     role: TokenRole
@@ -61,7 +61,7 @@ class NewTokenBody(Shape, kw_only=True):
 
 
 class TokenView(Shape, kw_only=True):
-    """What is known of a token. Nobody knows the token itself any more."""
+    """A token without its secret, which is not stored."""
 
     id: str
     name: str
@@ -89,21 +89,23 @@ class TokensView(AnswerShape, kw_only=True):
 
 
 class CreatedTokenView(AnswerShape, kw_only=True):
-    """`token` is shown here and never again."""
+    """A new token. `token` is shown only here."""
 
     token: str
     details: TokenView
 
 
 class AuditQuery(Shape, kw_only=True):
-    """The newest first; `before` is the id of the last one seen."""
+    """A page of the audit log, the newest entry first; `before` is the id of the last entry seen."""
 
     limit: Annotated[int, Meta(ge=1, le=1000)] = 100
     before: Annotated[str, Meta(pattern=r"^[0-9]{1,15}-[0-9]{1,15}$")] | None = None
 
 
 class AuditEntryView(Shape, kw_only=True):
-    """Who did what, when, from where, and what it was answered with. `count` is more than 1 where several were counted together."""
+    """One entry of the audit log: who did what, when, from which address, and the status of the answer.
+    `count` is more than 1 if several calls were counted together.
+    """
 
     id: str
     at: Instant
@@ -119,7 +121,7 @@ class AuditEntryView(Shape, kw_only=True):
 
 
 class AuditPageView(AnswerShape, kw_only=True):
-    """`next` is what to ask for as `before`; null where there is no more."""
+    """A page of the audit log. `next` is the `before` of the next page; null on the last page."""
 
     entries: list[AuditEntryView]
     next: str | None

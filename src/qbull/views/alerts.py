@@ -9,14 +9,16 @@ from qbull.views.shape import AnswerShape, Instant, Shape
 
 
 class AlertPlaceView(Shape, kw_only=True):
-    """Where alerts go to. The address itself is a secret."""
+    """An alert destination. Its address is a secret."""
 
     kind: DestinationKind
     host: str
 
 
 class AlertProblemView(Shape, kw_only=True):
-    """Something that is wrong, in words and one by one. `job` is the newest of them; `said` is how often people were told, `over` that it is right again."""
+    """An open problem. `job` is the newest job concerned, `said` the number of messages sent, `over` whether
+    it is resolved.
+    """
 
     kind: ProblemKind
     text: str
@@ -33,7 +35,7 @@ class AlertProblemView(Shape, kw_only=True):
 
 
 class AlertMessageView(Shape, kw_only=True):
-    """A message, and whether it arrived; `id` is its job's, in the queue qbull.alerts."""
+    """A message and its delivery state; `id` is the id of its job in the queue qbull.alerts."""
 
     id: str
     at: Instant
@@ -44,7 +46,9 @@ class AlertMessageView(Shape, kw_only=True):
 
 
 class AlertsView(AnswerShape, kw_only=True):
-    """What is wrong now, where that is said, and the last messages. `asking` are the queues that raise alerts; `silenced`: nothing is sent for now."""
+    """Open problems, destinations and the last messages. `asking` are the queues that raise alerts;
+    `silenced`: nothing is sent for now.
+    """
 
     to: list[AlertPlaceView]
     asking: list[str]
@@ -54,13 +58,13 @@ class AlertsView(AnswerShape, kw_only=True):
 
 
 class TriedView(Shape, kw_only=True):
-    """What came of a test message at one place; `error` is null where it arrived."""
+    """The outcome of a test message at one destination; `error` is null if it arrived."""
 
     to: AlertPlaceView
     error: str | None
 
 
 class TriedAlertsView(AnswerShape, kw_only=True):
-    """One for each place."""
+    """The outcomes of the test messages, one for each destination."""
 
     tried: list[TriedView]

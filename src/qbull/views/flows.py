@@ -12,10 +12,11 @@ FlowState = Literal["running", "completed", "rescued", "failed", "cancelled"]
 
 
 class FlowStepView(Shape, kw_only=True):
-    """One job of a flow. `waitsFor` are the places of those before it in the list of steps, `level` how many of them are behind each other.
+    """One job of a flow. `waitsFor` are the indexes of its dependencies in the list of steps, `level` is its
+    depth.
 
-    `kept` is false where no more is known of it than how it ended; `blocked` is true while it waits for others, `fallback` is run only where
-    these did not come to their end.
+    `kept` is false if only the outcome of the job is known; `blocked` is true while it waits for others; a
+    `fallback` runs only if its dependencies fail.
     """
 
     queue: str
@@ -34,7 +35,7 @@ class FlowStepView(Shape, kw_only=True):
 
 
 class FlowView(AnswerShape, kw_only=True):
-    """The jobs of a flow, those before which nothing comes first; none where the job is in no flow. `more`: there are more than are shown."""
+    """The jobs of a flow, roots first; empty if the job is in no flow. `more`: some jobs are not shown."""
 
     flow: str | None
     steps: list[FlowStepView]
@@ -42,8 +43,8 @@ class FlowView(AnswerShape, kw_only=True):
 
 
 class ShownFlowView(Shape, kw_only=True):
-    """A flow: the job that it ends with, and how its jobs are. It is rescued where a fallback stood in for that. `createdAt` is when the oldest of these
-    was enqueued.
+    """A flow: its last job, its state and its steps. It is "rescued" if a fallback ran in place of the last
+    job. `createdAt` is the time at which the oldest step was enqueued.
     """
 
     flow: str
@@ -57,6 +58,6 @@ class ShownFlowView(Shape, kw_only=True):
 
 
 class FlowsView(AnswerShape, kw_only=True):
-    """Flows that are under way, and those that ended lately; the newest first."""
+    """Running and recently finished flows, the newest first."""
 
     flows: list[ShownFlowView]

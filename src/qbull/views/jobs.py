@@ -28,7 +28,9 @@ PositiveSeconds = Annotated[float, Meta(gt=0, le=MAX_API_DURATION_SECONDS)]
 
 
 class JobsView(AnswerShape, kw_only=True):
-    """`next` is the cursor of the page after this one; null where there is no more, or where `start` and `end` were asked for."""
+    """A page of jobs. `next` is the cursor of the next page; null on the last page, and with `start` and
+    `end`.
+    """
 
     queue: str
     state: State
@@ -37,7 +39,9 @@ class JobsView(AnswerShape, kw_only=True):
 
 
 class HistoryView(AnswerShape, kw_only=True):
-    """The runs of a job, the oldest first. `worker` is who has it now, or had it last; `crashes` is how often one died of it."""
+    """The runs of a job, the oldest first. `worker` has it now or had it last; `crashes`: how many workers
+    died while running it.
+    """
 
     queue: str
     job_id: str
@@ -55,7 +59,7 @@ class LogLineView(Shape, kw_only=True):
 
 
 class LogsView(AnswerShape, kw_only=True):
-    """In order, the newest lines."""
+    """The newest log lines of a job, in order."""
 
     queue: str
     job_id: str
@@ -63,14 +67,15 @@ class LogsView(AnswerShape, kw_only=True):
 
 
 class LogsQuery(Shape, kw_only=True):
-    """How many lines at most, the newest."""
+    """Maximum number of log lines, the newest."""
 
     last: Annotated[int, Meta(ge=1, le=1000)] = 1000
 
 
 class ReasonView(Shape, kw_only=True):
-    """`text` is for people, `code` with its `values` for programs. `jobId` is the job that it waits for, `worker` the worker that
-    has that job, `since` or `until` (both also as `at`) the time that matters.
+    """One reason. `text` is for people, `code` with its `values` for programs. `jobId` is the job that it
+    waits for, `worker` the worker that has that job. `since` and `until` are times; `at` is the one that
+    matters.
     """
 
     code: ReasonCode
@@ -84,7 +89,7 @@ class ReasonView(Shape, kw_only=True):
 
 
 class WhyShape(Shape, kw_only=True):
-    """What stands in the way of a job, in the order in which to deal with it; `text` has all reasons in one line."""
+    """The reasons why a job is not running, the most important first; `text` has all of them in one line."""
 
     queue: str
     id: str = msgspec.field(name="jobId")
@@ -94,7 +99,7 @@ class WhyShape(Shape, kw_only=True):
 
 
 class WhyView(WhyShape, kw_only=True):
-    """What stands in the way of a job, in the order in which to deal with it; `text` has all reasons in one line."""
+    """The reasons why a job is not running, the most important first; `text` has all of them in one line."""
 
     success: bool = True
     timestamp: Timestamp
@@ -145,19 +150,19 @@ class NewJobBody(Shape, kw_only=True):
 
 
 class AgainBody(Shape, kw_only=True):
-    """`payload` is for running it with other arguments."""
+    """A retry. `payload` replaces the arguments."""
 
     payload: dict[str, Any] | None = None
 
 
 class CancellingBody(Shape, kw_only=True):
-    """Why it is cancelled."""
+    """The reason for a cancellation."""
 
     reason: ShortText = "cancelled"
 
 
 class AcceptedView(Shape, kw_only=True):
-    """What became of a job. `created` is false where one with its id was there already."""
+    """The outcome for a job. `created` is false if a job with this id already existed."""
 
     success: bool = True
     job_id: str
@@ -169,8 +174,8 @@ class AcceptedView(Shape, kw_only=True):
 
 
 class FilterShape(Shape, kw_only=True):
-    """Which jobs are meant. `payload` is an argument and what it is, as in user_id=u1 or items.0.sku=x; `after` and `before` are about when a
-    job finished, or was enqueued where it has not.
+    """Job filters. `payload` is an argument and its value, as in user_id=u1 or items.0.sku=x; `after` and
+    `before` compare the time at which a job finished, or was enqueued if it has not finished.
     """
 
     task: ResourceName | None = None
@@ -183,7 +188,7 @@ class FilterShape(Shape, kw_only=True):
 
 
 class JobsQuery(FilterShape, kw_only=True):
-    """One state, from `start` up to `end`; or, with a filter, a cursor or a limit, `limit` at a time and on with `cursor`."""
+    """Jobs of one state, from `start` to `end`; or pages of `limit` jobs with filters and a `cursor`."""
 
     state: State = "waiting"
     start: Annotated[int, Meta(ge=0, le=1000)] | None = None
@@ -193,13 +198,13 @@ class JobsQuery(FilterShape, kw_only=True):
 
 
 class FailuresQuery(FilterShape, kw_only=True):
-    """`scan` is how many are looked at, the newest."""
+    """`scan` is the number of dead letters to read, the newest first."""
 
     scan: Annotated[int, Meta(ge=1, le=100_000)] = 10_000
 
 
 class FailureGroupView(Shape, kw_only=True):
-    """Dead letters that failed for the same reason; `error` is that without its details, `lastError` what the newest failed with."""
+    """Dead letters with the same error. `error` is normalized, `lastError` the exact error of the newest one."""
 
     fingerprint: str
     error: str
@@ -212,7 +217,7 @@ class FailureGroupView(Shape, kw_only=True):
 
 
 class FailuresView(AnswerShape, kw_only=True):
-    """The most frequent first; `leftOut` is how many more groups there are than are shown."""
+    """Groups of dead letters, the most frequent first; `leftOut` groups are not shown."""
 
     queue: str
     groups: list[FailureGroupView]

@@ -1,4 +1,4 @@
-"""Shapes of operations: work on many jobs at a time."""
+"""Shapes of bulk operations."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ RatePerSecond = Annotated[float, Meta(gt=0, le=1_000_000)]
 
 
 class NewOperationBody(FilterShape, kw_only=True):
-    """What is to be done with all jobs of a state that fit. `rate` is how many a second at most, `olderThan` how many seconds ago they ended."""
+    """A bulk operation on all jobs of a state that match. `rate` is the maximum per second; `olderThan` is
+    the minimum age in seconds since the job ended.
+    """
 
     action: OperationAction
     state: State | None = None
@@ -45,7 +47,9 @@ class CleanBody(FilterShape, kw_only=True):
 
 
 class OperationView(Shape, kw_only=True):
-    """`done` is to how many it was done, `lookedAt` how many were looked at; `total`, how many there were to look at when it began."""
+    """A bulk operation. `done` jobs were changed, `lookedAt` were read, `total` matched the state at the
+    start.
+    """
 
     id: str
     action: str
@@ -72,7 +76,9 @@ class OperationsView(AnswerShape, kw_only=True):
 
 
 class StartedView(AnswerShape, kw_only=True):
-    """Ask at /api/operations/{operationId} how far it is. `count` is to how many it was done, where it has ended already."""
+    """A started operation; /api/operations/{operationId} has its progress. `count` is the number of changed
+    jobs if it has already ended.
+    """
 
     operation_id: str
     state: Literal["running", "done", "failed", "stopped"]
@@ -85,7 +91,9 @@ class MatchingQuery(FilterShape, kw_only=True):
 
 
 class MatchingView(AnswerShape, kw_only=True):
-    """How many jobs fit. Where `exact` is false there may be more: only the first `lookedAt` were looked at."""
+    """The number of matching jobs. If `exact` is false there may be more: only the first `lookedAt` were
+    read.
+    """
 
     queue: str
     state: State

@@ -8,21 +8,21 @@ from qbull.views.shape import AnswerShape, Shape
 
 
 class FailingView(Shape, kw_only=True):
-    """Jobs of a queue that failed for good in the last hour, for the same reason."""
+    """Jobs of a queue that failed permanently in the last hour with the same error."""
 
     queue: str
     group: FailureGroupView
 
 
 class WaitingView(Shape, kw_only=True):
-    """How long jobs that ran in the last minutes could have run before they did: half of them, and 95 of 100, at most so many milliseconds."""
+    """Time from runnable to start over the last minutes: median and 95th percentile, in milliseconds."""
 
     p50_ms: float | None
     p95_ms: float | None
 
 
 class Overview(AnswerShape, kw_only=True):
-    """`minutes` are those of all queues together, the oldest first; `failing` begins with the most frequent."""
+    """All queues together: `minutes` from the oldest on; `failing` from the most frequent on."""
 
     minutes: list[MinuteView]
     wait: WaitingView

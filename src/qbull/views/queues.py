@@ -30,7 +30,7 @@ from qbull.views.shape import (
 
 
 class StatsView(Shape, kw_only=True):
-    """`paused` is how many of the waiting ones are held back because the queue is paused."""
+    """Counts of a queue. `paused` is the number of waiting jobs that a pause holds back."""
 
     name: str
     waiting: int
@@ -77,14 +77,14 @@ class AllStatsView(AnswerShape, kw_only=True):
 
 
 class TaskView(Shape, kw_only=True):
-    """`arguments` is a JSON Schema of them, where the code of the task is here."""
+    """A task. `arguments` is a JSON Schema, if the task's code is in this process."""
 
     name: str
     arguments: dict[str, Any] | None
 
 
 class QueueView(AnswerShape, kw_only=True):
-    """What a queue is: how it was declared, who serves it, what can be asked of it."""
+    """A queue: its settings, workers and tasks."""
 
     name: str
     stats: StatsView
@@ -101,7 +101,9 @@ class QueueView(AnswerShape, kw_only=True):
 
 
 class IllView(Shape, kw_only=True):
-    """Something that is wrong: in words (`text`), and as a `code` with its `values`. What is not serious waits for a person, and hinders nothing else."""
+    """A health problem: `text` for people, `code` with its `values` for programs. A problem that is not
+    serious waits for a person and blocks nothing else.
+    """
 
     code: HealthCode
     serious: bool
@@ -111,7 +113,9 @@ class IllView(Shape, kw_only=True):
 
 
 class HealthView(Shape, kw_only=True):
-    """`message` says in words what is wrong, and where; `problems` has it one by one. It is unhealthy where one of them is serious."""
+    """The health of all queues. `message` sums up the `problems`. The status is unhealthy if one of them is
+    serious.
+    """
 
     status: Literal["healthy", "unhealthy"]
     message: str
@@ -121,20 +125,20 @@ class HealthView(Shape, kw_only=True):
 
 
 class AliveView(Shape, kw_only=True):
-    """For load balancers."""
+    """The state of the API for load balancers."""
 
     status: Literal["ok", "away"]
     message: str
 
 
 class MinutesQuery(Shape, kw_only=True):
-    """How many minutes back, up to a day."""
+    """Number of minutes, up to a day."""
 
     minutes: Annotated[int, Meta(ge=1, le=1440)] = 60
 
 
 class MinuteView(Shape, kw_only=True):
-    """What was counted in it; `at` is its begin."""
+    """Counts of one minute, which starts at `at`."""
 
     at: Instant
     enqueued: int
@@ -149,7 +153,7 @@ class MinuteView(Shape, kw_only=True):
 
 
 class MinutesView(AnswerShape, kw_only=True):
-    """The oldest first; the last one is not over yet."""
+    """Counts per minute, the oldest first; the last minute is not over yet."""
 
     queue: str
     minutes: list[MinuteView]
@@ -163,7 +167,9 @@ class RateBody(Shape, kw_only=True):
 
 
 class RetryBody(Shape, kw_only=True):
-    """The waits between attempts (`delays`), or `attempts` with a `backoff` from `delay` up to `maxDelay`. Seconds."""
+    """A retry policy: explicit `delays`, or `attempts` with a `backoff` from `delay` up to `maxDelay`. In
+    seconds.
+    """
 
     delays: list[DurationSeconds] | None = None
     attempts: Annotated[int, Meta(ge=1, le=1000)] | None = None
@@ -174,7 +180,7 @@ class RetryBody(Shape, kw_only=True):
 
 
 class NewSettingsBody(Shape, kw_only=True):
-    """What is to be changed for all workers; what is left away stays. null is no limit."""
+    """Settings to change for all workers; others stay. null removes a limit."""
 
     concurrency: Annotated[int, Meta(ge=1, le=1000)] | UnsetType = UNSET
     max_active: Annotated[int, Meta(ge=1, le=1000000000)] | UnsetType | None = UNSET
@@ -183,7 +189,7 @@ class NewSettingsBody(Shape, kw_only=True):
 
 
 class ResetQuery(Shape, kw_only=True):
-    """Which one is to be as in the code again; all where none is named."""
+    """The setting to reset to its value in the code; all settings if none is named."""
 
     setting: Literal["concurrency", "max_active", "rate", "retry"] | None = None
 
@@ -195,7 +201,7 @@ class ChangedSettingView(Shape, kw_only=True):
 
 
 class SettingChangeView(Shape, kw_only=True):
-    """null is what the code says."""
+    """A change of a setting. null stands for the value in the code."""
 
     at: Instant
     by: str
@@ -205,7 +211,9 @@ class SettingChangeView(Shape, kw_only=True):
 
 
 class SettingsShape(Shape, kw_only=True):
-    """The settings in force for a queue, those of them that were changed at run time, and the last changes, the newest first."""
+    """The settings in force for a queue, which of them were changed at run time, and the last changes, newest
+    first.
+    """
 
     queue: str
     paused: bool
@@ -239,7 +247,9 @@ class SettingsShape(Shape, kw_only=True):
 
 
 class SettingsView(SettingsShape, kw_only=True):
-    """The settings in force for a queue, those of them that were changed at run time, and the last changes, the newest first."""
+    """The settings in force for a queue, which of them were changed at run time, and the last changes, newest
+    first.
+    """
 
     success: bool = True
     timestamp: Timestamp
@@ -347,14 +357,14 @@ class PartitionReportShape(Shape, kw_only=True):
 
 
 class NewPartitionsBody(Shape, kw_only=True):
-    """How many partitions the queue shall have. Nothing is lost, the jobs of a key keep their order."""
+    """The new number of partitions. No job is lost, and the jobs of a key keep their order."""
 
     partitions: Annotated[int, Meta(ge=1, le=MAX_PARTITIONS)]
 
 
 class RepartitioningView(Shape, kw_only=True):
-    """What a change of the number of partitions has left to do: `jobs` in old partitions, `keys` whose later jobs wait for those, `halted` ones
-    of them that wait for a person. `before` are the numbers that the queue had.
+    """The rest of a repartitioning: `jobs` in old partitions, `keys` whose later jobs wait for those,
+    `halted` keys that wait for a person. `before` are the earlier numbers of partitions.
     """
 
     partitions: int
@@ -365,8 +375,8 @@ class RepartitioningView(Shape, kw_only=True):
 
 
 class PartitionsView(PartitionReportShape, kw_only=True):
-    """The readers of each partition, the jobs that wait there, and the keys that hold them up. `repartitioning` is null if no
-    change of the number of partitions is under way.
+    """The readers of each partition, the jobs that wait there, and the keys that hold them up.
+    `repartitioning` is null if no change of the number of partitions is under way.
     """
 
     success: bool = True
@@ -375,14 +385,14 @@ class PartitionsView(PartitionReportShape, kw_only=True):
 
 
 class KeyQuery(Shape, kw_only=True):
-    """How many of those who wait are shown."""
+    """Maximum number of waiting jobs to show."""
 
     limit: Annotated[int, Meta(ge=1, le=200)] = 50
 
 
 class KeyView(AnswerShape, kw_only=True):
-    """The line behind one key. `holder` is the job that the others wait for; `halted` is said where that has failed for good: retry it, or
-    remove it to let the line go on.
+    """The lane of one key. `holder` is the job that the others wait for. `halted`: that job has failed
+    permanently; retry or remove it to continue.
     """
 
     queue: str

@@ -20,7 +20,7 @@ from qbull.views.shape import (
 
 
 class LastRunView(Shape, kw_only=True):
-    """`state` is null where the job is not kept any more."""
+    """The last run of a schedule. `state` is null if its job is not retained any more."""
 
     job_id: str
     planned_at: Instant | None
@@ -30,7 +30,7 @@ class LastRunView(Shape, kw_only=True):
 
 
 class ScheduleView(Shape, kw_only=True):
-    """`every` and `jitter` are seconds; `next` are the next runs, none while it is paused."""
+    """A schedule. `every` and `jitter` are seconds; `next` are the next runs, none while it is paused."""
 
     name: str
     queue: str
@@ -57,7 +57,7 @@ class ScheduleView(Shape, kw_only=True):
 
 
 class SchedulesView(AnswerShape, kw_only=True):
-    """By name."""
+    """All schedules by name."""
 
     schedules: list[ScheduleView]
 
@@ -67,7 +67,9 @@ class OneScheduleView(AnswerShape, kw_only=True):
 
 
 class NewScheduleBody(Shape, kw_only=True):
-    """`cron` or `every` (seconds). `task` is "queue/task", or the task's name where only one queue has it."""
+    """A schedule to create: `cron`, or `every` in seconds. `task` is "queue/task", or a task's name if only
+    one queue has it.
+    """
 
     task: Annotated[
         str, Meta(min_length=1, max_length=201, pattern=r"^([A-Za-z0-9._-]{1,100}/)?[A-Za-z0-9._-]{1,100}$")
@@ -89,7 +91,7 @@ class PreviewQuery(Shape, kw_only=True):
 
 
 class Preview(AnswerShape, kw_only=True):
-    """The next planned instants, in UTC (`next`) and in the schedule's zone (`local`); as if it were not paused."""
+    """The next runs, in UTC (`next`) and in the schedule's zone (`local`), as if it were not paused."""
 
     name: str
     tz: str
@@ -98,7 +100,7 @@ class Preview(AnswerShape, kw_only=True):
 
 
 class RanView(Shape, kw_only=True):
-    """The job that was made."""
+    """The job that a schedule has created."""
 
     success: bool = True
     message: str

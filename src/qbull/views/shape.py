@@ -1,7 +1,7 @@
-"""Shape: the base of all JSON shapes, and the two ways through: an object to its view, a view to plain JSON values.
+"""Shape: the base of all JSON shapes, and the conversions from an object to a view and from a view to JSON.
 
-Names are camelCase in JSON, times ISO 8601 in UTC with a Z, durations milliseconds unless the name says otherwise. Unknown
-fields of a request are refused. A value that is unknown is null.
+Names are camelCase in JSON, times ISO 8601 in UTC with a Z, durations milliseconds unless the name says
+otherwise. Unknown fields of a request are refused. Unknown values are null.
 """
 
 from __future__ import annotations
@@ -95,10 +95,10 @@ def field_list(shape: type[msgspec.Struct]) -> str:
 
 
 def iso_time(at: datetime) -> str:
-    """A moment as ISO 8601 in UTC, with milliseconds."""
+    """A time as ISO 8601 in UTC, with milliseconds."""
     return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def instant(ms: int | None) -> datetime | None:
-    """A moment from milliseconds; None stays None."""
+    """A time from milliseconds; None stays None."""
     return None if ms is None else to_datetime(ms)

@@ -1,4 +1,4 @@
-"""Shapes of the fleet: workers, and the server that keeps the jobs."""
+"""Shapes of workers and job servers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from qbull.views.shape import AnswerShape, Shape, view_of
 
 
 class ServingView(Shape, kw_only=True):
-    """What a worker does for one queue: how many jobs at a time, which partitions it reads."""
+    """A worker's part in one queue: how many jobs it runs concurrently, and the partitions that it reads."""
 
     concurrency: int
     partitions: list[int]
@@ -17,7 +17,7 @@ class ServingView(Shape, kw_only=True):
 
 
 class WorkerView(Shape, kw_only=True):
-    """A live worker process. `pod` is the parent that it shares with others, or itself."""
+    """A live worker process. `pod` is the supervisor that it shares with others, or itself."""
 
     id: str
     host: str
@@ -48,7 +48,7 @@ class WorkersView(AnswerShape, kw_only=True):
 
 
 class RunningJobView(Shape, kw_only=True):
-    """What a worker has at the moment."""
+    """A running job."""
 
     queue: str
     id: str
@@ -59,14 +59,14 @@ class RunningJobView(Shape, kw_only=True):
 
 
 class RunningView(AnswerShape, kw_only=True):
-    """What the workers have, up to a bound; `more` says that there are others."""
+    """The running jobs, up to a limit; `more` if there are others."""
 
     jobs: list[RunningJobView]
     more: bool
 
 
 class ServerView(Shape, kw_only=True):
-    """One primary: what it is, what it uses, and how it keeps what it has."""
+    """One primary: version, memory, persistence and load."""
 
     address: str
     product: str
@@ -84,7 +84,9 @@ class ServerView(Shape, kw_only=True):
 
 
 class SystemView(AnswerShape, kw_only=True):
-    """`durability` is how safe a job is when an enqueue was answered; null is as safe as the server's settings make it."""
+    """The job servers. `durability` is the profile in force when an enqueue returns; null: as the server is
+    configured.
+    """
 
     app: str
     version: str

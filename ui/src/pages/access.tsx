@@ -144,7 +144,7 @@ function ShowToken({ made, onClose }: { made: CreatedToken; onClose: () => void 
         <Copy text={made.token} label={t("Copy the token")} />
       </div>
       <div class="dialog-foot">
-        <Button kind="primary" onClick={onClose}>{t("I have it")}</Button>
+        <Button kind="primary" onClick={onClose}>{t("Got it")}</Button>
       </div>
     </Dialog>
   );

@@ -79,7 +79,7 @@ function placeText(one: AlertPlace): string {
 
 function Problems({ told }: { told: Told }) {
   return (
-    <Card title={t("Wrong now")} aside={<span class="faint">{told.asking.length ? t("asked for by {queues}", { queues: told.asking.join(", ") }) : ""}</span>} flush>
+    <Card title={t("Firing")} aside={<span class="faint">{told.asking.length ? t("asked for by {queues}", { queues: told.asking.join(", ") }) : ""}</span>} flush>
       {told.problems.length === 0 ? (
         <Empty icon="done" title={t("Nothing is wrong, as far as is known")}>
           {told.asking.length ? "" : t("No queue asks for alerts yet: give one alert=True. Lost workers are said in any case.")}

@@ -236,6 +236,7 @@ function Actions({ job, then }: { job: Job; then: () => Promise<void> }) {
               title: t("Cancel this job?"),
               text: job.state === "active" ? t("It is running: a coroutine is stopped, a plain function runs to its end and its outcome is refused.") : t("It does not run. It can be retried later."),
               action: t("Cancel the job"),
+              dismiss: t("Keep the job"),
               danger: true,
               submit: async () => {
                 await post(at.job(job.queue, job.id, "/cancel"));

@@ -38,6 +38,8 @@ export function Dialog({ title, children, onClose, wide }: DialogProps) {
 
 interface FormProps extends Omit<DialogProps, "children"> {
   action: string;
+  /** The button that does nothing; "Cancel" unless that could be mistaken for the action. */
+  dismiss?: string;
   danger?: boolean;
   /** Throws where it cannot be done; the dialog stays and says why. */
   submit: () => Promise<unknown>;
@@ -46,7 +48,7 @@ interface FormProps extends Omit<DialogProps, "children"> {
 }
 
 /** A dialog that ends with one action. */
-export function FormDialog({ title, action, danger, submit, children, onClose, wide, disabled }: FormProps) {
+export function FormDialog({ title, action, dismiss, danger, submit, children, onClose, wide, disabled }: FormProps) {
   const [error, setError] = useState<string | null>(null);
   const [busy, setBusy] = useState(false);
   const send = async (event: Event) => {
@@ -72,7 +74,7 @@ export function FormDialog({ title, action, danger, submit, children, onClose, w
           </p>
         )}
         <div class="dialog-foot">
-          <Button onClick={onClose}>{t("Not now")}</Button>
+          <Button onClick={onClose}>{dismiss ?? t("Cancel")}</Button>
           <button type="submit" class={`button ${danger ? "danger" : "primary"}`} disabled={busy || disabled} aria-busy={busy}>
             {action}
           </button>
@@ -86,6 +88,8 @@ interface Question {
   title: string;
   text: ComponentChildren;
   action: string;
+  /** The button that does nothing; "Cancel" unless that could be mistaken for the action. */
+  dismiss?: string;
   danger?: boolean;
   submit: () => Promise<unknown>;
 }
@@ -101,7 +105,7 @@ export function Questions() {
   const asked = question.value;
   if (!asked) return null;
   return (
-    <FormDialog title={asked.title} action={asked.action} danger={asked.danger} submit={asked.submit} onClose={() => (question.value = null)}>
+    <FormDialog title={asked.title} action={asked.action} dismiss={asked.dismiss} danger={asked.danger} submit={asked.submit} onClose={() => (question.value = null)}>
       <div class="dialog-text">{asked.text}</div>
     </FormDialog>
   );

@@ -97,7 +97,7 @@ export function Operations() {
             <span class="faint">{one.queue}</span>
             <span class="push">{t("{n} job|{n} jobs", { n: one.done })}</span>
             {one.state === "running" ? (
-              admin.value && !one.id.startsWith(MINE) && <Button kind="ghost" small icon="stop" label={t("Stop")} onClick={() => doing(() => post(`api/operations/${one.id}/stop`), t("It was told to stop"))} />
+              admin.value && !one.id.startsWith(MINE) && <Button kind="ghost" small icon="stop" label={t("Stop")} onClick={() => doing(() => post(`api/operations/${one.id}/stop`), t("It is being stopped"))} />
             ) : (
               <Button kind="ghost" small icon="close" label={t("Close")} onClick={() => close(one.id)} />
             )}
