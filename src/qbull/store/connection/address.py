@@ -6,9 +6,10 @@
     redis+cluster://[user:password@]HOST:PORT,HOST:PORT               a cluster; some of its nodes
     redis+sentinel://[user:password@]HOST:PORT,HOST:PORT/NAME/DB      the master NAME; some of its sentinels
 
-`rediss` in place of `redis` speaks TLS (see tls.py); `valkey` and `valkeys` mean the same two. The user and password are
-those of the servers that keep jobs; sentinels have their own (`?sentinel_username=…&sentinel_password=…`). `?replicas=N`
-says how many replicas each server that keeps jobs has; a cluster and sentinels know it themselves.
+`rediss` in place of `redis` speaks TLS (see tls.py); `valkey` and `valkeys` mean the same two. The user and
+password are those of the servers that keep jobs; sentinels have their own
+(`?sentinel_username=…&sentinel_password=…`). `?replicas=N` says how many replicas each server that keeps jobs
+has; a cluster and sentinels know it themselves.
 """
 
 from __future__ import annotations

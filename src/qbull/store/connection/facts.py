@@ -1,8 +1,9 @@
 """Facts: what a primary and its replicas say of themselves, for the judgement in core/durability.py.
 
-How many replicas there should be is never the number that is connected: that one shrinks when a replica is lost. A
-cluster and sentinels know it, down replicas included; of a single server its address says it (`?replicas=N`). Each
-replica is asked itself whom it follows, because the primary also counts tools that read its stream like a replica.
+How many replicas there should be is never the number that is connected: that one shrinks when a replica is
+lost. A cluster and sentinels know it, down replicas included; of a single server its address says it
+(`?replicas=N`). Each replica is asked itself whom it follows, because the primary also counts tools that read
+its stream like a replica.
 """
 
 from __future__ import annotations
@@ -56,7 +57,10 @@ async def facts_of(talk: Conversation, *, replicas: bool) -> ReplicationFacts:
 
 
 def links_in(role: list[Any]) -> ReplicaLinks:
-    """Who is connected to a primary as a replica, from its answer to ROLE; nobody where it is a primary no more."""
+    """Who is connected to a primary as a replica, from its answer to ROLE.
+
+    Nobody where it is a primary no more.
+    """
     if role[0] != b"master":
         return frozenset()
     return frozenset((host.decode(), int(port)) for host, port, _ in role[2])

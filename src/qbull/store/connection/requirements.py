@@ -33,7 +33,10 @@ async def read_info(server: SupportsCall, *sections: str) -> dict[str, str]:
 
 
 def is_loading(info: dict[str, str]) -> bool:
-    """Whether the server still reads its dataset from disk. Until then it reports that it has no append-only file."""
+    """Whether the server still reads its dataset from disk.
+
+    Until then it reports that it has no append-only file.
+    """
     return info.get("loading") == "1"
 
 

@@ -1,8 +1,9 @@
 """Sentinel: the server that the sentinels call the master, whichever that is now.
 
-Where it is is asked before the first connection and after every loss, and each new connection must say of itself that it is
-a master's: a sentinel may not have heard yet. Besides, one sentinel is listened to, because an old master that is cut
-off from the others would go on taking jobs that nobody will ever see. While no sentinel answers, the last known master is used.
+Where it is is asked before the first connection and after every loss, and each new connection must say of
+itself that it is a master's: a sentinel may not have heard yet. Besides, one sentinel is listened to, because
+an old master that is cut off from the others would go on taking jobs that nobody will ever see. While no
+sentinel answers, the last known master is used.
 """
 
 from __future__ import annotations
@@ -154,7 +155,10 @@ class SentinelServer(Server):
             raise
 
     async def _watch(self) -> None:
-        """Hear of a new master. Each subscription begins with a question: it may have been told of just before."""
+        """Hear of a new master.
+
+        Each subscription begins with a question: it may have been told of just before.
+        """
         while True:
             for sentinel in self._in_turn():
                 with suppress(ServerError):

@@ -277,12 +277,10 @@ class Server:
             text = f"{'MOVED' if isinstance(error, foreign.MovedError) else 'ASK'} {text}"
         if text.startswith(("MOVED ", "ASK ")):
             return Redirected(self.address, text)
-        if isinstance(error, foreign.AuthenticationError) or text.startswith(
-            ("WRONGPASS", "NOAUTH", "invalid username")
-        ):
-            return ServerRefused(
-                f"{self.address.shown}: the server refused the user or password; check them in the URL"
-            )
+        wrong_login = text.startswith(("WRONGPASS", "NOAUTH", "invalid username"))
+        if wrong_login or isinstance(error, foreign.AuthenticationError):
+            fact = "the server refused the user or password; check them in the URL"
+            return ServerRefused(f"{self.address.shown}: {fact}")
         if isinstance(error, foreign.OutOfMemoryError) or text.startswith("OOM"):
             return ServerRefused(
                 f"{self.address.shown}: the server is out of memory; raise its maxmemory or clean finished jobs"

@@ -1,4 +1,5 @@
-"""TLS: what an address says of it, and what its failures mean in words. Certificates are verified unless the URL says no.
+"""TLS: what an address says of it, and what its failures mean in words. Certificates are verified unless the
+URL says no.
 
 ?ssl_ca_certs=FILE                        trust the certificates that this CA has signed, and no others
 ?ssl_certfile=FILE&ssl_keyfile=FILE       our own certificate, for a server that asks for one
@@ -83,7 +84,10 @@ class TlsSettings:
 
 
 def explain_tls_error(error: BaseException | None) -> str | None:
-    """What a failure of TLS means and what to do, in one line; None where it is none, or may pass by itself."""
+    """What a failure of TLS means and what to do, in one line.
+
+    None where it is none, or may pass by itself.
+    """
     while error is not None and not isinstance(error, ssl.SSLError):
         error = error.__cause__ or error.__context__
     if error is None:

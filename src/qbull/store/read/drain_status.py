@@ -1,4 +1,7 @@
-"""Tally: what is left in partitions that are worked off since their number was changed. Numbers that the server keeps."""
+"""Tally: what is left in partitions that are worked off since their number was changed.
+
+Numbers that the server keeps.
+"""
 
 from __future__ import annotations
 

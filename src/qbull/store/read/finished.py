@@ -1,7 +1,8 @@
-"""Finished jobs, read a bounded number at a time: for looking through them, and for doing something with many.
+"""Finished jobs, read a bounded number at a time: for looking through them, and for doing something with
+many.
 
-An entry of a stream holds up to 16 jobs that finished together; some of them may have been removed since, but not all: then the
-entry is gone.
+An entry of a stream holds up to 16 jobs that finished together; some of them may have been removed since, but
+not all: then the entry is gone.
 """
 
 from __future__ import annotations
@@ -43,7 +44,10 @@ class TimeSpan:
 
 @dataclass(frozen=True, slots=True)
 class FinishedPosition:
-    """Behind which job to go on: jobs come by their time, those of one moment by partition. `done` are those of its entry."""
+    """Behind which job to go on: jobs come by their time, those of one moment by partition.
+
+    `done` are those of its entry.
+    """
 
     entry: str
     done: int
@@ -72,7 +76,10 @@ class FinishedPosition:
 async def merged(
     partitions: Sequence[Partition], state: State, span: TimeSpan, after: FinishedPosition | None = None
 ) -> AsyncGenerator[tuple[FinishedPosition, StoredJob], None]:
-    """The jobs of all partitions, the newest first, each with its place. Only partitions that have one to show are read."""
+    """The jobs of all partitions, the newest first, each with its place.
+
+    Only partitions that have one to show are read.
+    """
     upto = [span.newest if after is None else after.upto(one.number, span) for one in partitions]
     heads = await newest(partitions, state, upto, span.oldest)
     line = [(-ms_of(entry), n) for n, entry in enumerate(heads) if entry]

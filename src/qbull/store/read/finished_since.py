@@ -1,6 +1,8 @@
-"""News: which jobs have finished since the last look. Read from where finished jobs lie, so nothing is written for it by anybody.
+"""News: which jobs have finished since the last look. Read from where finished jobs lie, so nothing is
+written for it by anybody.
 
-Whoever keeps no completed jobs hears of none. One that was removed or redriven meanwhile may still be told of.
+Whoever keeps no completed jobs hears of none. One that was removed or redriven meanwhile may still be told
+of.
 """
 
 from __future__ import annotations
@@ -47,7 +49,10 @@ class FinishedCursor:
 
 @dataclass(frozen=True, slots=True)
 class FinishedSince:
-    """`cut` says that more have finished than were told of; `reached_ms` that what came before has been, where the oldest were asked for."""
+    """`cut` says that more have finished than were told of.
+
+    `reached_ms` that what came before has been, where the oldest were asked for.
+    """
 
     now_ms: int
     finished: list[FinishedJob]
@@ -58,7 +63,10 @@ class FinishedSince:
 async def finished_since(
     partitions: Sequence[tuple[Partition, FinishedCursor]], *, oldest_first: bool = False
 ) -> list[FinishedSince]:
-    """What is new in each, the newest of it, or the oldest where the rest is asked for too; the cursors are moved behind it."""
+    """What is new in each, the newest of it, or the oldest where the rest is asked for too.
+
+    The cursors are moved behind it.
+    """
     if not partitions:
         return []
     calls: list[tuple[str | int, ...]] = [

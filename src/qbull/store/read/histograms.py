@@ -8,7 +8,10 @@ from qbull.store.store import Store
 
 
 async def add(store: Store, queue: str, token: str, counted: Mapping[str, int]) -> int:
-    """Write down what is new; a call that is sent twice counts once. Gives the server's time in milliseconds."""
+    """Write down what is new; a call that is sent twice counts once.
+
+    Gives the server's time in milliseconds.
+    """
     flat = [part for pair in counted.items() for part in pair]
     now_ms: int = await store.server.script("histograms", store.names.queue(queue), token, *flat)
     return now_ms

@@ -1,4 +1,5 @@
-"""Audit: each job is in exactly one place, each lane's count is right. `qbull doctor` asks it, and so does every test.
+"""Audit: each job is in exactly one place, each lane's count is right. `qbull doctor` asks it, and so does
+every test.
 
 It goes through a partition in bounded steps, each of them one atomic look, so it can run beside live work.
 """

@@ -9,15 +9,19 @@ from qbull.store.retry import idempotent
 from qbull.store.verbs.partition import Partition
 
 MAX_HOLDER_SCAN_ENTRIES = 50
-"""Entries of each stream that are looked through for who holds a lane. Of a lane with a train it is known without a look."""
+"""Entries of each stream that are looked through for who holds a lane.
+
+Of a lane with a train it is known without a look.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class LaneStatus:
-    """`holder` is the job that the others wait for; None where nobody does, or it was not found in a bounded look.
+    """`holder` is the job that the others wait for; None where nobody does, or it was not found in a bounded
+    look.
 
-    `waiting` are how many are behind it, `first` the first of them, in order. `position` is that of the job asked about: how many
-    come before it, itself included.
+    `waiting` are how many are behind it, `first` the first of them, in order. `position` is that of the job
+    asked about: how many come before it, itself included.
     """
 
     waiting: int
@@ -50,7 +54,10 @@ async def lane_status(partition: Partition, lane: bytes, limit: int, id: str = "
 
 
 async def count_ahead(partition: Partition, position: bytes, limit: int) -> int:
-    """How many deliveries are before one that is ready, at `<band><entry>`; one more than `most` stands for more."""
+    """How many deliveries are before one that is ready, at `<band><entry>`.
+
+    One more than `most` stands for more.
+    """
     count: int = await partition.server.script(
         "jobs_ahead", partition.base, position[:1], position[1:], limit
     )

@@ -1,7 +1,8 @@
-"""Pages: the jobs of a queue in one state, over all its partitions. No call reads more than a few times what it shows.
+"""Pages: the jobs of a queue in one state, over all its partitions. No call reads more than a few times what
+it shows.
 
-Finished ones come the newest first, delayed ones as they are due; others in the order in which they will run in a partition,
-one partition after the other.
+Finished ones come the newest first, delayed ones as they are due; others in the order in which they will run
+in a partition, one partition after the other.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""Survey: a queue partition by partition. Who reads each, since when; what waits there; which keys it waits for.
+"""Survey: a queue partition by partition. Who reads each, since when; what waits there; which keys it waits
+for.
 
-`qbull partitions` shows it, and so can any program (`wire.survey`). The cost does not depend on how many jobs there are: of
-the lanes and the dead letters only so many are looked at, so that a short lane may be missed where there are very many.
+`qbull partitions` shows it, and so can any program (`wire.survey`). The cost does not depend on how many jobs
+there are: of the lanes and the dead letters only so many are looked at, so that a short lane may be missed
+where there are very many.
 """
 
 from __future__ import annotations
@@ -20,7 +22,10 @@ from qbull.store.verbs.partition import Partition
 from qbull.store.verbs.workers import RegisteredWorker, settings_digest, worker_declarations
 
 LANE_SAMPLE_SIZE = 64
-"""Lanes of a partition that are looked at; one that has a tenth of all jobs is then missed once in 800 looks."""
+"""Lanes of a partition that are looked at.
+
+One that has a tenth of all jobs is then missed once in 800 looks.
+"""
 MAX_DEAD_LETTERS_READ = 50
 """Entries of a partition's dead letters that are looked at."""
 MAX_SHOWN_LANES = 10
@@ -82,7 +87,10 @@ class HaltedLane:
 
 @dataclass(frozen=True, slots=True)
 class HaltedSummary:
-    """How many keys of a queue are halted, and how many jobs wait behind them. Very many may be more than that."""
+    """How many keys of a queue are halted, and how many jobs wait behind them.
+
+    Very many may be more than that.
+    """
 
     keys: int
     waiting: int

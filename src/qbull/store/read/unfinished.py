@@ -1,7 +1,7 @@
 """Roam: the unfinished jobs of a partition, read a bounded number at a time, in no order.
 
-For looking through very many of them, and for doing something with all that match. What is there from the beginning to the
-end is met; what comes or goes meanwhile may be. A cursor is where to go on.
+For looking through very many of them, and for doing something with all that match. What is there from the
+beginning to the end is met; what comes or goes meanwhile may be. A cursor is where to go on.
 """
 
 from __future__ import annotations

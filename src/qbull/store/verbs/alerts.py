@@ -1,7 +1,8 @@
-"""Alerts on the server: whose turn it is to look, what is known of problems, and what there is to read of queues.
+"""Alerts on the server: whose turn it is to look, what is known of problems, and what there is to read of
+queues.
 
-The state lies in the partition of qbull's own queue that messages go to, so that "this was said" and "say it" are one
-script (lua/alert_raise.lua).
+The state lies in the partition of qbull's own queue that messages go to, so that "this was said" and "say it"
+are one script (lua/alert_raise.lua).
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Changing a queue's layout: agree on another number of partitions, close those there are, put the new ones in force.
+"""Changing a queue's layout: agree on another number of partitions, close those there are, put the new ones
+in force.
 
-The partitions are on different slots, so this cannot be one step. It is several, and each of them may be taken by anybody,
-by several at once, and again: by the command that began it, or by any producer that comes to a closed partition. Nobody
-waits for somebody who may be dead.
+The partitions are on different slots, so this cannot be one step. It is several, and each of them may be
+taken by anybody, by several at once, and again: by the command that began it, or by any producer that comes
+to a closed partition. Nobody waits for somebody who may be dead.
 
 1. The layout says which number is coming. One change at a time can be agreed on.
 2. Every partition is closed, and says from then on where its keys go.

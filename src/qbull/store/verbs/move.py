@@ -1,10 +1,11 @@
 """Moving: old partitions are worked off, and in the new ones each lane begins when it may.
 
-These are the steps that are left when the number of a queue's partitions was changed (layout.py). Workers take them
-(worker/repartition.py), and `qbull repartition` does. Any number of them may be at it at once, and die in any place. That rests
-on two facts. The lanes of closed partitions only become fewer, so what was seen of them once stays true: "there is nothing
-of this lane any more". And jobs that are brought from one partition to another are numbered there and come in the order of
-their numbers, so the last number that has come says of every job whether it was there before.
+These are the steps that are left when the number of a queue's partitions was changed (layout.py). Workers
+take them (worker/repartition.py), and `qbull repartition` does. Any number of them may be at it at once, and
+die in any place. That rests on two facts. The lanes of closed partitions only become fewer, so what was seen
+of them once stays true: "there is nothing of this lane any more". And jobs that are brought from one
+partition to another are numbered there and come in the order of their numbers, so the last number that has
+come says of every job whether it was there before.
 """
 
 from __future__ import annotations
@@ -66,7 +67,8 @@ class PartitionMoves(StoreVerbs):
 
     @idempotent
     async def all_steps(self) -> int | None:
-        """Take every step that can be taken now, for all partitions; how many jobs and lanes that has moved on.
+        """Take every step that can be taken now, for all partitions; how many jobs and lanes that has moved
+        on.
 
         None where the number was never changed.
         """
@@ -235,7 +237,10 @@ class PartitionMoves(StoreVerbs):
                 return HeldLanes(held, freed)
 
     async def free_all_lanes(self, layout: Layout, number: int) -> int | None:
-        """Hold nothing in a partition any more, if the older ones have no lane of it: how many it held. None if they have."""
+        """Hold nothing in a partition any more, if the older ones have no lane of it: how many it held.
+
+        None if they have.
+        """
         own = layout.generation_with(number)
         for older in layout.before(number):
             for home in older.homes(PARTITION_LANE, own, number):  # all that any of its keys may come from
@@ -312,7 +317,10 @@ class PartitionMoves(StoreVerbs):
         return await self._change(layout, layout.forgotten(older.number))
 
     async def _drop_retention(self, layout: Layout, older: Generation) -> None:
-        """Finished jobs of old partitions go by their age; and by number when those of the new ones fill it."""
+        """Finished jobs of old partitions go by their age.
+
+        And by number when those of the new ones fill it.
+        """
         keep = self._settings.keep
         tallies = await self._drain_statuses(layout.current)
         completed = _retention_left(keep.completed, layout, older, sum(tally.completed for tally in tallies))

@@ -1,4 +1,7 @@
-"""Notes: what a running job says of itself, as it is sent, kept and read again. The verb is lua/progress_write.lua."""
+"""Notes: what a running job says of itself, as it is sent, kept and read again.
+
+The verb is lua/progress_write.lua.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Tick: what is due in a partition, and the call that fires it. The atomic change itself is in lua/tick.lua."""
+"""Tick: what is due in a partition, and the call that fires it.
+
+The atomic change itself is in lua/tick.lua.
+"""
 
 from __future__ import annotations
 

@@ -78,7 +78,10 @@ def worker_declarations(
 
 
 def settings_digest(settings: QueueSettings) -> str:
-    """The same for two workers whose code declares a queue alike. What may differ between them is left out."""
+    """The same for two workers whose code declares a queue alike.
+
+    What may differ between them is left out.
+    """
     read_back = msgspec.json.decode(
         msgspec.json.encode(settings), type=QueueSettings
     )  # 5 and 5.0 are the same
