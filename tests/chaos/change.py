@@ -20,8 +20,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import producer
-from fleet import every
 from storm import HERE, SHARINGS, TOPOLOGIES, Report, Site, Storm
+from worker_processes import every
 
 from topology import Node, _die_with_parent
 
@@ -142,8 +142,8 @@ class ChangingStorm(Storm):
 
     def _spawn(self, *arguments: str) -> subprocess.Popen[bytes]:
         environment = os.environ | {
-            "YARD_URL": self._site.url,
-            "YARD_LOG": str(self._pods.log),
+            "LOGGING_APP_URL": self._site.url,
+            "LOGGING_APP_LOG": str(self._pods.log),
             "QBULL_URL": self._site.url,
             "TOTAL_PARTITIONS": str(COUNTS[0]),
             "PYTHONPATH": os.pathsep.join([str(HERE.parent / "worker"), os.environ.get("PYTHONPATH", "")]),

@@ -12,7 +12,7 @@ import signal
 import sys
 from pathlib import Path
 
-import yard
+import logging_app
 
 KEYS = 20
 BEHIND = 400
@@ -27,17 +27,17 @@ async def main(name: str, book: Path) -> None:
     while not stop.is_set():
         await asyncio.gather(
             *(
-                yard.step.options(id=f"{key}:{number}").enqueue(key=key, number=number, seconds=0.005)
+                logging_app.step.options(id=f"{key}:{number}").enqueue(key=key, number=number, seconds=0.005)
                 for key in keys
             )
         )
         later = f"{name}-later-{number}"
-        await yard.step.options(id=later, delay=1 + number % 3).enqueue(key=later, number=0)
+        await logging_app.step.options(id=later, delay=1 + number % 3).enqueue(key=later, number=0)
         number += 1
         _write(book, number)
-        while (await yard.work.stats()).unfinished > BEHIND and not stop.is_set():
+        while (await logging_app.work.stats()).unfinished > BEHIND and not stop.is_set():
             await asyncio.sleep(0.05)
-    await yard.app.close()
+    await logging_app.app.close()
 
 
 def _write(book: Path, number: int) -> None:
@@ -59,4 +59,4 @@ def sent(name: str, book: Path) -> dict[str, int]:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], Path(os.environ["YARD_LOG"]).with_suffix(f".{sys.argv[1]}")))
+    asyncio.run(main(sys.argv[1], Path(os.environ["LOGGING_APP_LOG"]).with_suffix(f".{sys.argv[1]}")))

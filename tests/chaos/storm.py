@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fleet import Run, every, order_faults, runs
+from worker_processes import Run, every, order_faults, runs
 
 import qbull
 from conftest import eventually, every_fault
@@ -101,13 +101,13 @@ class Pods:
 
     def join(self, place: int) -> None:
         environment = os.environ | {
-            "YARD_URL": self.url,
-            "YARD_LOG": str(self.log),
+            "LOGGING_APP_URL": self.url,
+            "LOGGING_APP_LOG": str(self.log),
             "TOTAL_PARTITIONS": str(self.partitions),
             "MIN_IDLE_TIME_MS": "1500",
             "PYTHONPATH": os.pathsep.join([str(HERE.parent / "worker"), os.environ.get("PYTHONPATH", "")]),
         }
-        command = ["worker", "yard:app", "--processes", str(PROCESSES), *self.options(place)]
+        command = ["worker", "logging_app:app", "--processes", str(PROCESSES), *self.options(place)]
         with self.log.with_suffix(f".pod{place}").open("ab") as output:
             self.places[place] = subprocess.Popen(
                 [sys.executable, "-m", "qbull.cli.main", *command],
@@ -332,7 +332,7 @@ def first_times(ends: list[Run]) -> list[Run]:
 
 
 async def step(key: str, number: int, failures: int = 0, seconds: float = 0.0) -> None:
-    """What the workers have is in yard.py."""
+    """What the workers have is in logging_app.py."""
 
 
 def _children(pid: int) -> list[int]:

@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import logging_app
 import pytest
-import yard
-from fleet import Fleet, every, order_faults, runs
+from worker_processes import WorkerProcesses, every, order_faults, runs
 
 import qbull
 from conftest import eventually
@@ -23,9 +23,9 @@ from qbull.store.store import Store
 async def log(
     tmp_path: Path, store: Store, server_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Path]:
-    monkeypatch.setattr(yard.app, "url", server_url)
+    monkeypatch.setattr(logging_app.app, "url", server_url)
     yield tmp_path / "log"
-    await yard.app.close()
+    await logging_app.app.close()
 
 
 @pytest.mark.timeout(180)
@@ -43,14 +43,14 @@ async def test_every_key_stays_in_order_while_workers_are_killed(log: Path, serv
         for key in range(keys)
     ]
 
-    async with Fleet(server_url, log, processes=4) as fleet:
+    async with WorkerProcesses(server_url, log, processes=4) as fleet:
         killer = every(1.0, lambda: fleet.children() and fleet.kill_one(luck.randrange(4)))
-        await yard.step.enqueue_many(calls)
+        await logging_app.step.enqueue_many(calls)
         await eventually(_nothing_left, within=120)
         killer.cancel()
 
     ends = [run for run in runs(log) if run.word == "end"]
-    stats = await yard.work.stats()
+    stats = await logging_app.work.stats()
     assert stats.failed == 0
     assert 10_000 <= stats.completed < 10_016  # as many as are kept
     assert stats.totals["completed"] == keys * each
@@ -60,9 +60,9 @@ async def test_every_key_stays_in_order_while_workers_are_killed(log: Path, serv
 
 
 async def test_the_jobs_of_a_killed_process_start_again_at_once(log: Path, server_url: str) -> None:
-    async with Fleet(server_url, log, processes=2) as fleet:
+    async with WorkerProcesses(server_url, log, processes=2) as fleet:
         for number in range(4):
-            await yard.step.enqueue(key=f"k{number}", number=0, seconds=30)
+            await logging_app.step.enqueue(key=f"k{number}", number=0, seconds=30)
         await eventually(lambda: _begun(log, 4))
         victim = runs(log)[0].pid
         held = sum(run.pid == victim for run in runs(log))
@@ -81,8 +81,8 @@ async def test_the_jobs_of_a_killed_process_start_again_at_once(log: Path, serve
 
 
 async def test_a_job_that_blocks_the_loop_is_not_run_twice(log: Path, server_url: str) -> None:
-    async with Fleet(server_url, log, processes=2, environment={"MIN_IDLE_TIME_MS": "500"}):
-        job = await yard.block.enqueue(key="b", seconds=4)
+    async with WorkerProcesses(server_url, log, processes=2, environment={"MIN_IDLE_TIME_MS": "500"}):
+        job = await logging_app.block.enqueue(key="b", seconds=4)
         await job.result(timeout=30)
 
     assert [run.word for run in runs(log)] == ["begin", "end"]
@@ -90,14 +90,14 @@ async def test_a_job_that_blocks_the_loop_is_not_run_twice(log: Path, server_url
 
 async def test_a_worker_that_was_stopped_for_too_long_cannot_settle(log: Path, server_url: str) -> None:
     patient = {"MIN_IDLE_TIME_MS": "1000"}
-    async with Fleet(server_url, log, environment=patient) as zombie:
-        job = await yard.step.enqueue(key="a", number=0, seconds=3)
+    async with WorkerProcesses(server_url, log, environment=patient) as zombie:
+        job = await logging_app.step.enqueue(key="a", number=0, seconds=3)
         await eventually(lambda: _begun(log, 1))
         stopped = [zombie.process.pid, *zombie.children()]
         for pid in stopped:
             os.kill(pid, signal.SIGSTOP)
 
-        async with Fleet(server_url, log, environment=patient, output=log.with_suffix(".other")):
+        async with WorkerProcesses(server_url, log, environment=patient, output=log.with_suffix(".other")):
             await job.result(timeout=30)
             info = await job.info()
             for pid in stopped:
@@ -112,9 +112,9 @@ async def test_a_worker_that_was_stopped_for_too_long_cannot_settle(log: Path, s
 async def test_a_poison_job_is_given_up_after_three_crashes_and_takes_nobody_with_it(
     log: Path, server_url: str
 ) -> None:
-    async with Fleet(server_url, log, processes=2):
-        poison = await yard.die.enqueue(key="poison")
-        others = [await yard.step.enqueue(key=f"k{n}", number=0, seconds=0.2) for n in range(30)]
+    async with WorkerProcesses(server_url, log, processes=2):
+        poison = await logging_app.die.enqueue(key="poison")
+        others = [await logging_app.step.enqueue(key=f"k{n}", number=0, seconds=0.2) for n in range(30)]
         for job in others:
             await job.result(timeout=60)
         info = await eventually(lambda: _failed(poison))
@@ -122,27 +122,29 @@ async def test_a_poison_job_is_given_up_after_three_crashes_and_takes_nobody_wit
     begun = [run for run in runs(log) if run.key == "poison"]
     assert len(begun) == 3
     assert info.error == "its worker died 3 times while it ran"
-    assert (await yard.work.stats()).failed == 1
+    assert (await logging_app.work.stats()).failed == 1
 
 
 async def test_the_last_worker_of_a_dead_machine_is_taken_over_by_others(log: Path, server_url: str) -> None:
     short = {"MIN_IDLE_TIME_MS": "1000"}
-    async with Fleet(server_url, log, environment=short) as gone:
-        job = await yard.step.enqueue(key="a", number=0, seconds=3)
+    async with WorkerProcesses(server_url, log, environment=short) as gone:
+        job = await logging_app.step.enqueue(key="a", number=0, seconds=3)
         await eventually(lambda: _begun(log, 1))
         for pid in [gone.process.pid, *gone.children()]:
             os.kill(pid, signal.SIGKILL)
 
-        async with Fleet(server_url, log, environment=short, output=log.with_suffix(".other")):
+        async with WorkerProcesses(server_url, log, environment=short, output=log.with_suffix(".other")):
             await job.result(timeout=30)
 
     assert [run.word for run in runs(log)] == ["begin", "begin", "end"]
 
 
 async def test_children_do_not_outlive_their_parent(log: Path, server_url: str) -> None:
-    async with Fleet(server_url, log, processes=2, environment={"MIN_IDLE_TIME_MS": "1000"}) as fleet:
+    async with WorkerProcesses(
+        server_url, log, processes=2, environment={"MIN_IDLE_TIME_MS": "1000"}
+    ) as fleet:
         children = fleet.children()
-        await yard.block.enqueue(key="b", seconds=20)
+        await logging_app.block.enqueue(key="b", seconds=20)
         await eventually(lambda: _begun(log, 1))
 
         fleet.process.kill()
@@ -151,14 +153,14 @@ async def test_children_do_not_outlive_their_parent(log: Path, server_url: str) 
 
 
 async def _nothing_left() -> bool:
-    return (await yard.work.stats()).unfinished == 0
+    return (await logging_app.work.stats()).unfinished == 0
 
 
 async def _begun(log: Path, many: int) -> bool:
     return sum(run.word == "begin" for run in runs(log)) >= many
 
 
-async def _said(fleet: Fleet, text: str) -> bool:
+async def _said(fleet: WorkerProcesses, text: str) -> bool:
     return text in fleet.said()
 
 
@@ -182,15 +184,17 @@ def _alive(pid: int) -> bool:
 async def test_the_chunks_of_a_killed_worker_are_done_once_more_and_each_job_ends_once(
     log: Path, server_url: str
 ) -> None:
-    async with Fleet(server_url, log, processes=2, environment={"YARD_PACKING": "0.5"}) as fleet:
-        jobs = await yard.pack.enqueue_many([{"item": number} for number in range(40)])
+    async with WorkerProcesses(
+        server_url, log, processes=2, environment={"LOGGING_APP_PACKING": "0.5"}
+    ) as fleet:
+        jobs = await logging_app.pack.enqueue_many([{"item": number} for number in range(40)])
         await eventually(lambda: _begun(log, 20))
         victim = runs(log)[0].pid
         os.kill(victim, signal.SIGKILL)
         results = [await job.result(timeout=60) for job in jobs]
 
     again = [run for run in runs(log) if run.pid == victim]
-    stats = await yard.parcels.stats()
+    stats = await logging_app.parcels.stats()
     assert results == list(range(40)) and again
     assert (stats.totals["completed"], stats.failed, stats.unfinished) == (40, 0, 0)
     assert all(run.attempt == 1 for run in runs(log))  # a crash of the worker is no attempt of the job
@@ -200,8 +204,8 @@ async def test_the_chunks_of_a_killed_worker_are_done_once_more_and_each_job_end
 async def test_a_job_that_kills_its_chunk_takes_the_others_with_it_twice_at_most(
     log: Path, server_url: str
 ) -> None:
-    async with Fleet(server_url, log):
-        jobs = await yard.pack.enqueue_many([{"item": number} for number in (1, 2, -1, 3, 4)])
+    async with WorkerProcesses(server_url, log):
+        jobs = await logging_app.pack.enqueue_many([{"item": number} for number in (1, 2, -1, 3, 4)])
         with pytest.raises(qbull.JobFailed, match="its worker died 3 times while it ran"):
             await jobs[2].result(timeout=60)
         results = [await job.result(timeout=60) for job in (*jobs[:2], *jobs[3:])]

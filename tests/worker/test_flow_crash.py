@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-import weir
+import flow_processes
 
 from conftest import eventually
 from qbull.store.read import inspect
@@ -31,8 +31,8 @@ class Crew:
         self.taken = directory / "taken"
         self.killed = 0
         self._environment = os.environ | {
-            "WEIR_URL": url,
-            "WEIR_LOG": str(self.log),
+            "FLOW_PROCESSES_URL": url,
+            "FLOW_PROCESSES_LOG": str(self.log),
             "MIN_IDLE_TIME_MS": "1000",
             "PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")]),
         }
@@ -42,7 +42,7 @@ class Crew:
     def start(self, role: str) -> None:
         with self.taken.open("ab") as taken, self.log.with_suffix(".err").open("ab") as errors:
             process = subprocess.Popen(
-                [sys.executable, str(HERE / "weir.py"), role, f"p{next(self._names)}"],
+                [sys.executable, str(HERE / "flow_processes.py"), role, f"p{next(self._names)}"],
                 env=self._environment, stdout=taken, stderr=errors,
             )  # fmt: skip
         self._processes.append((role, process))
@@ -67,7 +67,7 @@ class Crew:
 
 async def unfinished(store: Store) -> int:
     left = 0
-    for queue in (weir.upper, weir.lower):
+    for queue in (flow_processes.upper, flow_processes.lower):
         for partition in await store.partitions(queue.settings):
             count = await inspect.count(partition)
             left += count.unfinished + await store.server.call("XLEN", partition.base + "outgoing")
@@ -81,7 +81,9 @@ async def test_killed_producers_and_workers_lose_and_double_no_flow(
     try:
         for role in ("worker", "worker", "producer", "producer"):
             crew.start(role)
-        await eventually(lambda: asyncio.to_thread(lambda: len(crew.noted()) > weir.JOBS), within=60)
+        await eventually(
+            lambda: asyncio.to_thread(lambda: len(crew.noted()) > flow_processes.JOBS), within=60
+        )
 
         until = time.monotonic() + SECONDS
         while time.monotonic() < until:
@@ -102,7 +104,7 @@ async def test_killed_producers_and_workers_lose_and_double_no_flow(
     begun = {flow for _, flow in noted}
     ended = {flow for word, flow in noted if word == "last"}
     completed, failed = 0, 0
-    for queue in (weir.upper, weir.lower):
+    for queue in (flow_processes.upper, flow_processes.lower):
         for partition in await store.partitions(queue.settings):
             count = await inspect.count(partition)
             completed, failed = completed + count.totals.get("completed", 0), failed + count.failed
@@ -112,4 +114,4 @@ async def test_killed_producers_and_workers_lose_and_double_no_flow(
     )
     assert taken - ended == set()
     assert begun == ended
-    assert (completed, failed) == (len(ended) * weir.JOBS, 0)
+    assert (completed, failed) == (len(ended) * flow_processes.JOBS, 0)

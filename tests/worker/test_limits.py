@@ -7,10 +7,10 @@ import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import logging_app
 import pytest
-import yard
-from fleet import Fleet, runs
 from test_rate_limits import most_in_any
+from worker_processes import WorkerProcesses, runs
 
 import qbull
 from conftest import eventually, strays
@@ -24,16 +24,16 @@ from topology import raised_cluster
 async def log(
     tmp_path: Path, store: Store, server_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Path]:
-    monkeypatch.setattr(yard.app, "url", server_url)
+    monkeypatch.setattr(logging_app.app, "url", server_url)
     yield tmp_path / "log"
-    await yard.app.close()
+    await logging_app.app.close()
 
 
 @pytest.mark.timeout(120)
 async def test_a_rate_is_exact_over_processes_that_are_killed(log: Path, server_url: str) -> None:
-    await yard.work.configure(rate=qbull.Rate(50, per=1))
-    async with Fleet(server_url, log, processes=3) as fleet:
-        await yard.touch.enqueue_many([{"key": f"k{n}"} for n in range(250)])
+    await logging_app.work.configure(rate=qbull.Rate(50, per=1))
+    async with WorkerProcesses(server_url, log, processes=3) as fleet:
+        await logging_app.touch.enqueue_many([{"key": f"k{n}"} for n in range(250)])
 
         async def some_began() -> bool:
             return len(runs(log)) > 80
@@ -42,7 +42,7 @@ async def test_a_rate_is_exact_over_processes_that_are_killed(log: Path, server_
         fleet.kill_one()
 
         async def nothing_left() -> bool:
-            return (await yard.work.stats()).unfinished == 0
+            return (await logging_app.work.stats()).unfinished == 0
 
         await eventually(nothing_left, within=60)
 
@@ -52,9 +52,9 @@ async def test_a_rate_is_exact_over_processes_that_are_killed(log: Path, server_
 
 
 async def test_the_places_of_a_killed_worker_come_back_with_its_jobs(log: Path, server_url: str) -> None:
-    await yard.work.configure(max_active=2)
-    async with Fleet(server_url, log, processes=1) as fleet:
-        jobs = [await yard.step.enqueue(f"k{n}", 0, seconds=0.5) for n in range(4)]
+    await logging_app.work.configure(max_active=2)
+    async with WorkerProcesses(server_url, log, processes=1) as fleet:
+        jobs = [await logging_app.step.enqueue(f"k{n}", 0, seconds=0.5) for n in range(4)]
 
         async def two_began() -> bool:
             return len(runs(log)) >= 2

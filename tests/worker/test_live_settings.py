@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import logging_app
 import pytest
-import yard
-from fleet import Fleet, runs
+from worker_processes import WorkerProcesses, runs
 
 import qbull
 from conftest import eventually
@@ -15,16 +15,16 @@ from qbull.store.store import Store
 
 @pytest.fixture
 def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server_url: str, store: Store) -> Path:
-    monkeypatch.setattr(yard.app, "url", server_url)
+    monkeypatch.setattr(logging_app.app, "url", server_url)
     return tmp_path / "log"
 
 
 async def test_jobs_in_slots_that_were_opened_later_are_known_when_their_worker_is_killed(
     log: Path, server_url: str
 ) -> None:
-    async with Fleet(server_url, log, environment={"YARD_CONCURRENCY": "1"}) as fleet:
-        await yard.work.configure(concurrency=3)
-        jobs = [await yard.plain.enqueue(f"k{n}", seconds=30) for n in range(3)]
+    async with WorkerProcesses(server_url, log, environment={"LOGGING_APP_CONCURRENCY": "1"}) as fleet:
+        await logging_app.work.configure(concurrency=3)
+        jobs = [await logging_app.plain.enqueue(f"k{n}", seconds=30) for n in range(3)]
 
         async def all_begun() -> bool:
             return len(runs(log)) == 3
@@ -37,7 +37,7 @@ async def test_jobs_in_slots_that_were_opened_later_are_known_when_their_worker_
 
         await eventually(all_suspected)
         fleet.process.kill()
-    await yard.app.close()
+    await logging_app.app.close()
 
 
 async def test_a_pause_outlives_the_server(tmp_path: Path) -> None:

@@ -6,9 +6,9 @@ import ctypes
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import logging_app
 import pytest
-import yard
-from fleet import Fleet
+from worker_processes import WorkerProcesses
 
 from conftest import eventually
 from qbull.store.store import Store
@@ -22,28 +22,28 @@ pytestmark = pytest.mark.skipif(
 async def log(
     tmp_path: Path, store: Store, server_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Path]:
-    monkeypatch.setattr(yard.app, "url", server_url)
+    monkeypatch.setattr(logging_app.app, "url", server_url)
     yield tmp_path / "log"
-    await yard.app.close()
+    await logging_app.app.close()
 
 
 async def test_what_a_large_job_has_freed_goes_back_to_the_machine(log: Path, server_url: str) -> None:
-    async with Fleet(server_url, log, environment={"YARD_GIVE_BACK": "0.2"}) as fleet:
+    async with WorkerProcesses(server_url, log, environment={"LOGGING_APP_GIVE_BACK": "0.2"}) as fleet:
         (worker,) = fleet.children()
 
-        swollen = await (await yard.swell.enqueue(key="k")).result(timeout=60)
+        swollen = await (await logging_app.swell.enqueue(key="k")).result(timeout=60)
 
         async def is_small_again() -> bool:
-            return yard.anonymous_memory(worker) < swollen - 50_000
+            return logging_app.anonymous_memory(worker) < swollen - 50_000
 
         await eventually(is_small_again, within=60)
 
 
 async def test_without_it_the_memory_stays(log: Path, server_url: str) -> None:
-    async with Fleet(server_url, log, environment={"YARD_GIVE_BACK": "3600"}) as fleet:
+    async with WorkerProcesses(server_url, log, environment={"LOGGING_APP_GIVE_BACK": "3600"}) as fleet:
         (worker,) = fleet.children()
 
-        swollen = await (await yard.swell.enqueue(key="k")).result(timeout=60)
-        await (await yard.touch.enqueue(key="k")).result(timeout=60)
+        swollen = await (await logging_app.swell.enqueue(key="k")).result(timeout=60)
+        await (await logging_app.touch.enqueue(key="k")).result(timeout=60)
 
-        assert yard.anonymous_memory(worker) > swollen - 50_000
+        assert logging_app.anonymous_memory(worker) > swollen - 50_000

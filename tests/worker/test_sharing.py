@@ -6,7 +6,7 @@ import asyncio
 from contextlib import AsyncExitStack
 
 import pytest
-from partitioned import Yard, make_yard  # noqa: F401 - a fixture
+from partitioned_queue import PartitionedQueue, make_partitioned_queue  # noqa: F401 - a fixture
 
 import qbull
 from conftest import eventually
@@ -17,11 +17,11 @@ from qbull.worker.worker import Worker
 
 
 async def test_more_workers_than_partitions_are_all_used(app: qbull.App, store: Store) -> None:
-    yard = Yard(app, store, partitions=2)
-    async with yard.worker(), yard.worker(), yard.worker(), yard.worker():
+    shared = PartitionedQueue(app, store, partitions=2)
+    async with shared.worker(), shared.worker(), shared.worker(), shared.worker():
 
         async def all_read() -> bool:
-            return [len(share) for share in await yard.shares()] == [1, 1, 1, 1]
+            return [len(share) for share in await shared.shares()] == [1, 1, 1, 1]
 
         await eventually(all_read)
 
@@ -46,82 +46,82 @@ async def test_a_worker_takes_its_place_among_the_others_last(app: qbull.App, st
     )
 
 
-async def test_static_workers_read_what_the_formula_says(yard: Yard) -> None:
+async def test_static_workers_read_what_the_formula_says(shared: PartitionedQueue) -> None:
     async with (
-        yard.worker(Sharing("static", instance=0, instances=2)),
-        yard.worker(Sharing("static", instance=1, instances=2)),
+        shared.worker(Sharing("static", instance=0, instances=2)),
+        shared.worker(Sharing("static", instance=1, instances=2)),
     ):
-        assert await yard.shared_out(8, 8) == [list(range(0, 16, 2)), list(range(1, 16, 2))]
+        assert await shared.shared_out(8, 8) == [list(range(0, 16, 2)), list(range(1, 16, 2))]
 
 
-async def test_leased_partitions_are_taken_up_to_the_number_and_kept(yard: Yard) -> None:
+async def test_leased_partitions_are_taken_up_to_the_number_and_kept(shared: PartitionedQueue) -> None:
     some = Sharing("leased", most=6)
-    async with yard.worker(some):
-        async with yard.worker(some), yard.worker(some):
-            await yard.shared_out(4, 6, 6)
+    async with shared.worker(some):
+        async with shared.worker(some), shared.worker(some):
+            await shared.shared_out(4, 6, 6)
 
         async def six() -> bool:
-            return [len(share) for share in await yard.shares()] == [6]
+            return [len(share) for share in await shared.shares()] == [6]
 
         await eventually(six)
 
 
 @pytest.mark.parametrize("sharing", [Sharing("auto"), Sharing("leased")], ids=lambda s: s.mode)
 async def test_a_clean_stop_hands_over_at_once_although_a_job_still_runs(
-    yard: Yard, sharing: Sharing
+    shared: PartitionedQueue, sharing: Sharing
 ) -> None:
     began, may_end = asyncio.Event(), asyncio.Event()
 
-    @yard.queue.task
+    @shared.queue.task
     async def linger() -> None:
         began.set()
         await may_end.wait()
 
-    stopping = Worker(yard.app._make_store, yard.app._assignments(), sharing=sharing)
+    stopping = Worker(shared.app._make_store, shared.app._assignments(), sharing=sharing)
     await stopping.start()
     long = await linger.enqueue()
     await began.wait()
-    async with yard.worker(sharing):
+    async with shared.worker(sharing):
         stop = asyncio.create_task(stopping.stop(grace=60))
-        others = await yard.step.enqueue_many([{"key": f"k{k}", "n": 0} for k in range(40)])
+        others = await shared.step.enqueue_many([{"key": f"k{k}", "n": 0} for k in range(40)])
         for job in others:
             await job.result(timeout=10)
 
         assert not stop.done()
-        assert await yard.shares() == [[], list(range(16))]
+        assert await shared.shares() == [[], list(range(16))]
         may_end.set()
         await stop
         assert await long.state() == "completed"
 
 
 @pytest.mark.timeout(120)
-async def test_order_and_every_job_survive_workers_that_come_and_go(yard: Yard) -> None:
+async def test_order_and_every_job_survive_workers_that_come_and_go(shared: PartitionedQueue) -> None:
     keys, each = 40, 30
     stack = AsyncExitStack()
     async with stack:
-        await stack.enter_async_context(yard.worker())
+        await stack.enter_async_context(shared.worker())
         sending = asyncio.create_task(
-            yard.step.enqueue_many([{"key": f"k{k}", "n": n} for n in range(each) for k in range(keys)])
+            shared.step.enqueue_many([{"key": f"k{k}", "n": n} for n in range(each) for k in range(keys)])
         )
         for _ in range(6):
-            async with yard.worker():
+            async with shared.worker():
                 await asyncio.sleep(0.1)
         await sending
 
         async def empty() -> bool:
-            return (await yard.queue.stats()).unfinished == 0
+            return (await shared.queue.stats()).unfinished == 0
 
         await eventually(empty, within=60)
 
-    assert len(yard.ran) == keys
-    assert all(ran == list(range(each)) for ran in yard.ran.values())
+    assert len(shared.ran) == keys
+    assert all(ran == list(range(each)) for ran in shared.ran.values())
 
 
 async def test_a_worker_says_at_its_start_that_its_id_is_taken(
-    yard: Yard, caplog: pytest.LogCaptureFixture
+    shared: PartitionedQueue, caplog: pytest.LogCaptureFixture
 ) -> None:
     same = Sharing("static", instance=1, instances=2)
-    async with yard.worker(same) as first, yard.worker(same) as second:
+    async with shared.worker(same) as first, shared.worker(same) as second:
         said = caplog.messages
 
     [line] = said
@@ -139,11 +139,11 @@ async def test_a_worker_says_at_its_start_that_its_id_is_taken(
     ],
 )  # fmt: skip
 async def test_a_worker_says_at_its_start_what_does_not_fit_with_the_others(
-    yard: Yard, caplog: pytest.LogCaptureFixture, one: Sharing, other: Sharing, fact: str
+    shared: PartitionedQueue, caplog: pytest.LogCaptureFixture, one: Sharing, other: Sharing, fact: str
 ) -> None:
-    async with yard.worker(one):
+    async with shared.worker(one):
         assert caplog.messages == []
-        async with yard.worker(other):
+        async with shared.worker(other):
             said = caplog.messages
 
     assert [line for line in said if fact in line and line.startswith('queue "work": ')] == said
@@ -168,7 +168,7 @@ async def test_workers_started_with_other_settings_are_named_to_who_comes_later(
 
 
 async def test_a_partition_that_stays_unread_is_said_once_while_it_lasts(
-    yard: Yard, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    shared: PartitionedQueue, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("qbull.worker.config_warnings.CONFIG_WARNING_DELAY_SECONDS", 0.05)
     monkeypatch.setattr("qbull.worker.lease.LEASE_POLL_SECONDS", 0.01)
@@ -178,19 +178,21 @@ async def test_a_partition_that_stays_unread_is_said_once_while_it_lasts(
         assert len(lines) <= times
         return len(lines) == times
 
-    async with yard.worker(Sharing("static", instance=0, instances=2)):
+    async with shared.worker(Sharing("static", instance=0, instances=2)):
         await eventually(lambda: unread(1))
-        async with yard.worker(Sharing("static", instance=1, instances=2)):
-            await yard.shared_out(8, 8)
+        async with shared.worker(Sharing("static", instance=1, instances=2)):
+            await shared.shared_out(8, 8)
         await eventually(lambda: unread(2))
 
 
-async def test_only_one_process_of_a_pod_complains(yard: Yard, caplog: pytest.LogCaptureFixture) -> None:
+async def test_only_one_process_of_a_pod_complains(
+    shared: PartitionedQueue, caplog: pytest.LogCaptureFixture
+) -> None:
     pod = Sharing("static", instance=1, instances=2)
     async with (
-        yard.worker(pod),
-        yard.worker(pod.of_process(0, 2, "pod")),
-        yard.worker(pod.of_process(1, 2, "pod")),
+        shared.worker(pod),
+        shared.worker(pod.of_process(0, 2, "pod")),
+        shared.worker(pod.of_process(1, 2, "pod")),
     ):
         said = caplog.messages
 

@@ -40,9 +40,9 @@ class Tower:
         self._processes: list[subprocess.Popen[bytes]] = []
         self._environment = {
             **os.environ,
-            "BELFRY_URL": url,
-            "BELFRY_LOG": str(log),
-            "BELFRY_SCHEDULES": str(schedules),
+            "TICKING_APP_URL": url,
+            "TICKING_APP_LOG": str(log),
+            "TICKING_APP_SCHEDULES": str(schedules),
             "PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")]),
             "MIN_IDLE_TIME_MS": "1000",
         }
@@ -51,7 +51,7 @@ class Tower:
         with self.log.with_suffix(".out").open("ab") as output:
             self._processes.append(
                 subprocess.Popen(
-                    [sys.executable, "-m", "qbull.cli.main", "worker", "belfry:app"],
+                    [sys.executable, "-m", "qbull.cli.main", "worker", "ticking_app:app"],
                     env={**self._environment, **(environment or {})},
                     stdout=output,
                     stderr=output,
@@ -129,7 +129,7 @@ async def test_clocks_that_are_wrong_by_an_hour_change_nothing(
 ) -> None:
     async with a_tower(server_url, tmp_path / "log", schedules=4) as tower:
         for skew in ("3600", "-3600"):
-            tower.start({"BELFRY_SKEW": skew})
+            tower.start({"TICKING_APP_SKEW": skew})
         await eventually(lambda: _rung(tower, 8), within=60)
         since = max(planned for _, planned, _ in tower.rung()[:8]) + 1
         await eventually(lambda: _rung(tower, 40), within=60)

@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yard
+import logging_app
 
 from conftest import eventually
 
 
 @dataclass
-class Fleet:
+class WorkerProcesses:
     url: str
     log: Path
     processes: int = 1
@@ -27,18 +27,18 @@ class Fleet:
     environment: dict[str, str] = field(default_factory=dict)
     output: Path | None = None
 
-    async def __aenter__(self) -> Fleet:
+    async def __aenter__(self) -> WorkerProcesses:
         self.output = self.output or self.log.with_suffix(".out")
         environment = os.environ | {
-            "YARD_URL": self.url,
-            "YARD_LOG": str(self.log),
+            "LOGGING_APP_URL": self.url,
+            "LOGGING_APP_LOG": str(self.log),
             "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]),
             "QBULL_LOG_LEVEL": "INFO",
             **self.environment,
         }
         with self.output.open("ab") as output:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "qbull.cli.main", "worker", "yard:app", "--processes", str(self.processes), *self.options],
+                [sys.executable, "-m", "qbull.cli.main", "worker", "logging_app:app", "--processes", str(self.processes), *self.options],
                 env=environment, stdout=output, stderr=output,
             )  # fmt: skip
         try:
@@ -59,7 +59,7 @@ class Fleet:
 
     async def _all_ready(self) -> bool:
         assert self.process.poll() is None, self.said()
-        return len(self.children()) == self.processes and await yard.ready_workers() >= self.processes
+        return len(self.children()) == self.processes and await logging_app.ready_workers() >= self.processes
 
     def children(self) -> list[int]:
         try:

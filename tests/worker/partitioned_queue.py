@@ -16,7 +16,7 @@ from qbull.store.store import Store
 from qbull.worker.worker import Worker
 
 
-class Yard:
+class PartitionedQueue:
     """The queue; `ran` has what each key's jobs did, in order."""
 
     def __init__(self, app: qbull.App, store: Store, partitions: int = 16) -> None:
@@ -59,6 +59,6 @@ class Yard:
         return found
 
 
-@pytest.fixture(name="yard")
-def make_yard(app: qbull.App, store: Store) -> Yard:
-    return Yard(app, store)
+@pytest.fixture(name="shared")
+def make_partitioned_queue(app: qbull.App, store: Store) -> PartitionedQueue:
+    return PartitionedQueue(app, store)

@@ -10,18 +10,18 @@ import qbull
 from qbull.store.store import Store
 from qbull.worker.process import memory
 
-app = qbull.App(os.environ.get("YARD_URL") or "redis://127.0.0.1:1/0", prefix="test")
+app = qbull.App(os.environ.get("LOGGING_APP_URL") or "redis://127.0.0.1:1/0", prefix="test")
 work = app.queue(
     "work",
     order="key",
-    concurrency=int(os.environ.get("YARD_CONCURRENCY", "10")),
+    concurrency=int(os.environ.get("LOGGING_APP_CONCURRENCY", "10")),
     retry=qbull.Retry(attempts=5, backoff="fixed", delay=0.02),
 )
 
 
 def note(word: str, key: str, number: int) -> None:
     line = f"{word} {key} {number} {qbull.current_job().attempt} {os.getpid()} {time.time()}\n"
-    fd = os.open(os.environ["YARD_LOG"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    fd = os.open(os.environ["LOGGING_APP_LOG"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     os.write(fd, line.encode())
     os.close(fd)
 
@@ -62,7 +62,7 @@ def plain(key: str, seconds: float) -> None:
     note("end", key, 0)
 
 
-memory.MEMORY_TRIM_SECONDS = float(os.environ.get("YARD_GIVE_BACK", memory.MEMORY_TRIM_SECONDS))
+memory.MEMORY_TRIM_SECONDS = float(os.environ.get("LOGGING_APP_GIVE_BACK", memory.MEMORY_TRIM_SECONDS))
 
 
 @work.task
@@ -89,9 +89,9 @@ async def pack(numbers: list[int]) -> list[int]:
     """A number below zero kills its worker and all that it has."""
     for number, job in zip(numbers, qbull.current_jobs(), strict=True):
         line = f"begin {len(numbers)} {number} {job.attempt} {os.getpid()} {time.time()}\n"
-        with open(os.environ["YARD_LOG"], "a") as log:
+        with open(os.environ["LOGGING_APP_LOG"], "a") as log:
             log.write(line)
-    await asyncio.sleep(float(os.environ.get("YARD_PACKING", "0")))
+    await asyncio.sleep(float(os.environ.get("LOGGING_APP_PACKING", "0")))
     if any(number < 0 for number in numbers):
         os._exit(3)
     return numbers

@@ -1,4 +1,4 @@
-"""Flows over two queues, for processes that are killed: `python weir.py worker`, `python weir.py producer NAME`.
+"""Flows over two queues, for processes that are killed: `python flow_processes.py worker`, `python flow_processes.py producer NAME`.
 
 Each job writes a line into a log when it has had its effect; a producer prints the number of each flow that was taken.
 """
@@ -11,7 +11,7 @@ import sys
 
 import qbull
 
-app = qbull.App(os.environ.get("WEIR_URL") or "redis://127.0.0.1:1/0", prefix="test")
+app = qbull.App(os.environ.get("FLOW_PROCESSES_URL") or "redis://127.0.0.1:1/0", prefix="test")
 upper = app.queue("upper", partitions=2, concurrency=10)
 lower = app.queue("lower", partitions=3, concurrency=10)
 PARTS = 3
@@ -19,7 +19,7 @@ JOBS = PARTS + 2
 
 
 def note(word: str, flow: str) -> None:
-    fd = os.open(os.environ["WEIR_LOG"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    fd = os.open(os.environ["FLOW_PROCESSES_LOG"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     os.write(fd, f"{word} {flow}\n".encode())
     os.close(fd)
 
