@@ -60,14 +60,20 @@ DEFAULT_RETRY = Retry(delays=(1, 5, 15, 60, 300))
 
 
 class App:
-    """`App()` takes QBULL_URL, else REDIS_URL, else starts a Valkey of its own that keeps its data in ./.qbull.
+    """An app: a connection, a prefix, and a registry of queues and tasks.
 
-    `durability` says how safe a job must be before `enqueue` returns; where neither code nor environment say it, the
-    embedded server's jobs are "durable", and those of other servers as safe as their settings make them.
-    `results` is where results go that are too large for the server; without it such a job fails. With `trace` there are
-    OpenTelemetry spans for enqueues and runs.
-    `middleware` is around every enqueue and run, the first outermost.
-    `alerts` says where alerts go, where the environment does not.
+    Args:
+        url: the address of the server. If None: QBULL_URL, else REDIS_URL, else an embedded Valkey that keeps its data
+            in ./.qbull.
+        prefix: the prefix of all names on the server. If None: QBULL_PREFIX, else "qbull".
+        database: the address of PostgreSQL, for the outbox and for tracked queues. If None: QBULL_DATABASE_URL.
+        durability: how safe a job must be before `enqueue` returns. If None: QBULL_DURABILITY, else "durable" on the
+            embedded server and the server's own settings elsewhere.
+        payload_limit: maximum size of arguments and results, in bytes.
+        results: the store of results that are larger than that; without it such a job fails.
+        trace: whether to make OpenTelemetry spans for enqueues and runs. If None: QBULL_TRACE.
+        middleware: runs around every enqueue and every run; the first one is the outermost.
+        alerts: where alerts are sent. If None: the environment.
     """
 
     def __init__(
@@ -131,8 +137,23 @@ class App:
         alert: bool | Alert = False,
         track: bool = False,
     ) -> Queue:
-        """Declare a queue. All durations are seconds. With `alert` people are told of jobs that fail for good and the
-        like; with `track` every job has its row in PostgreSQL."""
+        """Declare a queue.
+
+        Args:
+            name: the name of the queue.
+            partitions: number of partitions. If None: QBULL_PARTITIONS, else 1.
+            order: "key" runs the jobs of a key one after the other, "partition" those of a partition.
+            concurrency: jobs that one worker runs at a time.
+            max_active: jobs that run at a time in all workers.
+            rate: jobs that start in a period, in all workers.
+            lane: limits for each key.
+            retry: the retry policy of tasks without their own.
+            timeout: seconds that one attempt may take.
+            keep: how many finished jobs are kept, and for how long.
+            on_failed: whether a lane continues after a job that failed permanently, or halts.
+            alert: whether to send alerts about the queue.
+            track: whether every job has a row in PostgreSQL.
+        """
         if name in self.queues:
             raise ConfigError(f'queue "{name}": declared twice; keep one declaration and import it')
         if partitions is None:
@@ -156,11 +177,21 @@ class App:
         return queue
 
     def job(self, queue: str | Queue, id: str) -> Job[Any]:
-        """The handle of a job from its id."""
+        """The handle of a job.
+
+        Args:
+            queue: the queue, or its name.
+            id: the id of the job.
+        """
         return (queue if isinstance(queue, Queue) else self._known(queue)).job(id)
 
     def worker(self, queues: Sequence[str] | None = None, *, concurrency: int | None = None) -> Worker:
-        """A worker in this process: `async with app.worker() as worker`. All queues of the app where none are named."""
+        """A worker in this process: `async with app.worker() as worker`.
+
+        Args:
+            queues: names of the queues that it serves; all queues of the app if None.
+            concurrency: jobs that it runs at a time in each queue, instead of the queue's own number.
+        """
         return Worker(
             self._make_store,
             self._assignments(queues, concurrency),
@@ -170,7 +201,11 @@ class App:
         )
 
     def events(self, after: str | datetime | None = None) -> AsyncGenerator[Event, None]:
-        """What becomes of the jobs of all queues of this app, as `queue.events()` says it of one."""
+        """The jobs of all queues of the app that end, as `queue.events()` yields them for one.
+
+        Args:
+            after: the `place` of an event, or a time, to start from; from now on if None.
+        """
         return follow_events(self._client(), [queue.settings for queue in self.queues.values()], after)
 
     def _assignments(
@@ -229,7 +264,11 @@ class App:
         ]
 
     def relay(self, away: Outage | None = None) -> Relay:
-        """What ships the outbox of this app: `await app.relay().run()`, until it is cancelled."""
+        """The relay that ships the outbox of this app: `await app.relay().run()` runs until it is cancelled.
+
+        Args:
+            away: shared by all that use the database, so that an outage is logged once.
+        """
         from qbull.postgres.relay import Relay
         from qbull.produce.shipping import OutboxShipping
 
@@ -254,7 +293,11 @@ class App:
         return Client(self.url, self.prefix, self.results)
 
     def run_sync(self, coroutine: Coroutine[Any, Any, A]) -> A:
-        """Run something of this app from synchronous code."""
+        """Run a coroutine of this app from synchronous code and return its result.
+
+        Args:
+            coroutine: for example `job.result(timeout=10)`.
+        """
         if self._portal is None:
             self._portal = Portal()
         return self._portal.call(coroutine)

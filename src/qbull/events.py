@@ -26,7 +26,17 @@ EVENT_RESCAN_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A job has ended. `place` is for coming back: `events(after=event.place)`."""
+    """A job has ended.
+
+    Args:
+        queue: its queue.
+        id: its id.
+        task: the name of its task.
+        state: completed, failed or cancelled.
+        error: the reason of a failure.
+        at: when it ended.
+        place: where to continue: `events(after=event.place)`.
+    """
 
     queue: str
     id: str

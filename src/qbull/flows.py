@@ -45,7 +45,7 @@ FlowOnFailed: TypeAlias = Literal["stop", "continue"]
 
 
 class Step(Generic[R]):
-    """One job of a flow: a task and its arguments, as `task.step(…)` gives it."""
+    """One job of a flow, as `task.step(…)` returns it: a call of a task in its queue, with arguments and options."""
 
     def __init__(
         self, call: Call[Any, R], queue: Queue, arguments: EncodedArguments, options: Options
@@ -81,7 +81,7 @@ class _Composite(Generic[R]):
 
 
 class Chain(_Composite[R]):
-    """One after the other: made by `qbull.chain(…)`."""
+    """Parts that run one after the other; `qbull.chain(parts, on_failed, fallback)` makes it."""
 
     def __init__(
         self, parts: tuple[FlowPart, ...], on_failed: FlowOnFailed, fallback: FlowPart | None
@@ -90,7 +90,7 @@ class Chain(_Composite[R]):
 
 
 class Group(_Composite[R]):
-    """All at once, then one that waits for all: made by `qbull.group(…)`."""
+    """Parts that run at the same time; `qbull.group(parts, then, on_failed, fallback)` makes it."""
 
     def __init__(
         self,
@@ -104,9 +104,10 @@ class Group(_Composite[R]):
 
 
 def chain(*parts: FlowPart, on_failed: FlowOnFailed = "stop", fallback: FlowPart | None = None) -> Chain[Any]:
-    """Steps, one after the other: `await qbull.chain(a.step(1), b.step(2)).enqueue()`.
+    """Run steps one after the other: `await qbull.chain(a.step(1), b.step(2)).enqueue()`.
 
-    `on_failed` is what the next one does when one has failed for good, `fallback` is run when the end was not reached.
+    `parts` are steps, chains and groups. `on_failed` says whether the next part runs after one has failed
+    permanently. `fallback` runs if the end was not reached.
     """
     return Chain(parts, on_failed, fallback)
 
@@ -117,14 +118,19 @@ def group(
     on_failed: FlowOnFailed = "stop",
     fallback: FlowPart | None = None,
 ) -> Group[Any]:
-    """Steps, all at once; `then` waits for all of them. In a chain, the next part does."""
+    """Run steps at the same time. In a chain, the next part waits for all of them.
+
+    `parts` are steps, chains and groups. `then` runs when all of them have ended, and `on_failed` says whether also
+    after one has failed permanently. `fallback` runs if the end was not reached.
+    """
     return Group(parts, then, on_failed, fallback)
 
 
 class Flow(Generic[R]):
-    """A flow that was enqueued. `jobs` are the handles of all its jobs as they were written, `last` the one that it ends with.
+    """A flow that was enqueued.
 
-    `created` is False where the id of that one was taken, and nothing was added.
+    `app` and `id` are its own. `jobs` are the handles of all its jobs as they were written, `last` is the job that it
+    ends with, and `fallbacks` stand in for that. `created` is False if the id of `last` was taken and nothing was added.
     """
 
     def __init__(
@@ -147,7 +153,7 @@ class Flow(Generic[R]):
         return f"<Flow {self.id} of {len(self.jobs)} jobs>"
 
     async def result(self, timeout: float | None = None) -> R:
-        """Wait until the flow has ended and give what its last job returned, or the fallback in its place."""
+        """Wait up to `timeout` seconds for the end, and return the result of the last job or of its fallback."""
         job, began = self.last, time.monotonic()
         left = timeout
         for instead in self._fallbacks:
@@ -160,9 +166,12 @@ class Flow(Generic[R]):
         return await job.result(left)
 
     async def cancel(self, reason: str = "cancelled") -> None:
-        """Cancel whatever of it has not ended, fallbacks too. A job that runs is told to stop.
+        """Cancel all jobs of the flow that have not ended, fallbacks too. A running job is told to stop.
 
-        What an outage has kept from being planted is planted first: it may begin, and is told to stop then.
+        If an outage has interrupted the enqueue, the missing jobs are stored first and cancelled then.
+
+        Args:
+            reason: the error of the cancelled jobs.
         """
         client = self._app._client()
         left = [*self._fallbacks, self.last, *self.jobs]

@@ -104,7 +104,11 @@ class Job(msgspec.Struct, Generic[R], eq=False, weakref=True):
         return await why.explain_job(client.store, self._queue.settings, *there)
 
     async def logs(self, last: int = MAX_LOG_LINES) -> list[LogLine]:
-        """What its task has logged, in order: the newest lines, 1,000 at most."""
+        """The newest lines that the task has logged, in order.
+
+        Args:
+            last: maximum number of lines, up to 1,000.
+        """
         if not isinstance(last, int) or not 1 <= last <= MAX_LOG_LINES:
             raise ArgumentsError(f"last={last!r}: give a whole number from 1 to {MAX_LOG_LINES:,}")
         client = self._queue.app._client()
@@ -114,7 +118,11 @@ class Job(msgspec.Struct, Generic[R], eq=False, weakref=True):
         return await there[0].logs(self.id, last)
 
     async def result(self, timeout: float | None = None) -> R:
-        """Wait until the job has finished and give what its task returned, as annotated there."""
+        """Wait for the end of the job. Returns the result of its task, in the annotated type.
+
+        Args:
+            timeout: maximum number of seconds to wait.
+        """
         client = self._queue.app._client()
         began = time.monotonic()
         await self._arrived(client, timeout)
@@ -176,10 +184,13 @@ class Job(msgspec.Struct, Generic[R], eq=False, weakref=True):
         return await stored.get(reference)
 
     async def cancel(self, reason: str = "cancelled") -> Literal["cancelled", "cancelling"]:
-        """Do not run the job, or stop it: "cancelled" where it is, "cancelling" where its worker has been told.
+        """Cancel the job. Returns "cancelled", or "cancelling" if its worker was told to stop it.
 
         A coroutine is cancelled, a process of `cpu=True` is killed. A plain function cannot be interrupted: it may ask
         `current_job().cancelled`, and whatever it returns, its job ends as cancelled.
+
+        Args:
+            reason: the error of the cancelled job.
         """
         said = (
             reason[:MAX_CANCEL_REASON_CHARS].encode("utf-8", "replace").decode()

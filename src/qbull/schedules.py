@@ -53,7 +53,32 @@ class LastRun:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleInfo:
-    """Everything that is known about a schedule. `source` says whether the code declares it, or somebody at run time."""
+    """Everything that is known about a schedule.
+
+    Args:
+        name: the name of the schedule.
+        queue: the queue of its task.
+        task: the name of its task.
+        cron: the cron expression, if it has one.
+        every: seconds between two runs, if it has no expression.
+        tz: the time zone of the expression.
+        args: the arguments of the runs.
+        key: the key of the runs.
+        catch_up: what happens to runs that were missed.
+        overlap: what happens if the run before has not ended.
+        catch_up_limit: maximum number of missed runs that are caught up.
+        jitter: maximum random delay of a run, in seconds.
+        start: no run before this time.
+        end: no run after this time.
+        source: whether the code declares it, or a call at run time.
+        paused: whether it is paused.
+        next: the next planned times.
+        last: the last run.
+        fired: number of runs so far.
+        skipped: number of runs skipped because of an overlap.
+        missed: number of runs that were missed.
+        problem: why it cannot run, if so.
+    """
 
     name: str
     queue: str

@@ -53,7 +53,8 @@ class Call(Calling[P, R]):
 class Task(Call[P, R]):
     """A function that can be enqueued. Called directly it is still the function.
 
-    It keeps the name, the docstring and the signature of the function.
+    It keeps the name, the docstring and the signature of the function. `@queue.task` makes it, from the queue, a spec
+    of the function, and options.
     """
 
     def __init__(self, queue: Queue, spec: TaskSpec, options: Options = DEFAULT_OPTIONS) -> None:
@@ -74,7 +75,13 @@ class Task(Call[P, R]):
         return f"<Task {self._queue.name}.{self.name}>"
 
     def schedule(self, name: str, rule: ScheduleRule, args: Mapping[str, Any]) -> Schedule:
-        """This task by a rule, with these arguments. What is wrong with either is raised here, not at the first tick."""
+        """A schedule of this task. Errors in the rule or the arguments are raised here, not at the first run.
+
+        Args:
+            name: the name of the schedule.
+            rule: when it runs.
+            args: the arguments of the runs, by name.
+        """
         check_name("schedule", name)
         try:
             payload, call = self.spec.signature.encode((), dict(args), self._app.payload_limit)

@@ -37,7 +37,12 @@ _SCAN_CURSOR = re.compile(r"\d{1,5}:\d{1,20}:\d{1,6}")
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """`next` is the cursor of the page after this one; None where there is no more."""
+    """A page of jobs.
+
+    Args:
+        jobs: the jobs of the page.
+        next: the cursor of the next page; None if there is none.
+    """
 
     jobs: list[JobInfo]
     next: str | None
@@ -45,7 +50,18 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class FailureGroup:
-    """Dead letters that failed for the same reason. `error` is that without its details, `last` the newest of them, `last_error` what that failed with."""
+    """Dead letters that failed for the same reason.
+
+    Args:
+        fingerprint: names the reason.
+        error: the error without its details.
+        count: number of dead letters.
+        tasks: names of their tasks.
+        first_at: when the oldest of them failed.
+        last_at: when the newest of them failed.
+        last: the id of the newest.
+        last_error: the error of the newest.
+    """
 
     fingerprint: str
     error: str
@@ -59,7 +75,7 @@ class FailureGroup:
 
 @dataclass(frozen=True, slots=True)
 class Redriven:
-    """How far a redrive has come: dead letters sent round again, and all that were looked at."""
+    """The progress of a redrive: `redriven` dead letters were retried, of `looked_at` that were read."""
 
     redriven: int
     looked_at: int
