@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from traceback import TracebackException
 from typing import TypeAlias
 
 from qbull.core.retry import Retry
 from qbull.errors import Fail, RetryAfter
+
+MAX_ERROR_CHARS = 2_000
+MAX_STACKTRACE_CHARS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +73,35 @@ def decide(
 def describe(error: BaseException) -> str:
     """One line that says what went wrong, bounded in length."""
     try:
-        text = str(error)
+        # The message may have any length: cut it before it is copied.
+        text = str(error)[: MAX_ERROR_CHARS + 1]
     except Exception:
         text = "its message cannot be shown"
     if not isinstance(error, Fail | RetryAfter | Undeliverable | ReportedError):
         text = f"{type(error).__name__}: {text}" if text else type(error).__name__
     text = text.encode("utf-8", "replace").decode() or "no message"
-    return text if len(text) <= 2000 else text[:2000] + " …"
+    return _cut(text)
+
+
+def format_stacktrace(error: BaseException) -> str | None:
+    """The traceback of an exception and of those that led to it, bounded in length; None if it cannot be formatted."""
+    try:
+        formatted = TracebackException.from_exception(error, compact=True)
+        parts: list[TracebackException | None] = [formatted]
+        while parts:
+            part = parts.pop()
+            if part is not None:
+                # The message may have any length: cut it before it is copied into the traceback.
+                message = getattr(part, "_str", None)
+                if isinstance(message, str):
+                    part._str = _cut(message)  # type: ignore[attr-defined]
+                parts += [part.__cause__, part.__context__, *(part.exceptions or ())]
+        text = "".join(formatted.format())
+    # Formatting calls methods of the exception, which may fail.
+    except Exception:
+        return None
+    return text.encode("utf-8", "replace").decode()[-MAX_STACKTRACE_CHARS:]
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_ERROR_CHARS else text[:MAX_ERROR_CHARS] + " …"

@@ -25,6 +25,8 @@ SERVER_RETRY_SECONDS = 10.0
 """For how long a verb is sent again while the server is unavailable."""
 FIRST_CONNECT_RETRY_SECONDS = 1.0
 """The same before the server was reached for the first time: the address is probably wrong then."""
+SERVER_CHECK_TTL_SECONDS = 30.0
+"""For how long a check of the server's settings holds."""
 SERVER_BACKOFF = ExponentialBackoff(first_seconds=0.01, max_seconds=1.0)
 
 A = TypeVar("A")
@@ -37,21 +39,27 @@ class Retrier:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._checked = False
+        self._checked_at = 0.0
         self._checking = asyncio.Lock()
 
     async def open(self) -> None:
-        """Reach the server for the first time, and refuse one that would not keep jobs."""
-        if self._checked:
+        """Reach the server, and refuse one that would not keep jobs: its settings may change while it runs."""
+        if self._is_fresh():
             return
         async with self._checking:
-            if not self._checked:
+            if not self._is_fresh():
+                asked_at = asyncio.get_running_loop().time()
                 for primary in await self._store.server.primaries():
                     try:
                         refuse_unfit_server(primary.address.shown, await read_info(primary))
                     except ServerAway:
                         self._store.server.invalidate(primary)
                         raise
-                self._checked = True
+                self._checked, self._checked_at = True, asked_at
+
+    def _is_fresh(self) -> bool:
+        now = asyncio.get_running_loop().time()
+        return self._checked and now - self._checked_at < SERVER_CHECK_TTL_SECONDS
 
     def forget(self) -> None:
         """Check the server again before the next call."""

@@ -17,7 +17,6 @@ import struct
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
@@ -30,7 +29,7 @@ import msgspec
 
 from qbull.core.codec import PAYLOAD_LIMIT_BYTES, Signature, encode_result
 from qbull.core.flow import Dependency
-from qbull.core.outcome import AlreadyDone, ReportedError, Undeliverable, describe
+from qbull.core.outcome import AlreadyDone, ReportedError, Undeliverable, describe, format_stacktrace
 from qbull.core.record import body_of
 from qbull.core.task import TaskSpec
 from qbull.errors import Fail, PayloadError, RetryAfter
@@ -302,13 +301,13 @@ def _run_request(request: ProcessRequest, sink: ProcessProgressSink, life: int) 
             end_group()
         value = function(*args, **kwargs)
     except RetryAfter as error:
-        return ProcessReply(error=str(error), word="retry", delay=error.delay, queue=error.queue)
+        return ProcessReply(error=describe(error), word="retry", delay=error.delay, queue=error.queue)
     except Fail as error:
-        return ProcessReply(error=str(error), word="fail", stacktrace=traceback.format_exc())
+        return ProcessReply(error=describe(error), word="fail", stacktrace=format_stacktrace(error) or "")
     except AlreadyDone:
         return ProcessReply(b"null")
     except BaseException as error:
-        return ProcessReply(error=describe(error), stacktrace=traceback.format_exc())
+        return ProcessReply(error=describe(error), stacktrace=format_stacktrace(error) or "")
     try:
         return ProcessReply(encode_result(value, request.limit))
     except PayloadError as error:

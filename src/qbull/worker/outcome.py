@@ -5,12 +5,11 @@ from __future__ import annotations
 import logging
 import os
 import time
-import traceback
 from types import TracebackType
 
 from qbull.codecs.offload import StoredResult
 from qbull.core.histograms import Histograms
-from qbull.core.outcome import Delay, Undeliverable, decide
+from qbull.core.outcome import Delay, Undeliverable, decide, format_stacktrace
 from qbull.core.record import MAX_HISTORY_ATTEMPTS, Attempt, Body, Ending, append_ending, repack
 from qbull.core.retry import Retry
 from qbull.core.task import TaskSpec
@@ -28,7 +27,6 @@ from qbull.worker.slot import TimedOut
 
 log = logging.getLogger("qbull.worker")
 
-MAX_STACKTRACE_CHARS = 20_000
 _WORKER_DIRECTORY = os.path.dirname(__file__)
 
 
@@ -189,12 +187,7 @@ def _stacktrace_of(error: Exception) -> str | None:
         case TimedOut() | ProcessDied() | Undeliverable():
             return None
         case _:
-            try:
-                text = "".join(traceback.format_exception(error.with_traceback(_skip_own_frames(error))))
-            # Formatting calls methods of the exception, which may fail.
-            except Exception:
-                return None
-            return text.encode("utf-8", "replace").decode()[-MAX_STACKTRACE_CHARS:]
+            return format_stacktrace(error.with_traceback(_skip_own_frames(error)))
 
 
 def _skip_own_frames(error: Exception) -> TracebackType | None:
