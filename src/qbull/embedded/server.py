@@ -1,20 +1,14 @@
 """Embedded: the Valkey that qbull starts itself.
 
 `EmbeddedServer.open(directory)` attaches to the server of that directory, or starts it. All processes that
-open one directory share one server, on a unix socket; each write is on disk before it is acknowledged. What
-keeps the server running, and stops it after its last user, is a small process of its own: watchdog.py. Every
-call here blocks: asynchronous callers use a thread.
-
-How it holds together:
+open one directory share one server, on a unix socket; each write is on disk before it is acknowledged. A
+watchdog process (watchdog.py) keeps the server running, and stops it after its last user. Every call blocks.
 
 - A user holds one connection to the watchdog, its claim. The kernel closes it however the user ends.
 - The lock file belongs to the process that starts the watchdog, then to the watchdog and the server, which
-  inherit it. Who gets it knows that neither lives, and that all sockets in the directory are left over.
-- A fork gets no claim: the child's copy is closed, because it would keep the server up after the parent.
-  A child that uses the server calls `ensure()` first, and has a claim of its own then.
-- When the watchdog alone is killed, Linux sends SIGTERM to the server; the next `ensure()` or `open()` waits
-  for its end and starts both again. macOS has no such signal: there the server goes on without a watchdog
-  until the next `ensure()` or `open()`, which asks it to shut down, and starts both again.
+  inherit it. A process that gets the lock knows that neither lives, and that all sockets are left over.
+- A fork gets no claim. A child that uses the server calls `ensure()` first, and gets its own claim.
+- When the watchdog alone is killed, Linux sends SIGTERM to the server; on macOS the next call stops it.
 """
 
 from __future__ import annotations
@@ -46,15 +40,13 @@ from qbull.embedded.watchdog import NO_LAST_LINE
 from qbull.errors import EmbeddedError
 
 _LOCK_FILE, _LOG_FILE, _PASSWORD_FILE, _CONFIG_FILE = "qbull.lock", "server.log", "password", "server.conf"
-_SILENCE_TIMEOUT_SECONDS = (
-    30.0  # seconds without a sign of life; a server that says it is loading has all the time it needs
-)
-_START_POLL_SECONDS = 0.005  # between two looks while something starts
-_ORPHANED_LOCK_SECONDS = (
-    1.0  # a lock held for so long while no watchdog listens is held by a server without a watchdog
-)
-_MAX_SERVER_EXITS = 3  # so many ends of the server during one wait: it is not going to stay
-_MAX_SOCKET_PATH_BYTES = 100  # bytes; the kernel's own limit is 108, and 104 on macOS
+# A server that reports that it is loading has all the time it needs.
+_SILENCE_TIMEOUT_SECONDS = 30.0
+_START_POLL_SECONDS = 0.005
+# A lock that is held for so long while no watchdog listens belongs to a server without a watchdog.
+_ORPHANED_LOCK_SECONDS = 1.0
+_MAX_SERVER_EXITS = 3
+_MAX_SOCKET_PATH_BYTES = 100
 _NO_SERVER_MESSAGE = "no embedded server for this platform; set QBULL_URL to a running Redis or Valkey"
 
 _CONFIG_TEMPLATE = """\
