@@ -288,7 +288,7 @@ async def test_many_tries_at_once_are_counted_before_any_is_looked_at(store: Sto
 async def test_one_who_guesses_from_many_addresses_is_slowed_down_too(store: Store) -> None:
     waits = [
         await sessions.count_attempt(store, f"10.0.{n // 250}.{n % 250}")
-        for n in range(sessions.MAX_LOGIN_ATTEMPTS_TOTAL + 1)
+        for n in range(sessions.MAX_TOTAL_LOGIN_ATTEMPTS + 1)
     ]
 
     assert waits[-1] > 0 and not any(waits[:-1])

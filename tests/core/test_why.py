@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from qbull.core.rate import Rate
 from qbull.core.record import ExtendedBody
-from qbull.core.why import MAX_COUNTED_AHEAD, JobFacts, LaneHolder, ReasonCode, explain
+from qbull.core.why import MAX_AHEAD_COUNT, JobFacts, LaneHolder, ReasonCode, explain
 
 BODY = ExtendedBody("send", b"{}", key="a")
 HELD_UP = {"serving": 1, "reading": 1, "tasks": frozenset({"send"})}
@@ -47,7 +47,7 @@ def test_the_front_of_a_lane_that_was_not_found_is_not_named() -> None:
 
 
 def test_a_number_that_was_not_counted_to_its_end_says_so() -> None:
-    why = explain("j1", JobFacts("email", "waiting", BODY, before=MAX_COUNTED_AHEAD + 1, **HELD_UP))
+    why = explain("j1", JobFacts("email", "waiting", BODY, before=MAX_AHEAD_COUNT + 1, **HELD_UP))
 
     assert str(why) == "more than 1,000 others come first"
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from qbull.store.batch import MIN_CALLS_TO_SPLIT, Batcher
+from qbull.store.batch import MIN_SPLIT_CALLS, Batcher
 
 
 class Line:
@@ -54,23 +54,23 @@ async def test_with_many_callers_two_batches_are_in_flight() -> None:
     line = Line()
     batcher = Batcher(line.send, 500, in_order=False)
 
-    tasks = await start(batcher, range(3 * MIN_CALLS_TO_SPLIT))
+    tasks = await start(batcher, range(3 * MIN_SPLIT_CALLS))
     await line.land()
-    tasks += await start(batcher, range(3 * MIN_CALLS_TO_SPLIT, 6 * MIN_CALLS_TO_SPLIT))
+    tasks += await start(batcher, range(3 * MIN_SPLIT_CALLS, 6 * MIN_SPLIT_CALLS))
 
     assert len(line.flights) == 2
     while line.flights:
         await line.land()
-    assert await asyncio.gather(*tasks) == [-n for n in range(6 * MIN_CALLS_TO_SPLIT)]
+    assert await asyncio.gather(*tasks) == [-n for n in range(6 * MIN_SPLIT_CALLS)]
 
 
 async def test_in_order_there_is_never_more_than_one() -> None:
     line = Line()
     batcher = Batcher(line.send, 500, in_order=True)
 
-    tasks = await start(batcher, range(3 * MIN_CALLS_TO_SPLIT))
+    tasks = await start(batcher, range(3 * MIN_SPLIT_CALLS))
     await line.land()
-    tasks += await start(batcher, range(3 * MIN_CALLS_TO_SPLIT, 6 * MIN_CALLS_TO_SPLIT))
+    tasks += await start(batcher, range(3 * MIN_SPLIT_CALLS, 6 * MIN_SPLIT_CALLS))
 
     assert len(line.flights) == 1
     while line.flights:

@@ -5,6 +5,8 @@ from __future__ import annotations
 # Names that are defined in several modules and mean the same thing in each.
 SAME_MEANING = {
     "ENDPOINTS": "the rows that a group of the API adds to its table",
+    "QUEUE_PATH": "the path of a queue in the API",
+    "NO_RETRIES": "Celery, RQ and Django run a task once unless told otherwise",
 }
 
 # Names of Celery and RQ, which compat/ must spell as they do.
@@ -13,20 +15,20 @@ IMITATED_NAMES = {"Job", "Queue", "Retry"}
 # Numbers that are fixed by a protocol or a format. They measure nothing, so they need no unit.
 PROTOCOL_NUMBERS = {
     "SLOTS": "slots of a Redis cluster",
+    "PR_SET_PDEATHSIG": "an option of Linux's prctl",
 }
 
 # Protocols that code outside of qbull, or one of several implementations inside it, really implements.
 EXTENSION_POINTS = {
     "ResultStore": "users store large results",
-    "Enqueued": "the next step of a user's middleware",
+    "EnqueuedJob": "the next step of a user's middleware",
     "DeclareChunk": "type of a decorator",
-    "Declare": "type of a decorator",
+    "DeclareTask": "type of a decorator",
     "Calendar": "cron expressions and intervals",
-    "Source": "Celery and RQ, to be drained",
-    "Ship": "the app that a relay ships rows into",
-    "Scribe": "a running job's log: server or testing kit",
-    "Asked": "a connection to one server: single, Sentinel, cluster",
-    "Counted": "anything that has the counts of a queue",
+    "JobSource": "Celery and RQ, to be drained",
+    "ShipRows": "the app that a relay ships rows into",
+    "ProgressSink": "a running job's log: server or testing kit",
+    "SupportsCall": "a connection to one server: single, Sentinel, cluster",
 }
 
 # Rooms whose functions users call directly, besides the names in qbull.__all__ and the commands of the CLI.

@@ -19,6 +19,7 @@ from qbull.manage import bulk
 from qbull.manage.bulk import BulkOperation, BulkStep
 from qbull.manage.search import FailureGroup
 from qbull.queue import Queue
+from qbull.store.read.finished_since import FINISHED_STATES
 from qbull.store.verbs import operations
 from qbull.store.verbs.operations import Operation
 from qbull.views import jobs as job_views
@@ -91,7 +92,7 @@ async def start_operation(call: ApiCall[Nothing, views.NewOperationBody]) -> Rep
     if state not in BULK_ACTIONS[asked.action][2]:
         why = f"{asked.action} is for {', '.join(BULK_ACTIONS[asked.action][2])}"
         raise ApiProblem(400, f"body: state: {why}", errors=[Wrong("state", why)])
-    if asked.older_than and state not in bulk.FINISHED_STATES:
+    if asked.older_than and state not in FINISHED_STATES:
         why = "applies only to finished jobs"
         raise ApiProblem(400, f"body: olderThan: {why}", errors=[Wrong("olderThan", why)])
     request = OperationRequest(

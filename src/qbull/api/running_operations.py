@@ -20,8 +20,9 @@ from qbull.core.job_filter import JobFilter, JobFilterArguments
 from qbull.core.record import STATES, State
 from qbull.errors import Conflict, QbullError, ServerError
 from qbull.manage import bulk
-from qbull.manage.bulk import FINISHED_STATES, BulkOperation, BulkStep
+from qbull.manage.bulk import BulkOperation, BulkStep
 from qbull.queue import Queue
+from qbull.store.read.finished_since import FINISHED_STATES
 from qbull.store.read.inspect import server_time
 from qbull.store.store import Store
 from qbull.store.verbs import operations

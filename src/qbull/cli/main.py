@@ -55,7 +55,7 @@ COMMANDS = {
 }
 
 INTERRUPTED_EXIT_CODE = 130
-MAX_ERROR_CHARS = 800
+MAX_CLI_MESSAGE_CHARS = 800
 """Longest error message in characters. The message may quote an argument of any length."""
 
 
@@ -137,9 +137,9 @@ def _end(code: int, message: str = "") -> None:
 
 def _shortened(line: str) -> str:
     """Cut the middle out of a long message: the fact is at its start, the remedy at its end."""
-    if len(line) <= MAX_ERROR_CHARS:
+    if len(line) <= MAX_CLI_MESSAGE_CHARS:
         return line
-    half = MAX_ERROR_CHARS // 2
+    half = MAX_CLI_MESSAGE_CHARS // 2
     return f"{line[:half]} … {line[-half:]}"
 
 

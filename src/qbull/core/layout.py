@@ -24,7 +24,7 @@ GENERATION_SPAN_PARTITIONS = 4096
 """How far the numbers of two generations are apart: an id has twelve bits for its partition."""
 MAX_PARTITIONS = 1024
 """Partitions of a queue. Every read of the queue visits each of them."""
-MAX_PARTITIONS_WITH_OLDER = 4096
+MAX_ALL_PARTITIONS = 4096
 """The same with those of earlier generations that still have something in them."""
 
 

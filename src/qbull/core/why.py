@@ -18,7 +18,7 @@ ReasonCode: TypeAlias = Literal[
     "behind", "halted", "flow", "rate", "limit", "busy", "line", "next",
 ]  # fmt: skip
 
-MAX_COUNTED_AHEAD = 1000
+MAX_AHEAD_COUNT = 1000
 """Deliveries before a job that are counted. A number larger than this may be any."""
 
 
@@ -223,7 +223,7 @@ def _ready_reasons(facts: JobFacts) -> list[Reason]:
         text = f"all {facts.slots} slots of the queue's workers are in use"
         reasons.append(Reason("busy", text, values=_known(slots=facts.slots)))
     if facts.before:
-        many = f"more than {MAX_COUNTED_AHEAD:,}" if facts.before > MAX_COUNTED_AHEAD else f"{facts.before}"
+        many = f"more than {MAX_AHEAD_COUNT:,}" if facts.before > MAX_AHEAD_COUNT else f"{facts.before}"
         text = f"{many} {'others come' if facts.before > 1 else 'other comes'} first"
         reasons.append(Reason("line", text, values=_known(jobs=facts.before)))
     return reasons

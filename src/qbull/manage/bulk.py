@@ -17,6 +17,7 @@ from qbull.core.ids import new_token
 from qbull.core.job_filter import JobFilter
 from qbull.core.record import Ending, State, UnreadableRecord, append_ending
 from qbull.store.read.finished import TimeSpan, oldest_first
+from qbull.store.read.finished_since import FINISHED_STATES
 from qbull.store.read.inspect import StoredJob, server_time
 from qbull.store.read.unfinished import scan_unfinished
 from qbull.store.verbs.partition import JobToRetry, Partition
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 BULK_BATCH_SIZE = 100
 SWEEP_BATCH_SIZE = 250
 """Jobs that one call removes without looking at them."""
-FINISHED_STATES: tuple[State, ...] = ("completed", "failed", "cancelled")
 
 BulkAction: TypeAlias = "Callable[[Client, Partition, Sequence[StoredJob]], Awaitable[int]]"
 """Does it, and answers with how many it was done to."""

@@ -19,9 +19,10 @@ from qbull.core.job_info import JobInfo
 from qbull.core.record import STATES, State, to_datetime
 from qbull.errors import MAX_COUNT, MAX_DELAY_SECONDS, ArgumentsError
 from qbull.manage import bulk
-from qbull.manage.bulk import FINISHED_STATES, BulkOperation, error_of, run_bulk
+from qbull.manage.bulk import BulkOperation, error_of, run_bulk
 from qbull.store.read import unfinished
 from qbull.store.read.finished import FinishedPosition, TimeSpan, merged
+from qbull.store.read.finished_since import FINISHED_STATES
 from qbull.store.read.inspect import StoredJob, counts
 from qbull.store.read.pages import with_progress
 from qbull.store.verbs.partition import Partition

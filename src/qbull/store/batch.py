@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 A = TypeVar("A")
 
-MIN_CALLS_TO_SPLIT = 16
+MIN_SPLIT_CALLS = 16
 """With fewer outstanding calls, a second batch in flight would only make the batches smaller."""
 
 
@@ -79,7 +79,7 @@ class Batcher(Generic[T, A]):
         self._usual_outstanding = max(outstanding, self._usual_outstanding * 0.9 + outstanding * 0.1)
         self._split_at = (
             self._usual_outstanding / 2
-            if self._usual_outstanding >= MIN_CALLS_TO_SPLIT and not self._in_order
+            if self._usual_outstanding >= MIN_SPLIT_CALLS and not self._in_order
             else math.inf
         )
 

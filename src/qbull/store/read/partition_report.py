@@ -26,7 +26,7 @@ LANE_SAMPLE_SIZE = 64
 
 One that has a tenth of all jobs is then missed once in 800 looks.
 """
-MAX_DEAD_LETTERS_READ = 50
+MAX_READ_DEAD_LETTERS = 50
 """Entries of a partition's dead letters that are looked at."""
 MAX_SHOWN_LANES = 10
 """Lanes of the whole queue that are shown of each kind."""
@@ -164,7 +164,7 @@ async def _sample_lanes(
     sample: int = LANE_SAMPLE_SIZE,
     limit: int = MAX_SHOWN_LANES,
 ) -> list[tuple[PartitionLease | None, list[_SampledLane], list[_SampledLane]]]:
-    letters = MAX_DEAD_LETTERS_READ if settings.on_failed == "halt" else 0
+    letters = MAX_READ_DEAD_LETTERS if settings.on_failed == "halt" else 0
     calls = [(partition.base, sample, limit, letters) for partition in partitions]
     replies = await run_scripts(partitions[0].server, "partition_report", calls)
     return [

@@ -9,7 +9,7 @@ from qbull.config import QueueSettings
 from qbull.core.flow import NEVER_DUE_MS, Dependency
 from qbull.core.layout import index_in_generation
 from qbull.core.record import holds_lane, lane_of, to_datetime
-from qbull.core.why import MAX_COUNTED_AHEAD, JobFacts, LaneHolder, Why, explain
+from qbull.core.why import MAX_AHEAD_COUNT, JobFacts, LaneHolder, Why, explain
 from qbull.store.names import CONSUMER_GROUP, ready_stream
 from qbull.store.read import lane
 from qbull.store.read.inspect import StoredJob, counts
@@ -106,7 +106,7 @@ async def _lane_facts(partition: Partition, found: StoredJob, facts: JobFacts) -
     place = await partition.server.call("HGET", partition.base + "index", found.id)
     if place is None or place[:1] != b"r":
         return facts
-    return replace(facts, before=await lane.count_ahead(partition, place[1:], MAX_COUNTED_AHEAD))
+    return replace(facts, before=await lane.count_ahead(partition, place[1:], MAX_AHEAD_COUNT))
 
 
 async def _active_count(store: Store, settings: QueueSettings, served: list[ServedQueue]) -> int:

@@ -19,7 +19,7 @@ import msgspec
 
 from qbull.config import QueueSettings
 from qbull.core.backoff import jittered
-from qbull.core.layout import MAX_PARTITIONS_WITH_OLDER, Generation, Layout
+from qbull.core.layout import MAX_ALL_PARTITIONS, Generation, Layout
 from qbull.errors import Conflict
 from qbull.store.connection.fan_out import run_scripts
 from qbull.store.retry import idempotent
@@ -54,10 +54,10 @@ def _refuse_too_many(settings: QueueSettings, layout: Layout, partitions: int) -
             f'see "qbull repartition {settings.name} {layout.partitions}"'
         )
     there = sum(generation.partitions for generation in layout.generations)
-    if there + partitions > MAX_PARTITIONS_WITH_OLDER:
+    if there + partitions > MAX_ALL_PARTITIONS:
         raise Conflict(
             f'queue "{settings.name}": {there:,} partitions still have jobs, and {partitions:,} more would be over '
-            f"{MAX_PARTITIONS_WITH_OLDER:,}; wait until earlier ones are worked off and their finished jobs gone, or clean these"
+            f"{MAX_ALL_PARTITIONS:,}; wait until earlier ones are worked off and their finished jobs gone, or clean these"
         )
 
 

@@ -19,7 +19,7 @@ from qbull.store.store import Store
 
 MAX_LOGIN_ATTEMPTS = 10
 """Failed logins from one address within LOGIN_WINDOW_SECONDS; then it must wait."""
-MAX_LOGIN_ATTEMPTS_TOTAL = 300
+MAX_TOTAL_LOGIN_ATTEMPTS = 300
 """The same for all addresses together, within TOTAL_LOGIN_WINDOW_SECONDS."""
 LOGIN_WINDOW_SECONDS = 300
 TOTAL_LOGIN_WINDOW_SECONDS = 60
@@ -91,7 +91,7 @@ async def count_attempt(store: Store, address: str, right: bool = False) -> int:
 
     A correct password does not count: a tool that sends it with many concurrent requests does not guess.
     """
-    bounds = (MAX_LOGIN_ATTEMPTS, LOGIN_WINDOW_SECONDS, MAX_LOGIN_ATTEMPTS_TOTAL, TOTAL_LOGIN_WINDOW_SECONDS)
+    bounds = (MAX_LOGIN_ATTEMPTS, LOGIN_WINDOW_SECONDS, MAX_TOTAL_LOGIN_ATTEMPTS, TOTAL_LOGIN_WINDOW_SECONDS)
     wait: int = await store.server.script(
         "login_attempt", store.names.app, _digest(address), int(right), *bounds
     )
