@@ -30,11 +30,13 @@ class Ended(NamedTuple):
 
 
 class Shell:
+    """Runs `qbull` in a directory. Without a `url`, no server is configured."""
+
     def __init__(self, url: str, directory: Path) -> None:
         self.directory = directory
         self.environment = {
             **os.environ,
-            "QBULL_URL": url,
+            **({"QBULL_URL": url} if url else {}),
             "QBULL_PREFIX": "test",
             "PYTHONPATH": os.pathsep.join([str(HERE), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]),
         }

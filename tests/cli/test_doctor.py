@@ -111,7 +111,7 @@ async def test_missing_rights_are_named(shell: Shell, own: str, broken: Store) -
     found = examine(shell, QBULL_URL=f"unix://guest:word@{own.rpartition('@')[2]}")
 
     assert "allow the user EVAL" in lines(found, "problem")
-    assert '"durable" does not: it has settings that this user may not read' in lines(found, "note")
+    assert '"durable" is not: it has settings that this user may not read' in lines(found, "note")
 
 
 async def test_a_silent_worker_is_noted(shell: Shell, broken: Store) -> None:

@@ -59,7 +59,7 @@ def test_a_setting_that_was_changed_while_the_server_runs_is_noticed(pair: Pair,
 
     assert after_one[0] == "ok"
     assert '"replicated" is supported' in after_one[2]
-    assert f'"strict" does not: its replica {pair.replicas[0].place} has appendfsync everysec' in after_one[2]
+    assert f'"strict" is not: its replica {pair.replicas[0].place} has appendfsync everysec' in after_one[2]
     assert after_both[0] == "note"
     assert (
         '"fast" is supported' in after_both[2]
@@ -117,6 +117,5 @@ def test_sentinels_are_asked_for_the_replicas_that_are_down_too(trio: Trio, tmp_
 
     assert '"strict" is supported' in whole
     assert (
-        f'"replicated" does not: 1 of 2 replicas follow it: {trio.servers[2].place}: cannot be reached'
-        in short
+        f'"replicated" is not: 1 of 2 replicas follow it: {trio.servers[2].place}: cannot be reached' in short
     )

@@ -149,7 +149,7 @@ async def test_the_health_of_one_machine_is_that_a_worker_of_it_lives(
     app.queue("email").task(name="send")(send)
     await store.register_worker("other-1", RegisteredWorker("other", 1, "other", {}), 60)
 
-    assert shell.refused("workers", "--here").startswith(f'no worker of "{socket.gethostname()}" lives')
+    assert shell.refused("workers", "--here").startswith(f'no worker of "{socket.gethostname()}" is alive')
     async with app.worker() as worker:
         shown = await asyncio.to_thread(shell.ok, "workers", "--here")
     assert worker.id in shown and "other" not in shown
@@ -185,7 +185,7 @@ async def test_a_closed_pipe_ends_quietly(shell: Shell, shop: Shop) -> None:
 
 
 def test_a_look_at_nothing_starts_no_server(shell: Shell) -> None:
-    assert "set QBULL_URL" in shell.refused("queues", QBULL_URL="")
+    assert "QBULL_URL is empty; set it to the server's address" in shell.refused("queues", QBULL_URL="")
     assert "does not exist" in shell.refused("queues", "--url", "embedded://nowhere")
     assert list(shell.directory.iterdir()) == []
 

@@ -56,7 +56,9 @@ async def test_what_is_asked_wrongly_is_refused_in_one_line(shell: Shell, shop: 
     assert "give starts and seconds" in shell.refused("configure", "email", "--rate", "fast", code=2)
     assert "Rate(0, per=60.0): give a whole number" in shell.refused("configure", "email", "--rate", "0/60")
     assert "give a number of jobs" in shell.refused("configure", "email", "--max-active", "few", code=2)
-    assert "give the waits between attempts" in shell.refused("configure", "email", "--retry", "soon", code=2)
+    assert "give the seconds between attempts" in shell.refused(
+        "configure", "email", "--retry", "soon", code=2
+    )
     assert '"order" is no live setting' in shell.refused("reset", "email", "order")
 
 

@@ -177,7 +177,7 @@ async def test_an_admin_does_what_people_do(node: Node, tmp_path: Path) -> None:
     shell = Shell(f"redis://admin:word@{node.place}/0", tmp_path)
     shell.environment["QBULL_PREFIX"] = "qbull"
     said = await asyncio.to_thread(shell.ok, "doctor")
-    assert 'durability: "durable" holds' in said
+    assert 'durability: "durable" is supported' in said
     assert denied(node) == []
 
 
