@@ -39,6 +39,7 @@ class ChangingStorm(Storm):
         super().__init__(site, directory, sharing, topology, seconds=seconds, seed=seed, partitions=counts[0])
         self._counts = counts[1:]
         self._producers: list[subprocess.Popen[bytes]] = []
+        self._tending = True
 
     async def blow(self, keys: int = 60) -> Report:
         for n in range(PRODUCERS):
@@ -58,6 +59,7 @@ class ChangingStorm(Storm):
         await super()._harm()
         self._calm = False
         await self._changing
+        self._tending = False
         for one in self._producers:
             one.terminate()
         for one in self._producers:
@@ -127,7 +129,7 @@ class ChangingStorm(Storm):
     def _tend(self) -> None:
         """As a service manager does: start again what has ended by itself, because its server was away at the start."""
         for n, one in enumerate(self._producers):
-            if one.poll() and not self._calm:
+            if one.poll() and self._tending:
                 self._start_producer(n)
 
     def _kill_producer(self) -> None:
