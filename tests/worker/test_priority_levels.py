@@ -83,7 +83,7 @@ async def test_a_new_priority_is_looked_for_until_the_server_answers(
         return await bands(self)
 
     async with app.worker():
-        monkeypatch.setattr(Partition, "bands", sometimes)
+        monkeypatch.setattr(Partition, "priority_levels", sometimes)
         job = await urgent.options(priority=1).enqueue()
 
         assert await job.result(timeout=20) == "ran"

@@ -46,7 +46,7 @@ async def test_a_suspect_waits_for_a_server_that_is_away_when_it_is_to_be_marked
             finally:
                 proxy.mood = "fair"
 
-        monkeypatch.setattr(Partition, "mark_alone", mark_while_away)
+        monkeypatch.setattr(Partition, "mark_isolated", mark_while_away)
         job = await step.enqueue()
         await make_suspect(store, queue)
 
@@ -78,7 +78,7 @@ async def test_nothing_waits_with_a_suspect_whose_mark_is_refused(
         return await mark(self, job, place)
 
     touched = False
-    monkeypatch.setattr(Partition, "mark_alone", refuse)
+    monkeypatch.setattr(Partition, "mark_isolated", refuse)
     suspect = await step.enqueue()
     await make_suspect(store, suspects)
 
@@ -100,10 +100,10 @@ async def test_a_suspect_that_is_another_workers_by_now_is_not_begun(
         ran.append(qbull.current_job().id)
 
     async def mark_too_late(self: Partition, job: bytes, place: bytes) -> bool:
-        monkeypatch.setattr(Partition, "mark_alone", mark)
+        monkeypatch.setattr(Partition, "mark_isolated", mark)
         return await mark(self, job, b"5" + b"1-1")  # as though the delivery was an older one
 
-    monkeypatch.setattr(Partition, "mark_alone", mark_too_late)
+    monkeypatch.setattr(Partition, "mark_isolated", mark_too_late)
     job = await step.enqueue()
     await make_suspect(store, queue)
 
