@@ -171,7 +171,7 @@ class AttemptRunner:
         return self._outcomes.completed(delivered, body, result, started, give_way=give_way)
 
     async def _hear_out(self, slot: Slot, job: RunningJob) -> None:
-        """Write the last progress and log lines of a job before its outcome, unless the worker cannot wait."""
+        """Write a job's last progress and log lines before its outcome, unless the worker cannot wait."""
         try:
             await self._progress.flush(job)
         except asyncio.CancelledError:

@@ -1,4 +1,4 @@
-"""Call: the user's function, on the loop, in a thread or in a process. Gives its encoded result."""
+"""Call: run the user's function on the loop, in a thread or in a process, and return its encoded result."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class TaskCaller:
     async def within_hooks(
         self, task: TaskSpec, args: list[Any], kwargs: dict[str, Any], job: RunningJob
     ) -> bytes | StoredResult:
-        """The same, with the user's middleware around it."""
+        """Call the task inside the user's middleware."""
         return await self._middleware.run(
             current_job(), partial(self, task, args, kwargs, job), swallowed=b"null"
         )
@@ -99,7 +99,7 @@ class TaskCaller:
         def call() -> Any:
             if time.monotonic() > job.start_by:
                 raise StartTooLate
-            # Whoever stops the job sets `stopped` and then looks at `in_thread`: one of the two sees the other.
+            # Stopping a job sets `stopped` and then reads `in_thread`: one side always sees the other.
             job.in_thread = True
             try:
                 if job.stopped:
@@ -113,13 +113,13 @@ class TaskCaller:
         return await asyncio.get_running_loop().run_in_executor(self._threads, call)
 
     def resize(self, threads: int) -> None:
-        """What runs in the old ones ends there."""
+        """Use a new thread pool. Functions that run in the old one finish there."""
         before, self._threads = self._threads, ThreadPoolExecutor(threads, thread_name_prefix=self._name)
         before.shutdown(wait=False)
 
     async def close(self) -> None:
-        """A plain function that still runs cannot be stopped; its thread is left behind and its outcome
-        refused.
+        """Close the pools. A plain function that still runs cannot be stopped: its thread goes on alone, and
+        the server refuses its outcome.
         """
         self._threads.shutdown(wait=False, cancel_futures=True)
         await self._pool.close()

@@ -1,8 +1,7 @@
 """Cancel: find out which jobs of this worker were cancelled, and stop them.
 
-A bell rings when a job that some worker has is cancelled. Should it be lost, the marks are looked at every so
-often all the same, for the partitions of which something is in the hand: one call for all of its jobs, none
-while idle.
+A wake-up comes when a job that a worker holds is cancelled. In case it is lost, the worker also reads the
+marks from time to time, with one call for each partition of which it holds jobs, and none while idle.
 """
 
 from __future__ import annotations

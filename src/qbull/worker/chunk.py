@@ -1,8 +1,8 @@
-"""Chunk: jobs of a task that takes many at once, put together where they run.
+"""Chunk: collects the jobs of a task that takes many at once, in the worker that runs them.
 
-Each job has a slot of its own and goes the way of every job. Its task is `Chunk`, which gathers what has
-begun and calls the user's function once for all of them. So limits, timeouts, cancelling and settling are
-each job's own.
+Each job has its own slot, like any other job. Its function is a `ChunkCaller`, which collects the jobs that
+have started and calls the user's function once for all of them. So each job keeps its own limits, timeout,
+cancellation and outcome.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _together: ContextVar[list[RunningJob]] = ContextVar("qbull_running_together")
 
 
 class ChunkBatch:
-    """Jobs that are to be done together. `left` are those that somebody still waits for."""
+    """Jobs that share one call. The outcome of a job that left the batch is cancelled."""
 
     def __init__(self) -> None:
         self.items: list[Any] = []
@@ -33,7 +33,7 @@ class ChunkBatch:
 
 
 class ChunkCaller:
-    """Takes one item and gives its result, which comes from a call of `function` with up to `most` of them."""
+    """Takes one item and returns its result. One call of `function` handles up to `most` items."""
 
     def __init__(self, name: str, function: Callable[..., Any], most: int, wait: float) -> None:
         self.name = name
@@ -66,9 +66,9 @@ class ChunkCaller:
         return gathering, outcome
 
     def _leave(self, gathering: ChunkBatch, outcome: Future[Any]) -> None:
-        """It was cancelled: it is not begun, or nobody wants its result.
+        """Drop a cancelled job: leave it out of the call, or ignore its result.
 
-        Where nobody wants any, the call is cancelled too.
+        If no job of the batch is left, cancel the call too.
         """
         outcome.cancel()
         if gathering.task is not None and all(each.cancelled() for each in gathering.outcomes):
@@ -139,7 +139,7 @@ class ChunkCaller:
 
 
 def current_jobs() -> list[CurrentJob]:
-    """The jobs whose task is running now: those of a chunk in the order of its list, else the one."""
+    """The jobs that the running task handles: those of a chunk in the order of its list, or a single one."""
     if running.get() is not None:
         return [current_job()]
     jobs = []

@@ -19,7 +19,11 @@ MAX_CHUNK_JOBS = 1000
 def make_chunk(
     settings: QueueSettings, name: str, function: Callable[..., Any], most: int, wait: float
 ) -> tuple[ChunkCaller, Callable[..., Any]]:
-    """What runs for each of its jobs, and a function with the signature of one. Says what does not fit."""
+    """The function that runs for each job of the chunk, and one with the signature of a single job.
+
+    Raises:
+        DeclarationError: If the task or the queue does not fit a chunk.
+    """
 
     def refuse(fact: str) -> DeclarationError:
         return DeclarationError(f'task "{name}": {fact}')
@@ -46,7 +50,7 @@ def make_chunk(
 def _types(
     name: str, function: Callable[..., Any], refuse: Callable[[str], DeclarationError]
 ) -> tuple[Any, Any]:
-    """Of one job: what it takes, and what it gives."""
+    """The types of a single job: its item, and its result."""
     try:
         hints = typing.get_type_hints(function, include_extras=True)
     except Exception as error:  # whatever evaluating an annotation raises

@@ -1,8 +1,8 @@
-"""Complain: say in the log what is wrong with how the workers of a queue are set up.
+"""Config warnings: log what is wrong with the settings of a queue's workers.
 
-A worker that starts says at once what does not fit with those that are there. What comes up later is said
-when it has lasted a while: every rolling restart passes through such states, and so does every start of many
-workers at once. Each thing is said once while it lasts, by one process of a pod.
+A worker that starts logs at once what conflicts with the workers that are there. A conflict that appears
+later is logged only after it has lasted a while: every rolling restart passes through such states, and so
+does every start of many workers at once. One process of a pod logs each conflict once while it lasts.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CONFIG_WARNING_DELAY_SECONDS = 60.0
 
 
 class ConfigWarningLogger:
-    """For one queue. `look` is called with each new roster."""
+    """Warnings for one queue. Call `look` with each new version of the worker registry."""
 
     def __init__(self, settings: QueueSettings, worker: str, *, speaks: bool) -> None:
         self._settings = settings

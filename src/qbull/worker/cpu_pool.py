@@ -1,9 +1,9 @@
 """Pool: processes for tasks declared with cpu=True.
 
-Each job has a process for itself while it runs, so a timeout ends it for real, and one that dies takes no
-other with it. A signal to the worker's group does not reach them: running jobs may end first. Processes are
-started when first needed and used again. Only bytes travel: the task's name and its payload there, the
-encoded result or the error back.
+While a job runs, it has a process to itself. So a timeout really ends it, and a job that crashes its process
+affects no other job. A signal to the worker's process group does not reach the pool, so that running jobs can
+finish. Processes are started when first needed, and reused. Only bytes travel: the task's name and its
+payload to the process, the encoded result or the error back.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class ProcessDied(ReportedError):
 
 
 class RemoteError(ReportedError):
-    """What a task raised in its process."""
+    """An error that a task raised in its process."""
 
     def __init__(self, text: str, stacktrace: str) -> None:
         super().__init__(text)
@@ -73,7 +73,7 @@ class ProcessRequest(msgspec.Struct):
     app: str = ""
     start_by: float = inf
     payload: bytes | None = None
-    """The arguments, where those in the record are sealed: a process has no keys."""
+    """The decoded arguments, if those in the record are encrypted or signed: a process has no keys."""
     dependencies: list[tuple[str, Dependency]] = []
 
 
@@ -92,7 +92,7 @@ class ProcessPool:
         self._all: set[_PoolProcess] = set()
 
     async def run(self, task: TaskSpec, job: RunningJob, limit: int, payload: bytes | None = None) -> bytes:
-        """The encoded result. Cancelling it kills the process."""
+        """Run the job and return its encoded result. If this call is cancelled, the process is killed."""
         process = await self._free()
         function = task.function
         try:
@@ -134,7 +134,7 @@ class ProcessPool:
         self._idle.clear()
 
     async def _free(self) -> _PoolProcess:
-        """One that lives: an idle one may have been killed since."""
+        """A live process. An idle one may have been killed in the meantime."""
         while self._idle:
             process = self._idle.pop()
             if not process.ended:
@@ -150,10 +150,10 @@ class ProcessPool:
 
 
 class _PoolProcess:
-    """`connection` is another handle of the socket that is read and written: event loops do not let go of
-    their own.
+    """A process of the pool.
 
-    `life` is this worker's end of the lifeline: the process ends when it is closed.
+    `connection` is a second handle of the socket that is read and written, because event loops do not release
+    theirs. `life` is this worker's end of the lifeline: the process ends when it is closed.
     """
 
     def __init__(
@@ -206,7 +206,7 @@ class _PoolProcess:
     async def send(
         self, request: ProcessRequest, on_progress: Callable[[ProcessReply], None]
     ) -> ProcessReply:
-        """`on_progress` receives what the job says of itself meanwhile."""
+        """Run a request. `on_progress` receives the job's progress and log lines meanwhile."""
         try:
             body = msgspec.msgpack.encode(request)
             self._writer.write(_LENGTH_PREFIX.pack(len(body)) + body)
@@ -228,9 +228,7 @@ class _PoolProcess:
         await self._watching
 
     async def _watch(self) -> None:
-        """A process that it has started may hold its socket open: nothing more is to be read once it has
-        ended itself.
-        """
+        """Close the socket for reading once the process has ended: a child of it may still hold it open."""
         await self._process.wait()
         self._kill()
         os.close(self._life)
@@ -238,13 +236,13 @@ class _PoolProcess:
             self._socket.shutdown(socket.SHUT_RD)
 
     def _kill(self) -> None:
-        """With all that it has started: its group is its own."""
+        """Kill the process and everything that it has started: it has its own process group."""
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
 
 
 def _pass_progress_on(job: RunningJob, answer: ProcessReply) -> None:
-    """What a job in another process says of itself is said here."""
+    """Report the progress and the log lines of a job that runs in another process."""
     if job.progress_sink is None:
         return
     job.has_output = True
@@ -255,7 +253,7 @@ def _pass_progress_on(job: RunningJob, answer: ProcessReply) -> None:
 
 
 class ProcessProgressSink:
-    """In a process of the pool: passes what the job says of itself to the worker, from any thread."""
+    """In a process of the pool: passes the job's progress and log lines to the worker, from any thread."""
 
     def __init__(self, answers: BinaryIO) -> None:
         self._answers = answers
@@ -294,7 +292,7 @@ def _run_request(request: ProcessRequest, sink: ProcessProgressSink, life: int) 
         job = RunningJob(request.queue, request.place, request.id, request.record, body)
         job.progress_sink, job.app, job.dependencies = sink, request.app, request.dependencies
         running.set(job)
-        if time.monotonic() > request.start_by:  # the steady clock is one for all processes of a machine
+        if time.monotonic() > request.start_by:  # all processes of a machine share the monotonic clock
             return ProcessReply(word="late")
         # The job may be another worker's by now.
         if is_cut(life):

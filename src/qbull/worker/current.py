@@ -1,4 +1,4 @@
-"""The job that is running here: what a task can ask about itself."""
+"""The current job: what a running task can ask about itself."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from qbull.store.verbs.partition import Partition
 
 
 class ProgressSink(Protocol):
-    """Who takes down what a job says of itself, from any thread."""
+    """Receives the progress and the log lines of a job, from any thread."""
 
     def progress(self, job: RunningJob, value: float) -> None: ...
     def log(self, job: RunningJob, text: str) -> Future[None]: ...
@@ -60,7 +60,7 @@ class RunningJob(msgspec.Struct, eq=False):
     process_started: Callable[[int], None] | None = None
     """Receives the id of the process that is about to run it."""
     dependencies: list[tuple[str, Dependency]] = []
-    """The outcomes of the jobs that it has waited for in its flow."""
+    """The outcomes of the jobs that it waited for in its flow."""
 
 
 running: ContextVar[RunningJob | None] = ContextVar("qbull_running", default=None)
@@ -68,11 +68,12 @@ running: ContextVar[RunningJob | None] = ContextVar("qbull_running", default=Non
 
 @dataclass(frozen=True, slots=True)
 class CurrentJob:
-    """`fence` rises with every delivery, so other stores can refuse a write with an older one.
+    """The running job, as its task sees it.
 
-    `schedule` is the schedule that asked for it, and `planned_at` the instant it was planned for, where it is
-    a tick's. `headers` are what middleware has sent along. `cancelled` turns true when the job was cancelled,
-    has run into its timeout, or its worker stops.
+    `fence` rises with every delivery, so that other stores can refuse a write with an older one. `schedule`
+    and `planned_at` name the schedule that enqueued the job and the time it was planned for; both are None
+    for other jobs. `headers` are the headers that middleware has added. `cancelled` becomes true when the job
+    is cancelled or times out, or when its worker stops.
     """
 
     id: str
@@ -89,33 +90,32 @@ class CurrentJob:
 
     @property
     def cancelled(self) -> bool:
-        """Is there no use in going on? A plain function cannot be interrupted, but it can ask."""
+        """Whether the job should stop. Nothing can interrupt a plain function, so it has to ask."""
         return self._running.stopped
 
     @property
     def results(self) -> list[Any]:
-        """What the jobs have returned that it has waited for in its flow, in the order in which they were
-        written there.
+        """The results of the jobs that it waited for in its flow, in the order in which the flow lists them.
 
-        In place of what did not complete there is a JobFailed or a JobCancelled.
+        A job that did not complete has a JobFailed or a JobCancelled in its place.
         """
         return [_result(letter, told) for letter, told in self._running.dependencies]
 
     async def progress(self, value: float) -> None:
-        """Say how far the job is, from 0 to 100.
+        """Report how far the job is, from 0 to 100.
 
-        Does not wait: of many values in a short time the last is kept.
+        Does not wait. Of many values in a short time only the last is written.
         """
         self.progress_sync(value)
 
     async def log(self, text: str) -> None:
-        """Keep a line with the job; returns when the server has it."""
+        """Add a log line to the job. Returns when the server has it."""
         written = self._log(text)
         if written is not None:
             await asyncio.wrap_future(written)
 
     def progress_sync(self, value: float) -> None:
-        """The same as `progress`, for plain functions."""
+        """`progress` for plain functions."""
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 100:
             raise ArgumentsError(f"progress {value!r}: give a number from 0 to 100")
         job = self._running
@@ -124,7 +124,7 @@ class CurrentJob:
             job.progress_sink.progress(job, value)
 
     def log_sync(self, text: str) -> None:
-        """The same as `log`, for plain functions."""
+        """`log` for plain functions."""
         if asyncio._get_running_loop() is not None:
             raise QbullError("log_sync() would block the running event loop; await log() instead")
         written = self._log(text)
@@ -134,7 +134,7 @@ class CurrentJob:
     def _log(self, text: str) -> Future[None] | None:
         job = self._running
         if job.progress_sink is None or job.stopped:
-            return None  # nobody waits for it any more
+            return None  # nothing waits for the line any more
         job.has_output = True
         return job.progress_sink.log(job, str(text))
 

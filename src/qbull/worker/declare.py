@@ -1,8 +1,9 @@
-"""Declare: bring the schedules of the code to the server, and keep them there as the code has them.
+"""Declare: write the schedules of the code to the server, and keep them there as the code has them.
 
-While two versions of the code run side by side, all of them agree on which one decides: the newest that a
-live worker runs. The version of a queue's schedules is in the roster, so everybody sees when its last worker
-has gone. What the version that decides does not have is removed; what was made at run time stays.
+While two versions of the code run side by side, all workers agree on the one that decides: the newest that a
+live worker runs. The worker registry has the version of a queue's schedules, so every worker sees when the
+last worker of a version is gone. Schedules that the deciding version does not declare are removed. Schedules
+that were created at run time stay.
 """
 
 from __future__ import annotations
@@ -24,15 +25,15 @@ from qbull.worker.outage import Outage
 log = logging.getLogger("qbull.worker")
 
 DECLARE_POLL_SECONDS = 600.0
-"""Seconds between two looks where nobody comes or goes."""
+"""Seconds between two checks while no worker starts or stops."""
 DECLARE_RETRY_SECONDS = 10.0
-"""Seconds until the next look, where something was in the way."""
+"""Seconds until the next check if the last one could not finish."""
 DECLARE_JITTER_SECONDS = 1.0
-"""Seconds within which all that come and go together are one reason to look."""
+"""Workers that start or stop within so many seconds cause one check."""
 
 
 class ScheduleDeclarer:
-    """For one queue."""
+    """Declares the schedules of one queue."""
 
     def __init__(self, store: Store, assignment: Assignment, outage: Outage) -> None:
         self._store = store
@@ -47,7 +48,7 @@ class ScheduleDeclarer:
         self.version = version_of(assignment.schedules)
 
     def wake_up(self) -> None:
-        """A worker has come or gone."""
+        """Check soon: a worker has started or stopped."""
         self._wake_up.set()
 
     async def run(self) -> None:
@@ -65,9 +66,9 @@ class ScheduleDeclarer:
             )
 
     async def tick(self) -> bool:
-        """Look who decides, and if it is this version, see that the server has it.
+        """Find out which version decides. If it is this one, write its schedules to the server.
 
-        Answers whether all is done.
+        Returns whether all is done.
         """
         members = await self._store.workers()
         newest = await self._declared.newest(self._settings.name, self._versions(members.values()))
@@ -80,7 +81,7 @@ class ScheduleDeclarer:
         return not deciding or await self._bring(members)
 
     def _versions(self, members: Iterable[RegisteredWorker]) -> list[str]:
-        """Those that live workers run; this one first, whether or not the roster has it already."""
+        """The versions that live workers run. This one comes first, even if it is not registered yet."""
         serving = [
             member.queues[self._settings.name] for member in members if self._settings.name in member.queues
         ]
@@ -91,7 +92,7 @@ class ScheduleDeclarer:
         before = await self._declared.names(name)
         if not before | mine:
             return True
-        if not mine <= before:  # first, so that whatever happens next somebody knows what to clean up
+        if not mine <= before:  # first, so that the names to clean up are known even after a crash
             await self._declared.remember(name, before | mine)
         for gone in sorted(before - mine):
             known = await self._schedules.find(gone)

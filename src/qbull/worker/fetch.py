@@ -65,7 +65,7 @@ class Fetcher:
         self._streams: dict[int, dict[bytes, ReadyStream]] = {}
 
     async def serve(self, partitions: Sequence[Partition]) -> None:
-        """Read these partitions from now on, and no others. Called again when a new priority level is in use."""
+        """Read only these partitions from now on. Called again when a new priority level is in use."""
         wanted: dict[int, dict[bytes, ReadyStream]] = {}
         for partition in partitions:
             streams = await self._store.streams([partition])

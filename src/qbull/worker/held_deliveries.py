@@ -19,7 +19,7 @@ from qbull.worker.wiring import WorkerWiring
 
 
 class HeldDeliveries:
-    """For one queue: its partitions, a settler for each of them, and the deliveries in the prefetch buffer."""
+    """For one queue: its partitions, a settler for each, and the deliveries in the prefetch buffer."""
 
     def __init__(
         self,

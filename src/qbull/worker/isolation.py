@@ -1,6 +1,6 @@
 """Isolation: a job that is suspected of killing workers runs while nothing else does.
 
-Should it kill this worker too, it has killed nobody else's job, and there is no doubt who did it.
+If it kills this worker too, no other job dies with it, and there is no doubt which job did it.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
 """Leases: which partitions of a queue this worker reads.
 
-A worker may read a partition as long as its heartbeats continue; nothing has to be renewed. If two workers read
-the same partition for a moment, lanes keep the order and fences refuse stale outcomes. So a handover needs no
-pause: the old reader stops reading, releases its unstarted jobs, and finishes the running ones.
+A worker may read a partition as long as its heartbeats continue; nothing has to be renewed. If two workers
+read the same partition for a moment, lanes keep the order and fences refuse stale outcomes. So a handover
+needs no pause: the old reader stops reading, releases its unstarted jobs, and finishes the running ones.
 
-- auto:   an even share of the partitions, computed by everybody from the same roster; nothing moves that need not.
-- leased: partitions that nobody has, up to a number, taken for this worker alone and kept until it stops.
+- auto:   an even share of the partitions. Every worker computes it from the same worker registry, and as few
+          partitions as possible move.
+- leased: partitions that no other worker has, up to a limit, for this worker alone until it stops.
 - static: `partition % instances == instance`.
 """
 
@@ -29,13 +30,13 @@ from qbull.worker.wiring import WorkerWiring
 log = logging.getLogger("qbull.worker")
 
 LEASE_POLL_SECONDS = 20.0
-"""Seconds between two looks without a wake-up."""
+"""Seconds between two checks without a wake-up."""
 
 
 class PartitionLeases:
-    """For one queue.
+    """The leases of one queue.
 
-    `serve` receives the partitions to read whenever they change, `mover` the layout after every look.
+    `serve` receives the partitions to read whenever they change, `mover` the layout after every check.
     """
 
     def __init__(
@@ -59,7 +60,7 @@ class PartitionLeases:
         self.leaving = False
 
     def wake_up(self) -> None:
-        """A worker has come or gone, or has leased a partition."""
+        """Check soon: a worker has started, stopped, or leased a partition."""
         self._wake_up.set()
 
     async def run(self) -> None:
@@ -71,7 +72,7 @@ class PartitionLeases:
             await self._outage.retry_until_up(self.tick)
 
     async def tick(self) -> None:
-        """Look which workers and partitions there are, and read the share of this worker."""
+        """Check which workers and partitions exist, and read the share of this worker."""
         layout = await self._store.layout(self._settings)
         members = await self._store.workers()
         share: list[int] = []
@@ -85,7 +86,7 @@ class PartitionLeases:
             try:
                 await self._serve(share)
             except BaseException:
-                self.held, self.since = before, since  # half done; the next look does it again
+                self.held, self.since = before, since  # half done; the next check does it again
                 raise
             await self._unlease(set(before) - set(share))
         self._mover.follow(layout, self.held)
@@ -102,7 +103,7 @@ class PartitionLeases:
                 await self._store.partition(self._settings, number).unlease(self._worker)
 
     async def _share(self, generation: Generation, members: dict[str, RegisteredWorker]) -> list[int]:
-        """Each generation is shared out by itself: the new one must not wait until the old one is worked off."""
+        """Generations are shared out separately: the new one must not wait until the old one is done."""
         match self._sharing.mode:
             case "static":
                 return self._static(generation)
@@ -133,7 +134,7 @@ class PartitionLeases:
         return [generation.numbers[place] for place in share]
 
     async def _take(self, generation: Generation, members: dict[str, RegisteredWorker]) -> list[int]:
-        """What we have, and as much of what nobody has as we may."""
+        """The partitions that this worker has, and as many free ones as it may take."""
         taken = {
             number
             for name, member in members.items()

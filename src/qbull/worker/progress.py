@@ -1,8 +1,8 @@
-"""Note: what running jobs say of themselves, their progress and log lines, on its way to the server.
+"""Progress: sends the progress and the log lines of running jobs to the server.
 
-Of a job's progress the last value wins. The first leaves at once, others wait until a quarter of a second has
-passed since the last were sent, and the final one leaves before the job is settled. A log line leaves at
-once; those that are said while some are on their way leave together. All of it may be said from any thread.
+The last progress value of a job wins. The first value is sent at once, later ones at most every quarter of a
+second, and the final one before the job is settled. A log line is sent at once; lines that arrive while
+others are on their way are sent together. Jobs may report from any thread.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from qbull.worker.outage import Outage
 
 PROGRESS_FLUSH_SECONDS = 0.25
 PROGRESS_BATCH_SIZE = 100
-"""Jobs in one call at most."""
+"""Maximum number of jobs in one call."""
 
 
 class UnsentProgress:
-    """What a job has said and the server does not know yet, and how many lines of it the server was told.
+    """The progress and the log lines of a job that the server does not have yet.
 
-    `arrived` is not set while something is on its way.
+    `told` counts the lines that the server was sent. `arrived` is cleared while something is on its way.
     """
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class UnsentProgress:
 
 
 class ProgressWriter:
-    """For one queue."""
+    """Writes the progress and the log lines of one queue's jobs."""
 
     def __init__(self, outage: Outage) -> None:
         self._outage = outage
@@ -55,7 +55,7 @@ class ProgressWriter:
         self._sending: asyncio.Task[None] | None = None
 
     def open(self) -> None:
-        """From now on there is an event loop to send from."""
+        """Send from the running event loop from now on."""
         self._loop = asyncio.get_running_loop()
 
     def progress(self, job: RunningJob, value: float) -> None:
@@ -67,7 +67,7 @@ class ProgressWriter:
         self._on_loop(say)
 
     def log(self, job: RunningJob, text: str) -> Future[None]:
-        """Done when the server has it, or wants it no more."""
+        """Send a log line. The future is done when the server has it, or no longer needs it."""
         written: Future[None] = Future()
 
         def say() -> None:
@@ -88,7 +88,7 @@ class ProgressWriter:
         return written
 
     async def flush(self, job: RunningJob) -> None:
-        """Wait until the server has all that the job has said. It says nothing more after that."""
+        """Wait until the server has everything that the job has reported. Nothing is accepted after that."""
         try:
             while (said := self._said.get(job)) is not None and (said.new or not said.arrived.is_set()):
                 if said.new:
@@ -114,13 +114,13 @@ class ProgressWriter:
     def _on_loop(self, say: Callable[[], None]) -> bool:
         loop = self._loop
         if loop is None or loop.is_closed():
-            return False  # the worker has ended, and its jobs are others' now
+            return False  # the worker has stopped, and its jobs belong to other workers now
         if asyncio._get_running_loop() is loop:
             say()
             return True
         try:
             loop.call_soon_threadsafe(say)
-        except RuntimeError:  # it was closed in this moment
+        except RuntimeError:  # the loop was closed at this moment
             return False
         return True
 

@@ -182,8 +182,8 @@ class QueueRunner:
         """Pass a wake-up on to the parts that it concerns.
 
         Args:
-            base: The queue or the partition in question, by the prefix of its Redis names; empty for all of them.
-            word: The kind of event. It is empty after a new subscription: anything may have happened before it.
+            base: The queue or the partition in question, by the prefix of its Redis names; empty for all.
+            word: The kind of event. Empty after a new subscription: anything may have happened before it.
         """
         if word:
             handler = self._handlers.get(word)
@@ -343,7 +343,7 @@ class QueueRunner:
             await self._release_unknown_deliveries(set(numbers) - self._promoters.keys())
 
     async def _release_all(self) -> None:
-        """Release what is left: interrupted jobs, the rest of trains, and deliveries of the last closed read."""
+        """Release interrupted jobs, the rest of trains, and the deliveries of the last closed read."""
         try:
             pending = await self._fetcher.pending_deliveries(list(self._deliveries.partitions.values()))
             await self._release([*self._buffer.held(), *pending])

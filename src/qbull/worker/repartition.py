@@ -1,10 +1,9 @@
-"""Move: after the number of a queue's partitions was changed, do what that has left to do for the ones that a
-worker reads.
+"""Repartition: finish a change of a queue's partition count, for the partitions that a worker reads.
 
-Of the old partitions: what is delayed goes to its new one. Of the new ones: lanes begin when the older
-partitions have nothing of them. Whoever reads the first of the new ones does what concerns all of them. Where
-there is nothing of that kind to do, no command is sent. What is refused of one partition, or cannot reach its
-server, holds up nothing of the others.
+Delayed jobs of an old partition move to their new one. A lane of a new partition starts when the older
+partitions have no jobs of it. The worker that reads the first of the new partitions also takes the steps that
+concern all of them. If there is nothing to do, no command is sent. If a step fails for one partition, the
+others go on.
 """
 
 from __future__ import annotations
@@ -26,17 +25,17 @@ from qbull.worker.outage import Outage
 A = TypeVar("A")
 
 HELD_LANES_POLL_SECONDS = 0.05
-"""Seconds between two looks while lanes wait for older partitions."""
+"""Seconds between two checks while lanes wait for older partitions."""
 DRAINING_POLL_SECONDS = 0.5
-"""The same while older partitions have something unfinished."""
+"""Seconds between two checks while older partitions have unfinished jobs."""
 RETAINED_POLL_SECONDS = 60.0
-"""The same while they only have finished jobs."""
+"""Seconds between two checks while older partitions only have finished jobs."""
 MOVE_PAUSE_FACTOR = 5
-"""A look that took long is followed by a pause that is so many times as long."""
+"""After a check the mover pauses at least this many times as long as the check took."""
 
 
 class PartitionMover:
-    """For one queue. It is told the layout and what its worker reads."""
+    """Moves the jobs of one queue. `follow` tells it the layout and the partitions that its worker reads."""
 
     def __init__(self, store: Store, settings: QueueSettings, outage: Outage) -> None:
         self._names = store.names
@@ -58,7 +57,7 @@ class PartitionMover:
             self._hurry_up()
 
     def on_wake_up(self, base: str) -> None:
-        """Something is to be moved or let go in a partition; perhaps in any, where none is named."""
+        """A partition has jobs to move or lanes to free. An empty `base` means any partition."""
         mine = self._numbers
         if self._looks_after_all:
             mine = [number for older in self._layout.older for number in older.numbers] + mine
@@ -76,13 +75,14 @@ class PartitionMover:
                     await self._wake_up.wait()
 
     async def tick(self) -> float | None:
-        """Take all steps that can be taken now; seconds until the next look, None where there is nothing to
-        look for.
+        """Take all steps that are possible now.
+
+        Returns the seconds until the next check, or None if there is nothing to wait for.
         """
         layout, numbers = self._layout, self._numbers
         if layout.coming is not None:
             await self._moves.end_switch(layout)
-            return DRAINING_POLL_SECONDS  # everybody was told, so this one will be too
+            return DRAINING_POLL_SECONDS  # all workers were told, so this one will hear of it too
         if layout.generation == 0:
             return None
         if self._rung or time.monotonic() - self._looked >= DRAINING_POLL_SECONDS:
@@ -103,7 +103,7 @@ class PartitionMover:
 
     @property
     def _looks_after_all(self) -> bool:
-        """One worker does what concerns all partitions; if several do, no harm is done."""
+        """Whether this worker takes the steps that concern all partitions. It does no harm if several do."""
         return self._layout.current.numbers[0] in self._numbers
 
     async def _look_at_all(self, layout: Layout, numbers: list[int]) -> None:
@@ -114,7 +114,7 @@ class PartitionMover:
         if self._learnt != layout.generation:
             await self._tried(partial(self._learn, layout))
         for older in layout.older:
-            if older.state == "drained":  # a dead letter may have been sent round again
+            if older.state == "drained":  # a dead letter may have been redriven
                 for number in older.numbers:
                     await self._tried(partial(self._moves.move_jobs, layout, number))
         await self._tried(partial(self._moves.retire, layout))
@@ -130,7 +130,7 @@ class PartitionMover:
         self._learnt = layout.generation
 
     async def _tried(self, step: Callable[[], Awaitable[A]]) -> A | None:
-        """None where it failed: it is tried again with the next look."""
+        """The result of the step, or None if it failed. The next check tries it again."""
         try:
             return await step()
         except ServerError as error:

@@ -54,7 +54,7 @@ class Settler:
         self._sent = 0.0
 
     def done(self, delivered: DeliveredJob, ending: bytes, *, give_way: bool = False) -> bool:
-        """Record a completed job. With `give_way` the rest of its train is released, so that other lanes run."""
+        """Record a completed job. `give_way` releases the rest of its train, so that other lanes run."""
         delivery = delivered.delivery
         batch = self._batch()
         if not delivery.lane:
@@ -111,7 +111,7 @@ class Settler:
         return now - began > QUICK_JOB_SECONDS or now - self._sent > MAX_SETTLE_LAG_SECONDS
 
     async def written(self) -> list[bytes]:
-        """Wait until the last outcome is written or refused. Returns the ids that were refused in its batch."""
+        """Wait until the last outcome is written or refused. Returns the refused ids of its batch."""
         batch = self._waiting[-1]
         if batch.written is None:
             batch.written = asyncio.get_running_loop().create_future()

@@ -48,7 +48,7 @@ class Slot:
             self.task.cancel()
 
     def take_interrupt(self) -> BaseException | None:
-        """Take back our own cancellation, so that the slot goes on. Returns its reason, or None if it was not ours."""
+        """Take back our own cancellation, so that the slot goes on. Returns its reason, None if not ours."""
         why, self.why = self.why, None
         if why is not None and self.task is not None:
             self.task.uncancel()

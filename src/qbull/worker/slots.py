@@ -31,14 +31,14 @@ MAX_LOOP_HOLD_SECONDS = 0.0003
 INTERRUPT_GRACE_SECONDS = 5.0
 """Seconds in which an interrupted job has to end, in a worker inside another program."""
 SUPERVISED_INTERRUPT_GRACE_SECONDS = 1.0
-"""The same in a process that ends after it: its supervisor kills it soon."""
+"""The same limit for a process that ends anyway: its supervisor kills it soon."""
 
 
 class SlotRunner:
     """The slots of one queue.
 
     Args:
-        wiring: A delivery that was requested more than `min_idle / 2` seconds ago is verified before it starts.
+        wiring: A delivery requested more than `min_idle / 2` seconds ago is verified before it starts.
         settings: The queue, with the number of slots.
         first_slot: The number of its first slot among all slots of the worker.
         deliveries: Has the prefetch buffer, and the settlers.
@@ -102,9 +102,9 @@ class SlotRunner:
     async def stop(self, grace: float) -> None:
         """Start nothing more. Running jobs have `grace` seconds to end, then they are interrupted.
 
-        Nothing can interrupt a plain function. A process of `qbull worker` abandons its delivery, and the supervisor
-        reclaims it when the process has ended; a worker inside another program waits for the function. In both cases
-        nobody else gets the job before the function is over.
+        Nothing can interrupt a plain function. A process of `qbull worker` abandons its delivery, and the
+        supervisor reclaims it when the process has ended. A worker inside another program waits for the
+        function. In both cases no other worker gets the job before the function is over.
         """
         self._brake.stop()
         while self._idle:
@@ -126,7 +126,7 @@ class SlotRunner:
         within = SUPERVISED_INTERRUPT_GRACE_SECONDS if self._supervised else INTERRUPT_GRACE_SECONDS
         for slot in await self._still_running(within):
             log.error(
-                'queue "%s": a job ignored its interruption for %g s; the worker stops without waiting for it',
+                'queue "%s": a job ignored its interruption for %g s; the worker stops without it',
                 self.settings.name,
                 within,
             )

@@ -1,11 +1,11 @@
-"""Tick: fire what the schedules of a partition have planned.
+"""Tick: start the due runs of a partition's schedules.
 
-The server says what is due and how long it is until something is again, so there is nothing to poll and no
-clock of this machine that could be wrong. The calendar is computed here (core/schedule.py); whether a tick is
-fired is decided by the server. Several workers that propose the same tick fire it once.
+The server tells which schedules are due and how long it is until the next one, so nothing is polled and the
+clock of this machine does not matter. The worker computes the calendar (core/schedule.py), and the server
+decides whether a run is due. If several workers propose the same run, it is enqueued once.
 
-Whoever promotes a partition sees when its schedules are due, and says so; a bell rings when one is due
-sooner.
+The promoter of a partition sees when its schedules are due and passes that on. A wake-up comes if a schedule
+is due sooner.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from qbull.worker.outage import Outage
 log = logging.getLogger("qbull.worker")
 
 UNREADABLE_SCHEDULE_RETRY_MS = 60_000
-"""When to look again at a schedule that cannot be read."""
+"""Time until the next look at a schedule that cannot be read."""
 
 
 class ScheduleRunner:
-    """For one partition. `tasks` are those that this worker can run; `seals` are put on their arguments."""
+    """For one partition. `tasks` are those that this worker can run; `seals` encode their arguments."""
 
     def __init__(
         self,
@@ -54,11 +54,11 @@ class ScheduleRunner:
         self._said: set[tuple[str, str]] = set()
 
     def wake_up(self) -> None:
-        """A schedule may be due sooner than thought."""
+        """Check now: a schedule may be due sooner than expected."""
         self._wake_up.set()
 
     def expect(self, wait: float | None) -> None:
-        """Somebody has seen that a schedule is due in so many seconds."""
+        """The promoter has seen that a schedule is due in `wait` seconds."""
         if wait is not None and asyncio.get_running_loop().time() + wait < self._until - 0.001:
             self._wake_up.set()
 
@@ -73,7 +73,7 @@ class ScheduleRunner:
             self._until = float("inf") if wait is None else clock() + wait
 
     async def tick(self) -> float | None:
-        """Fire all that is due; answers with the seconds until the next is."""
+        """Start all due runs. Returns the seconds until the next one, None if there is none."""
         while True:
             look = await self._schedules.read(self._place, (), due=SCHEDULE_BATCH_SIZE)
             if not look.plans and not look.unreadable:

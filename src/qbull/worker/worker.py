@@ -40,7 +40,7 @@ def new_worker_id() -> str:
 
 @dataclass(frozen=True)
 class Supervision:
-    """What a worker process gets from its supervisor, which also sends heartbeats on its behalf."""
+    """The things that a supervisor gives to its worker process. It also sends heartbeats on its behalf."""
 
     worker: str
     """The id of the worker."""
@@ -146,7 +146,7 @@ class Worker:
 
     @property
     def abandoned(self) -> int:
-        """The number of deliveries whose jobs run on after `stop()`. The process has to end before others get them."""
+        """The number of jobs that still run after `stop()`. Others get them when the process has ended."""
         return sum(runner.abandoned for runner in self._started)
 
     async def __aenter__(self) -> Worker:

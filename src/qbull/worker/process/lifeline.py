@@ -18,7 +18,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def follow_parent(life: int, parent: int) -> None:
-    """End with `parent`, the process id of whoever holds the other end of the pipe `life`."""
+    """End this process with its parent, the process `parent` at the other end of the pipe `life`."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     threading.Thread(target=_end_with, args=[life], name="qbull-lifeline", daemon=True).start()
@@ -28,7 +28,7 @@ def follow_parent(life: int, parent: int) -> None:
 
 
 def is_cut(life: int) -> bool:
-    """Is the parent gone?"""
+    """Whether the parent is gone."""
     readable, _, _ = select.select([life], [], [], 0)
     return bool(readable)
 

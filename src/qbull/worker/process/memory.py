@@ -14,14 +14,11 @@ import sys
 from collections.abc import Callable
 
 MEMORY_TRIM_SECONDS = 60.0
-"""Seconds.
-
-A look at 10 MB takes less than a millisecond, and waits for nobody: other threads go on meanwhile.
-"""
+"""Seconds between two trims. One of 10 MB takes under a millisecond, and other threads go on meanwhile."""
 
 
 async def trim_memory() -> None:
-    """Again and again, where the C library can."""
+    """Return unused memory to the system from time to time, if the C library can."""
     trim = _malloc_trim()
     while trim is not None:
         await asyncio.sleep(MEMORY_TRIM_SECONDS)

@@ -20,7 +20,7 @@ CRASHED_ERROR = f"its worker died {MAX_CRASHES} times while it ran"
 
 
 class Reclaimer:
-    """For the queues that this process serves. A worker without a heartbeat for `min_idle` seconds is dead."""
+    """For the queues of this process. A worker without a heartbeat for `min_idle` seconds is dead."""
 
     def __init__(self, store: Store, queues: Sequence[QueueSettings], min_idle: float) -> None:
         self._store = store

@@ -44,7 +44,7 @@ SHUTDOWN_RECONNECT_SECONDS = 2.0
 EXTRA_STOP_SECONDS = 2.0
 """How long a process may take to record outcomes and to end, after its grace period."""
 ORPHAN_TIMEOUT_SECONDS = 10.0
-"""How long to wait for the processes of a dead worker to be gone, before its jobs go to others all the same."""
+"""How long to wait for the processes of a dead worker to end. After that its jobs go to others anyway."""
 SIGNAL_DEBOUNCE_SECONDS = 0.5
 """SIGTERMs this close together count as one: some senders signal a process and then its whole group."""
 
@@ -75,8 +75,8 @@ class Supervisor:
     Args:
         store: The server.
         queues: The queues that the worker processes serve.
-        command: Returns the command line of a worker process, from its number, the id of the worker, and the file
-            descriptors of its crash board and of its lifeline.
+        command: Returns the command line of a worker process, from its number, the id of the worker, and the
+            file descriptors of its crash board and of its lifeline.
         settings: The number of processes, and times.
         alongside: Duties that run while the supervisor runs.
     """
@@ -267,7 +267,7 @@ class Supervisor:
             )
 
     async def _end_orphans(self, child: WorkerProcess) -> None:
-        """End the processes in which the dead worker ran `cpu=True` jobs: nobody else may start these before."""
+        """End the processes in which the dead worker ran `cpu=True` jobs, before others start these jobs."""
         left = child.board.processes()
         deadline = time.monotonic() + ORPHAN_TIMEOUT_SECONDS
         while left := [pid for pid in left if _kill_group(pid)]:

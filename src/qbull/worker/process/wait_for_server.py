@@ -13,7 +13,7 @@ from qbull.worker.outage import Outage
 
 
 async def wait_for_server(store: Store, outage: Outage, stop: asyncio.Event) -> bool:
-    """Wait for an unavailable server; raise the error of one that refuses. Returns False if `stop` came first."""
+    """Wait for an unavailable server, and raise if it refuses. Returns False if `stop` came first."""
     reaching = asyncio.create_task(_open_store(store, outage))
     stopping = asyncio.create_task(stop.wait())
     await asyncio.wait([reaching, stopping], return_when=asyncio.FIRST_COMPLETED)
@@ -29,5 +29,5 @@ async def wait_for_server(store: Store, outage: Outage, stop: asyncio.Event) -> 
 async def _open_store(store: Store, outage: Outage) -> None:
     try:
         await store.retrying(store.open)
-    except ServerAway:  # not EmbeddedError: nobody else is going to start that one
+    except ServerAway:  # not EmbeddedError: no other process will start the embedded server
         await outage.retry_until_up(store.open, refusals=False)
