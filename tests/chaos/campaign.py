@@ -23,16 +23,16 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import money
 import msgspec
 import psycopg
-from arena import PROFILES, Arena, Topology, raised
+from campaign_app import BELLS, PARTITIONS
 from checker import Checker, Found, Verdict
-from crew import Crew, Member
+from fleet import Fleet, Member
 from history import ACK, RUN, Book, words_in
-from load import BELLS, PARTITIONS
+from loads import transfers
 from nemesis import PACES, SERVERS, Nemesis, Pace
 from silence import Ears
+from tested_servers import PROFILES, TestedServers, Topology, raised
 
 import qbull
 from conftest import every_fault, strays
@@ -94,20 +94,20 @@ class Outcome:
 
 
 class Campaign:
-    def __init__(self, orders: Orders, arena: Arena, directory: Path, database: str | None) -> None:
+    def __init__(self, orders: Orders, tested: TestedServers, directory: Path, database: str | None) -> None:
         self._orders = orders
-        self._arena = arena
+        self._tested = tested
         self._directory = directory
         self._book = Book(directory / "faults.words")
         self._ears = Ears(directory, self._book)
-        self._crew = Crew(directory, arena.url, orders.profile, database, orders.seed, orders.behind)
+        self._fleet = Fleet(directory, tested.url, orders.profile, database, orders.seed, orders.behind)
         self._sharing = random.Random(f"{orders.seed}-sharing").choice(SHARINGS)
         self._nemesis = Nemesis(
-            arena, self._crew, self._book, orders.seed, self._begun, orders.paces, orders.only
+            tested, self._fleet, self._book, orders.seed, self._begun, orders.paces, orders.only
         )
         self._database = database
         self._left = ""
-        self._app = qbull.App(arena.url, prefix="test")
+        self._app = qbull.App(tested.url, prefix="test")
         self._queues = {name: self._app.queue(name) for name in ("same", "bells")}
         for name in ("work", "transfers") if database else ("work",):
             self._queues[name] = self._app.queue(
@@ -115,12 +115,12 @@ class Campaign:
             )  # or what is redriven would not wait its turn
 
     async def run(self) -> Outcome:
-        self._crew.muster(self._orders.pods, self._orders.senders, self._sharing)
+        self._fleet.assemble(self._orders.pods, self._orders.senders, self._sharing)
         duties = (self._tend, self._watch, self._listen, self._operate, self._tell)
         beside = [asyncio.create_task(each()) for each in duties]
         began = time.monotonic()
         try:
-            for member in self._crew.all:
+            for member in self._fleet.all:
                 member.start()
             await self._under_way()
             until = time.monotonic() + self._orders.seconds
@@ -129,15 +129,15 @@ class Campaign:
             found = await self._worked_off()
             for task in beside:
                 task.cancel()
-            await self._stop(self._crew.pods)
+            await self._stop(self._fleet.pods)
             self._ears.listen()
             await self._look(found)
-            found.replicated = self._arena.servers is not None
+            found.replicated = self._tested.servers is not None
             (self._directory / "found.json").write_bytes(msgspec.json.encode(found))  # for recheck.py
         finally:
             for task in beside:
                 task.cancel()
-            self._crew.close()
+            self._fleet.close()
             await self._app.close()
         verdict = Checker(self._directory, found, replicated=found.replicated).check()
         return Outcome(verdict, self._facts(time.monotonic() - began))
@@ -182,7 +182,7 @@ class Campaign:
     async def _tend(self) -> None:
         while True:
             await asyncio.sleep(0.2)
-            self._crew.tend()
+            self._fleet.tend()
 
     async def _watch(self) -> None:
         """Write down when a partition has another primary."""
@@ -191,7 +191,7 @@ class Campaign:
         while True:
             at = time.monotonic_ns()
             with suppress(Exception):
-                owners = await asyncio.to_thread(lambda: [self._arena.owner(base).port for base in bases])
+                owners = await asyncio.to_thread(lambda: [self._tested.owner(base).port for base in bases])
                 if owners != last:
                     self._book.say(owners=owners, before=before, since=time.monotonic_ns())
                     last = owners
@@ -230,12 +230,12 @@ class Campaign:
         return redriven
 
     async def _stop_producing(self) -> None:
-        await self._stop([*self._crew.senders, *self._crew.payers])
+        await self._stop([*self._fleet.senders, *self._fleet.payers])
 
     async def _stop(self, members: list[Member]) -> None:
         for member in members:
             member.wanted = False
-            member.send(signal.SIGTERM) if member in self._crew.pods else _term(member)
+            member.send(signal.SIGTERM) if member in self._fleet.pods else _term(member)
         until = time.monotonic() + 90
         for member in members:
             while member.runs and time.monotonic() < until:
@@ -282,7 +282,7 @@ class Campaign:
         return row == (0,)
 
     def _server_time(self) -> float:
-        seconds, _ = self._arena.primaries()[0].tell("TIME")
+        seconds, _ = self._tested.primaries()[0].tell("TIME")
         return float(seconds)
 
     async def _look(self, found: Found) -> None:
@@ -301,10 +301,10 @@ class Campaign:
         found.audit = await every_fault(store)
         found.leaked = await strays(store)
         if self._database:
-            found.money = money.audit(self._database)
+            found.money = transfers.audit(self._database)
 
     def _facts(self, seconds: float) -> dict[str, str]:
-        server = self._arena.nodes[0].info("server")
+        server = self._tested.nodes[0].info("server")
         kinds = [kind for line in self._nemesis.kinds for kind in sorted(set(line))]
         facts = {
             "topology": f"{self._orders.topology}, durability {self._orders.profile}, sharing {self._sharing}, "
@@ -336,7 +336,7 @@ def _database(wanted: bool) -> Iterator[str | None]:
         url = server.url(server.make_database())
         qbull.postgres.migrate(url)
         with psycopg.connect(url) as connection:
-            connection.execute(money.CREATE.encode())
+            connection.execute(transfers.CREATE.encode())
         yield url
     finally:
         server.remove()
@@ -350,10 +350,10 @@ def run(orders: Orders, directory: Path) -> Outcome:
     with (
         raised(
             orders.topology, directory / "servers", orders.seed, settings=orders.settings, disks=disks
-        ) as arena,
+        ) as tested,
         _database(orders.database) as database,
     ):
-        return asyncio.run(Campaign(orders, arena, history, database).run())
+        return asyncio.run(Campaign(orders, tested, history, database).run())
 
 
 def main() -> int:

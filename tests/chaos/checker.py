@@ -1,7 +1,7 @@
 """The checker: reads the histories of a campaign when it is over, and says whether every promise was kept.
 
 It knows nothing but what the processes wrote down, the answers of the servers after everything was worked off (`Found`), and
-what was to become of each job (fate.py).
+what was to become of each job (job_plan.py).
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from pathlib import Path
 from statistics import quantiles
 from typing import Any
 
-from fate import fate_of
+from campaign_app import BELL, BELLS, PARTITIONS, SAME, WORK
 from history import DEAD, DONE, Batch, acks_in, batches_in, runs_in, words_in
-from load import BELL, BELLS, PARTITIONS, SAME, WORK
-from money import Books
-from order import Judge, Stay
+from job_plan import plan_of
+from key_order import Judge, Stay
+from loads.transfers import Books
 from silence import Moments, silences
 
 from qbull.core.route import digest, partition_of
@@ -231,7 +231,7 @@ class Checker:
             f"{key}:{stay.number}"
             for key, stays in self._stays.items()
             for stay in stays
-            if stay.how == DEAD and fate_of(key, stay.number).letter == "never"
+            if stay.how == DEAD and plan_of(key, stay.number).letter == "never"
         }
         verdict.letters = sum(stay.how == DEAD for stays in self._stays.values() for stay in stays)
         failed = Counter(found.failed)

@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import redis
-from arena import Arena
-from crew import MIN_IDLE, Crew, Member
+from fleet import MIN_IDLE, Fleet, Member
 from history import Book
+from tested_servers import TestedServers
 
 from topology import Cluster, Node, Trio
 
@@ -60,18 +60,18 @@ class Nemesis:
     """`progress` says how many jobs were begun."""
 
     def __init__(
-        self, arena: Arena, crew: Crew, book: Book, seed: int, progress: Callable[[], int],
+        self, tested: TestedServers, fleet: Fleet, book: Book, seed: int, progress: Callable[[], int],
         paces: tuple[Pace, ...], only: tuple[str, ...] = (),
     ) -> None:  # fmt: skip
-        self._arena = arena
-        self._crew = crew
+        self._tested = tested
+        self._fleet = fleet
         self._book = book
         self._seed = seed
         self._progress = progress
         self._paces = paces
         self.counts: Counter[str] = Counter()
         self._luck = random.Random(f"{seed}-kinds")
-        lacks = {**arena.lacks, **crew.lacks}
+        lacks = {**tested.lacks, **fleet.lacks}
         self.skipped = lacks
         self.kinds = [
             [
@@ -79,7 +79,7 @@ class Nemesis:
                 for kind in (kinds if only else self._some(kinds))
                 if kind not in lacks and kind in (only or kinds)
             ]
-            for kinds in (PEOPLE, LINES, SERVERS[arena.topology])
+            for kinds in (PEOPLE, LINES, SERVERS[tested.topology])
         ]
 
     def _some(self, kinds: tuple[str, ...]) -> list[str]:
@@ -127,7 +127,7 @@ class Nemesis:
     # Workers and producers.
 
     async def _hit_people(self, kind: str, luck: random.Random) -> dict[str, Any] | None:
-        pod, sender = luck.choice(self._crew.pods), luck.choice(self._crew.senders)
+        pod, sender = luck.choice(self._fleet.pods), luck.choice(self._fleet.senders)
         match kind:
             case "kill process":
                 return await self._kill_process(pod, luck)
@@ -157,14 +157,14 @@ class Nemesis:
             case "stop sender":
                 return await self._freeze(sender.send, luck, [])
             case "clock":
-                member = luck.choice(self._crew.all)
-                self._crew.set_clock(member, luck.choice((0, 3600, -3600, luck.randint(-90, 90))))
+                member = luck.choice(self._fleet.all)
+                self._fleet.set_clock(member, luck.choice((0, 3600, -3600, luck.randint(-90, 90))))
                 return {"member": member.name}
             case "kill payer":
-                if not self._crew.payers:
+                if not self._fleet.payers:
                     return None
-                self._crew.payers[0].kill()
-                self._crew.payers[0].start()
+                self._fleet.payers[0].kill()
+                self._fleet.payers[0].start()
                 return {}
         raise LookupError(kind)
 
@@ -208,7 +208,7 @@ class Nemesis:
     # Connections.
 
     async def _hit_lines(self, kind: str, luck: random.Random) -> dict[str, Any] | None:
-        target = await asyncio.to_thread(lambda: luck.choice(self._arena.primaries()))
+        target = await asyncio.to_thread(lambda: luck.choice(self._tested.primaries()))
         if not target.runs or target.stopped:
             return None
         match kind:
@@ -226,7 +226,7 @@ class Nemesis:
                 seconds = luck.choice((0.1, 0.3, 0.6, luck.uniform(0.5, 4.0)))
                 share = luck.choice((0.1, 0.25, 0.5, 1.0 if seconds < 1 else 0.25))
                 order = {"mood": kind, "target": target.port, "seconds": seconds, "share": share}
-                self._arena.fronts.tell(**order, delay=luck.uniform(0.005, 0.15))
+                self._tested.proxies.tell(**order, delay=luck.uniform(0.005, 0.15))
                 if kind not in ("cut", "swallow"):
                     await asyncio.sleep(seconds)
                 return {"server": target.port, "share": share}
@@ -236,7 +236,7 @@ class Nemesis:
 
     async def _hit_servers(self, kind: str, luck: random.Random) -> dict[str, Any] | None:
         await self._until_whole()
-        primary = await asyncio.to_thread(lambda: luck.choice(self._arena.primaries()))
+        primary = await asyncio.to_thread(lambda: luck.choice(self._tested.primaries()))
         facts: dict[str, Any] = {"server": primary.port}
         match kind:
             case "kill server":
@@ -244,12 +244,12 @@ class Nemesis:
                 facts["at_ns"] = time.monotonic_ns()
                 await self._after_death(primary, luck)
             case "power cut":
-                await asyncio.to_thread(self._arena.loses_power, primary)
+                await asyncio.to_thread(self._tested.loses_power, primary)
                 primary.start()
             case "power cut of all" | "restart all":
-                for node in self._arena.nodes:
+                for node in self._tested.nodes:
                     if kind == "power cut of all":
-                        self._arena.loses_power(node)
+                        self._tested.loses_power(node)
                     else:
                         node.kill(signal.SIGTERM)
                 await asyncio.sleep(0.2)
@@ -271,7 +271,7 @@ class Nemesis:
             case "manual failover":
                 await self._fail_over(primary)
             case "kill replica" | "stop replica":
-                replica = luck.choice(await asyncio.to_thread(self._arena.replicas, primary))
+                replica = luck.choice(await asyncio.to_thread(self._tested.replicas, primary))
                 facts["server"] = replica.port
                 replica.kill(signal.SIGKILL if kind == "kill replica" else signal.SIGSTOP)
                 await asyncio.sleep(luck.uniform(0.2, 2.0))
@@ -284,27 +284,29 @@ class Nemesis:
 
     async def _after_death(self, node: Node, luck: random.Random) -> None:
         """Alone it is started again soon; where another one takes over it mostly comes back after that, sometimes before."""
-        await asyncio.sleep(luck.uniform(0.0, 0.5) if self._arena.servers is None else luck.uniform(0.2, 5.0))
+        await asyncio.sleep(
+            luck.uniform(0.0, 0.5) if self._tested.servers is None else luck.uniform(0.2, 5.0)
+        )
         node.start()
 
     async def _fill(self, node: Node) -> None:
         """A server that flushes every write ends when its disk is full; it is started again when there is room."""
-        await asyncio.to_thread(self._arena.fill_disk, node)
+        await asyncio.to_thread(self._tested.fill_disk, node)
         try:
             until = time.monotonic() + 5
             while node.runs and time.monotonic() < until:
                 await asyncio.sleep(0.02)
         finally:
-            self._arena.empty_disk(node)
+            self._tested.empty_disk(node)
         if not node.runs:
             node.start()
 
     async def _fail_over(self, primary: Node) -> None:
-        servers = self._arena.servers
+        servers = self._tested.servers
         if isinstance(servers, Trio):
             await asyncio.to_thread(servers.fails_over)
         elif isinstance(servers, Cluster):
-            replica = (await asyncio.to_thread(self._arena.replicas, primary))[0]
+            replica = (await asyncio.to_thread(self._tested.replicas, primary))[0]
             await self._tell(replica, "CLUSTER", "FAILOVER")
 
     async def _get_ahead(self, primary: Node, luck: random.Random) -> None:
@@ -321,7 +323,7 @@ class Nemesis:
         until = time.monotonic() + 15
         while time.monotonic() < until:
             with suppress(redis.RedisError, OSError, LookupError):
-                if primary not in await asyncio.to_thread(self._arena.primaries):
+                if primary not in await asyncio.to_thread(self._tested.primaries):
                     break
             await asyncio.sleep(0.1)
         primary.start()
@@ -332,28 +334,28 @@ class Nemesis:
     async def _until_whole(self, within: float = 60.0) -> None:
         until = time.monotonic() + within
         await self._start_dead()
-        while not await asyncio.to_thread(self._arena.is_whole):
+        while not await asyncio.to_thread(self._tested.is_whole):
             await self._start_dead()
             if time.monotonic() > until:
                 raise RuntimeError("the servers did not come together again")
             await asyncio.sleep(0.1)
 
     async def _start_dead(self) -> None:
-        for node in self._arena.nodes:
+        for node in self._tested.nodes:
             if not node.runs:
-                self._arena.empty_disk(node)
+                self._tested.empty_disk(node)
                 node.start()
 
     async def heal(self) -> None:
         """Nothing is frozen, dead or out of place any more."""
-        for member in self._crew.all:
+        for member in self._fleet.all:
             member.send(signal.SIGCONT)
-            self._crew.set_clock(member, 0)
-        for node in self._arena.nodes:
+            self._fleet.set_clock(member, 0)
+        for node in self._tested.nodes:
             node.kill(signal.SIGCONT)
-            self._arena.empty_disk(node)
+            self._tested.empty_disk(node)
         await self._until_whole(120.0)
-        for node in self._arena.nodes:
+        for node in self._tested.nodes:
             await self._tell(node, "CONFIG", "SET", "maxmemory", 0)
 
 

@@ -18,18 +18,18 @@ import tempfile
 import time
 from pathlib import Path
 
-from arena import Arena, raised
 from bench.peers import PEERS, environment
 from checker import Checker, Found, Verdict
-from crew import HERE, Member
+from fleet import HERE, Member
 from history import Book
+from tested_servers import TestedServers, raised
 
 from table import table
 
 
-async def suffer(arena: Arena, directory: Path, peer: str, seconds: float, seed: int) -> Verdict:
+async def suffer(tested: TestedServers, directory: Path, peer: str, seconds: float, seed: int) -> Verdict:
     python = str(environment(peer, PEERS[peer].packages))
-    surroundings = os.environ | {"CHAOS_DIRECTORY": str(directory), "CHAOS_URL": arena.url}
+    surroundings = os.environ | {"CHAOS_DIRECTORY": str(directory), "CHAOS_URL": tested.url}
 
     def member(name: str, *arguments: str) -> Member:
         command = [python, str(HERE / f"peer_{peer}.py"), *arguments]
@@ -38,7 +38,7 @@ async def suffer(arena: Arena, directory: Path, peer: str, seconds: float, seed:
     workers = [member(f"worker-{n}", "work") for n in range(3)]
     senders = [member(f"sender-{n}", "send", str(n), "2", str(seed)) for n in range(2)]
     book, luck = Book(directory / "faults.words"), random.Random(seed)
-    book.say(owners=[arena.nodes[0].port] * 8, before=0, since=0)
+    book.say(owners=[tested.nodes[0].port] * 8, before=0, since=0)
     try:
         for each in (*senders, *workers):
             each.start()
@@ -62,7 +62,7 @@ async def suffer(arena: Arena, directory: Path, peer: str, seconds: float, seed:
             sender.send(signal.SIGTERM)
         left, before = -1, 0.0
         while left or time.monotonic() < before + 3:  # a worker has its last job when the list is empty
-            now_left = int(PEERS[peer].left(arena.nodes[0].client))
+            now_left = int(PEERS[peer].left(tested.nodes[0].client))
             if now_left != left:
                 left, before = now_left, time.monotonic()
             await asyncio.sleep(0.1)
@@ -81,8 +81,8 @@ def main() -> int:
     directory = Path(tempfile.mkdtemp(prefix="qbull-chaos-"))
     history = directory / "history"
     history.mkdir()
-    with raised("single", directory / "servers", given.seed) as arena:
-        verdict = asyncio.run(suffer(arena, history, given.peer, given.minutes * 60, given.seed))
+    with raised("single", directory / "servers", given.seed) as tested:
+        verdict = asyncio.run(suffer(tested, history, given.peer, given.minutes * 60, given.seed))
     again = f"make chaos PEER={given.peer} MINUTES={given.minutes:g} SEED={given.seed}"
     print(table(verdict, {"peer": given.peer, "seed": str(given.seed), "again": again}))
     shutil.rmtree(directory)

@@ -14,8 +14,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from fate import Choice
 from history import ACK, BEGUN, DONE, HEAD, RUN, Book
+from job_plan import KeyChoice
 from redis import Redis
 from redis.exceptions import RedisError
 from rq import Queue, Worker
@@ -37,7 +37,7 @@ def step(key: int, number: int) -> None:
 def send(name: int, of: int, seed: int) -> None:
     """Until it is ended. A batch is a transaction of the library's own; an answer that is lost ends it."""
     choice, sent, acks = (
-        Choice(name, of, seed, keys=100),
+        KeyChoice(name, of, seed, keys=100),
         Book(HERE / f"{name}.sent"),
         Book(HERE / f"{name}.acks"),
     )

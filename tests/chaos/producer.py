@@ -1,6 +1,6 @@
 """A producer as a process of its own, to be killed: the next job of each of its keys, again and again, with ids of its own.
 
-Run by change.py. It writes down which numbers were acknowledged, and goes on behind these when it is started again: what
+Run by repartitioning_run.py. It writes down which numbers were acknowledged, and goes on behind these when it is started again: what
 was sent and not acknowledged is sent once more, with the same ids. Every few rounds it leaves a job for later, too.
 """
 

@@ -14,10 +14,10 @@ from collections import defaultdict
 from pathlib import Path
 
 import msgspec
+from campaign_app import BELL, BELLS, WORK
 from checker import Checker, Found
-from fate import fate_of
 from history import DEAD, runs_in, words_in
-from load import BELL, BELLS, WORK
+from job_plan import plan_of
 
 from table import table
 
@@ -31,7 +31,7 @@ def found_in(directory: Path) -> tuple[Found, bool]:
     letters, rung = set(), defaultdict[int, int](int)
     for runs in directory.glob("*.runs"):
         for kind, _, source, key, number, _ in runs_in(runs):
-            if source == WORK and kind == DEAD and fate_of(key, number).letter == "never":
+            if source == WORK and kind == DEAD and plan_of(key, number).letter == "never":
                 letters.add(f"{key}:{number}")
             elif source == BELL:
                 rung[key & 0xFF] = max(rung[key & 0xFF], number)

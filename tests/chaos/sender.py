@@ -16,9 +16,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import load
-from fate import LATER, Choice
+import campaign_app
 from history import ACK, HEAD, Batch, Book, acks_in, batches_in
+from job_plan import LATER, KeyChoice
 
 import qbull
 
@@ -32,7 +32,7 @@ TOGETHER = 5
 
 class Sender:
     def __init__(self, number: int, of: int, seed: int) -> None:
-        here = Path(load.HERE)
+        here = Path(campaign_app.HERE)
         self._sent = Book(here / f"{number}.sent")
         self._acks = Book(here / f"{number}.acks")
         self.words = Book(here / f"sender-{number}.words")
@@ -42,7 +42,7 @@ class Sender:
         self._later = 0
         self._open: list[Batch] = []
         self._learn()
-        self._choice = Choice(number, of, seed * 1000 + self._batches)
+        self._choice = KeyChoice(number, of, seed * 1000 + self._batches)
         self.stopping = False
 
     def _learn(self) -> None:
@@ -90,7 +90,9 @@ class Sender:
         for key in batch.keys:
             calls.append({"key": key, "number": self._next[key] + seen[key] if not batch.delay_ms else 0})
             seen[key] += 1
-        call: Any = load.step.options(delay=batch.delay_ms / 1000) if batch.delay_ms else load.step
+        call: Any = (
+            campaign_app.step.options(delay=batch.delay_ms / 1000) if batch.delay_ms else campaign_app.step
+        )
         tries = 0
         while True:
             tries += 1
@@ -106,7 +108,7 @@ class Sender:
     async def _room(self) -> None:
         while not self.stopping:
             try:
-                if (await load.work.stats()).unfinished < BEHIND:
+                if (await campaign_app.work.stats()).unfinished < BEHIND:
                     return
             except qbull.ServerError:
                 pass
@@ -119,7 +121,7 @@ class Sender:
             await asyncio.sleep(moment * MOMENT - time.monotonic())
             numbers = [moment * TOGETHER % (1 << 32) + n for n in range(TOGETHER)]
             try:
-                jobs = await asyncio.gather(*(load.once.enqueue(number=number) for number in numbers))
+                jobs = await asyncio.gather(*(campaign_app.once.enqueue(number=number) for number in numbers))
             except qbull.ServerError:
                 continue
             self.words.say(same=numbers, new=[job.created for job in jobs])
@@ -134,7 +136,7 @@ async def main() -> None:
 
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop)
     await asyncio.gather(sender.run(), sender.send_the_same())
-    await load.app.close()
+    await campaign_app.app.close()
 
 
 if __name__ == "__main__":

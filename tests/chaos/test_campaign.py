@@ -11,14 +11,14 @@ import pytest
 from campaign import Orders, run
 from checker import Checker
 from history import BEGUN, DEAD, DONE, FAILED, Book, words_in
+from key_order import Judge
 from nemesis import Pace
-from order import Judge
 from recheck import found_in
 from silence import Ears, Moments, silences
 
 OFTEN = (Pace(0.8, 100), Pace(0.6, 100), Pace(2.0, 200))
 
-pytestmark = [pytest.mark.xdist_group("storm"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.xdist_group("campaign"), pytest.mark.timeout(300)]
 
 
 def test_every_promise_is_kept_while_anything_fails(tmp_path: Path) -> None:

@@ -8,9 +8,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from storm import HARM, SHARINGS, TOPOLOGIES, Storm
+from rebalancing import HARM, SHARINGS, TOPOLOGIES, RebalancingRun
 
-pytestmark = [pytest.mark.xdist_group("storm"), pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.xdist_group("campaign"), pytest.mark.timeout(240)]
 
 
 @pytest.mark.parametrize("sharing", SHARINGS)
@@ -19,7 +19,7 @@ async def test_no_job_is_lost_and_every_key_stays_in_order(
     topology: str, sharing: str, tmp_path: Path
 ) -> None:
     with TOPOLOGIES[topology](tmp_path) as site:
-        report = await Storm(site, tmp_path, sharing, topology, seconds=5, seed=3).blow(keys=60)
+        report = await RebalancingRun(site, tmp_path, sharing, topology, seconds=5, seed=3).run(keys=60)
 
     assert (report.lost, report.disorder, report.failed, report.faults) == ([], [], 0, []), report.row
     assert min(report.kills[word] for word in HARM) >= 1, report.row

@@ -1,4 +1,4 @@
-"""The campaign's end of front.py: starts the process and tells it what to do."""
+"""The campaign's end of proxy.py: starts the process and tells it what to do."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any
 from topology import _die_with_parent, free_port
 
 
-class Fronts:
+class Proxies:
     def __init__(self, seed: int) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, str(Path(__file__).with_name("front.py")), str(seed)],
+            [sys.executable, str(Path(__file__).with_name("proxy.py")), str(seed)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, preexec_fn=_die_with_parent,
         )  # fmt: skip
 

@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from load import PARTITIONS
+from campaign_app import PARTITIONS
 
 from topology import _die_with_parent
 
@@ -27,7 +27,7 @@ MIN_IDLE = 2.0
 
 @dataclass
 class Member:
-    """One place in the crew: a command that is to run, in a process group of its own."""
+    """One place in the fleet: a command that is to run, in a process group of its own."""
 
     name: str
     command: list[str]
@@ -76,7 +76,7 @@ class Member:
 
 
 @dataclass
-class Crew:
+class Fleet:
     directory: Path
     url: str
     durability: str
@@ -88,7 +88,7 @@ class Crew:
     payers: list[Member] = field(default_factory=list)
     lacks: dict[str, str] = field(default_factory=dict)
 
-    def muster(self, pods: int, senders: int, sharing: str) -> None:
+    def assemble(self, pods: int, senders: int, sharing: str) -> None:
         library = self._library()
         for n in range(pods):
             options = [] if sharing == "auto" else ["--sharing", sharing]
@@ -96,13 +96,21 @@ class Crew:
                 options += ["--partitions-per-pod", str(PARTITIONS // max(pods - 1, 1) + 1)]
             if sharing == "static":
                 options += ["--instance-id", str(n), "--instance-count", str(pods)]
-            command = ["-m", "qbull.cli.main", "worker", "load:app", "--processes", str(PROCESSES), *options]
+            command = [
+                "-m",
+                "qbull.cli.main",
+                "worker",
+                "campaign_app:app",
+                "--processes",
+                str(PROCESSES),
+                *options,
+            ]
             self.pods.append(self._member(f"pod-{n}", command, library))
         for n in range(senders):
             command = [str(HERE / "sender.py"), str(n), str(senders), str(self.seed)]
             self.senders.append(self._member(f"sender-{n}", command, library))
         if self.database is not None:
-            self.payers.append(self._member("payer-0", [str(HERE / "money.py"), "p0"], library))
+            self.payers.append(self._member("payer-0", [str(HERE / "loads" / "transfers.py"), "p0"], library))
 
     @property
     def all(self) -> list[Member]:

@@ -1,6 +1,6 @@
-"""A storm: real worker processes join, leave and are killed while jobs of many keys come in; servers die where there are others.
+"""Rebalancing under faults: real worker processes join, leave and are killed while jobs of many keys come in; servers die where there are others.
 
-The tests run one for every kind of sharing on every topology, and change.py one in which the partitions change.
+The tests run one for every kind of sharing on every topology, and repartitioning_run.py one in which the partitions change.
 
 What is judged: every job that was enqueued has had its effect, and the effects of each key came in order. Replication is
 asynchronous, so before a server is killed producing rests until its replicas have what it acknowledged; what workers write
@@ -40,7 +40,7 @@ HERE = Path(__file__).parent
 
 @dataclass
 class Site:
-    """Where the storm takes place. `lose_a_server` kills one that has a replica, None where there is none."""
+    """Where the run takes place. `lose_a_server` kills one that has a replica, None where there is none."""
 
     url: str
     primary: Callable[[], Node] | None = None
@@ -186,8 +186,8 @@ class Report:
         )
 
 
-class Storm:
-    """`seconds` is how long it blows; then all places are filled and everything is worked off."""
+class RebalancingRun:
+    """`seconds` is how long faults come; then all places are filled and everything is worked off."""
 
     def __init__(
         self, site: Site, directory: Path, sharing: str, topology: str, *,
@@ -206,14 +206,14 @@ class Storm:
         self._queue = self._app.queue("work", order="key", concurrency=10, partitions=partitions)
         self._step: Any = self._queue.task(key="{key}")(step)
 
-    async def blow(self, keys: int = 120) -> Report:
+    async def run(self, keys: int = 120) -> Report:
         began = time.monotonic()
         tending = every(0.2, self._pods.tend)
-        blowing = [asyncio.create_task(self._produce(keys)), asyncio.create_task(self._harm())]
+        running = [asyncio.create_task(self._produce(keys)), asyncio.create_task(self._harm())]
         if self._site.primary is not None:
-            blowing.append(asyncio.create_task(self._lose_servers()))
+            running.append(asyncio.create_task(self._lose_servers()))
         try:
-            await asyncio.gather(*blowing)
+            await asyncio.gather(*running)
             await asyncio.gather(*self._leaving)
             for place in set(range(PODS)) - set(self._pods.there()):
                 self._join(place)
@@ -222,7 +222,7 @@ class Storm:
                 await self._pods.leave(place)
             await self._judge()
         finally:
-            for task in (tending, *blowing, *self._leaving):
+            for task in (tending, *running, *self._leaving):
                 task.cancel()
             self._pods.close()
             await self._app.close()
@@ -274,7 +274,7 @@ class Storm:
         self._calm = True
 
     async def _lose_servers(self) -> None:
-        """One in the middle; of a longer storm one every 20 seconds, each after the one before is back."""
+        """One in the middle; in a longer run one every 20 seconds, each after the one before is back."""
         until = time.monotonic() + self._seconds
         await asyncio.sleep(self._seconds / 2 if self._seconds < 20 else 5)
         while True:

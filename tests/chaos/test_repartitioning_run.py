@@ -1,6 +1,6 @@
 """The number of partitions changes from 4 to 16 to 6 under load, while workers, producers, commands and servers die.
 
-No job is lost, none is out of order. These are small; tests/chaos/change.py runs longer ones.
+No job is lost, none is out of order. These are small; tests/chaos/repartitioning_run.py runs longer ones.
 """
 
 from __future__ import annotations
@@ -8,10 +8,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from change import ChangingStorm
-from storm import SHARINGS, TOPOLOGIES
+from rebalancing import SHARINGS, TOPOLOGIES
+from repartitioning_run import RepartitioningRun
 
-pytestmark = [pytest.mark.xdist_group("storm"), pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.xdist_group("campaign"), pytest.mark.timeout(240)]
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ async def test_no_job_is_lost_and_every_key_stays_in_order(
     topology: str, sharing: str, tmp_path: Path
 ) -> None:
     with TOPOLOGIES[topology](tmp_path) as site:
-        report = await ChangingStorm(site, tmp_path, sharing, topology, seconds=6, seed=5).blow(keys=40)
+        report = await RepartitioningRun(site, tmp_path, sharing, topology, seconds=6, seed=5).run(keys=40)
 
     assert (report.lost, report.disorder, report.failed, report.faults) == ([], [], 0, []), report.row
     assert (report.kills["change"], report.kills["command"], report.kills["producer"]) == (2, 2, 2)

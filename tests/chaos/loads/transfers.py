@@ -55,7 +55,7 @@ def declare(app: qbull.App, database: str) -> qbull.Task[..., None]:
 
 async def ask(name: str, database: str) -> None:
     """One transfer after the other for the payers of this process; one in five transactions is rolled back."""
-    import load
+    import campaign_app
 
     luck = random.Random()
     payers = [f"{name}-{n}" for n in range(PAYERS)]
@@ -63,7 +63,7 @@ async def ask(name: str, database: str) -> None:
         try:
             async with await psycopg.AsyncConnection.connect(database) as connection:
                 while True:
-                    await _ask_once(connection, load.transfer, luck.choice(payers), luck)
+                    await _ask_once(connection, campaign_app.transfer, luck.choice(payers), luck)
                     await asyncio.sleep(PAUSE * luck.random() * 2)
         except psycopg.OperationalError:
             await asyncio.sleep(0.1)

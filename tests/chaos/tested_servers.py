@@ -1,6 +1,6 @@
 """Where a campaign takes place: one server, a master with two replicas and sentinels, or a cluster of three and three.
 
-Every server has a front (front.py) before it, which clients, replicas and sentinels go through, a library in it that knows
+Every server has a TCP proxy (proxy.py) before it, which clients, replicas and sentinels go through, a library in it that knows
 what it has flushed (flushed.c), and, where disks are to be filled, a small disk of its own.
 """
 
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Literal
 
 import redis
-from fronts import Fronts
+from proxies import Proxies
 
 from qbull.store.connection.cluster import slot_of
 from topology import DURABLE, PASSWORD, Cluster, Node, Trio, _running, raised_cluster, raised_trio
@@ -36,11 +36,11 @@ hz 100
 
 
 @dataclass
-class Arena:
+class TestedServers:
     topology: Topology
     url: str
     nodes: list[Node]
-    fronts: Fronts
+    proxies: Proxies
     directory: Path
     servers: Trio | Cluster | None = None
     lacks: dict[str, str] = field(default_factory=dict)
@@ -101,10 +101,10 @@ class Arena:
 @contextmanager
 def raised(
     topology: Topology, directory: Path, seed: int, *, settings: str = DURABLE, disks: bool = False
-) -> Iterator[Arena]:
+) -> Iterator[TestedServers]:
     with ExitStack() as stack:
-        fronts = Fronts(seed)
-        stack.callback(fronts.close)
+        proxies = Proxies(seed)
+        stack.callback(proxies.close)
         lacks: dict[str, str] = {}
         directory.mkdir(parents=True, exist_ok=True)
         library = _library(directory, lacks)
@@ -116,7 +116,7 @@ def raised(
             (directory / name / "flushed").mkdir()
 
         def prepare(node: Node) -> None:
-            node.claim(fronts.before)
+            node.claim(proxies.before)
             if library is not None:
                 node.environment = {
                     "LD_PRELOAD": str(library),
@@ -130,13 +130,13 @@ def raised(
                 prepare(node)
                 stack.enter_context(_running([node]))
                 url = f"redis://:{PASSWORD}@{node.place}/0"
-                yield Arena(topology, url, [node], fronts, directory, None, lacks)
+                yield TestedServers(topology, url, [node], proxies, directory, None, lacks)
             case "sentinel":
                 trio = stack.enter_context(raised_trio(directory, settings, prepare))
-                yield Arena(topology, trio.url, trio.servers, fronts, directory, trio, lacks)
+                yield TestedServers(topology, trio.url, trio.servers, proxies, directory, trio, lacks)
             case "cluster":
                 cluster = stack.enter_context(raised_cluster(directory, settings, prepare))
-                yield Arena(topology, cluster.url, cluster.nodes, fronts, directory, cluster, lacks)
+                yield TestedServers(topology, cluster.url, cluster.nodes, proxies, directory, cluster, lacks)
 
 
 def _library(directory: Path, lacks: dict[str, str]) -> Path | None:

@@ -1,4 +1,4 @@
-"""Fronts: a process with a TCP proxy before each server, which can slow down, cut, deafen and silence connections.
+"""Proxies: a process with a TCP proxy before each server, which can slow down, cut, deafen and silence connections.
 
 Run by the campaign, which tells it by lines of JSON on its standard input: either {"listen": port, "target": port}, or a
 fault: {"mood": …, "target": port, "share": part of the connections, "seconds": …, "delay": …}.
@@ -71,10 +71,10 @@ class Pipe(asyncio.Protocol):
 
 
 class Link:
-    """A connection through a front."""
+    """A connection through a proxy."""
 
-    def __init__(self, front: Front) -> None:
-        self.front = front
+    def __init__(self, proxy: Proxy) -> None:
+        self.proxy = proxy
         self.mood = ""
         self.until = 0.0
         self.delay = 0.0
@@ -106,13 +106,13 @@ class Link:
                 pipe.transport.abort()
 
     def close(self) -> None:
-        self.front.links.discard(self)
+        self.proxy.links.discard(self)
         for pipe in (self.client, self.server):
             if pipe.transport is not None:
                 pipe.transport.close()
 
 
-class Front:
+class Proxy:
     def __init__(self, target: int) -> None:
         self.target = target
         self.links: set[Link] = set()
@@ -148,17 +148,17 @@ class Front:
 
 async def main() -> None:
     luck.seed(int(sys.argv[1]))
-    fronts: dict[int, Front] = {}
+    proxies: dict[int, Proxy] = {}
     lines = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
     while line := await lines.readline():
         order = json.loads(line)
         if "listen" in order:
-            fronts[order["target"]] = Front(order["target"])
-            await fronts[order["target"]].listen(order["listen"])
+            proxies[order["target"]] = Proxy(order["target"])
+            await proxies[order["target"]].listen(order["listen"])
             print("listening", flush=True)
         else:
-            fronts[order["target"]].suffer(order)
+            proxies[order["target"]].suffer(order)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""A storm in which the number of partitions changes, several times: by the command, which is killed as well.
+"""Repartitioning under faults: the number of partitions changes several times, by the command, which is killed as well.
 
 The tests run small ones. A larger one on every topology, with a table at the end:
 
-    PYTHONPATH=tests:tests/worker:tests/chaos python tests/chaos/change.py --seconds 60 --topology single
+    PYTHONPATH=tests:tests/worker:tests/chaos python tests/chaos/repartitioning_run.py --seconds 60 --topology single
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import producer
-from storm import HERE, SHARINGS, TOPOLOGIES, Report, Site, Storm
+from rebalancing import HERE, SHARINGS, TOPOLOGIES, RebalancingRun, Report, Site
 from worker_processes import every
 
 from topology import Node, _die_with_parent
@@ -29,7 +29,7 @@ COUNTS = (4, 16, 6)
 PRODUCERS = 2
 
 
-class ChangingStorm(Storm):
+class RepartitioningRun(RebalancingRun):
     """The queue begins with the first of the counts. Two more producers are processes, killed and started again."""
 
     def __init__(
@@ -41,13 +41,13 @@ class ChangingStorm(Storm):
         self._producers: list[subprocess.Popen[bytes]] = []
         self._tending = True
 
-    async def blow(self, keys: int = 60) -> Report:
+    async def run(self, keys: int = 60) -> Report:
         for n in range(PRODUCERS):
             self._start_producer(n)
         self._changing = asyncio.create_task(self._change())
         tending = every(0.2, self._tend)
         try:
-            return await super().blow(keys)
+            return await super().run(keys)
         finally:
             self._changing.cancel()
             tending.cancel()
@@ -179,10 +179,10 @@ def main() -> int:
             counts = [int(count) for count in given.counts.split(",")]
             began = time.monotonic()
             with TOPOLOGIES[topology](directory) as site:
-                storm = ChangingStorm(
+                run = RepartitioningRun(
                     site, directory, sharing, topology, seconds=given.seconds, seed=given.seed, counts=counts
                 )
-                report = asyncio.run(storm.blow())
+                report = asyncio.run(run.run())
             shutil.rmtree(directory)  # it stays where something went wrong
             print(
                 f"{report.row}; {given.counts} partitions, {dict(report.kills)}, {time.monotonic() - began:.0f} s"

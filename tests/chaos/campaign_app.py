@@ -14,8 +14,8 @@ import time
 import zlib
 from pathlib import Path
 
-from fate import ATTEMPTS, fate_of
 from history import BEGUN, DEAD, DONE, FAILED, RUN, Book
+from job_plan import ATTEMPTS, plan_of
 
 import qbull
 
@@ -51,17 +51,17 @@ pack, now = RUN.pack, time.monotonic_ns
 
 @work.task(key="{key}", id="{key}:{number}")
 async def step(key: int, number: int) -> None:
-    fate = fate_of(key, number)
+    plan = plan_of(key, number)
     attempt = qbull.current_job().attempt
     book.write(pack(BEGUN, attempt, WORK, key, number, now()))
-    if fate.seconds:
-        await asyncio.sleep(fate.seconds)
-    if attempt <= fate.failures:
+    if plan.seconds:
+        await asyncio.sleep(plan.seconds)
+    if attempt <= plan.failures:
         book.write(pack(FAILED, attempt, WORK, key, number, now()))
         raise ValueError("not yet")
-    if fate.letter == "never" or (fate.letter and not os.path.exists(MENDED)):
+    if plan.letter == "never" or (plan.letter and not os.path.exists(MENDED)):
         book.write(pack(DEAD, attempt, WORK, key, number, now()))
-        raise qbull.Fail(f"it cannot be done: {fate.letter}")
+        raise qbull.Fail(f"it cannot be done: {plan.letter}")
     book.write(pack(DONE, attempt, WORK, key, number, now()))
 
 
@@ -87,6 +87,6 @@ for number in range(BELLS):
         bells.cron("* * * * * *", name=f"bell-{number}", args={"bell": number}, catch_up="all")(ring)
 
 if DATABASE:
-    import money
+    from loads import transfers
 
-    transfer = money.declare(app, DATABASE)
+    transfer = transfers.declare(app, DATABASE)

@@ -1,4 +1,4 @@
-"""Fate: what a job of the campaign is to do, known from its name alone. Workers act on it, the checker knows it too."""
+"""JobPlan: what a job of the campaign is to do, known from its name alone. Workers act on it, the checker knows it too."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LATER = 1 << 24
 ATTEMPTS = 4
 
 
-class Fate(NamedTuple):
+class JobPlan(NamedTuple):
     """`failures`: so many attempts fail. `letter`: "mended" is a dead letter until the other system is back, "never" for ever."""
 
     failures: int
@@ -22,26 +22,26 @@ class Fate(NamedTuple):
     seconds: float
 
 
-WELL = Fate(0, "", 0.0)
+WELL = JobPlan(0, "", 0.0)
 
 
-def fate_of(key: int, number: int) -> Fate:
+def plan_of(key: int, number: int) -> JobPlan:
     """One in five fails once or twice, one in 200 becomes a dead letter; one in 32 takes its time."""
     lot = zlib.crc32(b"%d:%d" % (key, number))
     seconds = 0.004 if not lot >> 27 else 0.0
     match lot % 1000:
         case n if n < 140:
-            return Fate(1, "", seconds)
+            return JobPlan(1, "", seconds)
         case n if n < 200:
-            return Fate(2, "", seconds)
+            return JobPlan(2, "", seconds)
         case n if n < 204:
-            return Fate(0, "mended", seconds)
+            return JobPlan(0, "mended", seconds)
         case 204:
-            return Fate(0, "never", seconds)
-    return Fate(0, "", seconds) if seconds else WELL
+            return JobPlan(0, "never", seconds)
+    return JobPlan(0, "", seconds) if seconds else WELL
 
 
-class Choice:
+class KeyChoice:
     """Which keys come next: few of them often, most of them seldom. Each producer has keys of its own."""
 
     def __init__(self, producer: int, producers: int, seed: int, keys: int = KEYS) -> None:
