@@ -26,10 +26,10 @@ def _name(path: Path) -> str:
 
 def _contract(source: str) -> list[str]:
     """The lines of the header. Files without one take and need nothing."""
-    found = {}
+    found: dict[str, str] = {}
     for line in source.splitlines():
         if not line.startswith("--"):
             break
         if match := _HEADER.fullmatch(line):
-            found.setdefault(match[1], match[2].strip())
+            found[match[1]] = f"{found.get(match[1], '')} {match[2]}".strip()
     return [f"    {word:5} {said}" for word, said in found.items()]

@@ -119,6 +119,20 @@ def test_commit_writes_what_the_libraries_have_collected_in_one_order(tmp_path: 
     assert "local function commit()\n  write_index()\n  write_counts()\nend\n" in source
 
 
+def test_a_word_of_a_header_may_stand_on_several_lines(tmp_path: Path) -> None:
+    folder = write(
+        tmp_path,
+        verb="-- KEYS  base\n-- ARGV  limit:int\n-- ARGV  … id\n-- USES  roof\n-- USES  wall\nreturn 1",
+        lib_roof="local function roof() end",
+        lib_wall="local function wall() end",
+    )
+
+    source = load_script("verb", folder).source
+
+    assert "local function roof" in source and "local function wall" in source
+    assert "local rest = 2" in source
+
+
 def test_a_step_of_commit_without_a_place_in_its_order_is_refused(tmp_path: Path) -> None:
     folder = write(
         tmp_path, verb="-- KEYS  base\n-- USES  stats\ncommit()", lib_stats="-- COMMIT write_more\n"
@@ -172,7 +186,7 @@ def _header(text: str) -> dict[str, str]:
         if not line.startswith("--"):
             break
         if match := re.match(r"-- (KEYS|NAMES|ARGV|USES|NEEDS)\s+(.*)", line):
-            found[match[1]] = match[2]
+            found[match[1]] = f"{found.get(match[1], '')} {match[2]}".strip()
     return found
 
 

@@ -192,13 +192,13 @@ def _argument_lines(header: dict[str, str]) -> list[str]:
 
 
 def _header(source: str) -> dict[str, str]:
+    """The header of a file. A word may stand on several lines."""
     found: dict[str, str] = {}
     for line in source.splitlines():
-        match = _HEADER_PATTERN.match(line)
-        if match and match.group(1) not in found:
-            found[match.group(1)] = match.group(2).strip()
-        elif not line.startswith("--"):
+        if not line.startswith("--"):
             break
+        if match := _HEADER_PATTERN.match(line):
+            found[match[1]] = f"{found.get(match[1], '')} {match[2]}".strip()
     return found
 
 

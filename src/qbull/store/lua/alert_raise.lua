@@ -1,12 +1,12 @@
--- alert_raise: write down what is known of problems, and enqueue what is to be said of them; unless somebody
--- has done so meanwhile.
+-- alert_raise: store the state of the known problems, and enqueue the alerts about them. Does nothing if
+-- another watcher has changed the state in the meantime.
 -- KEYS  base
 -- NAMES alerts
 -- USES  index new_job stats
 -- FLAGS allow-oom
 -- ARGV  limit:int rev state  … id when record
---       rev: what the state was when it was read; when: as in lib/new_job.lua
--- GIVES 1 where it was written
+--       rev: the revision of the state when it was read; when: as in lib/new_job.lua
+-- GIVES 1 if it was written, else 0
 if (redis.call('HGET', alerts, 'rev') or '0') ~= rev then return 0 end
 redis.call('HSET', alerts, 'rev', tonumber(rev) + 1, 'state', state)
 local added = 0

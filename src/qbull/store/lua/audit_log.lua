@@ -1,9 +1,9 @@
--- audit_log: write down what was done through the API; what is too old or too many goes.
+-- audit_log: log what was done through the API, and delete entries that are too old or too many.
 -- KEYS  base
 -- USES  clock
 -- FLAGS allow-oom
 -- ARGV  name most:int age_ms:int  … entry
---       name: of the stream, trail or strangers
+--       name: the stream, trail or strangers
 local stream = base .. name
 for i = rest, #ARGV do redis.call('XADD', stream, '*', 'e', ARGV[i]) end
 redis.call('XTRIM', stream, 'MAXLEN', most)

@@ -1,5 +1,5 @@
--- cancel: jobs that wait or are delayed are cancelled at once. One that a worker has is marked, and the
--- workers are told.
+-- cancel: cancel waiting and delayed jobs at once. A job that a worker holds is marked, and the workers are
+-- woken up.
 -- KEYS  base
 -- USES  index tell state cancel_mark take
 -- FLAGS allow-oom
@@ -21,7 +21,7 @@ for _, id in ipairs(ids) do
     local record, delivery = take_waiting(id, place)
     if record then
       finish_cancelled(id, record, ending)
-      forget(id) -- until write_finished says where it is
+      forget(id) -- until write_finished writes its new place
     else
       mark(id, delivery, ending)
       marks = marks + 1

@@ -1,9 +1,10 @@
--- clean: finished jobs that ended before a moment go, the oldest first. What halted its lane lets it go on.
+-- clean: delete finished jobs that ended before a time, the oldest first. A lane that one of them halted goes
+-- on.
 -- KEYS  base
 -- USES  clock record index extras take idempotent stats
 -- FLAGS allow-oom
 -- ARGV  token limit:int stream age_ms:int most:int
--- GIVES how many went, and 1 where there may be more of that age
+-- GIVES how many were deleted, and 1 if there may be more of that age
 local before = answered(token)
 if before then return before end
 

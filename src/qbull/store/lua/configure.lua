@@ -1,10 +1,10 @@
--- configure: change live settings of a queue, and write down who did it. What is so already is no change.
+-- configure: change live settings of a queue, and log who did it. A value that is set already is no change.
 -- KEYS  base
 -- NAMES live changes hold
 -- USES  clock tell_queue
 -- FLAGS allow-oom
 -- ARGV  by most:int  … setting value
---       value: JSON, or nothing for "back to what the code says"; most: how many changes are remembered
+--       value: JSON, or empty to return to the setting in the code; most: how many changes the log keeps
 -- GIVES how many were changed
 local count = 0
 for i = rest, #ARGV, 2 do

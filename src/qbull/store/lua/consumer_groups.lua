@@ -1,5 +1,5 @@
--- consumer_groups: workers may read these ready streams, also where nothing is in them yet. A script for the
--- same reason as register.
+-- consumer_groups: create the consumer groups of these ready streams, also of empty ones. It is a script for
+-- the same reason as register.
 -- KEYS  base
 -- FLAGS allow-oom
 -- ARGV  … band

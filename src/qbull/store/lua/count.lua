@@ -1,12 +1,11 @@
--- count: how many jobs are in which state. Each number is a length that the server keeps, so the cost is the
--- same at any size.
--- A train counts as one active job; the others of it wait.
+-- count: the number of jobs in each state. The server keeps each number as a length, so the cost does not
+-- depend on the size. A train counts as one active job; its other jobs count as waiting.
 -- KEYS  base
 -- FLAGS no-writes
 -- NAMES index delayed bands stats kept
 -- GIVES waiting active delayed completed failed cancelled, how many are behind others of their lane (in
---       trains too), how
---       many entries are in front of the workers, the oldest waiting entry, the totals as name, number …
+--       trains too), how many entries are in front of the workers, the oldest waiting entry, the totals as
+--       name, number …
 local ended = redis.call('HMGET', kept, 'completed', 'failed', 'cancelled', 'lanes')
 local completed, failed, cancelled = tonumber(ended[1] or 0), tonumber(ended[2] or 0), tonumber(ended[3] or 0)
 local postponed = redis.call('ZCARD', delayed)
@@ -31,8 +30,12 @@ for _, band in ipairs(streams) do
     end
   end
   local head = redis.call('XRANGE', stream, after, '+', 'COUNT', 1)[1]
-  if head and (oldest == '' or tonumber(string.match(head[1], '^%d+')) < tonumber(string.match(oldest, '^%d+'))) then
+  local head_ms = head and tonumber(string.match(head[1], '^%d+'))
+  if head and (oldest == '' or head_ms < tonumber(string.match(oldest, '^%d+'))) then
     oldest = head[1]
   end
 end
-return {in_streams - active + in_lanes, active, postponed, completed, failed, cancelled, in_lanes, entries, oldest, redis.call('HGETALL', stats)}
+return {
+  in_streams - active + in_lanes, active, postponed, completed, failed, cancelled, in_lanes, entries, oldest,
+  redis.call('HGETALL', stats),
+}

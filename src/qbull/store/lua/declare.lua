@@ -1,7 +1,6 @@
--- declare: which version of the code decides about a queue's schedules? Of those that workers run, the
--- newest: the one
--- that was seen for the first time last. One that nobody has run for an hour counts as new when it comes
--- back.
+-- declare: find the version of the code that decides about a queue's schedules. Of the versions that workers
+-- run it is the newest: the one that was first seen last. A version that no worker has run for an hour counts
+-- as new when it comes back.
 -- KEYS  base
 -- NAMES versions
 -- USES  clock
@@ -24,7 +23,9 @@ for i = rest, #ARGV do
   local version = ARGV[i]
   since[version] = since[version] or now_ms
   redis.call('HSET', versions, version, string.format('%.0f %.0f', since[version], now_ms))
-  if not newest or since[version] > since[newest] or (since[version] == since[newest] and version > newest) then
+  local newer = newest and since[version] > since[newest]
+  local same = newest and since[version] == since[newest]
+  if not newest or newer or (same and version > newest) then
     newest = version
   end
 end

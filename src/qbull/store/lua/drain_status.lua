@@ -1,14 +1,14 @@
--- drain_status: what is left in a partition, as numbers that the server keeps.
+-- drain_status: the contents of a partition, as numbers that the server keeps.
 -- KEYS  base
 -- FLAGS no-writes
 -- NAMES index delayed lanes bands held kept schedules reports outgoing stats
 -- GIVES its mark; entries in front of the workers; jobs behind others; delayed ones; lanes; held lanes; all
---       jobs, finished
---       ones too; completed; failed; cancelled; schedules;
---       reports that nobody has taken; what is to be brought to other partitions; the totals as name, number
---       …
+--       jobs, finished ones too; completed; failed; cancelled; schedules; reports that nobody has taken;
+--       messages in the flow outbox; the totals as name, number …
 local entries = redis.call('XLEN', base .. 'ready:0') + redis.call('XLEN', base .. 'ready:5')
-for _, band in ipairs(redis.call('SMEMBERS', bands)) do entries = entries + redis.call('XLEN', base .. 'ready:' .. band) end
+for _, band in ipairs(redis.call('SMEMBERS', bands)) do
+  entries = entries + redis.call('XLEN', base .. 'ready:' .. band)
+end
 local counted = redis.call('HMGET', kept, 'lanes', 'completed', 'failed', 'cancelled')
 return {
   redis.call('HGET', index, '\n') or '',

@@ -1,17 +1,17 @@
--- enqueue: put a batch of jobs into a partition. A job whose id is there already adds nothing.
+-- enqueue: add a batch of jobs to a partition. A job whose id is already there is not added again.
 -- KEYS  base
 -- USES  record_layout record report index lane new_job idempotent stats
 -- ARGV  limit:int token  … id when record
---       token: of a call that has ids of its caller's choice, so that it gets the same answer if it is sent
---       again; or empty
+--       token: for a call with ids that its caller chose: the same call sent again gets the same answer; else
+--       empty
 --       when: 0, or as in lib/new_job.lua
--- GIVES the positions (from 0) of the jobs that were there already; before them, where the partition is
---       closed and takes
---       no others, the mark that says where they go
+-- GIVES "added", or the mark of a closed partition ("closed …"), which accepts no other jobs and names their
+--       generation; then the positions (from 0) of the jobs that were already there
 
 local before, known = token ~= '' and answered(token), {}
 if before then
   for position in string.gmatch(before, '%d+') do known[#known + 1] = tonumber(position) end
+  table.insert(known, 1, 'added')
   return known
 end
 
@@ -49,4 +49,5 @@ end
 count_up('enqueued', #ids - 1 - #known)
 commit()
 if token ~= '' then answer(token, #known < #ids - 1, known) end
+table.insert(known, 1, 'added')
 return known

@@ -1,4 +1,4 @@
--- failure_counts: count attempts of tasks that failed, by the minute. What is older than ten minutes goes.
+-- failure_counts: count failed attempts of tasks per minute, and delete counts older than ten minutes.
 -- KEYS  base
 -- NAMES failing
 -- USES  clock

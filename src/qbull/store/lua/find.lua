@@ -1,11 +1,11 @@
--- find: where a job is and what is known of it, in one look.
+-- find: the place of a job and its details, in one call.
 -- KEYS  base
 -- FLAGS no-writes
 -- NAMES index
 -- USES  describe
 -- ARGV  id
--- GIVES nothing for an unknown job, else its progress, state, record (sealed, where it has ended), due time
---       or entry, worker
+-- GIVES nothing for an unknown job, else its progress, state, record (with the ending, if it has ended), due
+--       time or entry, worker
 local place = redis.call('HGET', index, id)
 if not place then return {} end
 local seen = describe(id, place)

@@ -1,14 +1,13 @@
--- finished_since: jobs that have finished after a moment, the oldest of them first. A bounded look: what does
--- not fit is left out, or left to
--- the next.
+-- finished_since: jobs that have finished since a moment, the oldest first. The size of the answer is
+-- limited: other jobs are left out, or left to the next call.
 -- KEYS  base
 -- FLAGS no-writes
 -- USES  clock record_layout
 -- ARGV  most:int bytes:int forward:int completed_after failed_after cancelled_after
---       forward: 1 where the oldest are wanted, so that none is left out; most: entries of each stream;
---       bytes: of records that are read for each; …_after: the last entry that was seen
+--       forward: 1 to start with the oldest, so that none is left out; most: entries of each stream; bytes:
+--       of records that are read for each; …_after: the last entry that was seen
 -- GIVES now in ms; the sum of 1, 2 and 4 for completed, failed and cancelled ones of which some were left
---       out; and of each: state, entry, id, the head of its record, the ending of one that failed
+--       out; and for each: state, entry, id, the head of its record, the ending of one that failed
 local HEAD = 160
 local answer, cut = {now_ms, 0}, 0
 local since = {completed = completed_after, failed = failed_after, cancelled = cancelled_after}

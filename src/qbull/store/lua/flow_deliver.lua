@@ -1,15 +1,15 @@
--- flow_deliver: jobs have ended that others of their flow wait for here. One that has no more to wait for is
--- let go; one that cannot run
--- any more ends too. To be told the same again changes nothing.
+-- flow_deliver: tell jobs of this partition that jobs of their flow, which they wait for, have ended. A job
+-- that has nothing left to wait for may run; one that can no longer run ends too. The same message sent again
+-- changes nothing.
 -- KEYS  base
 -- NAMES delayed
 -- USES  stamp record_layout report index flow new_job extras finish cancel_mark take
 -- FLAGS allow-oom
 -- ARGV  limit:int failed:int failed_ms:int  … id flow position letter told ending
---       id, position: who waits, and for which of them; letter: as in lib/flow.lua; ending: what to seal
---       behind its record, should it end too
--- GIVES a word for each: "joined", "known", "unknown" (it is not here), "again" (it is on its way elsewhere:
---       ask again)
+--       id, position: the job that waits, and for which of its dependencies; letter: as in lib/flow.lua;
+--       ending: what to append to its record if it ends too
+-- GIVES a word for each: "joined", "known", "unknown" (it is not here), "again" (it is moving to another
+--       partition: ask again)
 local words, ended = {}, {}
 do
   local ids = {}
@@ -17,7 +17,7 @@ do
   look_up(ids)
 end
 
--- A job that expires so many seconds after it came has come now.
+-- The expiry of a job that expires some seconds after it was enqueued counts from now.
 local function let_go(id, record, when)
   if expires_at(when) then record = unstamped(record) end
   add_job(id, when, record)
@@ -31,7 +31,7 @@ local function end_too(id, place, letter, ending)
   else
     finish_cancelled(id, record, ending)
   end
-  forget(id) -- until write_finished says where it is
+  forget(id) -- until write_finished writes its new place
   ended[id] = true
 end
 
@@ -46,7 +46,7 @@ local function join(id, place, flow, position, letter, told, ending)
   redis.call('HSET', job, 'child:' .. position, letter .. told)
   local left = counts_as_done and not was_done and redis.call('HINCRBY', job, 'left', -1)
   local waits = kind == 'd' and redis.call('ZSCORE', delayed, id) == NEVER_DUE
-  if waits and (letter == 'u' or (mode == 'rescue' and letter == 'c')) then -- it is not needed
+  if waits and (letter == 'u' or (mode == 'rescue' and letter == 'c')) then -- the job is not needed
     tell_flow('u', id, take_waiting(id, place))
     forget(id)
     forget_extras(id)
@@ -59,7 +59,7 @@ local function join(id, place, flow, position, letter, told, ending)
     let_go(id, take_waiting(id, place), known[4])
   elseif left == 0 and waits then
     let_go(id, take_waiting(id, place), known[4])
-  elseif left == 0 and known[5] and (kind == 'f' or kind == 'x') then -- what had stopped it was retried
+  elseif left == 0 and known[5] and (kind == 'f' or kind == 'x') then -- its stopper was retried
     local sealed = take_finished(id, place)
     redis.call('HDEL', job, 'stopped')
     let_go(id, string.sub(sealed, 1, -ENDING_LENGTH_BYTES - 1 - seal_size(sealed)), known[4])

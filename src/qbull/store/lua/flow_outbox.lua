@@ -1,11 +1,10 @@
--- flow_outbox: what is to be brought to other partitions, for the one courier that has the claim. It has it
--- for a while, and from the others
--- as soon as it does nothing with it: several would do no harm, but the same work.
+-- flow_outbox: read the messages for other partitions, for the flow dispatcher that has the claim. The claim
+-- expires if its owner does nothing with it. Several dispatchers would do no harm, but do the work twice.
 -- KEYS  base
 -- NAMES outgoing courier
 -- FLAGS allow-oom
 -- ARGV  who hold_ms:int most:int from
--- GIVES up to so many entries; "busy" where another one has the claim
+-- GIVES up to `most` entries; "busy" if another dispatcher has the claim
 local entries = redis.call('XRANGE', outgoing, from, '+', 'COUNT', most)
 if #entries == 0 then return entries end
 local holder = redis.call('GET', courier)

@@ -1,4 +1,4 @@
--- histograms: add to what the workers of a queue have counted. A call that is sent again counts once.
+-- histograms: add to the histograms of a queue. A call that is sent again counts once.
 -- KEYS  base
 -- NAMES figures
 -- USES  clock

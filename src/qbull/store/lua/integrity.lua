@@ -1,4 +1,4 @@
--- integrity: is every job of these in exactly the place that the index says, and no other? Looks, changes
+-- integrity: check that each of these jobs is in the place that the index names, and in no other. Changes
 -- nothing.
 -- KEYS  base
 -- FLAGS no-writes
@@ -24,7 +24,9 @@ local function check_lane(id, record)
   local lane = lane_of(record)
   if not lane then return fault(id, 'is behind others of its lane, but its record names none') end
   local listed, riding = redis.call('LPOS', base .. 'lane:' .. lane, id), in_train(lane, id)
-  if not listed and not riding then fault(id, 'is behind others of its lane, but neither in its list nor in a train') end
+  if not listed and not riding then
+    fault(id, 'is behind others of its lane, but neither in its list nor in a train')
+  end
   if listed and riding then fault(id, 'is in the list of its lane and in a train') end
 end
 
@@ -40,21 +42,25 @@ local function check_extras(id, place)
     if string.sub(place, 1, 1) == 'l' then
       delivery = string.match(lane_of(delivery) and train_state(lane_of(delivery)) or '', '^%S+')
     end
-    if string.match(mark, '^%S+') ~= delivery then fault(id, 'is told to stop, but not with the delivery that it has') end
+    if string.match(mark, '^%S+') ~= delivery then
+      fault(id, 'is told to stop, but not with the delivery that it has')
+    end
   end
 end
 
--- A job that waits for others must wait for as many as it counts, or it would wait for ever.
+-- A job must wait for as many jobs as it counts, or it would wait forever.
 local function check_flow(id)
   local known = redis.call('HGETALL', base .. 'job:' .. id)
   local facts, waits = {}, 0
   for j = 1, #known, 2 do facts[known[j]] = known[j + 1] end
   for name, told in pairs(facts) do
     local letter = string.sub(told, 1, 1)
-    if string.sub(name, 1, 6) == 'child:' and letter ~= 'c' and (letter == 'w' or facts.mode ~= 'continue') then waits = waits + 1 end
+    local is_open = letter == 'w' or (letter ~= 'c' and facts.mode ~= 'continue')
+    if string.sub(name, 1, 6) == 'child:' and is_open then waits = waits + 1 end
   end
   if waits == 0 or tonumber(facts.left) ~= waits then
-    fault(id, 'counts ' .. (facts.left or 'no') .. ' jobs of its flow that it waits for, and there are ' .. waits)
+    local counted = facts.left or 'no'
+    fault(id, 'counts ' .. counted .. ' jobs of its flow that it waits for, and there are ' .. waits)
   end
 end
 
@@ -77,7 +83,9 @@ for i = rest, #ARGV do
     elseif streams[kind] then
       stream, entry = streams[kind], at
     elseif kind == 'm' then
-      if not redis.call('ZSCORE', base .. 'leaving', id) then fault(id, 'is on its way to another partition, but not leaving') end
+      if not redis.call('ZSCORE', base .. 'leaving', id) then
+        fault(id, 'is on its way to another partition, but not leaving')
+      end
     elseif kind ~= 'd' then
       fault(id, 'index says "' .. place .. '", which is no place')
     end

@@ -1,5 +1,4 @@
--- integrity_counts: do the counts of lanes and of kept jobs match the jobs that are there? Looks, changes
--- nothing.
+-- integrity_counts: check that the counts of lanes and of finished jobs match the jobs. Changes nothing.
 -- KEYS  base
 -- FLAGS no-writes
 -- NAMES index lanes trains bands kept
@@ -17,7 +16,8 @@ for _, band in ipairs(names) do
   for _, entry in ipairs(redis.call('XRANGE', base .. 'ready:' .. band, '-', '+')) do
     local id, record = entry[2][1], entry[2][2]
     if redis.call('HGET', index, id) == 'r' .. band .. entry[1] then count(record) end
-    if id == '' and settled_of(string.sub(record, 1, KEY_LANE_BYTES), band .. entry[1]) then riding = riding + 1 end
+    local lane = string.sub(record, 1, KEY_LANE_BYTES)
+    if id == '' and settled_of(lane, band .. entry[1]) then riding = riding + 1 end
   end
 end
 if riding ~= redis.call('HLEN', trains) then
@@ -31,7 +31,8 @@ for i = 2, #flat, 2 do
 end
 local said_in_lanes = tonumber(redis.call('HGET', kept, 'lanes') or 0)
 if said_in_lanes ~= in_lanes then
-  faults[#faults + 1] = said_in_lanes .. ' jobs are counted behind others of their lanes and there are ' .. in_lanes
+  faults[#faults + 1] = said_in_lanes .. ' jobs are counted behind others of their lanes and there are '
+    .. in_lanes
 end
 for stream, letter in pairs({completed = 'c', failed = 'f', cancelled = 'x'}) do
   local there = 0
@@ -52,9 +53,11 @@ for i = 1, #stored, 2 do
   if (counted[lane] or 0) ~= n then
     faults[#faults + 1] = 'a lane counts ' .. n .. ' jobs and has ' .. (counted[lane] or 0)
   end
-  local listed, held = redis.call('LLEN', base .. 'lane:' .. lane), redis.call('SISMEMBER', base .. 'held', lane) == 1
+  local listed = redis.call('LLEN', base .. 'lane:' .. lane)
+  local held = redis.call('SISMEMBER', base .. 'held', lane) == 1
   if (listed == n) ~= held then
-    faults[#faults + 1] = 'of a lane ' .. listed .. ' of ' .. n .. ' jobs wait, and it is ' .. (held and '' or 'not ') .. 'held'
+    faults[#faults + 1] = 'of a lane ' .. listed .. ' of ' .. n .. ' jobs wait, and it is '
+      .. (held and '' or 'not ') .. 'held'
   end
   counted[lane] = nil
 end

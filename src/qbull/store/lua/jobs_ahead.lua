@@ -1,9 +1,9 @@
--- jobs_ahead: how many deliveries are before a ready job, up to a bound. More urgent bands come first.
+-- jobs_ahead: the number of deliveries before a ready job, up to a limit. More urgent bands come first.
 -- KEYS  base
 -- FLAGS no-writes
 -- NAMES bands
 -- ARGV  band entry most:int
--- GIVES how many; one more than `most` stands for more
+-- GIVES the number; `most` + 1 if there are more than `most`
 local streams, before = {'0', '5'}, 0
 for _, used in ipairs(redis.call('SMEMBERS', bands)) do streams[#streams + 1] = used end
 for _, used in ipairs(streams) do

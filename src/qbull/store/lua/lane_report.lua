@@ -1,15 +1,14 @@
--- lane_report: the line behind one key: who is outside of it, who waits in it, and what keeps it.
--- A bounded look: of the dead letters, the delayed and the ready jobs so many are looked through for who
--- holds the lane.
+-- lane_report: the state of one lane: which jobs are outside its list, which wait in it, and which job holds
+-- it. To find the holder it reads a limited number of dead letters, delayed and ready jobs.
 -- KEYS  base
 -- FLAGS no-writes
 -- NAMES index delayed lanes bands failed
 -- USES  record train describe
 -- ARGV  lane most:int looks:int id
---       most: how many of those who wait are wanted; id: whose position is wanted, or ''
+--       most: how many waiting jobs to list; id: the job whose position is wanted, or ''
 -- GIVES how many are admitted; how many wait in the list; the first of these; those of the train that is out,
---       in order; the holder, its
---       state and worker, or ''; the position of the id behind the holder (from 1), or 0
+--       in order; the holder, its state and worker, or ''; the position of the id behind the holder (from 1),
+--       or 0
 local list = base .. 'lane:' .. lane
 local waiting = redis.call('LLEN', list)
 local first = redis.call('LRANGE', list, 0, most - 1)
@@ -27,7 +26,8 @@ if holder == '' then
   for _, found in ipairs(redis.call('XREVRANGE', failed, '+', '-', 'COUNT', looks)) do
     for i = 1, #found[2], 2 do
       local id, record = found[2][i], found[2][i + 1]
-      if holder == '' and holds(record) and holds_lane(record) and redis.call('HGET', index, id) == 'f' .. found[1] then
+      local may_hold = holder == '' and holds(record) and holds_lane(record)
+      if may_hold and redis.call('HGET', index, id) == 'f' .. found[1] then
         holder = id
       end
     end
@@ -64,4 +64,5 @@ if id ~= '' and id ~= holder then
   local at = position == 0 and redis.call('LPOS', list, id, 'MAXLEN', 10000)
   if at then position = math.max(#aboard - 1, 0) + at + 1 end
 end
-return {tonumber(redis.call('HGET', lanes, lane) or 0), waiting, first, aboard, holder, state, worker, position}
+local admitted = tonumber(redis.call('HGET', lanes, lane) or 0)
+return {admitted, waiting, first, aboard, holder, state, worker, position}

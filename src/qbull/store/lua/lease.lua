@@ -1,10 +1,10 @@
--- lease: take a partition for one worker alone, where nobody who lives has it.
+-- lease: take a partition for one worker alone, unless another live worker has it.
 -- KEYS  base
 -- NAMES lease
 -- USES  clock
 -- FLAGS allow-oom
 -- ARGV  worker  … living
--- GIVES the epoch, which rises with every new owner; 0 where another one has it
+-- GIVES the epoch, which rises with every new owner; 0 if another worker has the partition
 local owner = redis.call('HGET', lease, 'owner')
 if owner == worker then return tonumber(redis.call('HGET', lease, 'epoch')) end
 for i = rest, #ARGV do

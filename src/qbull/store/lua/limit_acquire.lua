@@ -1,22 +1,20 @@
--- limit_acquire: may a worker begin so many jobs of a queue? Counts places (jobs at a time) and starts (in
--- any window).
--- A worker says how many places it has in use, so a lost reply puts nothing out of count. Who gets less than
--- it wanted
--- waits in line: nobody takes what is only enough for those before it, nor more than its share.
+-- limit_acquire: ask to start jobs of a queue. Counts slots (jobs at a time) and starts (in any window).
+-- A worker reports how many slots it uses, so a lost reply does not upset the count. A worker that gets less
+-- than it wants waits in line: nobody takes slots that are only enough for those before it, nor more than its
+-- share.
 -- KEYS  base
 -- NAMES places starts
 -- USES  clock rate tell_queue
 -- FLAGS allow-oom
 -- ARGV  worker used:int want:int max_active:int count:int window_ms:int ahead_ms:int  … noted starts
---       used: places in use, -1 where they stay as they were; max_active and count: 0 is no limit; noted,
---       starts: what
---       was granted before and not made
+--       used: slots in use, -1 if unchanged; max_active and count: 0 is no limit; noted, starts: starts that
+--       were granted before and not used
 -- GIVES how many were granted; the milliseconds until it is worth asking again;
 --       for each time of the starts: milliseconds from now, how the log has noted them, how many
 local SOON, SAFETY, LATE = 50, 2000, 1000
 
--- `places` has of each worker: places in use, since when it waits in line (0: it does not), until when that
--- is to be believed
+-- `places` has for each worker: slots in use, since when it waits in line (0: it does not), and until when
+-- this is valid
 local line, taken, before, own = {}, 0, 0, nil
 local flat = redis.call('HGETALL', places)
 for i = 1, #flat, 2 do
@@ -62,7 +60,8 @@ if count > 0 then
     local some = math.min(left, one[2])
     if some > 0 then
       local n = #answer
-      answer[n + 1], answer[n + 2], answer[n + 3] = one[1] - now_ms, note_starts(log, count, window_ms, one[1], some), some
+      local noted_at = note_starts(log, count, window_ms, one[1], some)
+      answer[n + 1], answer[n + 2], answer[n + 3] = one[1] - now_ms, noted_at, some
       left = left - some
     end
   end
@@ -72,17 +71,17 @@ end
 local wait = 0
 if granted < want then
   if granted < available then
-    wait = SOON -- the rest is for others, who are on their way
+    wait = SOON -- the rest is for other workers that are about to ask
   elseif free > granted then
     wait = math.min(math.max(next_start - now_ms - ahead_ms, 1), SAFETY)
   else
-    wait = SAFETY -- told before, when something is free
+    wait = SAFETY -- a wake-up comes before that, when something is free
   end
 end
 answer[2] = wait
 if max_active > 0 then used = used + granted end
 if used > 0 or wait > 0 then
-  -- Who got something goes to the end of the line.
+  -- A worker that got something goes to the end of the line.
   local waits_since = wait == 0 and 0 or granted > 0 and now_ms or since
   redis.call('HSET', places, worker, string.format('%d %.0f %.0f', used, waits_since, now_ms + wait + LATE))
 elseif own then

@@ -1,4 +1,4 @@
--- limit_free_slots: a worker that is gone uses no places of a queue any more. Who waits for one is told.
+-- limit_free_slots: free the slots of workers that are gone, and wake up the workers that wait for one.
 -- KEYS  base
 -- NAMES places
 -- USES  tell_queue

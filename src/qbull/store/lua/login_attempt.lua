@@ -1,9 +1,9 @@
--- login_attempt: a password is about to be answered. A wrong one counts before that, so that many at once
--- count too; a right one does not.
+-- login_attempt: count an attempt to log in. A wrong password counts before it is answered, so that parallel
+-- attempts count too. A right one does not count.
 -- KEYS  base
 -- FLAGS allow-oom
 -- ARGV  address right:int most:int within:int most_of_all:int within_of_all:int
--- GIVES the seconds to wait, 0 where it may be answered
+-- GIVES the seconds to wait, 0 if it may be answered
 local function over(name, allowed, seconds)
   local tries = right == 1 and tonumber(redis.call('GET', name) or 0) + 1 or redis.call('INCR', name)
   if tries == 1 and right == 0 then redis.call('EXPIRE', name, seconds) end

@@ -1,4 +1,4 @@
--- login_forgive: a password was right: what its address has tried before does not count any more.
+-- login_forgive: forget the failed attempts of an address after a successful login.
 -- KEYS  base
 -- FLAGS allow-oom
 -- ARGV  address

@@ -1,11 +1,10 @@
--- minutes: what was counted in each of some minutes, the oldest first; those in which there was nothing are
--- left out.
+-- minutes: the counts of some minutes, the oldest first. Minutes without any are left out.
 -- KEYS  base
 -- FLAGS no-writes
 -- USES  clock
 -- ARGV  last:int many:int  … what
---       last: the number of the last of them; 0 is this one
--- GIVES this minute; and of each minute its number, and a number for each `what`
+--       last: the number of the last minute; 0 is the current one
+-- GIVES the current minute; and for each minute its number, and a number for each `what`
 local names, answer = {}, {math.floor(now_ms / 60000)}
 for i = rest, #ARGV do names[#names + 1] = ARGV[i] end
 if last == 0 then last = answer[1] end

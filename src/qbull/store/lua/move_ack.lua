@@ -1,4 +1,5 @@
--- move_ack: these jobs have arrived in another partition. Who waits for their end here is told to look again.
+-- move_ack: these jobs have arrived in another partition. Clients that wait for their end here must look
+-- again.
 -- KEYS  base
 -- NAMES delayed leaving expiring
 -- USES  index extras tell

@@ -1,11 +1,11 @@
--- move_close: nothing gets into this partition any more; its keys go to another generation. That stays so,
--- also when all else
--- of the partition is gone: a producer that has slept through the change must be told.
+-- move_close: close a partition: it accepts no more jobs, and its keys belong to another generation. It stays
+-- closed even when everything else in it is gone, because a producer that missed the change must still be
+-- told.
 -- KEYS  base
 -- NAMES index
 -- FLAGS allow-oom
 -- ARGV  generation:int partitions:int
--- GIVES the mark: the one that it had, where it was closed before
+-- GIVES the mark; if it was closed before, the one that it had
 local mark = redis.call('HGET', index, '\n')
 if mark and string.sub(mark, 1, 6) == 'closed' then return mark end
 mark = 'closed ' .. generation .. ' ' .. partitions

@@ -1,16 +1,17 @@
--- move_erase: a closed partition that has no jobs, and nothing to tell of them, loses all its names. Its mark
+-- move_erase: delete all names of a closed partition that has no jobs and no messages about them. Its mark
 -- stays (move_close.lua).
 -- KEYS  base
 -- NAMES index bands schedules
 -- USES  index
 -- FLAGS allow-oom
--- GIVES 1 where it is empty
+-- GIVES 1 if it is empty
 if not is_closed() or redis.call('HLEN', index) > 1 or redis.call('ZCARD', schedules) > 0 then return 0 end
 if redis.call('XLEN', base .. 'reports') + redis.call('XLEN', base .. 'outgoing') > 0 then return 0 end
 local names = {'ready:0', 'ready:5'}
 for _, band in ipairs(redis.call('SMEMBERS', bands)) do names[#names + 1] = 'ready:' .. band end
 for _, name in ipairs({
-  'delayed', 'lanes', 'trains', 'completed', 'failed', 'cancelled', 'kept', 'bands', 'extras', 'cancelling', 'stats', 'lease', 'waiters',
+  'delayed', 'lanes', 'trains', 'completed', 'failed', 'cancelled', 'kept', 'bands', 'extras', 'cancelling',
+  'stats', 'lease', 'waiters',
   'ahead', 'held', 'leaving', 'arrivals', 'expiring', 'reports', 'outgoing',
 }) do names[#names + 1] = name end
 for i, name in ipairs(names) do names[i] = base .. name end

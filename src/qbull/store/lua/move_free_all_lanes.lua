@@ -1,10 +1,10 @@
--- move_free_all_lanes: no older partition has jobs of any lane of this one: nothing is held here from now on.
+-- move_free_all_lanes: free all held lanes, because no older partition has jobs of this partition's lanes.
 -- KEYS  base
 -- NAMES index held ahead
 -- USES  index lane next_jobs
 -- FLAGS allow-oom
 -- ARGV  limit:int most:int
--- GIVES how many lanes were let go, and how many are still held; call it again until there are none
+-- GIVES how many lanes were freed, and how many are still held; call it again until there are none
 if not is_closed() then redis.call('HSET', index, MARK, 'clear') end
 redis.call('UNLINK', ahead)
 local freed = redis.call('SPOP', held, most)

@@ -1,4 +1,4 @@
--- move_free_lanes: no older partition has jobs of these lanes any more: they go on here.
+-- move_free_lanes: free these lanes, because no older partition has jobs of them.
 -- KEYS  base
 -- NAMES held ahead
 -- USES  lane next_jobs

@@ -1,17 +1,16 @@
--- move_in: jobs come from a closed partition. They come in the order of their numbers, so the last one that
--- has come says
--- of each whether it was here before, even if it has been run and forgotten since.
+-- move_in: accept jobs from a closed partition. They come in the order of their numbers, so the last number
+-- that arrived tells whether a job was here before, even if it has run and was forgotten since.
 -- KEYS  base
 -- NAMES delayed arrivals extras expiring
 -- USES  index tell
 -- FLAGS allow-oom
 -- ARGV  source  … number id due record ends besides lines
---       besides, lines: how many arguments follow these: field, value … of what the job has besides, then
---       lines of its log
--- GIVES 1, or the mark of this partition where it is closed itself
+--       besides, lines: how many arguments follow these: field, value … of the job's extras, then lines of
+--       its log
+-- GIVES 1, or the mark of this partition if it is closed itself
 if is_closed() then return mark_of_partition() end
 
--- There may be more of them than `unpack` takes.
+-- These arguments in portions: `unpack` takes a limited number.
 local function arguments(from, upto)
   local list = {}
   for i = from, upto do list[#list + 1] = ARGV[i] end

@@ -1,22 +1,18 @@
--- move_out: which jobs of a closed partition are to be brought to another one? Those that are delayed and do
--- not hold their
--- lane. Each gets a number and is left alone by everybody else from now on, so that it arrives as it is, and
--- once: whoever
--- brings them brings them in the order of these numbers, and they stay here until they have arrived
--- (move_ack.lua).
+-- move_out: select jobs of a closed partition to move: the delayed ones that do not hold their lane. Each
+-- gets a number, and nothing else may change it from now on, so that it arrives as it is, and once. The mover
+-- delivers them in the order of their numbers, and they stay here until they have arrived (move_ack.lua).
 -- KEYS  base
 -- NAMES delayed kept leaving extras expiring
 -- USES  record index
 -- FLAGS allow-oom
 -- ARGV  from:int most:int
---       from: how many of `delayed` were seen and stay
--- GIVES how many of it have been seen by now and stay; how many it has; then for each job number, id, due
---       time, record, the moment
---       by which it must have begun (or nothing), {field, value …} of what it has besides, and {line …} of
---       its log
+--       from: how many jobs of `delayed` were seen before and stay
+-- GIVES how many were seen by now and stay; the size of `delayed`; then for each job number, id, due time,
+--       record, the time by which it must have started (or nothing), {field, value …} of its extras, and
+--       {line …} of its log
 if not is_closed() then return {0, 0} end
 
--- Not below the time: after a failover that has lost the last numbers, none of them must come again.
+-- At least the current time, so that no number is used twice after a failover that has lost the last ones.
 local last
 local function next_number()
   local t = redis.call('TIME')
@@ -49,7 +45,8 @@ local answer = {from, redis.call('ZCARD', delayed)}
 for _, id in ipairs(ids) do
   local besides, lines = {}, {}
   if redis.call('SISMEMBER', extras, id) == 1 then
-    besides, lines = redis.call('HGETALL', base .. 'job:' .. id), redis.call('LRANGE', base .. 'log:' .. id, 0, -1)
+    besides = redis.call('HGETALL', base .. 'job:' .. id)
+    lines = redis.call('LRANGE', base .. 'log:' .. id, 0, -1)
   end
   answer[#answer + 1] = redis.call('ZSCORE', leaving, id)
   answer[#answer + 1] = id

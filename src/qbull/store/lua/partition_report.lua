@@ -1,17 +1,14 @@
--- partition_report: who has the lease of a partition, which of its lanes are the longest, and which are
--- halted.
--- A bounded look. Where there are more lanes than `sample`, it looks at those of as many random jobs that
--- wait in one, so
--- that a lane with a large share of them is found; none where `sample` is 0. Of the dead letters it looks at
--- the newest.
+-- partition_report: the owner of a partition's lease, its longest lanes, and its halted lanes.
+-- The work is limited. If there are more lanes than `sample`, it examines the lanes of `sample` random jobs
+-- that wait in one, which finds any lane with a large share of them. With a `sample` of 0 it examines no
+-- lanes. Of the dead letters it reads the newest.
 -- KEYS  base
 -- FLAGS no-writes
 -- NAMES lease lanes index failed
 -- USES  record
 -- ARGV  sample:int most:int letters:int
 -- GIVES the lease as name, value …; lane, length, the id at its head … of the longest lanes; and lane,
---       length, id,
---       entry … of the dead letters that halt theirs
+--       length, id, entry … of the dead letters that halt theirs
 local seen, longest = {}, {}
 
 local function add_lane(lane)
@@ -21,7 +18,7 @@ local function add_lane(lane)
   if length > 0 then longest[#longest + 1] = {lane, length} end
 end
 
-if sample == 0 then -- only what is halted is asked for
+if sample == 0 then -- only halted lanes are wanted
 elseif redis.call('HLEN', lanes) <= sample then
   for _, lane in ipairs(redis.call('HKEYS', lanes)) do add_lane(lane) end
 else

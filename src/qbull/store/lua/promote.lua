@@ -1,26 +1,24 @@
--- promote: move delayed jobs whose time has come to ready. One that held its lane goes first in it, another
--- joins its end.
--- In a closed partition only the former: the others are left to the mover.
--- What else time brings is done with it: jobs that have not begun in time are cancelled, finished ones that
--- are old go, and
--- those beyond a number.
+-- promote: move due delayed jobs to ready. A job that held its lane comes first in it, any other joins its
+-- end. In a closed partition only jobs that hold their lane are moved; the others are left to the mover.
+-- It also cancels expired jobs, and deletes finished jobs that are too old or too many.
 -- KEYS  base
 -- NAMES delayed schedules expiring
 -- USES  clock record_layout record msgpack index ready lane finish cancel_mark take
 -- FLAGS allow-oom
--- ARGV  limit:int most:int completed_ms:int failed:int failed_ms:int ending keep_completed:int keep_failed:int
---       ending: what to seal behind the record of a job that has expired
---       keep_completed, keep_failed: -1, or how many finished jobs may stay
+-- ARGV  limit:int most:int completed_ms:int failed:int failed_ms:int ending
+-- ARGV  keep_completed:int keep_failed:int
+--       ending: what to append to the record of a job that has expired
+--       keep_completed, keep_failed: the number of finished jobs to keep, -1 for no limit
 -- GIVES how many were moved, and the milliseconds until the next is due, and the next schedule (-1: none)
 local LOOK_MS = 50
-local left = false -- something is due that is left to the mover
+local left = false -- a due job is left to the mover
 local function until_next(name, least)
   local head = redis.call('ZRANGE', name, 0, 0, 'WITHSCORES')
   if not head[1] or head[2] == 'inf' then return -1 end
   return math.max(math.ceil(tonumber(head[2]) - now_ms), least or 0)
 end
 
--- Does the job at this place expire? The moment that is over may be of an earlier job with the same id.
+-- Whether the job at this place expires. The expiry may be that of an earlier job with the same id.
 local function has_end(place)
   local record = string.sub(place, 2)
   if string.sub(place, 1, 1) == 'r' then
@@ -28,7 +26,7 @@ local function has_end(place)
     local found = redis.call('XRANGE', base .. 'ready:' .. string.sub(record, 1, 1), entry, entry)[1]
     record = found and found[2][2] or ''
   end
-  if not is_record(record) then return false end -- another program's
+  if not is_record(record) then return false end -- written by another program
   local at, many = first_value(record, body_at(record))
   if many < EXPIRES_VALUE then return false end -- the usual body ends with the history
   for _ = 2, HISTORY_VALUE do at = behind_value(record, at) end
@@ -51,7 +49,7 @@ if next_end == 0 then
       local record = unfinished and has_end(place) and take_waiting(id, place)
       if record then
         finish_cancelled(id, record, ending)
-        forget(id) -- until write_finished says where it is
+        forget(id) -- until write_finished writes its new place
       end
     end
   end

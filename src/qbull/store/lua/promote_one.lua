@@ -1,4 +1,4 @@
--- promote_one: a delayed job may run now. One that held its lane goes first in it, another joins its end.
+-- promote_one: run a delayed job now. A job that held its lane comes first in it, any other joins its end.
 -- KEYS  base
 -- NAMES delayed
 -- USES  record index ready lane state idempotent

@@ -1,11 +1,11 @@
--- queue_hold: let nothing of a queue begin for a while, because a task was told to come back later. A longer
--- hold stays.
+-- queue_hold: start no jobs of a queue for a while, because a task asked for it. A hold that lasts longer
+-- stays.
 -- KEYS  base
 -- NAMES hold
 -- USES  tell_queue
 -- FLAGS allow-oom
 -- ARGV  ms:int why
--- GIVES 1 where it is the longest
+-- GIVES 1 if this hold is the longest
 if redis.call('PTTL', hold) >= ms then return 0 end
 redis.call('SET', hold, why, 'PX', ms)
 tell_queue('settings')

@@ -1,4 +1,4 @@
--- queue_register: a queue is one of the app's. A script for the same reason as register.
+-- queue_register: add a queue to those of the app. It is a script for the same reason as register.
 -- KEYS  queues
 -- FLAGS allow-oom
 -- ARGV  queue

@@ -1,23 +1,20 @@
--- reclaim: take back the deliveries of a dead worker. Each becomes a new entry, so the old fence is worth
--- nothing.
--- A job that was running when its worker died has one crash more; at the limit it is dead. Where nobody saw
--- what was
--- running (blind), the first job of each entry is suspected, but never beyond the number that makes it run
--- alone:
--- from there on only a job that marked its start counts, so no neighbour is ever blamed to death. Nor is one
--- that was
--- handed over only now: the server may still serve the blocked read of a worker that has stopped. What was
--- told to stop is
--- cancelled.
+-- reclaim: take back the deliveries of a dead worker. Each becomes a new entry, which invalidates the old
+-- fence. A job that was running when its worker died gets one more crash; at the limit it becomes a dead
+-- letter. If nobody saw which jobs were running (blind), the first job of each entry is suspected, but only
+-- up to the number of crashes from which on it runs alone. Beyond that number only a job that marked its
+-- start counts, so no neighbour is ever blamed to death. A job that was delivered only just now is not
+-- suspected either: the server may still serve the blocked read of a worker that has stopped. Jobs that were
+-- told to stop are cancelled.
 -- KEYS  base
 -- NAMES bands
 -- USES  record index ready train lane next_jobs delivery dropped_entries stats finish cancel_mark
 -- FLAGS allow-oom
--- ARGV  limit:int halt:int failed:int failed_ms:int consumer most:int crash_limit:int blind_ms:int ending  … started
---       blind_ms: -1 where somebody saw what was running, else how long a suspect must have been handed over
---       started: <band><entry> of each delivery that was running; ending: what to seal behind the record of a
---       job that is dead
--- GIVES how many deliveries were taken back, how many jobs of them are dead, and 1 where there may be more
+-- ARGV  limit:int halt:int failed:int failed_ms:int consumer most:int crash_limit:int blind_ms:int ending
+-- ARGV  … started
+--       started: <band><entry> of each delivery that was running; ending: what to append to the record of a
+--       dead job
+--       blind_ms: -1 if it is known which jobs were running, else how long a suspect must have been delivered
+-- GIVES how many deliveries were taken back, how many jobs of them are dead, and 1 if there may be more
 local running = {}
 for i = rest, #ARGV do running[ARGV[i]] = true end
 
@@ -47,7 +44,7 @@ for _, band in ipairs(streams) do
           guilty = delivery[3] >= blind_ms and (crashes < crash_limit - 1 or marked)
         end
         if guilty then
-          redis.call('ZREM', base .. 'expiring', id) -- it has begun once
+          redis.call('ZREM', base .. 'expiring', id) -- it has started once
           crashes = crashes + 1
           record = with_crashes(record, crashes)
           if is_train then put(id, 'l' .. record) end
@@ -56,7 +53,7 @@ for _, band in ipairs(streams) do
           dead = dead + 1
           lane = lane_of(record)
           if lane then record = holding(record, halt == 1) end
-          forget(id) -- until finish says where it is
+          forget(id) -- until finish writes its new place
           finish('failed', {id, record .. ending}, 1, 2)
           table.remove(ids, 1)
           if is_train then

@@ -1,7 +1,6 @@
--- register: write down what programs say of a queue, its tasks and its schedules, and where a schedule is; or
--- a token.
--- A script and no plain command, which a full server would refuse: then no worker could start that empties
--- it.
+-- register: store what programs declare: a queue, its tasks and schedules, and the location of a schedule; or
+-- a token. It is a script because a full server would refuse a plain command, and then no worker could start
+-- that empties it.
 -- KEYS  name
 -- FLAGS allow-oom
 -- ARGV  … field value

@@ -1,12 +1,11 @@
--- release: a worker gives deliveries back that it will not run to their end now. Nothing is counted against
--- them. What was
--- told to stop is cancelled.
+-- release: give back deliveries that the worker will not finish now. This uses up no attempt. Jobs that were
+-- told to stop are cancelled.
 -- KEYS  base
 -- USES  ready train next_jobs delivery dropped_entries cancel_mark
 -- FLAGS allow-oom
 -- ARGV  limit:int failed:int failed_ms:int  … place
---       one may be named twice; entries leave at the end, so it would be found there once more
--- GIVES how many jobs went back
+--       a place may be named twice: its entry leaves only at the end, and would be found twice
+-- GIVES how many jobs were given back
 local jobs, seen = 0, {}
 for i = rest, #ARGV do
   local band, entry = string.sub(ARGV[i], 1, 1), string.sub(ARGV[i], 2)

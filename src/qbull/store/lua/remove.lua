@@ -1,11 +1,11 @@
--- remove: jobs go without a trace. What halted its lane lets it go on; what a worker has stays.
+-- remove: delete jobs permanently. A lane that one of them halted goes on. A job that a worker holds stays.
 -- KEYS  base
 -- USES  record report index flow extras take idempotent stats
 -- FLAGS allow-oom
 -- ARGV  token limit:int  … id place
---       place: where it was seen; empty: wherever it is
--- GIVES a word for each: "removed", "active", "moved" (it is not where it was seen), "moving" (to another
---       partition just now), "unknown"
+--       place: its place when it was seen; empty to remove it from any place
+-- GIVES a word for each: "removed", "active", "moved" (its place has changed), "moving" (to another partition
+--       just now), "unknown"
 local before = answered(token)
 if before then return before end
 

@@ -1,5 +1,5 @@
--- reports_add: something that no script has done itself is told to PostgreSQL. A full server takes it too, as
--- it takes what scripts report.
+-- reports_add: report something to PostgreSQL that no script has done itself. A full server accepts it, like
+-- all reports.
 -- KEYS  base
 -- USES  report
 -- FLAGS allow-oom

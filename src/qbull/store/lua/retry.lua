@@ -1,13 +1,11 @@
--- retry: jobs that failed or were cancelled go round again with a new record. One that halts its lane goes to
--- the head
--- of it, any other to its end. One that has ended because another of its flow has waits for that again. One
--- that is no longer where it was seen is left alone.
+-- retry: run failed or cancelled jobs again, with a new record. A job that halts its lane goes to its head,
+-- any other to its end. A job that ended because another of its flow did waits for that one again. A job
+-- whose place has changed since it was seen is left alone.
 -- KEYS  base
 -- USES  record_layout record report index flow ready lane state stats take idempotent
 -- FLAGS allow-oom
 -- ARGV  token limit:int  … id place record
--- GIVES a word for each: "retried", "moved" (it has finished once more since), or the state that it is in
---       instead
+-- GIVES a word for each: "retried", "moved" (it has finished once more since), or its current state
 local before = answered(token)
 if before then return before end
 
@@ -45,7 +43,7 @@ for i = rest, #ARGV, 3 do
   end
   words[#words + 1] = word
 end
-in_chunks('ZREM', base .. 'expiring', again) -- their end was that of the first round
+in_chunks('ZREM', base .. 'expiring', again) -- the expiry was that of the first run
 count_up('redriven', #again)
 commit()
 return answer(token, #again > 0, words)

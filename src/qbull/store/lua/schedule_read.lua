@@ -1,4 +1,4 @@
--- schedule_read: what is known of schedules: of those that are named, or of those that are due.
+-- schedule_read: the schedules that are named, or those that are due.
 -- KEYS  base
 -- NAMES schedules
 -- USES  clock

@@ -1,9 +1,9 @@
--- schedule_run: run a schedule now, beside its plan. A job whose id is there already adds nothing.
+-- schedule_run: run a schedule now, outside its plan. A job whose id is already there is not added again.
 -- KEYS  base
 -- USES  clock index new_job stats
 -- ARGV  limit:int name id when record
 --       when: as in lib/new_job.lua
--- GIVES 1 where the job was added
+-- GIVES 1 if the job was added
 look_up({id})
 if place_of(id) then return 0 end
 add_job(id, when, record)

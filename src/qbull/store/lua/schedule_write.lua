@@ -1,18 +1,19 @@
--- schedule_write: write down what is planned of a schedule, if nobody has changed it since it was read.
+-- schedule_write: store a schedule, unless it has changed since it was read.
 -- KEYS  base
 -- NAMES schedules
 -- USES  clock tell
 -- FLAGS allow-oom
 -- ARGV  name rev:int due word  … field value
---       rev: as it was read, 0 where there was none; due: when to look at it next, in ms, '' for never
---       word: "put", and the fields to set ('' takes one away), or "drop", and all of it goes
--- GIVES 1, or 0 where somebody has changed it meanwhile
+--       rev: the revision that was read, 0 if there was none; due: when to look at it next, in ms, '' for
+--       never
+--       word: "put", and the fields to set ('' deletes one), or "drop", and all of it is deleted
+-- GIVES 1, or 0 if it has changed in the meantime
 local TRACE_MS = 3600000
 local state = base .. 'schedule:' .. name
 local now_rev = tonumber(redis.call('HGET', state, 'rev') or 0)
 if now_rev ~= rev then return 0 end
--- What is dropped leaves its revision for an hour: whoever has read it before and comes late must not write
--- it again.
+-- A deleted schedule leaves its revision for an hour, so that a late writer that has read it before cannot
+-- write it again.
 if word == 'drop' then redis.call('UNLINK', state) end
 for i = rest, #ARGV, 2 do
   if ARGV[i + 1] == '' then

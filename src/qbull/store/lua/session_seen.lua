@@ -1,4 +1,4 @@
--- session_seen: a session is used: its idle time begins anew, but not beyond its last moment.
+-- session_seen: restart the idle time of a session that is used, up to the end of the session.
 -- KEYS  base
 -- USES  clock
 -- FLAGS allow-oom

@@ -1,6 +1,5 @@
--- set_flag: something is so for a while: a result is waited for, an operation is to stop, a write is being
--- confirmed.
--- A script for the same reason as register.
+-- set_flag: set a flag for a while: a client waits for a result, an operation must stop, a write is being
+-- confirmed. It is a script for the same reason as register.
 -- KEYS  name
 -- FLAGS allow-oom
 -- ARGV  seconds:int

@@ -1,24 +1,21 @@
--- settle: write down what became of a batch of deliveries. One that is no longer the worker's is refused.
+-- settle: record the outcomes of a batch of deliveries. An outcome of a delivery that the worker has lost is
+-- refused.
 -- KEYS  base
 -- NAMES delayed cancelling
--- USES  clock stamp record_layout record report index flow ready train lane next_jobs due delivery dropped_entries extras stats finish cancel_mark
+-- USES  clock stamp record_layout record report index flow ready train lane next_jobs due delivery
+-- USES  dropped_entries extras stats finish cancel_mark
 -- FLAGS allow-oom
 -- ARGV  limit:int halt:int completed:int completed_ms:int failed:int failed_ms:int singles:int members:int  …
---       singles (a number of arguments): band, how many, their entries, and for each id, sealed: jobs that
---       are done
---         and were alone in their entry
---       members (likewise): lane, state, next, how many, and for each id, sealed: jobs of a train that are
---       done; `state` is
---         what the train must be at (lib/train.lua), `next` what it is at then, '' where it ends with them,
---         '-' where
---         the rest of it goes back, so that others have their turn
+--       singles (a number of arguments): band, how many, their entries, and for each
+--         id, record with ending: completed jobs that were alone in their entry
+--       members (likewise): lane, state, next, how many, and for each id, record with ending: completed
+--         jobs of a train; `state` is the state that the train must have (lib/train.lua), `next` its state
+--         after them: '' if it ends with them, '-' if the rest goes back, so that others have their turn
 --       the others: place, lane, state, id, word, last, record, detail: word is "dead", "cancel" or "done",
---       with its
---         ending as detail, or "delay" (another attempt) or "later" (the same one) with milliseconds; lane
---         and state
---         are '' for a job that was alone in its entry
+--         with its ending as detail, or "delay" (another attempt) or "later" (the same one) with
+--         milliseconds; lane and state are '' for a job that was alone in its entry
 --       place is <band><entry>
--- GIVES the ids of the stale ones
+-- GIVES the ids whose outcomes were refused
 local stale = {}
 kept_completed, kept_completed_ms = completed, completed_ms
 local members_at = rest + singles
@@ -46,7 +43,7 @@ local function leave_lane(lane, is_last)
   if is_last then free_lane(lane) end
 end
 
-do -- one look for all lanes and trains
+do -- read all lanes and trains at once
   local list, n, of_trains, m = {}, 0, {}, 0
   local i = rest
   while i < members_at do
@@ -74,8 +71,8 @@ while at < members_at do
   local band, many = ARGV[at], tonumber(ARGV[at + 1])
   local stream, first, last = base .. 'ready:' .. band, at + 2, at + 1 + many
   local list, from, upto = ARGV, last + 1, last + 2 * many
-  -- What is still pending is the worker's: reclaim acks an entry away. Only where some are not, the index
-  -- must say which.
+  -- Entries that are still pending belong to the worker: reclaim acknowledges those that it takes back. Only
+  -- if some are not pending, the index has to decide which.
   if redis.call('XACK', stream, 'workers', unpack(ARGV, first, last)) ~= many then
     local ids, ours = {}, {}
     for i = from, upto, 2 do ids[#ids + 1] = ARGV[i] end
@@ -173,7 +170,7 @@ for i = others_at, #ARGV, 8 do
     else
       if word == 'delay' then
         count_up('retried', 1)
-        redis.call('ZREM', base .. 'expiring', id) -- it has begun once
+        redis.call('ZREM', base .. 'expiring', id) -- it has started once
       end
       local delay = tonumber(detail)
       report(delay > 0 and 'd' or 'w', id, record, REPORT_ALL_FLAG)

@@ -1,13 +1,12 @@
--- start_check: may a job begin now? Not one that has expired, and none of a key that has had its starts.
+-- start_check: whether a job may start now. An expired one may not, nor one whose key has used up its rate.
 -- KEYS  base
 -- USES  clock rate
 -- FLAGS allow-oom
 -- ARGV  expires_ms:int lane count:int window_ms:int ahead_ms:int unused:int want:int
---       expires_ms: a moment, 0: never; count: 0 where its lane has no rate; unused: a start that was granted
---       and not made;
---       want: 1, or 0 where that is only given back
--- GIVES the milliseconds until it may begin, -1 where it has expired; and how its start was noted, 0 where it
---       was not
+--       expires_ms: a time, 0 for never; count: 0 if its lane has no rate; unused: a start that was granted
+--       and not used; want: 1, or 0 to only return that start
+-- GIVES the milliseconds until it may start, -1 if it has expired; and how its start was noted, 0 if it was
+--       not
 if expires_ms > 0 and now_ms >= expires_ms then return {-1, 0} end
 if count == 0 then return {0, 0} end
 local name = base .. 'rate:' .. lane

@@ -1,9 +1,9 @@
--- states: which of these jobs the partition knows, and where they are.
+-- states: the states of these jobs, as letters.
 -- KEYS  base
 -- FLAGS no-writes
 -- NAMES index
 -- ARGV  … id
--- GIVES a letter for each: the first one of its place in the index, "-" for one that is not here
+-- GIVES for each the first letter of its place in the index, "-" if it is not in this partition
 local letters = {}
 for from = rest, #ARGV, 1000 do
   local found = redis.call('HMGET', index, unpack(ARGV, from, math.min(from + 999, #ARGV)))

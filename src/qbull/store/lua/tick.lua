@@ -1,16 +1,13 @@
--- tick: fire what schedules have planned and what is due by this clock. Each planned instant becomes a job
--- once: a
--- proposal that was made from another revision than the schedule's own changes nothing.
+-- tick: start the runs of schedules that are due by the server's clock. Each planned instant becomes a job
+-- once: a proposal for another revision than the current one changes nothing.
 -- KEYS  base
 -- NAMES index schedules
 -- USES  clock index new_job stats
 -- ARGV  limit:int grace_ms:int hold_ms:int  …
---       for each schedule: name, rev, catch_up, overlap, missed (ticks that were left out), when
---       (lib/new_job.lua), record,
---       how many instants, and for each of them planned, due, id; then planned and due of the one that
---       follows ('' where there is none)
--- GIVES for each schedule how many ticks were fired, skipped and missed; -1, 0, 0 where the proposal does not
---       hold
+--       for each schedule: name, rev, catch_up, overlap, missed (runs that were left out), when
+--       (lib/new_job.lua), record, how many instants, and for each of them planned, due, id; then planned and
+--       due of the one that follows ('' if there is none)
+-- GIVES for each schedule how many runs were started, skipped and missed; 0, 0, 0 if the proposal is outdated
 
 local function unfinished(id)
   if not id then return false end
@@ -18,9 +15,8 @@ local function unfinished(id)
   return place and not string.find('cfx', string.sub(place, 1, 1), 1, true)
 end
 
--- Of the first `due` instants: which are to be fired, which are skipped because the run before has not ended;
--- and the
--- one that has to wait for that end.
+-- Decide about the first `due` instants: which to run, which to skip because the last run has not ended, and
+-- the one that has to wait for that end.
 local function choose(plan, catch_up, overlap, due, late_ms)
   local busy = overlap == 'skip' and (unfinished(plan[3]) or unfinished(plan[4]))
   if catch_up ~= 'all' then
@@ -37,7 +33,8 @@ local answers, total, all_missed = {}, 0, 0
 local at = rest
 while at <= #ARGV do
   local name, rev, catch_up, overlap = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
-  local missed, when, record, many = tonumber(ARGV[at + 4]), ARGV[at + 5], ARGV[at + 6], tonumber(ARGV[at + 7])
+  local missed, when, record = tonumber(ARGV[at + 4]), ARGV[at + 5], ARGV[at + 6]
+  local many = tonumber(ARGV[at + 7])
   local first = at + 8
   local follows = first + 3 * many
   at = follows + 2
@@ -47,19 +44,19 @@ while at <= #ARGV do
   local due = 0
   while due < many and tonumber(ARGV[first + 3 * due + 1]) <= now_ms do due = due + 1 end
   local more = due == many and ARGV[follows] ~= '' and tonumber(ARGV[follows + 1]) <= now_ms
-  local fired, skipped = -1, 0
+  local fired, skipped = 0, 0
   if plan[1] == rev and due > 0 and not (more and catch_up ~= 'all') then
     local late_ms = now_ms - tonumber(ARGV[first + 3 * due - 2])
     local from, upto, passed, waits = choose(plan, catch_up, overlap, due, late_ms)
     local last, job, again = tonumber(plan[2] or 0), nil, 0
-    fired, skipped = 0, passed
+    skipped = passed
     for i = from, upto do
       local planned, id = tonumber(ARGV[first + 3 * i - 3]), ARGV[first + 3 * i - 1]
       if planned > last then
         look_up({id})
         if not place_of(id) then add_job(id, when, record) end
         fired, last, job = fired + 1, planned, id
-      else -- the clock has been here before
+      else -- the clock was set back
         again = again + 1
       end
     end

@@ -1,4 +1,4 @@
--- token_find: what is known of a token, and what time it is.
+-- token_find: the stored token, and the current time.
 -- KEYS  base
 -- FLAGS no-writes
 -- NAMES tokens

@@ -1,4 +1,4 @@
--- token_used: a token was used. One that was revoked meanwhile leaves nothing behind.
+-- token_used: note that a token was used, unless it was revoked in the meantime.
 -- KEYS  base
 -- NAMES tokens
 -- USES  clock

@@ -1,14 +1,14 @@
--- unfinished: some of the unfinished jobs of a partition. Whatever is there from the first call to the last
--- is met at least once.
+-- unfinished: some of the unfinished jobs of a partition. A job that is there from the first call to the last
+-- is returned at least once.
 -- KEYS  base
 -- FLAGS no-writes
 -- NAMES index
 -- USES  describe
 -- ARGV  cursor count:int state
 --       state: "waiting", "active" or "delayed"
--- GIVES the next cursor ("0": that was all), how many were looked at, and of each that is in the state: id,
---       record, due time or
---       entry, worker, and what its place begins with: r<band> before the entry, l or d before the record
+-- GIVES the next cursor ("0": that was all), how many were looked at, and for each that is in the state: id,
+--       record, due time or entry, worker, and the start of its place: r<band> before the entry, l or d
+--       before the record
 local found = redis.call('HSCAN', index, cursor, 'COUNT', count)
 local flat, answer = found[2], {found[1], #found[2] / 2}
 local kinds = state == 'delayed' and 'dm' or 'rl'

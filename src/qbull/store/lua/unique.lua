@@ -1,20 +1,18 @@
--- unique: put jobs into a partition, of which only one for each name counts within its window.
+-- unique: add jobs to a partition. Of those with the same name only one wins within its window.
 -- KEYS  base
 -- NAMES delayed
 -- USES  stamp record_layout record index ready lane due new_job state stats idempotent
--- A closed partition adds none; but what counts there counts until its window ends.
+-- A closed partition adds no jobs, but a winner there stays the winner until its window ends.
 -- ARGV  limit:int  … id when record name mode window_ms counts counts_ms
 --       when: as in lib/new_job.lua
---       counts, counts_ms: the job that counts by what an older partition says, and for how long; empty where
---       there is none
--- GIVES for each the id of the job that counts, and 1 where it is new, 0 where it is not. Of a closed
---       partition its mark and a
---       line's end come first, and besides there is: -1, the id of the one that counts (or nothing), if one
---       is to be added in
---       another partition; -2 if it must be asked again, because that one is on its way there; and the
---       milliseconds left
+--       counts, counts_ms: the winner according to an older partition, and for how long; empty if there is
+--       none
+-- GIVES "open" and for each job: the winner's id, and "new" or "known". Or the mark of a closed partition
+--       ("closed …") and for each job: the winner's id or '', a word, the milliseconds left of its window.
+--       The word is "new", "known", "elsewhere" (another partition decides), or "moving" (the winner is on
+--       its way there: ask again)
 
--- The old job with the new one's priority, time and body. It keeps its lane and its crashes.
+-- The old job with the priority, time and body of the new one. It keeps its lane and its crashes.
 local function renewed(old, new)
   new = stamped(new)
   return string.sub(old, 1, PRIORITY_AT - 1) .. string.sub(new, PRIORITY_AT, PRIORITY_AT)
@@ -22,7 +20,7 @@ local function renewed(old, new)
     .. string.sub(old, LANE_LENGTH_AT, body_at(old) - 1) .. string.sub(new, body_at(new))
 end
 
--- Give a job that waits the newer arguments. Not one that a worker has, or that has finished.
+-- Give a waiting job the newer arguments, unless a worker holds it or it has finished.
 local function renew(id, place, record)
   local kind, at = string.sub(place, 1, 1), string.sub(place, 2)
   if kind == 'd' then
@@ -43,17 +41,17 @@ local function renew(id, place, record)
   return true
 end
 
--- The newest call says until when it must have begun. Sent again it changes nothing: the job may have begun
--- with its arguments.
+-- The newest call decides when the job expires. The same call sent again changes nothing: the job may have
+-- started with its arguments.
 local function renewed_by(call, id, when)
   answer(call, true, {id})
   local ends = expires_at(when)
   if ends then watch(base .. 'expiring', id, ends) else redis.call('ZREM', base .. 'expiring', id) end
 end
 
-local answers, added = {}, 0
+local added = 0
 local closed = is_closed()
-if closed then answers[1] = mark_of_partition() .. '\n' end
+local answers = {closed and mark_of_partition() or 'open'}
 for i = rest, #ARGV, 8 do
   local id, when, record, mode = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 4]
   local name, window_ms = base .. 'unique:' .. ARGV[i + 3], ARGV[i + 5]
@@ -66,14 +64,15 @@ for i = rest, #ARGV, 8 do
   local place = counts_now and place_of(counts_now)
   local is_new = counts_now == id or place_of(id)
   local renewed_before = not is_new and answered(id)
-  if is_new then -- it was sent before
+  local word
+  if is_new then -- the same call was sent before
     counts_now = id
   elseif renewed_before then
     counts_now, is_new = renewed_before, false
   elseif counts_now and mode == 'first' then
     is_new = false
   elseif place and string.sub(place, 1, 1) == 'm' then
-    is_new = -2
+    word = 'moving'
   elseif place and mode == 'debounce' and string.sub(place, 1, 1) == 'd' then
     renew(counts_now, place, record)
     watch(delayed, counts_now, moment_of(window_ms))
@@ -83,14 +82,14 @@ for i = rest, #ARGV, 8 do
     if mode == 'after' then redis.call('PEXPIRE', name, window_ms) end
     renewed_by(id, counts_now, when)
   elseif closed then
-    counts_now, is_new = counts_now or '', -1
+    counts_now, word = counts_now or '', 'elsewhere'
   else
     add_job(id, mode == 'debounce' and window_ms .. (string.match(when, ' .+$') or '') or when, record)
     redis.call('SET', name, id, 'PX', window_ms)
     counts_now, is_new, added = id, true, added + 1
   end
   answers[#answers + 1] = counts_now
-  answers[#answers + 1] = type(is_new) == 'number' and is_new or is_new and 1 or 0
+  answers[#answers + 1] = word or is_new and 'new' or 'known'
   if closed then answers[#answers + 1] = redis.call('PTTL', name) end
 end
 count_up('enqueued', added)

@@ -1,14 +1,14 @@
--- worker_forget: forget a dead worker whose deliveries have all been taken back; one that has come back to
--- life stays.
+-- worker_forget: forget a dead worker whose deliveries have all been reclaimed. One that is alive again
+-- stays.
 -- KEYS  base
 -- NAMES workers roster losses
 -- USES  clock tell_all
 -- FLAGS allow-oom
 -- ARGV  worker certain:int lost:int
---       lost: it did not end on purpose, and counts as lost unless it only sent alerts
--- GIVES 1 where it was forgotten
+--       lost: 1 if it did not stop on purpose; it counts as lost unless it only sent alerts
+-- GIVES 1 if it was forgotten
 
--- One that sends the alerts of a process, beside the workers that run its jobs.
+-- Whether a member only sends the alerts of a process, beside the workers that run its jobs.
 local function only_alerts(member)
   local read, said = pcall(cjson.decode, member or '')
   local queues = read and type(said) == 'table' and said.queues or {}

@@ -1,4 +1,4 @@
--- worker_register: a worker says what it is and what it reads. Everybody is told when that is new.
+-- worker_register: store what a worker is and what it reads. All workers are woken up if that has changed.
 -- KEYS  base
 -- NAMES roster
 -- USES  alive tell_all

@@ -1,6 +1,5 @@
--- workers: the workers that live, and what each has said of itself. One that has fallen silent without being
--- buried
--- is left out, and so is what a lost list has left behind.
+-- workers: the live workers and their registrations. A silent worker that is not forgotten yet is left out,
+-- and so are leftovers of a lost list.
 -- KEYS  base
 -- FLAGS no-writes
 -- NAMES workers roster

@@ -27,6 +27,8 @@ EXPIRED_ERROR = "expired: it did not start in time"
 EXPIRED_ENDING = append_ending(Ending(0, 0.0, "", error=EXPIRED_ERROR))
 MAX_JOBS_PER_CALL = 500
 """Jobs in one call. The limit bounds how long a script blocks the server."""
+_IS_NEW: dict[bytes, bool | None] = {b"new": True, b"known": False, b"elsewhere": None, b"moving": None}
+"""The words of lua/unique.lua. None: another partition decides."""
 
 
 class NewJob(NamedTuple):
@@ -113,9 +115,10 @@ class Partition(Retriable):
             PartitionClosed: The partition takes no new jobs.
         """
         flat = [argument for job in jobs for argument in job]
-        known = await (confirmed or self.server).script("enqueue", self.base, self._limit, token, *flat)
-        if known and isinstance(known[0], bytes):
-            raise PartitionClosed(set(known[1:]), successor_in(known[0]))
+        server = confirmed or self.server
+        word, *known = await server.script("enqueue", self.base, self._limit, token, *flat)
+        if word != b"added":
+            raise PartitionClosed(set(known), successor_in(word))
         return set(known)
 
     @idempotent
@@ -145,14 +148,14 @@ class Partition(Retriable):
         Raises PartitionClosed.
         """
         flat = [argument for job in jobs for argument in job]
-        answer = await (confirmed or self.server).script("unique", self.base, self._limit, *flat)
-        if not answer[0].endswith(b"\n"):
-            return [(id.decode(), new == 1) for id, new in zip(answer[::2], answer[1::2], strict=True)]
+        mark, *answer = await (confirmed or self.server).script("unique", self.base, self._limit, *flat)
+        if mark == b"open":
+            return [(id.decode(), word == b"new") for id, word in zip(answer[::2], answer[1::2], strict=True)]
         unique_answers = [
-            UniqueAnswer(id.decode(), None if new < 0 else new == 1, max(left, 0), new == -2)
-            for id, new, left in zip(answer[1::3], answer[2::3], answer[3::3], strict=True)
+            UniqueAnswer(id.decode(), _IS_NEW[word], max(left, 0), word == b"moving")
+            for id, word, left in zip(answer[::3], answer[1::3], answer[2::3], strict=True)
         ]
-        raise PartitionClosed(set(), successor_in(answer[0]), unique_answers)
+        raise PartitionClosed(set(), successor_in(mark), unique_answers)
 
     @idempotent
     async def priority_levels(self) -> list[str]:

@@ -75,7 +75,7 @@ class ScheduleTicks(StoreVerbs):
         )
         counts = zip(answers[::3], answers[1::3], answers[2::3], strict=True)
         return [
-            TickResult(schedule, max(fired, 0), skipped, missed)
+            TickResult(schedule, fired, skipped, missed)
             for schedule, (fired, skipped, missed) in zip(proposed, counts, strict=True)
         ]
 

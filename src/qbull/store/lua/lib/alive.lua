@@ -1,7 +1,6 @@
--- alive: a worker says that it lives.
--- Where it is late, the server was away, or whoever speaks for the worker: then others may live that could
--- not say so
--- either, and nobody is called dead for as long as it takes them to be heard.
+-- alive: record the heartbeat of a worker.
+-- A late heartbeat means that the server, or the process that sends the heartbeats, was unavailable. Other
+-- live workers may have been silent too, so nobody is declared dead until they have had time to report.
 -- NEEDS base
 -- USES  clock
 local function alive(worker, ttl_ms)

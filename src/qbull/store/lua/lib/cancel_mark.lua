@@ -1,8 +1,6 @@
--- cancel_mark: a job that a worker has is told to stop by a mark: cancelling: id → <place of the delivery>
--- <ending>.
--- The mark goes with the delivery. What would go on after it, as a next attempt or with another worker, is
--- cancelled instead.
--- Nothing is asked for marks where no job of the partition has extras.
+-- cancel_mark: tells the worker that holds a job to stop it: cancelling: id → <place of the delivery>
+-- <ending>. The mark belongs to the delivery. A marked job is cancelled instead of being retried or delivered
+-- again. If no job of the partition has extras, no mark is read.
 -- NEEDS base
 -- NAMES cancelling
 -- USES  record index lane finish
@@ -27,9 +25,8 @@ local function finish_cancelled(id, record, ending)
   finish('cancelled', {id, holding(record, false) .. ending}, 1, 2)
 end
 
--- What came back of a delivery, without the jobs that were told to stop: ids, and the lane that is free where
--- none is
--- left. `lane` is that of a train, `record` that of a job that is alone.
+-- The ids of a returned delivery without the marked jobs, which are cancelled here. If none are left, also
+-- the lane that is free now. Pass `lane` for a train, `record` for a single job.
 local function without_marked(ids, lane, record)
   if not marked or not ids[1] then return ids end
   local left, its_lane = {}, lane or lane_of(record)

@@ -1,5 +1,4 @@
--- clock: time is the server's. What is to wait counts from the end of this millisecond, so that nothing is
--- early.
+-- clock: the server's time. Delays count from the end of this millisecond, so that nothing runs early.
 local now_ms, next_ms
 do
   local t = redis.call('TIME')

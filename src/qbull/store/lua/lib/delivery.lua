@@ -1,17 +1,16 @@
--- delivery: the jobs of an entry that a worker has, or had.
+-- delivery: the jobs of an entry that a worker holds, or has held.
 -- NEEDS base
 -- USES  stamp record_layout record index train
--- An entry that is there although the index does not name it: another program wrote it into the stream. It is
--- not dropped
--- silently but becomes a dead letter where it is no record, and else a job without a lane, because none has
--- counted it.
--- What it is to be kept as: its fields in a row, so that nothing takes them for a record.
+-- An entry that the index does not name was written by another program. It is not dropped silently: a valid
+-- record becomes a job without a lane, because no lane has counted it. Anything else becomes a dead letter.
+
+-- The record of such an entry. Fields that are no record are joined into a text that cannot be taken for one.
 local function foreign_record(fields)
   if is_record(fields[2]) then return laneless(fields[2]) end
   return 'fields ' .. table.concat(fields, ' ')
 end
 
--- What is to name it: what it says itself, unless that is a job already or nothing that a job can be called.
+-- The id of such an entry: its own, unless a job has that id already or no job could have it.
 local named = {}
 local function foreign_id(id, place)
   if place_of(id) or named[id] or #id > 200 or not string.find(id, '^[%w%p]+$') then
@@ -26,7 +25,7 @@ local function foreign_id(id, place)
   return id
 end
 
--- What of an entry is still this entry's: its ids; their lane, where it is a train; the record of the first.
+-- The unsettled jobs of an entry: their ids, their lane if it is a train, and the record of the first one.
 local function unsettled(band, entry)
   local found = redis.call('XRANGE', base .. 'ready:' .. band, entry, entry)
   if not found[1] then return {} end

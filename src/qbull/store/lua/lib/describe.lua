@@ -1,4 +1,4 @@
--- describe: what is known of a job, given its place.
+-- describe: the details of a job, given its place.
 -- NEEDS base
 -- NAMES delayed
 -- USES  record train
@@ -9,18 +9,19 @@ local function in_entry(stream, entry)
   return found[1] and found[1][2] or {}
 end
 
--- The first of a train that is handed over is the one that runs.
+-- The entry and the worker of a job that runs in a train. Only the first unsettled job of a train runs.
 local function runs_at(id, lane)
   local band, entry, settled = string.match(train_state(lane) or '', '^(.)(%S+) ?(%d*)$')
   if not band then return nil end
   local stream = base .. 'ready:' .. band
   local pending = redis.pcall('XPENDING', stream, 'workers', entry, entry, 1)
   if pending.err or not pending[1] then return nil end
-  if ids_of_train(in_entry(stream, entry), tonumber(settled) or 0)[1] == id then return entry, pending[1][2] end
+  local first = ids_of_train(in_entry(stream, entry), tonumber(settled) or 0)[1]
+  if first == id then return entry, pending[1][2] end
 end
 
--- Its state, record (sealed, where it has ended), due time or entry, worker; nothing where its place is
--- empty.
+-- Its state, record (with the ending, if it has ended), due time or entry, and worker. Empty if nothing is at
+-- its place.
 local function describe(id, place)
   local kind, at = string.sub(place, 1, 1), string.sub(place, 2)
   if kind == 'l' then

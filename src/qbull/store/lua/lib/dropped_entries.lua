@@ -1,4 +1,4 @@
--- dropped_entries: entries that leave a ready stream.
+-- dropped_entries: collects the entries that leave a ready stream.
 -- NEEDS base
 -- COMMIT write_dropped_entries
 local dropped = {}

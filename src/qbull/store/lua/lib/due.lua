@@ -1,7 +1,7 @@
--- due: moments at which something is to be done, and who must hear of them.
+-- due: sets with due times, and the wake-up for the promoter.
 -- USES  tell
 -- COMMIT tell_due
-local watched -- the earliest moment and its id of each name
+local watched -- for each set: its earliest new time, and the id that is due then
 
 local function watch(name, id, moment)
   redis.call('ZADD', name, moment, id)
@@ -9,7 +9,7 @@ local function watch(name, id, moment)
   if not watched[name] or moment < watched[name][1] then watched[name] = {moment, id} end
 end
 
--- Who promotes is told where something is due sooner than it was known to be.
+-- Wake the promoter up if something is due sooner than before.
 local function tell_due()
   for name, first in pairs(watched or {}) do
     if redis.call('ZRANGE', name, 0, 0)[1] == first[2] then

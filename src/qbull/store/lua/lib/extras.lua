@@ -1,5 +1,5 @@
--- extras: what a job has besides its record, in job:<id>, log:<id> and cancelling; `extras` knows which jobs
--- have any.
+-- extras: the data of a job besides its record, in job:<id>, log:<id> and cancelling. The set `extras` lists
+-- the jobs that have any.
 -- NEEDS base
 local function forget_extras(id)
   if redis.call('SREM', base .. 'extras', id) == 1 then

@@ -1,9 +1,7 @@
--- finish: the streams of finished jobs, kept by count and by age.
--- An entry holds up to BUNDLE jobs that finished together: id and record for each, with the ending sealed
--- behind the
--- record (core/record.py); `kept` counts the jobs.
--- Of a job that was removed the record stays behind in its bundle, and the index no longer says that it is
--- there.
+-- finish: the streams of finished jobs, with retention by count and by age.
+-- An entry holds up to BUNDLE jobs that finished together: id and record for each, with the ending appended
+-- to the record (core/record.py). `kept` counts the jobs.
+-- The record of a removed job stays in its bundle, but the index no longer names it.
 -- NEEDS base failed failed_ms
 -- NAMES index kept
 -- USES  clock record_layout record report index tell flow extras stats
@@ -11,21 +9,23 @@
 local BUNDLE = 16
 local LETTER = {completed = 'c', failed = 'f', cancelled = 'x'}
 
-local kept_completed, kept_completed_ms = -1, -1 -- only settle completes jobs, and sets these
+local kept_completed, kept_completed_ms = -1, -1 -- set by settle, the only verb that completes jobs
 
--- How many are kept and for how long (-1: no bound).
+-- The retention of a stream: number of jobs, and age in milliseconds. -1 means no limit.
 local function retention_of(stream)
   if stream == 'completed' then return kept_completed, kept_completed_ms end
   return failed, failed_ms
 end
 
--- Where few are to be kept, each has an entry of its own, so that the count is exact.
+-- If only a few jobs are kept, each has its own entry, so that the count is exact.
 local function bundle_size(most) return most >= 0 and most < 1000 and 1 or BUNDLE end
 
 local finished_places, finished_n, finished_counts = {}, 0, {}
-local waiters -- the ids that somebody may wait for; false if nobody waits, nil before the first job has ended
+-- The ended ids if a client waits for results, false if none does, nil before the first job has ended.
+local waiters
 
--- These have ended, whether they are kept or not: id, record … from one position of a list up to another.
+-- Count jobs that have ended, whether they are kept or not: id, record … of a list, from one position to
+-- another.
 local function count_ended(stream, list, from, upto)
   count_up(stream, (upto - from + 1) / 2)
   if waiters == nil then waiters = redis.call('EXISTS', base .. 'waiters') == 1 and {} end
@@ -34,7 +34,7 @@ local function count_ended(stream, list, from, upto)
   end
 end
 
--- These are finished: id, sealed … from one position of a list up to another.
+-- Add finished jobs: id, record with ending … of a list, from one position to another.
 local function finish(stream, list, from, upto)
   local step = bundle_size((retention_of(stream))) * 2
   for at = from, upto, step do
@@ -44,7 +44,11 @@ local function finish(stream, list, from, upto)
       finished_places[finished_n + 1], finished_places[finished_n + 2] = list[i], place
       finished_n = finished_n + 2
       if (string.byte(list[i + 1], FLAGS_AT) or 0) > HOLDS_LANE_FLAG then
-        if stream == 'completed' then report_done(list[i], list[i + 1]) else report(LETTER[stream], list[i], list[i + 1]) end
+        if stream == 'completed' then
+          report_done(list[i], list[i + 1])
+        else
+          report(LETTER[stream], list[i], list[i + 1])
+        end
         tell_flow(LETTER[stream], list[i], list[i + 1])
       end
     end
@@ -58,8 +62,8 @@ local function write_finished()
   for stream, n in pairs(finished_counts) do redis.call('HINCRBY', kept, stream, n) end
 end
 
--- A dead letter that halts its lane is not dropped, or the lane would stand still for ever: it becomes the
--- newest.
+-- A dead letter that halts its lane is added again as the newest one. If it were dropped, the lane would
+-- never go on.
 local function drop_finished(stream, entries)
   local ids, records, places, n = {}, {}, {}, 0
   for _, found in ipairs(entries) do
@@ -96,8 +100,8 @@ local function drop_finished(stream, entries)
   end
 end
 
--- The oldest entries up to a moment that have no more than so many jobs together. How many an entry has is
--- seen from those before.
+-- The oldest entries up to a time that hold at most `most` jobs together. The size of the earlier entries
+-- serves as an estimate for the next one.
 local function oldest(stream, upto, most)
   local entries, jobs, after, more = {}, 0, '-', true
   while more do
@@ -115,13 +119,15 @@ local function oldest(stream, upto, most)
   return entries
 end
 
--- Drop the oldest beyond `most` and those older than `age_ms` (-1: no bound of that kind), up to `bound` jobs
--- a call.
+-- Drop the oldest jobs beyond `most`, and those older than `age_ms` (-1: no such limit). One call drops at
+-- most `bound` jobs.
 local function trim(stream, most, age_ms, bound)
   local over = 0
   if most >= 0 then over = math.min(tonumber(redis.call('HGET', kept, stream) or 0) - most, bound) end
   local entries = over > 0 and oldest(stream, '+', over) or {}
-  if age_ms >= 0 and #entries == 0 then entries = oldest(stream, string.format('%.0f', now_ms - age_ms), bound) end
+  if age_ms >= 0 and #entries == 0 then
+    entries = oldest(stream, string.format('%.0f', now_ms - age_ms), bound)
+  end
   if #entries > 0 then drop_finished(stream, entries) end
 end
 

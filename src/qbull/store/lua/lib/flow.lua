@@ -1,14 +1,13 @@
--- flow: jobs that wait for others, and the ends that others wait for.
--- A job that waits is delayed, due at NEVER_DUE. job:<id> says what for: `flow`, `mode` (core/flow.py),
--- `when` it may run once they have ended
--- (lib/new_job.lua), how many are `left`, and of each child:<position>: a letter, w while it is waited for,
--- and what is known of it;
--- `stopped` where it has ended because one of them has.
--- `outgoing` has what is to be brought to other partitions by a courier (store/verbs/flows.py), in entries of
+-- flow: jobs that wait for other jobs, and messages about jobs that others wait for.
+-- A waiting job is delayed, with NEVER_DUE as its due time. job:<id> describes it: `flow`, `mode`
+-- (core/flow.py), `when` it may run after the others have ended (lib/new_job.lua), the number of jobs `left`,
+-- and for each of them child:<position>: a letter (w while it has not ended) and its details. `stopped` is
+-- set if the job has ended because one of them has.
+-- `outgoing` is the flow outbox. The flow dispatcher (store/verbs/flows.py) delivers its messages to other
+-- partitions. An entry is one of:
 --   <letter><id> and the record with its ending: c completed, f failed, x cancelled, - removed, t its id was
---   taken by another job,
---   u it was not needed, and is forgotten
---   n<flow> and the jobs of it that are still to be planted
+--   taken by another job, u it was not needed and is forgotten
+--   n<flow> and the jobs of the flow that are still to add
 -- NEEDS base
 -- USES  record_layout record msgpack report index tell
 -- COMMIT write_onward
@@ -18,7 +17,7 @@ local function is_awaited(record)
   return has_flag(record, HAS_DEPENDENTS_FLAG) and is_record(record)
 end
 
--- A large record goes without its payload.
+-- A large record is sent without its payload.
 local function tell_flow(letter, id, sealed)
   if not is_awaited(sealed) then return end
   if #sealed > LARGE then

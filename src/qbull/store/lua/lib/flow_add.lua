@@ -1,13 +1,12 @@
--- flow_add: put jobs of a flow into a partition, those that wait for others and those that do not, and note
--- what is left of the flow:
--- one step, so that a flow which has been begun is never forgotten. Planting the same again adds nothing.
--- The list of jobs is as in flow_start.lua.
+-- flow_add: add jobs of a flow to a partition, and store the rest of the flow in its outbox. Both happen in
+-- one step, so that a started flow is never forgotten. Adding the same jobs again changes nothing.
+-- The list of jobs is described in flow_start.lua.
 -- NEEDS base flow left rest token
 -- NAMES extras
 -- USES  stamp record_layout report index flow new_job stats describe idempotent
 
--- An id that was made for this flow is known where it was planted before; one that was chosen may be
--- another's.
+-- A generated id is unique to its flow, so a job with it was added before. A chosen id may belong to another
+-- job.
 local function is_ours(job)
   local place = place_of(job.id)
   if not place then return false end
@@ -28,7 +27,7 @@ local function add_dependent(job)
   report('d', job.id, job.record, REPORT_ALL_FLAG)
 end
 
--- Where nothing of the flow is planted yet, its first job decides whether it is new.
+-- If no job of the flow was added yet, its first job decides whether the flow is new.
 local function add_flow_jobs(is_first)
   local before = answered(token)
   if before then return before end
@@ -36,7 +35,10 @@ local function add_flow_jobs(is_first)
   local jobs, ids, at = {}, {}, rest
   while at <= #ARGV do
     local many = tonumber(ARGV[at + 5])
-    jobs[#jobs + 1] = {id = ARGV[at], when = ARGV[at + 1], record = ARGV[at + 2], given = ARGV[at + 3], mode = ARGV[at + 4], many = many, at = at + 6}
+    jobs[#jobs + 1] = {
+      id = ARGV[at], when = ARGV[at + 1], record = ARGV[at + 2], given = ARGV[at + 3], mode = ARGV[at + 4],
+      many = many, at = at + 6,
+    }
     ids[#ids + 1] = ARGV[at]
     at = at + 6 + many
   end
@@ -44,7 +46,8 @@ local function add_flow_jobs(is_first)
   look_up(ids)
 
   for i, job in ipairs(jobs) do
-    if is_ours(job) or (is_first and i == 1 and (place_of(job.id) or job.given == '2')) then return 'known' end
+    local is_known = is_first and i == 1 and (place_of(job.id) or job.given == '2')
+    if is_ours(job) or is_known then return 'known' end
   end
   if is_closed() then return mark_of_partition() end
 

@@ -1,5 +1,4 @@
--- idempotent: a call that has changed something and is sent again after a lost reply gets the answer that it
--- had: words.
+-- idempotent: a call that is sent again after a lost reply gets the answer of the first one.
 -- NEEDS base
 local function answered(token) return redis.call('GET', base .. 'once:' .. token) end
 

@@ -1,16 +1,15 @@
--- index: job id → where it is. Read and written once for a whole batch.
+-- index: job id → its place. Read and written once for a whole batch.
 --   r<band><entry>  in a ready stream, waiting or handed over
 --   l<record>  behind others of its lane: in the lane's list, or in a train      d<record>  delayed
 --   m<record>  delayed, and on its way to another partition (move_out.lua)
 --   c<entry>  completed      f<entry>  failed      x<entry>  cancelled
--- What the partition says of itself is in its index too, under a name that no id can have, so that whoever
--- looks ids up
--- sees it at no cost. It says nothing in a queue whose number of partitions was never changed:
---   closed <generation> <partitions>   takes nothing in any more; there is where its keys go now
+-- The partition's own mark is in the index too, under a name that no id can have, so that every lookup of ids
+-- reads it at no cost. A queue whose partition count never changed has no mark:
+--   closed <generation> <partitions>   the partition accepts no more jobs; its keys belong to that generation
 --   known    `ahead` has all lanes whose earlier jobs are in older partitions
 --   clear    no older partition has a lane of this one
---   nothing, in a later generation: any lane may have earlier jobs in older partitions
--- `behind` is by how much the number of jobs with `l` has changed; write_index counts it in `kept`.
+--   no mark, in a later generation: any lane may have earlier jobs in older partitions
+-- `behind` is the change of the number of jobs with `l`; write_index adds it to `kept`.
 -- NEEDS base
 -- NAMES index
 -- COMMIT write_index
@@ -43,7 +42,7 @@ local function is_closed()
   return mark and string.sub(mark, 1, 6) == 'closed'
 end
 
--- The records of jobs that are delayed or behind others; '' for one that is not.
+-- The records of jobs that are delayed or behind others, and '' for all other jobs.
 local function records_of(ids)
   local records = {}
   for from = 1, #ids, 2000 do

@@ -1,14 +1,11 @@
 -- lane: the jobs that share a key.
--- `lanes` counts the unsettled jobs of a lane that have been admitted to it: those in front of the workers,
--- those
--- that wait for their next attempt, and those in the lane's list. At most `limit` of them are outside the
--- list;
--- 0 is no limit, so a queue that gave up its order still empties the lists it had.
--- A lane of SINGLE_LANE_BYTES has one outside the list, whatever the queue's limit, and sends no trains.
--- In a partition of a later generation (core/layout.py) a lane whose earlier jobs may still be in older
--- partitions is
--- held: all its jobs are in its list, until the mover (store/verbs/move.py) has seen that the older ones have
--- none of it.
+-- `lanes` counts the unsettled jobs that a lane has admitted: those in ready streams, those that wait for
+-- their next attempt, and those in the lane's list. At most `limit` of them are outside the list. 0 means no
+-- limit, so a queue that gave up its order still empties the lists it had.
+-- A lane of SINGLE_LANE_BYTES has one job outside the list, whatever the queue's limit, and sends no trains.
+-- In a partition of a later generation (core/layout.py), a lane is held while older partitions may have jobs
+-- of it: all its jobs stay in its list until the mover (store/verbs/move.py) has found none in the older
+-- ones.
 -- NEEDS base limit
 -- NAMES delayed lanes
 -- USES  clock stamp record_layout record index tell ready train
@@ -63,11 +60,13 @@ end
 
 local is_later_generation, waits = nil, {}
 local function is_held(lane, before)
-  if is_later_generation == nil then is_later_generation = tonumber(string.match(base, ':(%d+)}:$')) >= GENERATION_SPAN end
+  if is_later_generation == nil then
+    is_later_generation = tonumber(string.match(base, ':(%d+)}:$')) >= GENERATION_SPAN
+  end
   if not is_later_generation then return false end
   if waits[lane] == nil then
     local held = redis.call('SISMEMBER', base .. 'held', lane) == 1
-    if not held and before == 0 then -- one that has jobs here was let go before
+    if not held and before == 0 then -- a lane that has jobs here was freed before
       held = mark_of_partition() ~= 'known' or redis.call('SISMEMBER', base .. 'ahead', lane) == 1
       if held then
         redis.call('SADD', base .. 'held', lane)
@@ -79,7 +78,7 @@ local function is_held(lane, before)
   return waits[lane]
 end
 
--- A closed partition takes nothing in: the mover brings it to its new one.
+-- A closed partition admits no jobs: the mover takes them to their new one.
 local function leave_to_mover(id, record)
   redis.call('ZADD', delayed, now_ms, id)
   put(id, 'd' .. holding(stamped(record), false))
@@ -93,7 +92,8 @@ local function admit(id, record)
     local count = lane_count(lane) + 1
     counts[lane] = count
     local most = #lane == SINGLE_LANE_BYTES and 1 or limit
-    if most > 0 and (count > most or (is_later_generation ~= false and places[MARK] ~= 'clear' and is_held(lane, count - 1))) then
+    local may_be_held = is_later_generation ~= false and places[MARK] ~= 'clear'
+    if most > 0 and (count > most or (may_be_held and is_held(lane, count - 1))) then
       local ids = joining[lane]
       if not ids then
         ids = {}

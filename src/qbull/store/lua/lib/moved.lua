@@ -1,4 +1,4 @@
--- The same server on a clock that tests have moved; nothing else begins with this.
+-- moved: the server with a clock that tests have moved forward. Only the test clock loads this file.
 local redis = (function(server)
   local shift = tonumber(server.call('GET', 'qbull:moved') or '0')
   if shift == 0 then return server end

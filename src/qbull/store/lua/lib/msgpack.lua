@@ -1,7 +1,7 @@
--- msgpack: find values of the array that a record's body or an ending is (core/record.py).
+-- msgpack: find values in the array of a record's body or of an ending (core/record.py).
 
--- The position of the first value of an array, and how many it has. An array of more than 15 has a longer
--- header.
+-- The position of the first value of an array, and the number of values. An array of more than 15 values has
+-- a longer header.
 local function first_value(s, at)
   local kind = string.byte(s, at) or 0x90 -- it may have been cut off
   if kind == 0xdc then return at + 3, (string.byte(s, at + 1) or 0) * 256 + (string.byte(s, at + 2) or 0) end
@@ -9,7 +9,7 @@ local function first_value(s, at)
   return at + 1, kind >= 0x90 and kind <= 0x9f and kind - 0x90 or 0
 end
 
--- The position behind the value at a position, for the types that come before the values that are asked for.
+-- The position after the value at a position, for the types that precede the values that scripts read.
 local function behind_value(s, at)
   local kind = string.byte(s, at) or 0xc0 -- it may have been cut off
   local after = at + 1

@@ -1,10 +1,10 @@
--- new_job: a new job, to run now or later, and until when it must have begun.
---   when: milliseconds from now, or @ and a moment in milliseconds; then, where it expires, a space and the
---   same for that
+-- new_job: add a new job that runs now or later, and note when it expires.
+--   when: milliseconds from now, or @ and a time in milliseconds. If the job expires, a space and its expiry
+--   follow in the same form.
 -- NEEDS base
 -- NAMES delayed
 -- USES  clock stamp record_layout report index lane due
--- The moment that is meant. What is to wait counts from the end of this millisecond.
+-- The time that a text stands for. Delays count from the end of this millisecond.
 local function moment_of(text)
   return string.sub(text, 1, 1) == '@' and tonumber(string.sub(text, 2)) or next_ms + tonumber(text)
 end

@@ -6,7 +6,7 @@ local TRAIN = 128
 local TRAIN_BYTES = 262144
 local freed = {}
 
--- These go to the head of their lane's list, in order. Their records are in the index and stay there.
+-- Put these jobs back to the head of their lane's list, in order. Their records stay in the index.
 local function back_to_lane(lane, ids, from)
   local reversed, n = {}, 0
   for i = #ids, from or 1, -1 do
@@ -16,7 +16,8 @@ local function back_to_lane(lane, ids, from)
   if n > 0 then redis.call('LPUSH', lane_list(lane), unpack(reversed)) end
 end
 
--- The head of a sequential lane: several leave as a train, which is no longer than its first job lets expect.
+-- From the head of a sequential lane several jobs leave as a train. The size of the first job limits its
+-- length.
 local function send_train(lane, ids, first)
   local most = math.max(math.floor(TRAIN_BYTES / #first), 1)
   if #ids > most then
@@ -31,7 +32,7 @@ local function send_train(lane, ids, first)
   end
 end
 
--- A lane has room: its next jobs leave at the end of the script.
+-- The lane has room: its next jobs leave at the end of the script.
 local function free_lane(lane) freed[#freed + 1] = lane end
 
 local function send_next_jobs()
@@ -51,7 +52,7 @@ local function send_next_jobs()
       end
       local ids = most > 0 and redis.call('LPOP', lane_list(lane), most) or {}
       if #ids > 0 and limit == 1 and count > #ids and count > #ids + redis.call('LLEN', lane_list(lane)) then
-        back_to_lane(lane, ids) -- the limit was higher before: others of this lane are still outside its list
+        back_to_lane(lane, ids) -- the limit was higher before: others of this lane are still outside
       elseif limit == 1 and #ids > 0 then
         n = n + 1
         sending[n], heads[n] = {lane, ids}, ids[1]

@@ -1,8 +1,7 @@
 -- rate: a log of granted starts, so that any window has at most `count` of them.
 -- It is a string: the time of the latest start, then "time:starts" for those of the last window, in rising
--- order. Where there
--- can be many, the times in the log are rounded up to one of BUCKETS: it stays short, and counts a start
--- rather too long.
+-- order. If there can be many, times are rounded up to one of BUCKETS. That keeps the log short; a start then
+-- counts a little too long, never too short.
 -- USES  clock
 local BUCKETS = 128
 
@@ -28,12 +27,13 @@ local function write_log(name, log, window_ms)
   if #parts == 1 then
     redis.call('DEL', name)
   else
-    redis.call('SET', name, table.concat(parts, ' '), 'PX', string.format('%.0f', log[#log][1] - now_ms + window_ms))
+    local ttl_ms = log[#log][1] - now_ms + window_ms
+    redis.call('SET', name, table.concat(parts, ' '), 'PX', string.format('%.0f', ttl_ms))
   end
 end
 
--- When up to `want` starts may be made, not later than `horizon`: {time, starts} …; and when the next one
--- after these.
+-- Plan up to `want` starts, none later than `horizon`: {time, starts} …, and the time of the next start after
+-- these.
 local function plan_starts(log, count, window_ms, want, horizon)
   local plan, oldest, used, time = {}, 1, log.used, math.max(now_ms, log.latest)
   while true do
@@ -51,7 +51,7 @@ local function plan_starts(log, count, window_ms, want, horizon)
   end
 end
 
--- Starts are made at this time. Gives the time under which the log has them.
+-- Log starts at this time. Returns the time under which the log has them.
 local function note_starts(log, count, window_ms, time, starts)
   local bucket = count > BUCKETS and math.max(math.floor(window_ms / BUCKETS), 1) or 1
   local noted, last = math.ceil(time / bucket) * bucket, log[#log]
@@ -65,7 +65,7 @@ local function note_starts(log, count, window_ms, time, starts)
   return noted
 end
 
--- Starts that were granted and not made.
+-- Remove starts from the log that were granted but not used.
 local function take_back(log, noted, starts)
   for _, one in ipairs(log) do
     if one[1] == noted then

@@ -9,9 +9,8 @@ local function is_after(entry, other)
   return ms > other_ms or (ms == other_ms and seq > other_seq)
 end
 
--- Band 0 is for what was handed over before and came back: it must not queue up again behind everybody.
--- What comes back gets a higher entry than it had, whatever the clock says: its fence must rise. Gives the
--- place.
+-- Band 0 is for returned deliveries, so that they do not queue up behind everybody again. A returned job gets
+-- a higher entry than before, whatever the clock says, because its fence must rise. Returns the place.
 local function add_entry(band, name, value, above)
   local stream = base .. 'ready:' .. band
   local entry = redis.call('XADD', stream, '*', name, value)

@@ -8,14 +8,15 @@ local function band_of(record)
   return string.sub(BANDS, priority + 1, priority + 1)
 end
 
--- Its lane: the digest of a key, or a longer one if its jobs run one at a time whatever the queue's limit.
+-- The lane of a record: the digest of a key, or a longer one if its jobs run one at a time whatever the
+-- limit.
 local function lane_of(record)
   local length = string.byte(record, LANE_LENGTH_AT)
   if length ~= KEY_LANE_BYTES and length ~= SINGLE_LANE_BYTES then return nil end
   return string.sub(record, HEADER_BYTES + 1, HEADER_BYTES + length)
 end
 
--- Another program may have written into the stream: such bytes have no header to go by.
+-- Whether these bytes are a record. Another program may have written something else into the stream.
 local function is_record(record)
   if #record <= HEADER_BYTES then return false end
   local version, priority = string.byte(record, 1, PRIORITY_AT)
@@ -46,10 +47,11 @@ local function crashes_of(record)
 end
 
 local function with_crashes(record, n)
-  return string.sub(record, 1, CRASHES_AT - 1) .. string.char(math.min(n, 255)) .. string.sub(record, CRASHES_AT + 1)
+  local before, after = string.sub(record, 1, CRASHES_AT - 1), string.sub(record, CRASHES_AT + 1)
+  return before .. string.char(math.min(n, 255)) .. after
 end
 
--- The same record in no lane.
+-- The same record without a lane.
 local function laneless(record)
   if not is_record(record) then return record end
   local body = string.sub(record, body_at(record))

@@ -1,12 +1,12 @@
--- stamp: when a job was enqueued. A job that went straight to ready has that in its entry's id; wherever it
--- goes next,
--- the time goes into its record.
+-- stamp: the time at which a job was enqueued. For a job that went straight to ready it is in the id of its
+-- entry. When the job leaves that entry, the time is written to its record.
 -- USES  clock record_layout
 local NOT_CREATED = string.rep('\0', CREATED_BYTES)
 
--- The record without its time.
+-- The record without its time of creation.
 local function unstamped(record)
-  return string.sub(record, 1, CREATED_AT - 1) .. NOT_CREATED .. string.sub(record, CREATED_AT + CREATED_BYTES)
+  local after = string.sub(record, CREATED_AT + CREATED_BYTES)
+  return string.sub(record, 1, CREATED_AT - 1) .. NOT_CREATED .. after
 end
 
 local function stamped(record, entry)

@@ -5,11 +5,13 @@ local STATE = {c = 'completed', f = 'failed', x = 'cancelled', d = 'delayed', m 
 
 local function handed_over(place)
   local entry = string.sub(place, 2)
-  local pending = redis.pcall('XPENDING', base .. 'ready:' .. string.sub(place, 1, 1), 'workers', entry, entry, 1)
+  local stream = base .. 'ready:' .. string.sub(place, 1, 1)
+  local pending = redis.pcall('XPENDING', stream, 'workers', entry, entry, 1)
   return not pending.err and pending[1] ~= nil
 end
 
--- The place of the train that a job is in, and what is still to come of it; nil where it is in no train.
+-- The place of the train that a job is in, and the unsettled jobs of the train. nil if the job is in no
+-- train.
 local function train_of(id, lane)
   local place = string.match(train_state(lane) or '', '^%S+')
   local ids = place and unsettled(string.sub(place, 1, 1), string.sub(place, 2)) or {}

@@ -1,4 +1,4 @@
--- stats: totals, and counts for each minute that expire after a day.
+-- stats: totals, and counts per minute that expire after a day.
 -- NEEDS base
 -- NAMES stats
 -- USES  clock

@@ -1,6 +1,5 @@
--- take: a job leaves the place where it is, whatever that is.
--- What follows from it (the next of its lane, an entry of finished jobs that is empty now) is done once, at
--- the end.
+-- take: remove a job from its place, wherever that is. The consequences (the next job of its lane starts, an
+-- empty entry of finished jobs is deleted) follow once, at the end of the script.
 -- NEEDS base
 -- NAMES index delayed kept
 -- USES  stamp record index ready train lane next_jobs dropped_entries state
@@ -14,8 +13,7 @@ local function leave_its_lane(record)
   if redis.call('SISMEMBER', base .. 'held', lane) == 0 then free_lane(lane) end
 end
 
--- A train that no worker has yet goes on without one of its jobs, and does not queue up again behind
--- everybody.
+-- A train that no worker has taken yet goes on without one of its jobs, and keeps its turn.
 local function leave_train(id, lane, place, ids)
   local others = {}
   for _, other in ipairs(ids) do
@@ -36,7 +34,8 @@ local function leave_train(id, lane, place, ids)
   end
 end
 
--- A job that waits or is delayed: its record. Where a worker has it, nothing, and the place of the delivery.
+-- Take a waiting or delayed job and return its record. If a worker has it: nil, and the place of the
+-- delivery.
 local function take_waiting(id, place)
   local kind, record = string.sub(place, 1, 1), string.sub(place, 2)
   if kind == 'm' then return nil end
@@ -65,7 +64,7 @@ local function take_waiting(id, place)
   return record
 end
 
--- A finished job: its record with the ending behind it. One that halts its lane goes on doing so.
+-- Take a finished job and return its record with the ending. A lane that it halts stays halted.
 local function take_finished(id, place)
   local stream, entry = STATE[string.sub(place, 1, 1)], string.sub(place, 2)
   local bundle = touched[place]
@@ -91,7 +90,7 @@ local function is_empty(place, fields, taken)
   return true
 end
 
--- Behind write_index: an entry is empty if the index names it for none of its jobs any more.
+-- Runs after write_index: an entry is empty if the index no longer names it for any of its jobs.
 local function write_taken()
   local empty = {}
   for place, bundle in pairs(touched) do

@@ -1,4 +1,4 @@
--- tell: say something on one of the app's two channels: <prefix>:bell and <prefix>:done.
+-- tell: publish a message on one of the app's two channels: <prefix>:bell and <prefix>:done.
 -- NEEDS base
 local function tell(channel, text)
   redis.call('PUBLISH', string.match(base, '^{(.+):[^:]+:%d+}:$') .. ':' .. channel, base .. '\n' .. text)

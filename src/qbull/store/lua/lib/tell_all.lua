@@ -1,4 +1,4 @@
--- tell_all: say something that concerns every worker of the app.
+-- tell_all: publish a wake-up for every worker of the app.
 -- NEEDS base
 local function tell_all(word)
   redis.call('PUBLISH', string.match(base, '^{(.+)}:$') .. ':bell', '\n' .. word)

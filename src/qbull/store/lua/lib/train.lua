@@ -1,9 +1,8 @@
--- train: several jobs of a sequential lane in one ready entry, and how far it has come.
--- Its entry has one field without a name: the lane's digest, then the ids, a line each. The records stay in
+-- train: several jobs of a sequential lane in one ready entry, and how many of them are settled.
+-- The entry has one field without a name: the lane's digest, then the ids, one per line. The records stay in
 -- the index.
--- `trains` says of each lane which entry its train is, and how many of it are settled: <place>, later <place>
--- <n>.
--- A train is worked through in order, so this is also its fence.
+-- `trains` has the entry of each lane's train, and the number of its jobs that are settled: <place>, later
+-- <place> <n>. The jobs of a train run in order, so this is also its fence.
 -- NEEDS base
 -- NAMES trains
 -- USES  record_layout index ready
@@ -52,14 +51,16 @@ local function add_train(band, lane, ids, above)
   set_train(lane, add_entry(band, '', lane .. table.concat(ids, '\n'), above))
 end
 
--- How many of a train are settled; nil where the lane has another train by now, or none.
+-- The number of settled jobs of a train. nil if the lane has another train by now, or none.
 local function settled_of(lane, place)
   local state = train_state(lane)
   if state == place then return 0 end
-  if state and string.sub(state, 1, #place + 1) == place .. ' ' then return tonumber(string.sub(state, #place + 2)) end
+  if state and string.sub(state, 1, #place + 1) == place .. ' ' then
+    return tonumber(string.sub(state, #place + 2))
+  end
 end
 
--- The ids of a train from the one after the first `n` on.
+-- The ids of a train without the first `n`.
 local function ids_of_train(fields, n)
   local ids = {}
   for id in string.gmatch(string.sub(fields[2], KEY_LANE_BYTES + 1), '[^\n]+') do
