@@ -179,10 +179,9 @@ async def test_a_schedule_is_made_changed_and_removed(
     assert len(previewed["next"]) == 3 and previewed["local"][0].endswith("T09:00:00.000-03:00")
     assert previewed["next"][0].endswith("T12:00:00.000Z")
     assert (paused["schedule"]["paused"], resumed["schedule"]["paused"]) == (True, False)
-    assert (changed["schedule"]["every"], changed["schedule"]["args"]) == (60, {"to": "some", "copies": 1})
+    assert (changed["schedule"]["every"], changed["schedule"]["args"]) == (60, {"to": "some"})
     assert (await admin.get(f"/api/queues/email/jobs/{ran['jobId']}"))["payload"] == {
         "to": "some",
-        "copies": 1,
     }
     assert [one["name"] for one in (await admin.get("/api/schedules"))["schedules"]] == ["daily"]
     await admin.delete(path)

@@ -63,7 +63,7 @@ async def test_a_job_in_json_has_the_promised_names(shell: Shell, shop: Shop, ap
 
     assert list(completed) == list(failed) == JOB
     assert completed["state"] == "completed"
-    assert completed["payload"] == {"to": "a", "copies": 1}
+    assert completed["payload"] == {"to": "a"}
     assert completed["result"] == "1 sent to a"
     assert completed["failedReason"] is None
     for name in ("createdAt", "startedAt", "finishedAt"):

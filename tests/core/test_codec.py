@@ -180,13 +180,51 @@ def test_keyword_only_arguments_are_given_by_keyword() -> None:
     assert signature.decode(payload) == (["a"], {"urgent": True})
 
 
-def test_a_default_that_changed_since_is_the_one_of_the_producer() -> None:
+def test_a_default_that_changed_since_is_the_one_of_the_worker() -> None:
     def old(size: int = 1) -> None: ...
     def new(size: int = 2) -> None: ...
 
     payload, _ = Signature("t", old).encode((), {})
 
-    assert Signature("t", new).decode(payload) == ([1], {})
+    assert Signature("t", new).decode(payload) == ([2], {})
+
+
+def test_a_default_that_nobody_gave_is_not_sent_so_that_an_older_worker_can_run_the_job() -> None:
+    def old(size: int) -> None: ...
+    def new(size: int, colour: Colour = Colour.RED, tags: list[str] = []) -> None: ...  # noqa: B006
+
+    payload, call = Signature("t", new).encode((3,), {})
+
+    assert payload == b'{"size":3}'
+    assert (call.size, call.colour, call.tags) == (3, Colour.RED, [])
+    assert Signature("t", old).decode(payload) == ([3], {})
+
+
+def test_a_default_that_somebody_gave_is_sent() -> None:
+    def old(size: int) -> None: ...
+    def new(size: int, colour: Colour = Colour.RED) -> None: ...
+
+    payload, _ = Signature("t", new).encode((3, Colour.RED), {})
+
+    with pytest.raises(ArgumentsError, match="colour"):
+        Signature("t", old).decode(payload)
+
+
+def test_each_job_gets_a_default_of_its_own() -> None:
+    def gather(tags: list[str] = []) -> None: ...  # noqa: B006
+
+    signature = Signature("gather", gather)
+
+    [first], _ = signature.decode(b"{}")
+    first.append("seen")
+
+    assert signature.decode(b"{}") == ([[]], {})
+
+
+def test_a_default_comes_as_it_is_annotated() -> None:
+    def move(by: Point = {"x": 1}) -> None: ...  # type: ignore[assignment]  # noqa: B006
+
+    assert Signature("move", move).decode(b"{}") == ([Point(1, 0)], {})
 
 
 def test_a_parameter_that_is_new_in_the_worker_takes_its_default() -> None:

@@ -172,7 +172,7 @@ def test_options_of_a_call_arrive(mail: Queue) -> None:
     assert (waiting, again.created, later.get_status(), front.result) == (3, False, "canceled", "first 0")
     fetched = mail.fetch_job("b")
     assert fetched is not None
-    assert fetched.kwargs == {"what": "b", "more": 0}
+    assert fetched.kwargs == {"what": "b"}
     assert mail.fetch_job("nobody") is None
 
 

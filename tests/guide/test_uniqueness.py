@@ -49,6 +49,17 @@ async def test_the_first_one_counts_and_others_add_nothing(app: qbull.App) -> No
     assert search.ran == ["signed up", "signed up"]
 
 
+async def test_a_default_asks_for_the_same_thing_whether_it_is_given_or_not(app: qbull.App) -> None:
+    @app.queue("search").task(unique=qbull.Unique(window=60))
+    async def reindex(user_id: str, full: bool = False) -> None: ...
+
+    first = await reindex.enqueue("u1")
+    second = await reindex.enqueue(user_id="u1", full=False)
+    other = await reindex.enqueue("u1", full=True)
+
+    assert (first.created, second.created, other.created) == (True, False, True)
+
+
 async def test_the_window_goes_on_when_the_job_has_finished(app: qbull.App) -> None:
     search = Search(app)
 

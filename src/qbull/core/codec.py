@@ -7,6 +7,7 @@ pydantic itself is never imported. Nothing is ever pickled.
 
 from __future__ import annotations
 
+import enum
 import inspect
 import re
 import typing
@@ -20,6 +21,7 @@ from qbull.core.envelope import displayable, is_wrapped
 from qbull.errors import ArgumentsError, DeclarationError, PayloadError, TooLarge
 
 PAYLOAD_LIMIT_BYTES = 1 << 20
+_UNCHANGEABLE = (type(None), bool, int, float, str, bytes, enum.Enum)
 
 
 class Signature:
@@ -39,7 +41,7 @@ class Signature:
             fields.append(
                 (p.name, kind)
                 if p.default is p.empty
-                else (p.name, kind, msgspec.field(default_factory=_encoder_of(p.default)))
+                else (p.name, kind, msgspec.field(default_factory=_default_of(p.default, kind)))
             )
         try:
             self._struct = msgspec.defstruct("Arguments", fields, kw_only=True, forbid_unknown_fields=True)
@@ -54,16 +56,20 @@ class Signature:
     def encode(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], limit: int = PAYLOAD_LIMIT_BYTES
     ) -> tuple[bytes, Any]:
-        """The call's payload, and its arguments by name as the worker will see them."""
+        """The call's payload, and its arguments by name as this code sees them.
+
+        The payload has the arguments that were given. A worker adds the defaults of its own code, so a worker
+        whose code does not have a parameter yet can run the call if nobody has used the parameter.
+        """
         try:
             if args:
                 bound = self._bind(*args, **kwargs)
                 kwargs = bound.arguments
-            call = self._struct(**kwargs)
+            self._struct(**kwargs)
         except TypeError:
             raise ArgumentsError(f'task "{self.name}": {self._explain(args, kwargs)}') from None
         try:
-            payload = self._encode(call)
+            payload = self._encode(kwargs)
         except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
             raise PayloadError(f'task "{self.name}": its arguments cannot be encoded: {error}') from None
         if len(payload) > limit:
@@ -73,6 +79,10 @@ class Signature:
     def decode(self, payload: bytes) -> tuple[list[Any], dict[str, Any]]:
         call = self._checked(payload)
         return [getattr(call, n) for n in self._positional], {n: getattr(call, n) for n in self._keyword_only}
+
+    def complete(self, call: Any) -> bytes:
+        """The payload of a call with the defaults in it: the same bytes for calls that mean the same."""
+        return self._encode(call)
 
     def arguments(self, payload: bytes) -> dict[str, Any]:
         """All arguments of a payload by name."""
@@ -228,8 +238,15 @@ def _refuse_unknown(struct: type) -> None:
             )
 
 
-def _encoder_of(value: Any) -> Callable[[], Any]:
-    return lambda: value
+def _default_of(value: Any, kind: Any) -> Callable[[], Any]:
+    """Makes the default of a parameter: as annotated, and a new one for each job if it can change."""
+    try:
+        encoded = msgspec.json.encode(value, enc_hook=_to_plain)
+        decode = msgspec.json.Decoder(kind, dec_hook=_from_plain).decode
+        made = decode(encoded)
+    except Exception:  # it does not fit its annotation: the function gets it as it stands in the code
+        return lambda: value
+    return (lambda: made) if isinstance(made, _UNCHANGEABLE) else (lambda: decode(encoded))
 
 
 def _to_plain(value: Any) -> Any:

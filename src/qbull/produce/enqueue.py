@@ -278,7 +278,7 @@ class Calling(Generic[P, R]):
         window = None
         if options.unique is not None:
             laned = key if self._queue.settings.lane_limit else None
-            window = options.unique.of(spec.name, payload, laned)
+            window = options.unique.of(spec.name, spec.signature.complete(call), laned)
         return EncodedArguments(payload, key, id, window)
 
 
