@@ -19,7 +19,8 @@ class Turnstile:
         self.settings = QueueSettings("q", **limits)
 
     async def ask(self, worker: str, want: int, places: int = 0, **more: Any) -> TokenGrant:
-        return await limits.acquire(self.store, self.settings, worker, want, places=places, **more)
+        request = limits.TokenRequest(worker, want, used_slots=places, **more)
+        return await limits.acquire(self.store, self.settings, request)
 
     async def leave(self, *workers: str) -> None:
         await limits.free_slots(self.store, "q", workers)

@@ -167,9 +167,8 @@ async def work(store: Store) -> None:
     await driver.partition.holds(b"a", b"0", b"")
     await driver.partition.mark_isolated(b"a", b"0")
     await inspect.count(driver.partition)
-    await limits.acquire(
-        store, replace(driver.settings, max_active=1, rate=Rate(1, per=1)), "w1", 1, places=0
-    )
+    limited = replace(driver.settings, max_active=1, rate=Rate(1, per=1))
+    await limits.acquire(store, limited, limits.TokenRequest("w1", 1, used_slots=0))
     await limits.slot_holders(store, "q")
     await limits.free_slots(store, "q", ["w1"])
     await live_settings.hold_queue(store, "q", 1.0, "later")

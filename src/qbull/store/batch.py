@@ -34,12 +34,12 @@ class Batcher(Generic[T, A]):
         self._waiting: list[tuple[T, asyncio.Future[A]]] = []
         self._batches = 0
         self._items_in_flight = 0  # items in flight
-        self._usual_outstanding = 0.0  # items that are outstanding at a time, of late
-        self._split_at = math.inf  # of these, where a second flight is worth while
+        self._usual_outstanding = 0.0  # items that were outstanding at a time, recently
+        self._split_at = math.inf  # with that many, a second batch in flight is worthwhile
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def add(self, item: T) -> A:
-        if not self._batches:  # nobody is on the way: go at once, and let others gather meanwhile
+        if not self._batches:  # nothing is in flight: send at once, and let others gather meanwhile
             self._sent(1)
             try:
                 return (await self._send([item]))[0]
@@ -90,7 +90,7 @@ class Batcher(Generic[T, A]):
             return
         if self._split_at is math.inf or len(self._waiting) >= self._split_at:
             self._send_batch()
-        else:  # those who have just been answered may have more
+        else:  # callers that were just answered may have more items
             asyncio.get_running_loop().call_soon(self._send_if_idle)
 
     def _send_if_idle(self) -> None:

@@ -1,7 +1,7 @@
 """Completions: wait for finished jobs without polling.
 
-One subscription serves all waiters of this process. A mark in the partition tells the settle script that
-somebody waits; without it, nothing is published.
+One subscription serves all waiters of this process. A mark in the partition tells the settle script that a
+client waits; without it, nothing is published.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ class ResultListener:
     async def wait_for(
         self, id: str, look: Callable[[], Awaitable[tuple[Partition, StoredJob]]], timeout: float | None
     ) -> StoredJob:
-        """The job as `look` finds it when it has finished, or after `timeout` seconds.
+        """Wait until the job has finished, or for `timeout` seconds; returns the job as `look` finds it.
 
-        Each look says where it is.
+        Each look also returns the partition that the job is in.
         """
         partition, found = await look()
         event = asyncio.Event()
@@ -128,9 +128,7 @@ class ResultListener:
             try:
                 async for _, message in self._store.server.listen(self._store.names.done):
                     base, *ids = message.decode("utf-8", "replace").split("\n")
-                    if (
-                        not base
-                    ):  # the subscription stands, perhaps anew: something may have been said meanwhile
+                    if not base:  # the subscription is active, perhaps again: messages may have been missed
                         self._up.set()
                         self._wake(list(self._waiting))
                     self._wake([(base, id) for id in ids])

@@ -170,7 +170,7 @@ class ConfirmedServer:
         async with self._checking.setdefault(conversation.server, asyncio.Lock()):
             check = self._checks.get(conversation.server)
             if check is not None and check.endpoint == conversation.endpoint and check.at >= oldest:
-                return check.links  # another one has looked while we waited
+                return check.links  # another task has checked while we waited
             now = asyncio.get_running_loop().time()
             facts = await facts_of(conversation, replicas=self.waits)
             unmet = unmet_requirement(self.durability, facts)
@@ -185,5 +185,6 @@ class ConfirmedServer:
         """ServerAway if the profile has held before and may soon hold again; otherwise ServerRefused."""
         kind = ServerAway if unmet.transient and self._has_held else ServerRefused
         return kind(
-            f'{server.address.shown}: durability "{self.durability}" does not hold here: {unmet.fact}; {unmet.remedy}'
+            f'{server.address.shown}: durability "{self.durability}" does not hold here: '
+            f"{unmet.fact}; {unmet.remedy}"
         )

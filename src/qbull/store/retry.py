@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from qbull.store.store import Store
 
 SERVER_RETRY_SECONDS = 10.0
-"""For how long a verb is sent again while the server is unavailable."""
+"""How long a verb is sent again while the server is unavailable."""
 FIRST_CONNECT_RETRY_SECONDS = 1.0
-"""The same before the server was reached for the first time: the address is probably wrong then."""
+"""How long before the server was first reached: then the address is probably wrong."""
 SERVER_CHECK_TTL_SECONDS = 30.0
-"""For how long a check of the server's settings holds."""
+"""How long a check of the server's settings is valid."""
 SERVER_BACKOFF = ExponentialBackoff(first_seconds=0.01, max_seconds=1.0)
 
 A = TypeVar("A")
@@ -43,7 +43,7 @@ class Retrier:
         self._checking = asyncio.Lock()
 
     async def open(self) -> None:
-        """Reach the server, and refuse one that would not keep jobs: its settings may change while it runs."""
+        """Reach the server, and refuse it if it would not keep jobs. Its settings may change at run time."""
         if self._is_fresh():
             return
         async with self._checking:
@@ -90,7 +90,7 @@ class Retriable:
 
     @property
     def without_retry(self) -> Self:
-        """The same object for a caller that must not wait: its verbs are sent once."""
+        """This object for a caller that must not wait: its verbs are sent once."""
         if self.retrier is None:
             return self
         view = copy.copy(self)

@@ -1,7 +1,7 @@
-"""Rights: what a Redis user needs for each role, as the line that gives it exactly that. `qbull acl` prints it.
+"""Rights: the rights that a Redis user needs for each role, as the ACL line that `qbull acl` prints.
 
-The commands of a verb are read from its Lua, because a script runs with the rights of whoever calls it. What is sent
-besides scripts is listed here. docs/guides/security.md shows the lines, and its tests work under them.
+The commands of a verb are read from its Lua, because a script runs with the rights of its caller. Commands
+outside scripts are listed here. docs/guides/security.md shows the lines, and its tests work under them.
 """
 
 from __future__ import annotations
@@ -17,15 +17,16 @@ from qbull.store.connection.scripts import script
 from qbull.store.names import CONFIRM_MARK, Names
 
 PASSWORD_PLACEHOLDER = "PASSWORD"  # noqa: S105
-"""Stands in the line for the one to choose."""
+"""Stands in the line for the password to choose."""
 
 
 @dataclass(frozen=True)
 class AclRole:
-    """`verbs` are scripts, `commands` what is sent besides; `names` are those of the app as a whole, by their last part.
+    """The scripts (`verbs`), commands and names of a role. `names` are the last parts of app-wide names.
 
-    A script that works on the app as a whole is called with the start of its names: a name without a last part. Whoever
-    could write the names of tokens and sessions could make himself an admin of the API, so only that has all names.
+    A script for the whole app gets the prefix of its names as its key: a name without a last part. A user who
+    could write the names of tokens and sessions could become an admin of the API, so only that role has all
+    names.
     """
 
     verbs: tuple[str, ...]
@@ -43,7 +44,7 @@ class AclRole:
 
 
 _SWITCH_VERBS = ("move_close", "move_layout")
-"""What whoever comes to a closed partition may have to end."""
+"""The verbs with which any client that meets a closed partition may have to finish a switch."""
 _MOVE_VERBS = (
     *_SWITCH_VERBS,
     *(
@@ -196,7 +197,7 @@ _AT_SENTINELS_COMMANDS = (
 
 @dataclass(frozen=True)
 class AclScope:
-    """Where a user is to work: the app's prefix, some of its queues or all, the kind of server, how safe jobs must be."""
+    """The scope of a user: the app's prefix, its queues or all, the kind of server, and the durability."""
 
     prefix: str
     queues: Sequence[str] = ()
@@ -219,13 +220,13 @@ def acl(roles: Iterable[str], place: AclScope, user: str) -> str:
 
 
 def acl_at_sentinels(user: str) -> str:
-    """The same for whoever asks sentinels where the master is."""
+    """The command for a user that only asks sentinels for the master."""
     rights = " ".join(f"+{command}" for command in sorted(_AT_SENTINELS_COMMANDS))
     return f"ACL SETUSER {user} reset on >{PASSWORD_PLACEHOLDER} &+switch-master {rights}"
 
 
 def missing_right(user: str, refusal: str, command: Sequence[object]) -> str:
-    """What a server's NOPERM means: the right that is missing, and how to give it."""
+    """Explain a NOPERM reply: the right that is missing, and how to grant it."""
     denied = re.search(r"permissions to run the '([^']+)' command", refusal)
     if denied:
         return (
@@ -287,7 +288,7 @@ _CONTAINER_COMMANDS = ("XGROUP", "XINFO")
 
 
 def commands_of(verb: str) -> set[str]:
-    """What a script can come to call: what is outside of functions, and what is in those that it can come to."""
+    """The commands that a script can reach: those outside functions, and those in functions that it calls."""
     functions, main = _split_functions(re.sub(r"--.*", "", script(verb).source))
     calls, reached, waiting = set[str](), set[str](), [main]
     while waiting:
@@ -302,7 +303,7 @@ def commands_of(verb: str) -> set[str]:
 
 
 def _split_functions(source: str) -> tuple[dict[str, str], str]:
-    """Its functions by name, and the rest. They begin and end at the left margin, or are one line."""
+    """The functions of a script by name, and the rest. Functions are one line, or end at the left margin."""
     functions: dict[str, str] = {}
     main, inside = "", None
     for line in source.splitlines():

@@ -91,7 +91,7 @@ class Store(Retriable):
 
     @idempotent
     async def check_partitions(self, settings: QueueSettings) -> None:
-        """Raise ConfigError if a queue is declared with a number of partitions that it never had on the server."""
+        """Raise ConfigError if the queue is declared with a number of partitions that it never had."""
         known = await self._read_registered(settings.name)
         if known is not None and settings.partitions != known[1].partitions:
             self._check_partition_count(settings, known[1])
@@ -123,10 +123,14 @@ class Store(Retriable):
         return layout
 
     def _check_partition_count(self, settings: QueueSettings, layout: Layout) -> None:
-        fact = f'queue "{settings.name}": partitions={settings.partitions} but the server has {layout.partitions}'
+        fact = (
+            f'queue "{settings.name}": partitions={settings.partitions} but the server has '
+            f"{layout.partitions}"
+        )
         if settings.partitions not in layout.counts:
             raise ConfigError(
-                f'{fact}; run "qbull repartition {settings.name} {settings.partitions}" or set partitions={layout.partitions}'
+                f'{fact}; run "qbull repartition {settings.name} {settings.partitions}" '
+                f"or set partitions={layout.partitions}"
             )
         if fact not in _warned_queues:
             _warned_queues.add(fact)
@@ -135,7 +139,8 @@ class Store(Retriable):
     @staticmethod
     def _warn_order_changed(before: QueueSettings, settings: QueueSettings) -> None:
         log.warning(
-            'queue "%s": declared here with order=%r, lane=%r, before with order=%r, lane=%r; jobs follow what their producer '
+            'queue "%s": declared here with order=%r, lane=%r, before with order=%r, lane=%r; '
+            "jobs follow what their producer "
             "declares: declare it alike in all programs, once all are deployed",
             settings.name,
             settings.order,
@@ -188,7 +193,7 @@ class Store(Retriable):
                 f'queue "{queue}": its settings on the server cannot be read: {error}'
             ) from None
 
-    # What a worker does with more than one partition at a time.
+    # Verbs that work on several partitions at a time.
 
     async def streams(self, partitions: Sequence[Partition]) -> dict[bytes, ReadyStream]:
         """The ready streams of these partitions by name, the most urgent band first."""
@@ -216,7 +221,8 @@ class Store(Retriable):
         wait = () if block is None else ("BLOCK", max(int(block * 1000), 1))
         asked = time.monotonic()
         reply = await self.server.call(
-            "XREADGROUP", "GROUP", CONSUMER_GROUP, worker, "COUNT", count, *wait, "STREAMS", *streams, *("0" if again else ">" for _ in streams),
+            "XREADGROUP", "GROUP", CONSUMER_GROUP, worker, "COUNT", count, *wait,
+            "STREAMS", *streams, *("0" if again else ">" for _ in streams),
             timeout=server.CALL_TIMEOUT_SECONDS + (block or 0.0),
         )  # fmt: skip
         if not reply:

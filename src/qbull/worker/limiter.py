@@ -17,7 +17,7 @@ from qbull.config import QueueSettings
 from qbull.errors import ServerError
 from qbull.store.store import Store
 from qbull.store.verbs import limits
-from qbull.store.verbs.limits import StartToken, TokenGrant
+from qbull.store.verbs.limits import StartToken, TokenGrant, TokenRequest
 from qbull.worker.actor import stop_actors
 from qbull.worker.outage import Outage
 from qbull.worker.prefetch import PrefetchBuffer
@@ -238,8 +238,7 @@ class Limiter:
         # Never sent twice: that would return two tokens for one.
         unused, self._unused = self._unused, []
         self._queued_on_server = True
-        grant = await limits.acquire(
-            self._store, self._settings, self._worker, count, places=places, within=within, unused=unused
-        )
+        request = TokenRequest(self._worker, count, places, within, unused)
+        grant = await limits.acquire(self._store, self._settings, request)
         self._starts.extend(grant.starts)
         return grant

@@ -1,4 +1,4 @@
-"""Address: what a URL says about where the server is.
+"""Address: the parts of a URL that locate the server.
 
     redis://[user:password@]HOST:PORT/DB                              one server
     unix://[user:password@]/PATH?db=DB                                one server, on a unix socket
@@ -8,8 +8,8 @@
 
 `rediss` in place of `redis` speaks TLS (see tls.py); `valkey` and `valkeys` mean the same two. The user and
 password are those of the servers that keep jobs; sentinels have their own
-(`?sentinel_username=…&sentinel_password=…`). `?replicas=N` says how many replicas each server that keeps jobs
-has; a cluster and sentinels know it themselves.
+(`?sentinel_username=…&sentinel_password=…`). `?replicas=N` is the number of replicas of each server that
+keeps jobs; a cluster and sentinels know it themselves.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _URL_USAGE: dict[str, str] = {
 
 @dataclass(frozen=True)
 class Address:
-    """Where the server is: what a URL says, with the parts that nobody should read left out of `shown`."""
+    """The address of a server. `shown` leaves out the secret parts of the URL."""
 
     shown: str
     kwargs: dict[str, Any]
@@ -53,9 +53,9 @@ class Address:
     seeds: tuple[Address, ...] = ()
     """The nodes or the sentinels to ask first."""
     master: str = ""
-    """The name by which the sentinels know it."""
+    """The name of the master at the sentinels."""
     replicas: int | None = None
-    """How many replicas each server that keeps jobs should have, where the URL says so."""
+    """The number of replicas that each server should have, if the URL gives it."""
     tls: TlsSettings | None = None
 
     @staticmethod
@@ -93,7 +93,7 @@ class Address:
         return replace(whole, kwargs=kwargs)
 
     def at(self, host: str, port: int) -> Address:
-        """One server that belongs to this address: the same user, password and database."""
+        """One server of this address, with the same user, password and database."""
         place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         kwargs = {name: value for name, value in self.kwargs.items() if name != "path"}
         kwargs |= _TCP_OPTIONS | {"host": host, "port": port}
@@ -186,12 +186,12 @@ def _bad_url(url: str, what: str) -> ConfigError:
 
 
 def _without_password(url: str) -> str:
-    """Up to the last @, however wrong the rest is: a password with a slash in it must not be shown either."""
+    """Cuts up to the last @, however wrong the rest is: a password with a slash in it must not be shown."""
     return re.sub(r"(password=)[^&#]*", r"\1***", re.sub(r"(?<=//).*@", "***@", url))
 
 
 def _keepalive() -> dict[int, int]:
-    """The kernel notices within 3 seconds that the other machine is gone: on idle connections and with data under way."""
+    """Let the kernel notice within 3 seconds that the other machine is gone, also with data under way."""
     wanted = {"TCP_KEEPIDLE": 1, "TCP_KEEPINTVL": 1, "TCP_KEEPCNT": 2, "TCP_USER_TIMEOUT": 2500}
     return {getattr(socket, name): value for name, value in wanted.items() if hasattr(socket, name)}
 

@@ -105,9 +105,9 @@ class ClusterServer(Server):
         return list(groups.values())
 
     async def listen(self, *channels: str) -> AsyncGenerator[tuple[str, bytes], None]:
-        """Listen at one node: all nodes pass on what is published.
+        """Listen at one node: all nodes pass on the published messages.
 
-        If it fails, ("", b"") of another one follows.
+        If it fails, ("", b"") follows when another node is listened to.
         """
         while True:
             await self._discover()
@@ -158,7 +158,7 @@ class ClusterServer(Server):
                 await self._lookup()
             except ServerError:
                 if not self._owners:
-                    raise  # otherwise what was known may still be true: the call will tell
+                    raise  # otherwise the known owners may still be right: the call will tell
 
     async def _ask_nodes(self) -> None:
         failures: list[ServerError] = []
@@ -169,7 +169,8 @@ class ClusterServer(Server):
             except TimeoutError:
                 failures.append(
                     ServerAway(
-                        f"{node.address.shown}: cannot be reached: no answer in {NODE_ASK_TIMEOUT_SECONDS:g} s"
+                        f"{node.address.shown}: cannot be reached: "
+                        f"no answer in {NODE_ASK_TIMEOUT_SECONDS:g} s"
                     )
                 )
             except ErrorReply as error:

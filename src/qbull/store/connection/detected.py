@@ -1,7 +1,7 @@
 """The server behind redis://HOST:PORT: a single server, or a cluster if the server there is one of its nodes.
 
-A node of a cluster accepts only the commands for its own part of the keys, so it is used as what it is: as a seed of
-its cluster. The server is asked once, before the first command.
+A node of a cluster accepts only the commands for its own part of the keys, so it is used as a seed of its
+cluster. The server is asked once, before the first command.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class DetectedServer(Server):
             try:
                 info = await read_info(Probe(self), "cluster")
             except ServerRefused:
-                # The command that follows says what is wrong, if it is refused as well.
+                # If the command that follows is refused too, its error tells what is wrong.
                 return
             if info.get("cluster_enabled") == "1":
                 seed = self.address.at(*self.address.endpoint)
@@ -93,7 +93,7 @@ class DetectedServer(Server):
 
 
 class Probe:
-    """The server itself, before it is known what it is."""
+    """The server before its kind is known."""
 
     def __init__(self, server: Server) -> None:
         self._server = server

@@ -1,9 +1,9 @@
-"""Facts: what a primary and its replicas say of themselves, for the judgement in core/durability.py.
+"""Facts: the replication state of a primary and its replicas, for the judgement in core/durability.py.
 
-How many replicas there should be is never the number that is connected: that one shrinks when a replica is
-lost. A cluster and sentinels know it, down replicas included; of a single server its address says it
-(`?replicas=N`). Each replica is asked itself whom it follows, because the primary also counts tools that read
-its stream like a replica.
+The expected number of replicas is never the number that is connected: that one shrinks when a replica is
+lost. A cluster and sentinels know it, down replicas included; for a single server it is in the address
+(`?replicas=N`). Each replica is asked which primary it follows, because the primary also counts tools that
+read its stream like a replica.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _DURABILITY_SETTINGS = ("appendfsync", "no-appendfsync-on-rewrite")
 
 
 async def facts_of(talk: Conversation, *, replicas: bool) -> ReplicationFacts:
-    """What is true of the primary at the other end; without its replicas where nobody wants to know."""
+    """The facts about the primary of this conversation, and about its replicas if these are wanted."""
     info = await read_info(talk)
     address = talk.server.address
     if is_loading(info):
@@ -57,9 +57,9 @@ async def facts_of(talk: Conversation, *, replicas: bool) -> ReplicationFacts:
 
 
 def links_in(role: list[Any]) -> ReplicaLinks:
-    """Who is connected to a primary as a replica, from its answer to ROLE.
+    """The replicas that are connected to a primary, from its answer to ROLE.
 
-    Nobody where it is a primary no more.
+    None of them if it is no longer a primary.
     """
     if role[0] != b"master":
         return frozenset()
@@ -67,7 +67,7 @@ def links_in(role: list[Any]) -> ReplicaLinks:
 
 
 async def _known_replicas(talk: Conversation, info: dict[str, str]) -> list[tuple[str, int]] | None:
-    """Where all its replicas are, as the cluster or the sentinels know them; None where neither is there."""
+    """The addresses of all replicas, as the cluster or the sentinels know them; None without either."""
     if isinstance(talk.server, SentinelServer):
         return await talk.server.replicas()
     if info.get("cluster_enabled") == "1":
@@ -82,7 +82,7 @@ def _in_cluster(nodes: str) -> list[tuple[str, int]]:
 
 
 def _endpoint(written: str) -> tuple[str, int]:
-    """HOST:PORT@BUS, and behind a comma the name where it has one."""
+    """Parse HOST:PORT@BUS, which a comma and a name may follow."""
     place, _, name = written.partition(",")
     host, _, port = place.partition("@")[0].rpartition(":")
     return name.partition(",")[0] or host, int(port)
@@ -95,7 +95,7 @@ def _connected(info: dict[str, str]) -> list[tuple[str, int]]:
 
 
 async def _replica_facts(address: Address, history: str) -> NodeFacts | str:
-    """A replica that follows this history; or what is wrong with it."""
+    """A replica that follows this history, or the reason why it does not."""
     host, port = address.endpoint
     shown = f"{host}:{port}"
     server = Server(address)

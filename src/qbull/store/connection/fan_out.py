@@ -80,7 +80,7 @@ async def _exists(partitions: Sequence[Partition], id: str) -> list[int]:
 async def _each(
     server: Server, keys: Sequence[str], send: Callable[[Sequence[int]], Awaitable[None]]
 ) -> None:
-    """`send` each server its keys. If a cluster has moved some, their owners are looked up once more."""
+    """`send` each server its keys. If a cluster has moved some of them, look up their owners once more."""
     for is_last in (not server.same_slot_only, True):
         groups = await server.group_by_node(keys) if keys else []
         ends = await asyncio.gather(*map(send, groups), return_exceptions=True)

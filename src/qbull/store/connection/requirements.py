@@ -1,4 +1,4 @@
-"""Is this server fit to keep jobs? Asked once before the first call, and by `qbull doctor`."""
+"""Requirements: whether a server can keep jobs. Checked before the first call, and by `qbull doctor`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class SupportsCall(Protocol):
 
 
 async def server_settings(server: SupportsCall, *names: str) -> dict[str, str]:
-    """Nothing where the server does not tell: hosted ones often refuse, and a user may not have the right."""
+    """Settings of the server; empty if it does not tell. Hosted servers often refuse, or a right is missing."""
     try:
         found = [await server.call("CONFIG", "GET", name) for name in names]
     except ServerRefused:
@@ -27,7 +27,7 @@ async def server_settings(server: SupportsCall, *names: str) -> dict[str, str]:
 
 
 async def read_info(server: SupportsCall, *sections: str) -> dict[str, str]:
-    """What the server reports about itself: in these sections, or in the usual ones."""
+    """The server's INFO: these sections, or the usual ones."""
     text = (await server.call("INFO", *sections)).decode("utf-8", "replace")
     return dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
 
@@ -41,7 +41,7 @@ def is_loading(info: dict[str, str]) -> bool:
 
 
 def refuse_unfit_server(shown: str, info: dict[str, str]) -> None:
-    """Raise where jobs would not work, or would not be kept."""
+    """Raise if jobs would not work on this server, or would not be kept."""
     version = info.get("redis_version", "0")
     numbers = tuple(int(n) for n in re.findall(r"\d+", version)[:2])
     if numbers < MIN_SERVER_VERSION:

@@ -1,6 +1,6 @@
-"""Loads the Lua script of each verb and turns the headers into local names, so that contract and code cannot drift.
+"""Loads the Lua script of each verb. The headers become local names, so that contract and code cannot drift.
 
-The header of a script (lua/<verb>.lua) says what it takes:
+The header of a script (lua/<verb>.lua) describes its arguments. A word may stand on several lines:
 
     -- KEYS  base                    → local base = KEYS[1]
     -- NAMES index lanes             → local index = base .. 'index' …
@@ -8,16 +8,16 @@ The header of a script (lua/<verb>.lua) says what it takes:
     -- USES  record lane             → the files of lua/lib that it calls itself
     -- FLAGS allow-oom               → the script's flags
 
-A library file (lua/lib/<name>.lua) has a header too. The loader follows its `USES`, adds its `NAMES`, and checks that
-every script has the keys and arguments of its `NEEDS`:
+A library file (lua/lib/<name>.lua) has a header too. The loader follows its `USES`, adds its `NAMES`, and
+checks that every script has the keys and arguments of its `NEEDS`:
 
     -- NEEDS base limit
     -- NAMES lanes
     -- USES  record index
     -- COMMIT write_lanes
 
-A library file collects its changes. Its `COMMIT` names the functions that write them, and the loader makes one
-`commit()` out of those of all files, in the order of `COMMIT_STEPS`. A verb calls it once, at its end.
+A library file collects its changes. Its `COMMIT` names the functions that write them, and the loader makes
+one `commit()` out of those of all files, in the order of `COMMIT_STEPS`. A verb calls it once, at its end.
 
 The library `record_layout` has no file: it is the constants of core/record_layout.py.
 
@@ -44,11 +44,11 @@ COMMIT_STEPS = (
     # Lanes send their next jobs, which changes the index, the trains and the counts of lanes.
     "send_next_jobs",
     "write_dropped_entries",
-    # Finished jobs are written to the index behind those that left it.
+    # Finished jobs are written to the index after those that left it.
     "write_index",
     "write_finished",
     "write_lanes",
-    # Entries of finished jobs that the index names no more.
+    # Entries of finished jobs that the index no longer names.
     "write_taken",
     "write_reports",
     "write_onward",
@@ -57,11 +57,11 @@ COMMIT_STEPS = (
     "tell_due",
     "tell_waiters",
 )
-"""The order in which `commit()` writes what the library files have collected."""
+"""The order in which `commit()` writes the changes that the library files have collected."""
 
 
 class BrokenScript(Exception):
-    """The header of a script or of a library file asks for something that it cannot have."""
+    """The header of a script or of a library file asks for something that does not exist."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def script(name: str) -> Script:
 
 
 def set_prelude(part: str) -> None:
-    """From now on every script of this process begins with a file of lua/lib. For tests that move the clock."""
+    """Put a file of lua/lib before every script of this process. For tests that move the clock."""
     global _prelude
     _prelude = _read(_LUA_FOLDER, f"lib/{part}.lua") if part else ""
     script.cache_clear()
@@ -96,7 +96,7 @@ def load_script(name: str, folder: Traversable = _LUA_FOLDER, prelude: str = "")
         prelude: Lua that comes before everything else.
 
     Raises:
-        BrokenScript: A library file is missing, uses itself, or needs something that the script does not have.
+        BrokenScript: A library file is missing, uses itself, or needs something the script does not have.
     """
     body = _read(folder, f"{name}.lua")
     header = _header(body)
@@ -127,7 +127,7 @@ def load_script(name: str, folder: Traversable = _LUA_FOLDER, prelude: str = "")
 def _libraries(
     folder: Traversable, name: str, header: dict[str, str]
 ) -> dict[str, tuple[str, dict[str, str]]]:
-    """The library files that a script needs, each once and behind those that it uses itself: text and header."""
+    """The library files that a script needs, each once and after those that it uses itself: text, header."""
     found: dict[str, tuple[str, dict[str, str]]] = {}
 
     def add(part: str, way: tuple[str, ...]) -> None:
@@ -161,7 +161,7 @@ def _constants(*texts: str) -> list[str]:
 
 
 def _commit(name: str, body: str, libraries: Iterable[dict[str, str]]) -> list[str]:
-    """The function that writes what these library files have collected, if the script calls it."""
+    """The function that writes the collected changes of these library files, if the script calls it."""
     steps = [step for header in libraries for step in header.get("COMMIT", "").split()]
     for unknown in set(steps) - set(COMMIT_STEPS):
         raise BrokenScript(f'lua/{name}.lua: "{unknown}" has no place in COMMIT_STEPS')
@@ -192,7 +192,7 @@ def _argument_lines(header: dict[str, str]) -> list[str]:
 
 
 def _header(source: str) -> dict[str, str]:
-    """The header of a file. A word may stand on several lines."""
+    """The header of a file, by its words."""
     found: dict[str, str] = {}
     for line in source.splitlines():
         if not line.startswith("--"):

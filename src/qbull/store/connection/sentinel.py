@@ -1,9 +1,9 @@
-"""Sentinel: the server that the sentinels call the master, whichever that is now.
+"""Sentinel: the server that the sentinels call the master, whichever it is at the moment.
 
-Where it is is asked before the first connection and after every loss, and each new connection must say of
-itself that it is a master's: a sentinel may not have heard yet. Besides, one sentinel is listened to, because
-an old master that is cut off from the others would go on taking jobs that nobody will ever see. While no
-sentinel answers, the last known master is used.
+The sentinels are asked for its address before the first connection and after every loss. Each new connection
+must confirm that it reached a master, because a sentinel may not have heard of a failover yet. In addition,
+we subscribe to one sentinel: an old master that is cut off from the others would go on accepting jobs that
+nobody will ever see. While no sentinel answers, the last known master is used.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from qbull.store.connection.server import (
 SENTINEL_ASK_TIMEOUT_SECONDS = 1.0
 """Seconds for one sentinel to answer; then another one is asked."""
 SENTINEL_REDISCOVERY_PAUSE_SECONDS = 0.1
-"""Seconds between two questions, however many calls fail meanwhile."""
+"""Seconds between two questions, however many calls fail in the meantime."""
 
 
 class SentinelAnswer(NamedTuple):
-    """What a sentinel says. The epoch rises with each failover: of two answers, the higher one is newer."""
+    """The answer of a sentinel. The epoch rises with each failover, so the higher of two is newer."""
 
     epoch: int
     master: Address
@@ -63,7 +63,7 @@ class SentinelServer(Server):
         self._inquiry.forget()
 
     async def replicas(self) -> list[tuple[str, int]]:
-        """Where the master's replicas are, down ones included: all that any of the sentinels has heard of."""
+        """The addresses of the master's replicas, down ones included, as far as any sentinel knows them."""
         told = await asyncio.gather(*map(self._ask_for_replicas, self._sentinels), return_exceptions=True)
         heard = [places for places in told if isinstance(places, list)]
         if not heard:
@@ -124,7 +124,7 @@ class SentinelServer(Server):
         try:
             async with asyncio.timeout(SENTINEL_ASK_TIMEOUT_SECONDS):
                 facts = await sentinel.call("SENTINEL", "MASTER", name)
-                # Where a failover is under way, this one tells the new place sooner.
+                # During a failover, this sentinel may report the new master sooner.
                 host, port = await sentinel.call("SENTINEL", "GET-MASTER-ADDR-BY-NAME", name)
         except TimeoutError:
             raise ServerAway(
@@ -155,9 +155,9 @@ class SentinelServer(Server):
             raise
 
     async def _watch(self) -> None:
-        """Hear of a new master.
+        """Wait for news of another master.
 
-        Each subscription begins with a question: it may have been told of just before.
+        Each subscription starts with a question: the change may have been announced just before.
         """
         while True:
             for sentinel in self._in_turn():
@@ -178,5 +178,5 @@ class SentinelServer(Server):
             self._doubted = False
 
     def _in_turn(self) -> list[Server]:
-        """At random, so that one that is wrong is not asked for ever."""
+        """In random order, so that a wrong one is not asked forever."""
         return random.sample(self._sentinels, len(self._sentinels))

@@ -122,13 +122,12 @@ class Server:
             if isinstance(error, _DEMOTED_ERRORS):
                 await self._drop()  # the name may belong to another server by now: look it up again
             await self._put_back(connection, era)
-            # The client's frame holds the error, whose traceback holds the frame: garbage that stays for
-            # long.
+            # The client's frame holds the error, whose traceback holds the frame: a cycle that stays long.
             raise self._translated(error, commands[-1]) from error.with_traceback(None)
         except BaseException as error:
             await close_connection(connection)
             if isinstance(error, _UNAVAILABLE_ERRORS):
-                await self._drop()  # what failed this one has probably failed them all
+                await self._drop()  # the cause has probably affected all connections
                 raise self._translated(error) from error
             raise
         await self._put_back(connection, era)
@@ -166,7 +165,7 @@ class Server:
         return [range(len(keys))]
 
     async def listen(self, *channels: str) -> AsyncGenerator[tuple[str, bytes], None]:
-        """What is published on these channels; first ("", b"") once the subscription stands.
+        """The messages on these channels. ("", b"") comes first, once the subscription is active.
 
         Ends by raising.
         """
@@ -269,7 +268,7 @@ class Server:
 
     def _translated(self, error: BaseException, command: tuple[CommandArgument, ...] = ()) -> ServerError:
         if type(error) is foreign.ConnectionError and isinstance(error.__cause__, foreign.RedisError):
-            error = error.__cause__  # while it greets, the client hides what the server said
+            error = error.__cause__  # during the handshake the client hides the server's reply
         text = str(error).rstrip(".") or ("no answer" if isinstance(error, TimeoutError) else repr(error))
         if isinstance(error, foreign.NoScriptError):
             return NoScript(text)
@@ -283,7 +282,8 @@ class Server:
             return ServerRefused(f"{self.address.shown}: {fact}")
         if isinstance(error, foreign.OutOfMemoryError) or text.startswith("OOM"):
             return ServerRefused(
-                f"{self.address.shown}: the server is out of memory; raise its maxmemory or clean finished jobs"
+                f"{self.address.shown}: the server is out of memory; "
+                "raise its maxmemory or clean finished jobs"
             )
         if isinstance(error, foreign.NoPermissionError) or text.startswith(("NOPERM", "ACL failure")):
             user = self.address.kwargs.get("username") or "default"
@@ -335,7 +335,8 @@ class Conversation:
         return await self.receive()
 
     async def send(self, *commands: tuple[CommandArgument, ...]) -> None:
-        await self._connection.send_packed_command(b"".join(map(pack_command, commands)))  # type: ignore[arg-type]
+        packed = b"".join(map(pack_command, commands))
+        await self._connection.send_packed_command(packed)  # type: ignore[arg-type]
 
     async def receive(self, within: float | None = None) -> Any:
         """The next reply; None if it does not come `within` seconds."""

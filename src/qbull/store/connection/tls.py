@@ -1,10 +1,10 @@
-"""TLS: what an address says of it, and what its failures mean in words. Certificates are verified unless the
-URL says no.
+"""TLS: its settings in a URL, and explanations of its failures. Certificates are verified unless the URL
+turns that off.
 
-?ssl_ca_certs=FILE                        trust the certificates that this CA has signed, and no others
+?ssl_ca_certs=FILE                        trust only certificates that this CA has signed
 ?ssl_certfile=FILE&ssl_keyfile=FILE       our own certificate, for a server that asks for one
-?ssl_check_hostname=false                 the certificate may be made out to another name
-?ssl_cert_reqs=none                       any certificate will do: whoever is in between can read everything
+?ssl_check_hostname=false                 accept a certificate for another name
+?ssl_cert_reqs=none                       accept any certificate: a man in the middle can read everything
 """
 
 from __future__ import annotations
@@ -51,13 +51,14 @@ class TlsSettings:
         )
 
     def context(self, shown: str) -> ssl.SSLContext:
-        """Made once, because it is slow, and again when a file was renewed."""
+        """The context, made once because it is slow, and again if a file was renewed."""
         paths = [path for path in (self.ca, self.certificate, self.key) if path is not None]
         try:
             version = tuple(os.stat(path).st_mtime_ns for path in paths)
         except OSError as error:
             raise ServerRefused(
-                f"{shown}: {error.filename} cannot be read: {error.strerror}; correct the file or its name in the URL"
+                f"{shown}: {error.filename} cannot be read: {error.strerror}; "
+                "correct the file or its name in the URL"
             ) from None
         if version not in self._made:
             made = self._make(shown)
@@ -75,7 +76,8 @@ class TlsSettings:
         except OSError as error:  # an SSLError is one
             reason = getattr(error, "reason", None) or error.strerror or "it is no certificate in PEM form"
             raise ServerRefused(
-                f"{shown}: {path} cannot be used: {reason}; it must be a PEM file, and a key must fit its certificate"
+                f"{shown}: {path} cannot be used: {reason}; "
+                "it must be a PEM file, and a key must fit its certificate"
             ) from None
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.check_hostname = self.checks_host
@@ -84,16 +86,17 @@ class TlsSettings:
 
 
 def explain_tls_error(error: BaseException | None) -> str | None:
-    """What a failure of TLS means and what to do, in one line.
+    """Explain a failure of TLS in one line, with its remedy.
 
-    None where it is none, or may pass by itself.
+    None if it is no failure of TLS, or may pass by itself.
     """
     while error is not None and not isinstance(error, ssl.SSLError):
         error = error.__cause__ or error.__context__
     if error is None:
         return None
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"its certificate is not trusted: {error.verify_message.rstrip('.')}; {_remedy(error.verify_message)}"
+        fault = error.verify_message
+        return f"its certificate is not trusted: {fault.rstrip('.')}; {_remedy(fault)}"
     for words, meaning in _TLS_ERROR_MEANINGS.items():
         if any(word in (error.reason or "") for word in words):
             return meaning
@@ -118,13 +121,14 @@ _TLS_ERROR_MEANINGS = {
         "it does not accept our certificate; check ssl_certfile, and which CA the server trusts"
     ),
     ("HANDSHAKE_FAILURE", "PROTOCOL_VERSION", "UNSUPPORTED_PROTOCOL"): (
-        f"it refused the handshake: it wants TLS below 1.2, which is unsafe, or a certificate of ours; {_CERTIFICATE_HINT}"
+        "it refused the handshake: it wants TLS below 1.2, which is unsafe, or a certificate of ours; "
+        f"{_CERTIFICATE_HINT}"
     ),
 }
 
 
 def tls_hint(error: BaseException, tls: TlsSettings | None) -> str:
-    """What may be meant by a server that hangs up, or says nothing, where it should greet."""
+    """A hint for a server that closes the connection, or stays silent, instead of greeting."""
     if isinstance(error, TimeoutError):
         return "; if this port speaks plain text, use redis://" if tls is not None else ""
     if not str(error).startswith(("Error while reading", "Connection closed", "Protocol error")):

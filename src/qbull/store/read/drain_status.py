@@ -1,6 +1,6 @@
-"""Tally: what is left in partitions that are worked off since their number was changed.
+"""Drain status: the jobs that are left in old partitions after the partition count of a queue has changed.
 
-Numbers that the server keeps.
+The server keeps these numbers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from qbull.store.verbs.partition import Partition
 
 @dataclass(frozen=True, slots=True)
 class DrainStatus:
-    """What is left in a partition, in the order in which the script gives it."""
+    """The contents of a partition, in the order of the script's answer."""
 
     mark: bytes = b""
     entries: int = 0
@@ -37,36 +37,36 @@ class DrainStatus:
 
     @property
     def unfinished(self) -> int:
-        """Jobs that are still to run."""
+        """Jobs that have not finished."""
         return self.jobs - self.completed - self.failed - self.cancelled
 
     @property
     def worked_off(self) -> bool:
-        """Nothing in it will ever run again, or keeps anything waiting."""
+        """Whether nothing in it will ever run again or makes other jobs wait."""
         return not (
             self.entries or self.behind or self.delayed or self.lanes or self.schedules or self.outgoing
         )
 
     @property
     def halted(self) -> bool:
-        """Lanes are left that no job of it will end: a dead letter holds them."""
+        """Whether only halted lanes are left: a dead letter holds them."""
         return self.lanes > 0 and not (self.entries or self.delayed or self.held)
 
 
 @dataclass(frozen=True, slots=True)
 class Repartitioning:
-    """What a change of the number of partitions has left to do."""
+    """The progress of a change of the partition count."""
 
     partitions: int
-    """The number that is in force; the one that is coming, where the change was cut off before it was."""
+    """The current partition count, or the coming one if the change was interrupted."""
     before: tuple[int, ...]
-    """The numbers that the queue had when jobs were enqueued that are still unfinished."""
+    """The earlier partition counts under which the unfinished jobs were enqueued."""
     jobs: int
-    """How many these are, in old partitions."""
+    """The number of these jobs, in old partitions."""
     keys: int
-    """Keys with jobs there, whose later jobs wait in the new partitions."""
+    """Keys with jobs in old partitions. Later jobs of these keys wait in the new ones."""
     halted: int
-    """Those of them that wait for a person: a dead letter halts them."""
+    """The keys among them that are halted by a dead letter, until someone deals with it."""
 
 
 async def drain_status(partition: Partition) -> DrainStatus:
@@ -74,7 +74,7 @@ async def drain_status(partition: Partition) -> DrainStatus:
 
 
 async def drain_statuses(partitions: Sequence[Partition]) -> list[DrainStatus]:
-    """Of each of them."""
+    """The status of each of these partitions."""
     if not partitions:
         return []
     calls = [(partition.base,) for partition in partitions]
@@ -92,7 +92,7 @@ def _read_drain_status(reply: list[Any]) -> DrainStatus:
 
 @idempotent
 async def repartitioning_status(store: Store, settings: QueueSettings) -> Repartitioning | None:
-    """What a change of the number of partitions has left to do; None where none is under way."""
+    """The progress of a change of the partition count; None if none is under way."""
     layout = await store.layout(settings)
     if layout.settled:
         return None

@@ -1,8 +1,7 @@
-"""Finished jobs, read a bounded number at a time: for looking through them, and for doing something with
-many.
+"""Finished jobs, read in bounded steps: to browse them, or to process many of them.
 
-An entry of a stream holds up to 16 jobs that finished together; some of them may have been removed since, but
-not all: then the entry is gone.
+An entry of a stream holds up to 16 jobs that finished together. Some of them may have been removed since. If
+all are removed, the entry is deleted.
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ _POSITION_PATTERN = re.compile(r"(\d{1,15}-\d{1,19})/(\d{1,6}):(\d{1,9})")
 MIN_FINISHED_BATCH_SIZE, MAX_FINISHED_BATCH_SIZE = 4, 256
 """Entries in one call."""
 FINISHED_BATCH_TARGET_BYTES = 1 << 20
-"""What a call should bring: the next one asks for more or less, as the records are small or large."""
+"""Target size of a reply. The next call asks for more or fewer entries, depending on the records' size."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimeSpan:
-    """From which moment to which, in milliseconds of the server's clock, both included."""
+    """A range of milliseconds on the server's clock, both ends included."""
 
     after_ms: int | None = None
     before_ms: int | None = None
@@ -44,9 +43,9 @@ class TimeSpan:
 
 @dataclass(frozen=True, slots=True)
 class FinishedPosition:
-    """Behind which job to go on: jobs come by their time, those of one moment by partition.
+    """The job to continue after. Jobs are ordered by time, and by partition within one moment.
 
-    `done` are those of its entry.
+    `done` counts the jobs of its entry that were read already.
     """
 
     entry: str
@@ -55,7 +54,7 @@ class FinishedPosition:
 
     @classmethod
     def parse(cls, text: str) -> FinishedPosition:
-        """Raises ValueError where it is none."""
+        """Parse a position. Raises ValueError if the text is none."""
         found = _POSITION_PATTERN.fullmatch(text)
         if found is None:
             raise ValueError(text)
@@ -65,7 +64,7 @@ class FinishedPosition:
         return f"{self.entry}/{self.done}:{self.partition}"
 
     def upto(self, partition: int, span: TimeSpan) -> str:
-        """The newest entry of a partition that may come behind it."""
+        """The newest entry of a partition that may follow this position."""
         ms = int(self.entry.partition("-")[0])
         if partition == self.partition:
             return self.entry
@@ -76,9 +75,9 @@ class FinishedPosition:
 async def merged(
     partitions: Sequence[Partition], state: State, span: TimeSpan, after: FinishedPosition | None = None
 ) -> AsyncGenerator[tuple[FinishedPosition, StoredJob], None]:
-    """The jobs of all partitions, the newest first, each with its place.
+    """The jobs of all partitions, the newest first, each with its position.
 
-    Only partitions that have one to show are read.
+    Reads only partitions that have jobs to show.
     """
     upto = [span.newest if after is None else after.upto(one.number, span) for one in partitions]
     heads = await newest(partitions, state, upto, span.oldest)
@@ -106,7 +105,7 @@ async def merged(
 async def newest(
     partitions: Sequence[Partition], state: State, upto: Sequence[str], oldest: str
 ) -> list[bytes]:
-    """The newest entry of each partition up to a place of its own; empty where it has none."""
+    """The newest entry of each partition up to a position of its own; empty if there is none."""
     calls = [(one.base, state, last, oldest) for one, last in zip(partitions, upto, strict=True)]
     found: list[bytes] = (
         await fan_out.run_scripts(partitions[0].server, "newest_finished", calls) if calls else []
@@ -117,7 +116,7 @@ async def newest(
 async def newest_first(
     partition: Partition, state: State, span: TimeSpan, upto: str = "", done: int = 0
 ) -> AsyncGenerator[tuple[FinishedPosition, StoredJob], None]:
-    """Each job with its place; from an entry on of which so many are done with, where one is given."""
+    """The jobs with their positions, the newest first; from an entry on, without its `done` jobs."""
     entry, skip, step = upto, done, MIN_FINISHED_BATCH_SIZE
     upto = upto or span.newest
     while True:
@@ -136,7 +135,7 @@ async def newest_first(
 async def oldest_first(
     partition: Partition, state: State, span: TimeSpan
 ) -> AsyncGenerator[list[StoredJob], None]:
-    """What is there now, in lists of a bounded length; what finishes meanwhile is left out."""
+    """The jobs that are there now, in lists of bounded length. Jobs that finish meanwhile are left out."""
     last = await partition.server.call("XREVRANGE", partition.base + state, span.newest, "-", "COUNT", 1)
     if not last:
         return
@@ -154,7 +153,7 @@ async def oldest_first(
 async def _jobs_of_entries(
     partition: Partition, state: State, rows: list[Any]
 ) -> list[list[StoredJob | None]]:
-    """The jobs of each entry; None for one that is not there any more."""
+    """The jobs of each entry; None if the entry no longer exists."""
     ids = [id for _, fields in rows for id in fields[::2]]
     positions = iter(await partition.server.call("HMGET", partition.base + "index", *ids) if ids else ())
     return [

@@ -1,8 +1,8 @@
-"""News: which jobs have finished since the last look. Read from where finished jobs lie, so nothing is
-written for it by anybody.
+"""Finished since: the jobs that have finished since the last call. Read from the streams of finished jobs, so
+nothing has to be written for it.
 
-Whoever keeps no completed jobs hears of none. One that was removed or redriven meanwhile may still be told
-of.
+A queue that keeps no completed jobs reports none. A job that was removed or redriven meanwhile may still be
+reported.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from qbull.store.retry import idempotent
 from qbull.store.verbs.partition import Partition
 
 FINISHED_SINCE_BATCH_SIZE = 8
-"""Entries of each stream in one look, of up to 16 jobs each."""
+"""Entries of each stream per call, with up to 16 jobs each."""
 FINISHED_SINCE_LIMIT_BYTES = 1 << 18
 FAR_FUTURE_MS = 1 << 52
-"""A moment that does not come."""
+"""A time that never comes."""
 FINISHED_STATES: tuple[State, ...] = ("completed", "failed", "cancelled")
 
 
 @dataclass(frozen=True, slots=True)
 class FinishedJob:
-    """`task` is empty where its name is too long to be told."""
+    """A finished job. `task` is empty if its name is too long to be read."""
 
     id: str
     state: State
@@ -37,21 +37,21 @@ class FinishedJob:
 
 @dataclass(slots=True)
 class FinishedCursor:
-    """How far a partition was looked at: the last entry of each stream."""
+    """The position in a partition: the last entry of each stream that was read."""
 
     after: dict[State, str] = field(default_factory=dict)
 
     @classmethod
     def since(cls, ms: int) -> FinishedCursor:
-        """From a moment on: what finished in that millisecond is told once more."""
+        """Start at a time. Jobs that finished in that millisecond are reported once more."""
         return cls(dict.fromkeys(FINISHED_STATES, f"{max(ms - 1, 0)}-18446744073709551615"))
 
 
 @dataclass(frozen=True, slots=True)
 class FinishedSince:
-    """`cut` says that more have finished than were told of.
+    """The jobs that have finished. `cut` means that more have finished than are listed.
 
-    `reached_ms` that what came before has been, where the oldest were asked for.
+    With `oldest_first`, everything before `reached_ms` is listed.
     """
 
     now_ms: int
@@ -63,9 +63,9 @@ class FinishedSince:
 async def finished_since(
     partitions: Sequence[tuple[Partition, FinishedCursor]], *, oldest_first: bool = False
 ) -> list[FinishedSince]:
-    """What is new in each, the newest of it, or the oldest where the rest is asked for too.
+    """The newest finished jobs of each partition; with `oldest_first` the oldest, so that none is missed.
 
-    The cursors are moved behind it.
+    Moves the cursors forward.
     """
     if not partitions:
         return []
@@ -89,7 +89,7 @@ async def _send(partitions: Sequence[Partition], calls: Sequence[tuple[str | int
 
 
 async def server_times(partitions: Sequence[Partition]) -> list[int]:
-    """What the clock of each partition's server says."""
+    """The time on the server of each partition."""
     return [
         one.now_ms
         for one in await finished_since(

@@ -1,4 +1,4 @@
-"""Figures of a queue: what its workers have counted, all of them together since the first."""
+"""Histograms of a queue: the sums of what all its workers have counted."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from qbull.store.store import Store
 
 
 async def add(store: Store, queue: str, token: str, counted: Mapping[str, int]) -> int:
-    """Write down what is new; a call that is sent twice counts once.
+    """Add new counts. A call that is sent twice counts once.
 
-    Gives the server's time in milliseconds.
+    Returns the server's time in milliseconds.
     """
     flat = [part for pair in counted.items() for part in pair]
     now_ms: int = await store.server.script("histograms", store.names.queue(queue), token, *flat)
@@ -18,7 +18,7 @@ async def add(store: Store, queue: str, token: str, counted: Mapping[str, int]) 
 
 
 def take_errors(store: Store, queue: str) -> int:
-    """How many scripts of a queue this process had refused since it was last asked."""
+    """The number of this queue's scripts that the server refused to this process since the last call."""
     of_queue, of_partitions = store.names.queue(queue), store.names.queue(queue)[:-2] + ":"
     errors = store.server.errors
     return sum(errors.pop(key) for key in list(errors) if key.startswith((of_queue, of_partitions)))

@@ -1,4 +1,4 @@
-"""The read side: what is where. Nothing here changes a job, and no call reads more than it shows."""
+"""The read side: states, counts and details of jobs. Changes no job, and no call reads more than it shows."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from qbull.store.verbs.partition import Partition
 from qbull.store.verbs.progress import read_progress
 
 POSITION_PREFIXES: dict[State, bytes] = {"completed": b"c", "failed": b"f", "cancelled": b"x"}
-"""What the place of a finished job begins with."""
+"""The first letter of a finished job's position."""
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How many jobs of a queue are in which state."""
+    """The number of a queue's jobs in each state."""
 
     waiting: int = 0
     active: int = 0
@@ -46,9 +46,9 @@ class Counts:
     failed: int = 0
     cancelled: int = 0
     in_lanes: int = 0
-    """How many are behind others of their key."""
+    """Jobs that wait behind others of their key."""
     entries: int = 0
-    """Deliveries that are in front of the workers, or in their hands."""
+    """Deliveries in ready streams, including those that workers hold."""
     oldest_waiting_ms: int | None = None
     totals: dict[str, int] = field(default_factory=dict)
     paused: bool = False
@@ -63,7 +63,7 @@ class Counts:
 
     @property
     def runnable(self) -> int:
-        """What is running, can run now, or will be due: all that is unfinished but what waits behind others."""
+        """Jobs that run, can run now, or will be due: all unfinished jobs except those behind others."""
         return self.entries + self.delayed
 
     def __add__(self, other: Counts) -> Counts:
@@ -96,10 +96,10 @@ class StoredJob:
     worker: str | None = None
     partition: int = 0
     entry_ms: int = 0
-    """The time of the entry that it is in; when it was enqueued, where its record does not say."""
+    """The time of its entry: the time of enqueueing, if the record does not have it."""
     progress: float | None = None
     position: bytes = b""
-    """Where it lies, where that was asked for; it has another when it has moved, or finished once more."""
+    """Its position, if it was asked for. It changes when the job moves or finishes once more."""
 
     def body(self) -> ExtendedBody:
         try:
@@ -146,7 +146,7 @@ class StoredJob:
         )
 
     def again(self, payload: bytes | None = None) -> bytes:
-        """The record of a finished job for going round again. Raises Garbage where it cannot be run."""
+        """The record of a finished job, ready to run again. Raises Garbage if it cannot be run."""
         assert self.ending is not None
         return record_for_retry(self.record, self.ending, self.finished_ms or 0, payload)
 
@@ -157,7 +157,7 @@ class StoredJob:
 
 
 def _displayable_result(ending: Ending | None) -> Any:
-    """As it can be shown: of one that is kept elsewhere, where."""
+    """A result that can be displayed; for an offloaded one, its address."""
     if ending is None:
         return None
     if ending.stored:
@@ -207,7 +207,7 @@ async def count(partition: Partition) -> Counts:
 
 @idempotent
 async def counts(partitions: Sequence[Partition]) -> list[Counts]:
-    """Of each of them."""
+    """The counts of each of these partitions."""
     if not partitions:
         return []
     replies = await fan_out.run_scripts(
@@ -229,7 +229,7 @@ def ms_of(entry: bytes) -> int:
     return int(entry.partition(b"-")[0])
 
 
-# What `qbull doctor` asks of the server itself.
+# Questions of `qbull doctor` about the server itself.
 
 
 @idempotent
@@ -240,10 +240,10 @@ async def server_time(target: Store | Partition) -> float:
 
 
 async def probe_script(store: Store) -> None:
-    """Run a script that looks at a partition which does not exist."""
+    """Run a script that reads a partition which does not exist."""
     await store.server.script("count", store.names.partition("-", 0))
 
 
 async def silent_workers(store: Store) -> list[str]:
-    """Workers that said nothing for their whole time, and whose deliveries nobody has taken back yet."""
+    """Workers whose heartbeats have expired, and whose deliveries are not reclaimed yet."""
     return await store.heartbeat(0, [])

@@ -1,7 +1,7 @@
-"""Audit: each job is in exactly one place, each lane's count is right. `qbull doctor` asks it, and so does
-every test.
+"""Integrity check: each job is in exactly one place, and each lane's count is right. `qbull doctor` runs it,
+and so does every test.
 
-It goes through a partition in bounded steps, each of them one atomic look, so it can run beside live work.
+It reads a partition in bounded, atomic steps, so it can run beside live work.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MAX_SMALL_PARTITION_JOBS = 20_000
 
 
 async def check_integrity(partition: Partition) -> list[str]:
-    """One line for each fault; none where all is well."""
+    """One line for each fault; empty if there are none."""
     faults: list[str] = []
     total = 0
     async for ids in _every_id(partition):
@@ -39,7 +39,7 @@ async def check_integrity(partition: Partition) -> list[str]:
 
 
 async def wrong_types(partition: Partition) -> list[tuple[str, str]]:
-    """Each name of the partition under which there is something that qbull did not put there, and the fact."""
+    """The names of the partition whose type is not the one that qbull uses, each with the fact."""
     found = []
     for kind, names in KEY_TYPES.items():
         for name in names:
@@ -50,7 +50,7 @@ async def wrong_types(partition: Partition) -> list[tuple[str, str]]:
 
 
 async def check_schedules_integrity(store: Store) -> list[str]:
-    """One line for each schedule that the registry and the partitions do not agree on."""
+    """One line for each schedule for which the registry and the partitions disagree."""
     schedules = ScheduleStore(store)
     locations = await schedules.locations()
     planned: dict[str, ScheduleLocation] = {}
@@ -80,7 +80,7 @@ def _shown(location: ScheduleLocation | None) -> str:
 
 
 async def _every_id(partition: Partition) -> AsyncIterator[list[bytes]]:
-    """The ids of the index, of what is delayed, has extras or is in the streams, a bounded number at a time."""
+    """The ids in the index, among delayed jobs, in `extras` and in the streams, in bounded lists."""
     for scan, name in (
         ("HSCAN", "index"),
         ("ZSCAN", "delayed"),

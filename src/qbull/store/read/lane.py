@@ -1,4 +1,4 @@
-"""Lane: the line behind one key. Who holds it, who waits in it, and where in it a job is."""
+"""Lane: the jobs of one key. Which job holds it, which wait in it, and the position of a job in it."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from qbull.store.retry import idempotent
 from qbull.store.verbs.partition import Partition
 
 MAX_HOLDER_SCAN_ENTRIES = 50
-"""Entries of each stream that are looked through for who holds a lane.
+"""Entries of each stream that are searched for the holder of a lane.
 
-Of a lane with a train it is known without a look.
+For a lane with a train no search is needed.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class LaneStatus:
-    """`holder` is the job that the others wait for; None where nobody does, or it was not found in a bounded
-    look.
+    """The state of a lane.
 
-    `waiting` are how many are behind it, `first` the first of them, in order. `position` is that of the job
-    asked about: how many come before it, itself included.
+    `holder` is the job that the others wait for; None if there is none, or if the bounded search did not find
+    it. `waiting` is the number of jobs behind it, `first` lists the first of them in order. `position` is
+    that of the job in question: the number of jobs up to and including it.
     """
 
     waiting: int
@@ -33,7 +33,7 @@ class LaneStatus:
 
     @property
     def halted(self) -> bool:
-        """It stands still until somebody deals with the dead letter that holds it."""
+        """Whether the lane waits until someone deals with the dead letter that holds it."""
         return self.holder_state == "failed"
 
 
@@ -54,9 +54,9 @@ async def lane_status(partition: Partition, lane: bytes, limit: int, id: str = "
 
 
 async def count_ahead(partition: Partition, position: bytes, limit: int) -> int:
-    """How many deliveries are before one that is ready, at `<band><entry>`.
+    """The number of deliveries before a ready one, at `<band><entry>`.
 
-    One more than `most` stands for more.
+    `limit` + 1 means more than `limit`.
     """
     count: int = await partition.server.script(
         "jobs_ahead", partition.base, position[:1], position[1:], limit

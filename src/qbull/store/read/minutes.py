@@ -1,4 +1,4 @@
-"""Minutes: what was enqueued, completed, failed and retried in each minute of the last day."""
+"""Minutes: the jobs enqueued, completed, failed and retried in each minute of the last day."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ MINUTE_MS = 60_000
 FRESH_MINUTES = 5
 """Minutes that are always read."""
 SETTLED_AFTER_MINUTES = 3
-"""Minutes after which one is over on the clocks of all servers."""
+"""After so many minutes, a minute is over on the clocks of all servers."""
 
 
 class MinuteCounts(NamedTuple):
-    """`at_ms` is its begin, on the server's clock."""
+    """The counts of one minute. `at_ms` is its start, on the server's clock."""
 
     at_ms: int
     enqueued: int = 0
@@ -32,9 +32,9 @@ class MinuteCounts(NamedTuple):
 
 
 async def last_minutes(partitions: Sequence[Partition], many: int) -> list[MinuteCounts]:
-    """The last minutes, the oldest first; the last of them is the one that is not over."""
+    """The last minutes, the oldest first. The last one is still running."""
     rows: dict[tuple[str, int], list[int]] = {}
-    """By partition: servers whose clocks differ by a minute are asked for one of them twice."""
+    """By partition: if the clocks of two servers differ by a minute, one of them is read twice."""
     now = last = 0
     for start in range(0, many, MINUTES_BATCH_SIZE):
         calls = [
@@ -55,13 +55,13 @@ async def last_minutes(partitions: Sequence[Partition], many: int) -> list[Minut
 
 
 class MinuteCache:
-    """The minutes of queues. Those that are over do not change, so they are read once."""
+    """A cache of minutes. A minute that is over does not change, so it is read once."""
 
     def __init__(self) -> None:
         self._over: dict[str, dict[int, MinuteCounts]] = {}
 
     async def last(self, queue: str, partitions: Sequence[Partition], many: int) -> list[MinuteCounts]:
-        """The same as `minutes`."""
+        """Like `last_minutes`."""
         found = await last_minutes(partitions, min(many, FRESH_MINUTES))
         known = self._over.get(queue, {})
         older = range(found[-1].at_ms - (many - 1) * MINUTE_MS, found[0].at_ms, MINUTE_MS)

@@ -1,8 +1,8 @@
-"""Pages: the jobs of a queue in one state, over all its partitions. No call reads more than a few times what
-it shows.
+"""Pages: the jobs of a queue in one state, over all its partitions. No call reads more than a few times the
+jobs that it shows.
 
-Finished ones come the newest first, delayed ones as they are due; others in the order in which they will run
-in a partition, one partition after the other.
+Finished jobs are listed with the newest first, delayed ones by their due time, and others in the order in
+which they will run in their partition, one partition after the other.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ async def _finished(partitions: Sequence[Partition], state: State, limit: int) -
 
 
 async def _soonest(partitions: Sequence[Partition], limit: int) -> list[StoredJob]:
-    """The first so many are in so many partitions at most: in those whose first is due soonest."""
+    """The first `limit` jobs are in at most `limit` partitions: those whose first job is due soonest."""
     asked = [("ZRANGE", partition.base + "delayed", 0, 0, "WITHSCORES") for partition in partitions]
     rows = await fan_out.run_commands(partitions[0].server, asked) if asked else []
     heads = sorted((float(row[1]), at) for at, row in enumerate(rows) if row)
@@ -72,7 +72,7 @@ async def _of_state(partition: Partition, state: State, limit: int) -> list[Stor
 
 
 async def with_progress(partitions: Sequence[Partition], found: Sequence[StoredJob]) -> list[StoredJob]:
-    """The same jobs, with how far they say that they are."""
+    """The same jobs, with their reported progress."""
     said: dict[tuple[int, str], float | None] = {}
     asked: dict[int, list[str]] = {}
     for job in found:
@@ -127,7 +127,7 @@ async def _active(partition: Partition, limit: int) -> list[StoredJob]:
 
 
 async def _jobs_in(partition: Partition, rows: list[tuple[bytes, list[bytes]]]) -> list[tuple[bytes, bytes]]:
-    """The jobs of some ready entries: id and record. Of a train, those that are not settled."""
+    """The jobs of some ready entries: id and record. Of a train, only the unsettled ones."""
     jobs: list[tuple[bytes, bytes]] = []
     for _, fields in rows:
         id, record = fields[0], fields[1]
@@ -172,7 +172,7 @@ async def _last_delivered(partition: Partition, stream: str) -> bytes:
 
 
 async def _in_lanes(partition: Partition, limit: int) -> list[StoredJob]:
-    """Jobs behind others of their key. Lanes have no common order, so a bounded look through them must do."""
+    """Jobs behind others of their key. Lanes have no common order, so this reads a bounded number of them."""
     found: list[StoredJob] = []
     cursor = b"0"
     for _ in range(10):

@@ -1,9 +1,8 @@
-"""Survey: a queue partition by partition. Who reads each, since when; what waits there; which keys it waits
-for.
+"""Partition report: a queue partition by partition. Which workers read each, what waits there, and which keys
+block it.
 
-`qbull partitions` shows it, and so can any program (`wire.survey`). The cost does not depend on how many jobs
-there are: of the lanes and the dead letters only so many are looked at, so that a short lane may be missed
-where there are very many.
+`qbull partitions` and the dashboard show it. The cost does not depend on the number of jobs: only a bounded
+number of lanes and dead letters is read, so a short lane may be missed if there are very many.
 """
 
 from __future__ import annotations
@@ -22,21 +21,21 @@ from qbull.store.verbs.partition import Partition
 from qbull.store.verbs.workers import RegisteredWorker, settings_digest, worker_declarations
 
 LANE_SAMPLE_SIZE = 64
-"""Lanes of a partition that are looked at.
+"""Lanes of a partition that are sampled.
 
-One that has a tenth of all jobs is then missed once in 800 looks.
+A lane with a tenth of all jobs is then missed once in 800 reports.
 """
 MAX_READ_DEAD_LETTERS = 50
-"""Entries of a partition's dead letters that are looked at."""
+"""Entries of a partition's dead letters that are read."""
 MAX_SHOWN_LANES = 10
-"""Lanes of the whole queue that are shown of each kind."""
+"""Lanes of the whole queue that are listed, of each kind."""
 MAX_HALTED_LANES = 1000
-"""Lanes of a partition that are counted as halted."""
+"""Lanes of a partition that are counted as halted, at most."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionReader:
-    """A worker that reads a partition. `since_ms` is the server's time; None where the worker did not say."""
+    """A worker that reads a partition. `since_ms` is the server's time; None if it was not reported."""
 
     worker: str
     host: str
@@ -46,7 +45,7 @@ class PartitionReader:
 
 @dataclass(frozen=True, slots=True)
 class PartitionLease:
-    """With sharing "leased": who has the partition for itself. The epoch rises with every new owner."""
+    """The exclusive lease of a partition with sharing "leased". The epoch rises with every new owner."""
 
     owner: str
     epoch: int
@@ -55,7 +54,7 @@ class PartitionLease:
 
 @dataclass(frozen=True, slots=True)
 class PartitionStatus:
-    """One that is draining was the queue's before the number of its partitions was changed."""
+    """One partition. A draining one was in use before the partition count of the queue changed."""
 
     number: int
     readers: list[PartitionReader]
@@ -66,7 +65,7 @@ class PartitionStatus:
 
 @dataclass(frozen=True, slots=True)
 class LongLane:
-    """A key with jobs behind each other. `key` is None where it is the one lane of a whole partition."""
+    """A key with jobs behind each other. `key` is None for the only lane of a whole partition."""
 
     partition: int
     key: str | None
@@ -76,7 +75,7 @@ class LongLane:
 
 @dataclass(frozen=True, slots=True)
 class HaltedLane:
-    """A key whose jobs wait until somebody has dealt with the one that failed."""
+    """A key whose jobs wait until someone deals with the one that failed."""
 
     partition: int
     key: str | None
@@ -87,9 +86,9 @@ class HaltedLane:
 
 @dataclass(frozen=True, slots=True)
 class HaltedSummary:
-    """How many keys of a queue are halted, and how many jobs wait behind them.
+    """The number of halted keys of a queue, and of the jobs behind them.
 
-    Very many may be more than that.
+    If there are very many, the real numbers may be higher.
     """
 
     keys: int
@@ -115,7 +114,7 @@ class _SampledLane:
 
 @idempotent
 async def partition_report(store: Store, settings: QueueSettings) -> PartitionReport:
-    """`settings` are those that the server has."""
+    """Report on all partitions. `settings` are those on the server."""
     members, layout = await store.workers(), await store.layout(settings)
     there = worker_declarations(members, settings.name, layout.current)
     found = PartitionReport(
@@ -150,7 +149,7 @@ async def partition_report(store: Store, settings: QueueSettings) -> PartitionRe
 
 
 async def halted_summary(store: Store, settings: QueueSettings) -> HaltedSummary | None:
-    """What stands still in a queue until somebody deals with a dead letter; None where nothing does."""
+    """The keys of a queue that are halted until someone deals with a dead letter; None if there are none."""
     if settings.on_failed != "halt":
         return None
     looked = await _sample_lanes(await store.partitions(settings), settings, sample=0, limit=MAX_HALTED_LANES)
@@ -188,7 +187,7 @@ def _lease(fields: Mapping[bytes, bytes]) -> PartitionLease | None:
 
 
 def _readers(members: Mapping[str, RegisteredWorker], queue: str) -> dict[int, list[PartitionReader]]:
-    """Who reads each partition of a queue that anybody reads."""
+    """The readers of each partition of a queue, for partitions that have any."""
     found: dict[int, list[PartitionReader]] = {}
     for id, member in sorted(members.items()):
         serving = member.queues.get(queue)
@@ -208,7 +207,7 @@ async def _long_lane(lane: _SampledLane) -> LongLane:
 
 
 async def _halted_lane(lane: _SampledLane) -> HaltedLane | None:
-    """None where it has been dealt with meanwhile."""
+    """The halted lane with its key; None if someone has dealt with it meanwhile."""
     letter = await find(lane.partition, lane.job)
     if letter is None or letter.finished_ms is None:
         return None

@@ -1,7 +1,7 @@
-"""Roam: the unfinished jobs of a partition, read a bounded number at a time, in no order.
+"""Unfinished jobs of a partition, read in bounded steps, in no order.
 
-For looking through very many of them, and for doing something with all that match. What is there from the
-beginning to the end is met; what comes or goes meanwhile may be. A cursor is where to go on.
+For searching very many of them, or for processing all that match. A job that is there from the first step to
+the last is read; one that comes or goes meanwhile may be. The cursor tells where to continue.
 """
 
 from __future__ import annotations
@@ -15,16 +15,26 @@ from qbull.store.verbs.partition import Partition
 
 MIN_SCAN_BATCH_SIZE, MAX_SCAN_BATCH_SIZE = 50, 500
 SCAN_BATCH_TARGET_BYTES = 1 << 20
-"""What a call should bring: the next one asks for more or less, as the records are small or large."""
+"""Target size of a reply. The next call asks for more or fewer jobs, depending on the records' size."""
 SCAN_START, SCAN_END = "0", ""
 
 
 class ScanBatch(NamedTuple):
-    """Jobs, how many were looked at to find them, and where to go on: END where that was all."""
+    """Jobs, the number of jobs that were examined to find them, and the cursor: SCAN_END after the last."""
 
     jobs: list[StoredJob]
     looked: int
     cursor: str
+
+
+class _ScannedRow(NamedTuple):
+    """A job as lua/unfinished.lua answers it. `at` is its due time or entry, `kind` the start of its place."""
+
+    id: bytes
+    record: bytes
+    at: bytes
+    worker: bytes
+    kind: bytes
 
 
 async def scan_unfinished(
@@ -36,7 +46,8 @@ async def scan_unfinished(
             "unfinished", partition.base, cursor, step, state
         )
         cursor = after.decode()
-        jobs = [_scanned_job(partition, state, *flat[at : at + 5]) for at in range(0, len(flat), 5)]
+        rows = (_ScannedRow(*flat[at : at + 5]) for at in range(0, len(flat), 5))
+        jobs = [_scanned_job(partition, state, row) for row in rows]
         yield ScanBatch(jobs, looked, SCAN_END if cursor == SCAN_START else cursor)
         if cursor == SCAN_START:
             return
@@ -44,17 +55,15 @@ async def scan_unfinished(
         step = max(10, min(step * 2, MAX_SCAN_BATCH_SIZE, step * SCAN_BATCH_TARGET_BYTES // max(bytes_, 1)))
 
 
-def _scanned_job(
-    partition: Partition, state: State, id: bytes, record: bytes, at: bytes, worker: bytes, kind: bytes
-) -> StoredJob:
-    due = int(float(at or 0)) if state == "delayed" else None
+def _scanned_job(partition: Partition, state: State, row: _ScannedRow) -> StoredJob:
+    due = int(float(row.at or 0)) if state == "delayed" else None
     return StoredJob(
-        id.decode("utf-8", "replace"),
+        row.id.decode("utf-8", "replace"),
         state,
-        record,
+        row.record,
         due_ms=due,
-        worker=worker.decode() or None,
+        worker=row.worker.decode() or None,
         partition=partition.number,
-        entry_ms=int(at.partition(b"-")[0]) if at and due is None else 0,
-        position=kind + (at if kind[:1] == b"r" else record),
+        entry_ms=int(row.at.partition(b"-")[0]) if row.at and due is None else 0,
+        position=row.kind + (row.at if row.kind[:1] == b"r" else row.record),
     )

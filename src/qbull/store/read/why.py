@@ -1,4 +1,4 @@
-"""Why: look at all that can stand in the way of a job. What it means is said in core/why.py."""
+"""Why: read everything that can keep a job from running. core/why.py explains what it means."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from qbull.store.verbs.workers import ServedQueue
 
 @idempotent
 async def explain_job(store: Store, declared: QueueSettings, partition: Partition, found: StoredJob) -> Why:
-    """A bounded number of looks; they change nothing."""
+    """Explain why a job does not run. Reads a bounded amount and changes nothing."""
     facts = JobFacts(declared.name, found.state, found.body())
     if found.ending is not None:
         facts = replace(facts, error=found.ending.error, finished_ms=found.finished_ms or 0)
@@ -89,13 +89,13 @@ async def _delivery_facts(partition: Partition, found: StoredJob, facts: JobFact
 
 
 async def _flow_facts(partition: Partition, found: StoredJob) -> tuple[Dependency, ...]:
-    """Those that it still waits for; first those that did not complete and may be retried."""
+    """The jobs of its flow that it still waits for; first those that did not complete and may be retried."""
     left = [(letter, told) for letter, told in await dependencies_of(partition, found.id) if letter != "c"]
     return tuple(told for _, told in sorted(left, key=lambda one: one[0] == "w"))
 
 
 async def _lane_facts(partition: Partition, found: StoredJob, facts: JobFacts) -> JobFacts:
-    """Behind others of its lane, or in front of the workers."""
+    """The facts about a job behind others of its lane, or in a ready stream."""
     its_lane = lane_of(found.record)
     if its_lane and not found.entry_ms:
         line = await lane.lane_status(partition, its_lane, 0, found.id)
@@ -110,7 +110,7 @@ async def _lane_facts(partition: Partition, found: StoredJob, facts: JobFacts) -
 
 
 async def _active_count(store: Store, settings: QueueSettings, served: list[ServedQueue]) -> int:
-    """Deliveries that workers have, of all partitions that they read."""
+    """The deliveries that workers hold, in all partitions that they read."""
     numbers = {number for serving in served for number in serving.partitions}
     partitions = [store.partition(settings, number) for number in sorted(numbers)]
     return sum(one.active for one in await counts(partitions))

@@ -1,8 +1,7 @@
-"""Alerts on the server: whose turn it is to look, what is known of problems, and what there is to read of
-queues.
+"""Alerts on the server: whose turn it is to look for problems, the known problems, and the state of queues.
 
-The state lies in the partition of qbull's own queue that messages go to, so that "this was said" and "say it"
-are one script (lua/alert_raise.lua).
+The state is in the partition of qbull's own queue for alert messages, so that "this was reported" and "report
+it" are one script (lua/alert_raise.lua).
 """
 
 from __future__ import annotations
@@ -32,14 +31,14 @@ ALERT_QUEUE = QueueSettings(
     timeout=30,
     keep=Keep(completed=200, completed_for=7 * 86_400, failed=200, failed_for=30 * 86_400),
 )
-"""The queue that messages are sent through. It raises no alerts itself."""
+"""The queue through which alert messages are sent. It raises no alerts itself."""
 FAILURE_WINDOW_MINUTES = 5
-"""Minutes over which failed attempts are counted, and that a first look goes back."""
+"""Minutes over which failed attempts are counted, and which the first look covers."""
 _DECODE_STATE = msgspec.json.Decoder(AlertState).decode
 
 
 class AlertSnapshot(NamedTuple):
-    """What was known when it was read, by the server's clock."""
+    """The known problems at the time of reading, on the server's clock."""
 
     now_ms: int
     rev: str
@@ -47,7 +46,7 @@ class AlertSnapshot(NamedTuple):
 
 
 class TaskFailures(NamedTuple):
-    """Attempts of a task that failed, with the newest."""
+    """Failed attempts of a task, with the newest one."""
 
     many: int
     job: str
@@ -55,13 +54,13 @@ class TaskFailures(NamedTuple):
 
 
 async def take_turn(store: Store, who: str, ttl: float) -> AlertSnapshot | None:
-    """What is known of problems, where it is this one's turn to look; None where it is another one's."""
+    """The known problems, if it is this watcher's turn to look; None if it is another one's."""
     found = await store.server.script("alert_watch", _base(store), who, int(ttl * 1000))
     return AlertSnapshot(found[0], found[1].decode(), _state(found[2])) if found else None
 
 
 async def write(store: Store, seen: AlertSnapshot, state: AlertState, messages: Sequence[NewJob]) -> bool:
-    """Write down what is known now and enqueue what is to be said; False where somebody was quicker."""
+    """Store the known problems and enqueue the messages about them; False if another watcher was faster."""
     flat = [part for job in messages for part in (job.id, job.when, job.record)]
     packed = msgspec.json.encode(state)
     return bool(
@@ -73,7 +72,7 @@ async def write(store: Store, seen: AlertSnapshot, state: AlertState, messages: 
 
 @idempotent
 async def read_known_problems(store: Store) -> AlertState:
-    """What is known of problems, for whoever only looks."""
+    """The known problems, for readers that do not take a turn."""
     return _state(await store.server.call("HGET", _base(store) + "alerts", "state") or b"")
 
 
@@ -85,7 +84,7 @@ async def add_failures(store: Store, queue: str, counted: Mapping[str, TaskFailu
 
 
 async def failures(store: Store, queue: str, now_ms: int) -> dict[str, TaskFailures]:
-    """The attempts that failed within the window, by task."""
+    """Failed attempts within the window, by task."""
     flat = await store.server.call("HGETALL", store.names.queue(queue) + "failing")
     fields = dict(zip(flat[::2], flat[1::2], strict=True))
     first, counts = now_ms // 60_000 - FAILURE_WINDOW_MINUTES + 1, dict[str, int]()
@@ -101,7 +100,7 @@ async def failures(store: Store, queue: str, now_ms: int) -> dict[str, TaskFailu
 
 
 async def counts(store: Store, settings: QueueSettings) -> Counts:
-    """Of a whole queue, with the totals of partitions that are gone."""
+    """The counts of a whole queue, with the totals of deleted partitions."""
     layout = await store.layout(settings)
     numbers = [number for generation in layout.generations for number in generation.numbers]
     found = sum(await inspect.counts([store.partition(settings, number) for number in numbers]), Counts())
@@ -109,13 +108,13 @@ async def counts(store: Store, settings: QueueSettings) -> Counts:
 
 
 async def recently_failed(store: Store, settings: QueueSettings) -> int:
-    """Jobs that failed for good within the window."""
+    """Jobs that failed permanently within the window."""
     found = await last_minutes(await store.partitions(settings), FAILURE_WINDOW_MINUTES)
     return sum(minute.failed for minute in found)
 
 
 async def newest_failed(store: Store, settings: QueueSettings) -> StoredJob | None:
-    """The newest dead letter that is kept."""
+    """The newest dead letter."""
     async with aclosing(merged(await store.partitions(settings), "failed", TimeSpan())) as jobs:
         async for _, job in jobs:
             return job
@@ -123,7 +122,7 @@ async def newest_failed(store: Store, settings: QueueSettings) -> StoredJob | No
 
 
 async def lost_workers(store: Store) -> tuple[int, str]:
-    """How many workers were lost, and which was the last."""
+    """The number of lost workers, and the last one."""
     total, worker = await store.server.call("HMGET", store.names.losses, "total", "worker")
     return int(total or 0), (worker or b"").decode("utf-8", "replace")
 

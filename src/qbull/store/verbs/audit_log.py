@@ -21,9 +21,9 @@ AUDIT_RETENTION_SECONDS = 90 * 86_400
 
 
 class AuditLogEntry(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`status` is what the call was answered with.
+    """A call. `status` is the status of its response.
 
-    `count`, where several were written down together, how many.
+    `count` is the number of calls, if several share one entry.
     """
 
     who: str

@@ -1,4 +1,4 @@
-"""Declare: what the code of workers says of a queue's schedules, and which version of it decides."""
+"""Declare: the schedules that the code of a queue's workers declares, and the version that decides."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class ScheduleDeclarations(StoreVerbs):
 
     @idempotent
     async def newest(self, queue: str, versions: Sequence[str]) -> str:
-        """Which of these versions decides: the one that came last."""
+        """The one of these versions that decides: the newest."""
         newest: bytes = await self._store.server.script("declare", self._store.names.queue(queue), *versions)
         return newest.decode()
 

@@ -1,4 +1,4 @@
-"""Messages between the partitions of a flow, and what its jobs know of each other.
+"""Messages between the partitions of a flow, and what its jobs know about each other.
 
 A message is an entry of a partition's `outgoing` stream: the rest of a flow that is still to be enqueued, or
 the ending of a job for the jobs that depend on it.
@@ -25,7 +25,7 @@ ENDING_TEXTS = {
     "f": "failed",
     "x": "was cancelled",
     "-": "was removed",
-    "t": "has not begun: its id is taken by another job",
+    "t": "has not started: its id is taken by another job",
     "u": "was not needed",
 }
 

@@ -1,14 +1,13 @@
-"""Changing a queue's layout: agree on another number of partitions, close those there are, put the new ones
-in force.
+"""Layout: change the number of a queue's partitions: agree on it, close the old ones, open the new ones.
 
-The partitions are on different slots, so this cannot be one step. It is several, and each of them may be
-taken by anybody, by several at once, and again: by the command that began it, or by any producer that comes
-to a closed partition. Nobody waits for somebody who may be dead.
+The partitions are on different slots, so this cannot be one step. It takes several, and anyone may take each
+of them, concurrently and repeatedly: the command that started the change, or any producer that meets a closed
+partition. Nobody waits for a process that may be dead.
 
-1. The layout says which number is coming. One change at a time can be agreed on.
-2. Every partition is closed, and says from then on where its keys go.
-3. When all are closed, the layout changes. Only now does anybody put something into the new partitions: whatever the
-   old ones have of a key came before it.
+1. The layout announces the coming number. Only one change can be agreed on at a time.
+2. Every partition is closed. From then on it tells where its keys go.
+3. When all are closed, the layout changes. Only now are jobs added to the new partitions: all jobs of a key
+   in the old ones came earlier.
 """
 
 from __future__ import annotations
@@ -28,14 +27,14 @@ from qbull.store.verbs.closed_partition import successor_in
 from qbull.store.verbs.partition import Partition
 
 MAX_DRAINING_GENERATIONS = 8
-"""Generations that are worked off at a time: whoever looks for something looks there too."""
+"""Maximum number of generations that drain at a time: a search for a job has to look in all of them."""
 SWITCH_HEAD_START_SECONDS = 0.02
-"""Seconds within which whoever has begun a change should have ended it; then others help."""
+"""Seconds within which the process that started a change should finish it. Then others help."""
 
 
 @idempotent
 async def repartition(store: Store, settings: QueueSettings, partitions: int) -> Layout:
-    """Change the number of partitions; the layout that is in force then."""
+    """Change the number of partitions. Returns the layout that is in force then."""
     while True:
         layout = await store.layout(settings)
         if layout.coming is not None:
@@ -50,40 +49,42 @@ async def repartition(store: Store, settings: QueueSettings, partitions: int) ->
 def _refuse_too_many(settings: QueueSettings, layout: Layout, partitions: int) -> None:
     if len(layout.draining) >= MAX_DRAINING_GENERATIONS:
         raise Conflict(
-            f'queue "{settings.name}": {MAX_DRAINING_GENERATIONS} earlier changes are still being worked off; '
+            f'queue "{settings.name}": {MAX_DRAINING_GENERATIONS} earlier changes '
+            "are still being worked off; "
             f'see "qbull repartition {settings.name} {layout.partitions}"'
         )
     there = sum(generation.partitions for generation in layout.generations)
     if there + partitions > MAX_ALL_PARTITIONS:
         raise Conflict(
-            f'queue "{settings.name}": {there:,} partitions still have jobs, and {partitions:,} more would be over '
-            f"{MAX_ALL_PARTITIONS:,}; wait until earlier ones are worked off and their finished jobs gone, or clean these"
+            f'queue "{settings.name}": {there:,} partitions still have jobs, '
+            f"and {partitions:,} more would be over {MAX_ALL_PARTITIONS:,}; "
+            "wait until earlier ones are worked off and their finished jobs gone, or clean these"
         )
 
 
 @idempotent
 async def follow_successor(store: Store, settings: QueueSettings, successor: Generation) -> Layout:
-    """The layout for somebody who was told by a closed partition that its keys are in another generation now."""
+    """The layout for a producer that a closed partition has sent to another generation."""
     while True:
         layout = await store.layout(settings)
         if layout.generation >= successor.number:
             return layout
         if layout.coming is None:
-            # A failover has lost what was agreed on; the closed partitions still know it.
+            # A failover has lost the agreed change; the closed partitions still know it.
             await change_layout(store, settings, layout, layout.begins(successor.partitions))
         else:
             await finish_switch(store, settings, layout)
 
 
 async def finish_switch(store: Store, settings: QueueSettings, layout: Layout) -> None:
-    """End a change that somebody has begun, if he does not do it himself."""
+    """Finish a change that another process has started, if it does not do so itself."""
     await asyncio.sleep(jittered(SWITCH_HEAD_START_SECONDS / 2, 1.0))
     if await store.layout(settings) == layout:
         await _switch(store, settings, layout)
 
 
 async def change_layout(store: Store, settings: QueueSettings, was: Layout, now: Layout) -> bool:
-    """Another layout, if it is still the one it was; everybody is told."""
+    """Change the layout unless it has changed meanwhile, and wake all workers up."""
     base = store.names.queue(settings.name)
     return bool(await store.server.script("move_layout", base, _packed(was), _packed(now)))
 
@@ -96,18 +97,18 @@ async def _switch(store: Store, settings: QueueSettings, layout: Layout) -> None
     for mark in await run_scripts(store.server, "move_close", calls):
         successor = successor_in(mark)
         if successor.partitions != coming.partitions:
-            # lost in a failover, and agreed on otherwise; jobs may be there
+            # lost in a failover, and agreed on differently since; there may be jobs
             await change_layout(store, settings, layout, layout.begins(successor.partitions))
             return
     await change_layout(store, settings, layout, layout.switched())
 
 
 async def close_partition(partition: Partition, successor: Generation) -> Generation:
-    """Let nothing more in; where its keys go: as it said before, where it was closed already."""
+    """Close a partition. Returns the generation of its keys: the earlier one, if it was closed before."""
     mark = await partition.server.script("move_close", partition.base, successor.number, successor.partitions)
     return successor_in(mark)
 
 
 def _packed(layout: Layout) -> bytes:
-    """As it lies on the server: nothing where the number was never changed."""
+    """The layout as it is stored; empty if the number never changed."""
     return b"" if layout == Layout(partitions=layout.partitions) else msgspec.json.encode(layout)

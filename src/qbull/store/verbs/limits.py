@@ -1,13 +1,14 @@
 """Limits over all workers of a queue: how many jobs each worker may start.
 
-A permit is a place (of `max_active`), a start (of `rate`), or both. The verbs are lua/limit_acquire.lua and
-lua/limit_free_slots.lua.
+A worker asks for slots (of `max_active`), for starts (of `rate`), or for both. The verbs are
+lua/limit_acquire.lua and lua/limit_free_slots.lua.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -17,9 +18,10 @@ from qbull.store.store import Store
 
 
 class StartToken(NamedTuple):
-    """A granted start: on this machine's steady clock, not before and not after; and its name on the server.
+    """A granted start: not before `after` and not after `before`, on this machine's monotonic clock.
 
-    What has left its slot before `before` may take until `latest` to reach the first line of its task.
+    A job that has left its slot by `before` may take until `latest` to reach the first line of its task.
+    `server_ms` names the start on the server.
     """
 
     after: float
@@ -37,41 +39,49 @@ class TokenGrant:
     """Seconds after which to ask again."""
 
 
-async def acquire(
-    store: Store,
-    settings: QueueSettings,
-    worker: str,
-    want: int,
-    *,
-    places: int | None,
-    within: float | None = None,
-    unused: Iterable[StartToken] = (),
-) -> TokenGrant:
-    """`places` is how many the worker has in use; None asks for starts alone, for jobs that have their place.
+@dataclass(frozen=True, slots=True)
+class TokenRequest:
+    """A worker's request to start jobs."""
 
-    `within` is how many seconds ahead a start may be; as far as the rate has it where it is not said.
-    """
+    worker: str
+    count: int
+    """The number of jobs."""
+    used_slots: int | None
+    """The slots that the worker uses. None asks only for starts, for jobs that have their slots."""
+    within: float | None = None
+    """How many seconds ahead a start may be; by default as far as the rate allows."""
+    unused: Sequence[StartToken] = ()
+    """Tokens that were granted before and not used."""
+
+    def arguments(self, settings: QueueSettings) -> list[int]:
+        """The arguments of lua/limit_acquire.lua, without the worker."""
+        slots = (-1, self.count, 0)
+        if self.used_slots is not None:
+            slots = (self.used_slots, self.count, settings.max_active or 0)
+        window = (0, 0, 0)
+        if (rate := settings.rate) is not None:
+            ahead_ms = rate.ahead_ms if self.within is None else int(self.within * 1000)
+            window = (rate.count, rate.window_ms, ahead_ms)
+        returned = Counter(token.server_ms for token in self.unused)
+        return [*slots, *window, *(part for pair in returned.items() for part in pair)]
+
+
+async def acquire(store: Store, settings: QueueSettings, request: TokenRequest) -> TokenGrant:
+    """Ask for slots and starts of a queue."""
     rate = settings.rate
-    max_active = settings.max_active or 0 if places is not None else 0
-    returned: dict[int, int] = {}
-    for start in unused:
-        returned[start.server_ms] = returned.get(start.server_ms, 0) + 1
     sent = time.monotonic()
     granted, wait_ms, *times = await store.server.script(
-        "limit_acquire", store.names.queue(settings.name), worker, -1 if places is None else places, want, max_active,
-        *((rate.count, rate.window_ms, rate.ahead_ms if within is None else int(within * 1000)) if rate is not None else (0, 0, 0)),
-        *(part for pair in returned.items() for part in pair),
-    )  # fmt: skip
+        "limit_acquire", store.names.queue(settings.name), request.worker, *request.arguments(settings)
+    )
     starts = _start_tokens(rate, times, sent) if rate is not None else []
     return TokenGrant(granted, starts, wait_ms / 1000)
 
 
 def _start_tokens(rate: Rate, times: Sequence[int], sent: float) -> list[StartToken]:
-    """The server granted them somewhere between sending and now: not before counts from now, not after from
-    sending.
+    """The tokens of a grant. The server granted it between sending and now, so `after` counts from now, the
+    others from sending.
 
-    Half of the slack is left for what lies between a slot and the first line of its task: a thread, a
-    process.
+    Half of the slack is left for the way from a slot to the first line of its task: a thread, a process.
     """
     received = time.monotonic()
     return [

@@ -84,7 +84,7 @@ async def read(store: Store, declared: QueueSettings) -> LiveSettings:
     values = {name: change.value for name, change in changed.items() if name in LIVE_SETTING_TYPES}
     try:
         settings = replace(declared, **values)
-    except ConfigError:  # what was changed no longer fits what is declared now
+    except ConfigError:  # the changes no longer fit the declared settings
         settings = declared
     return LiveSettings(
         settings, PAUSED_SETTING in changed, held_ms / 1000, because.decode("utf-8", "replace"), changed
@@ -122,7 +122,7 @@ async def hold_queue(store: Store, queue: str, seconds: float, why: str) -> None
 
 @idempotent
 async def history(store: Store, queue: str) -> list[LiveSettingChange]:
-    """The newest first."""
+    """The changes, the newest first."""
     lines = await store.server.call(
         "LRANGE", store.names.queue(queue) + "changes", 0, MAX_SETTING_CHANGES - 1
     )

@@ -1,11 +1,11 @@
-"""Moving: old partitions are worked off, and in the new ones each lane begins when it may.
+"""Moving: old partitions drain, and in the new ones each lane starts as soon as it may.
 
-These are the steps that are left when the number of a queue's partitions was changed (layout.py). Workers
-take them (worker/repartition.py), and `qbull repartition` does. Any number of them may be at it at once, and
-die in any place. That rests on two facts. The lanes of closed partitions only become fewer, so what was seen
-of them once stays true: "there is nothing of this lane any more". And jobs that are brought from one
-partition to another are numbered there and come in the order of their numbers, so the last number that has
-come says of every job whether it was there before.
+These are the steps that remain after the number of a queue's partitions has changed (layout.py). Workers
+(worker/repartition.py) and `qbull repartition` take them. Any number of processes may do so at once, and die
+at any point. That is safe for two reasons. The lanes of closed partitions only become fewer, so "this lane
+has no jobs here any more" stays true once it was seen. And jobs that move to another partition are numbered
+and arrive in the order of their numbers, so the last number that arrived tells for every job whether it was
+there before.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LANE_SCAN_BATCH_SIZE = 1000
 
 
 class MovingJob(NamedTuple):
-    """A job on its way: its number in the partition that it leaves, what it is, and what it has besides."""
+    """A job on its way: its number in the partition that it leaves, its record, and its extras."""
 
     number: int
     id: bytes
@@ -43,14 +43,14 @@ class MovingJob(NamedTuple):
 
 
 class HeldLanes(NamedTuple):
-    """Lanes of a partition that are still held, and lanes that were let go."""
+    """Lanes of a partition that are still held, and lanes that were freed."""
 
     held: int
     freed: int
 
 
 class PartitionMoves(StoreVerbs):
-    """For one queue."""
+    """The moves of one queue."""
 
     def __init__(self, store: Store, settings: QueueSettings) -> None:
         super().__init__(store)
@@ -67,10 +67,9 @@ class PartitionMoves(StoreVerbs):
 
     @idempotent
     async def all_steps(self) -> int | None:
-        """Take every step that can be taken now, for all partitions; how many jobs and lanes that has moved
-        on.
+        """Take every possible step for all partitions. Returns the number of moved jobs and lanes.
 
-        None where the number was never changed.
+        None if the number of partitions never changed.
         """
         layout = await self.end_switch(await self._store.layout(self._settings))
         if layout.generation == 0:
@@ -88,18 +87,18 @@ class PartitionMoves(StoreVerbs):
         return moved
 
     async def end_switch(self, layout: Layout) -> Layout:
-        """A change that was agreed on is put in force, should whoever began it have died."""
+        """Put an agreed change in force: the process that started it may have died."""
         while layout.coming is not None:
             await finish_switch(self._store, self._settings, layout)
             layout = await self._store.layout(self._settings)
         return layout
 
-    # Jobs that are delayed are brought to their new partitions, and schedules.
+    # Delayed jobs and schedules move to their new partitions.
 
     async def move_jobs(self, layout: Layout, source: int) -> int:
-        """Bring what is delayed in a closed partition to where it belongs now; how many jobs that were.
+        """Move the delayed jobs of a closed partition to their new ones. Returns how many there were.
 
-        Raises where a partition could not take its jobs, once those of the others are there.
+        Raises if a partition could not accept its jobs, after all others have arrived.
         """
         brought = stay = 0
         while True:
@@ -127,9 +126,9 @@ class PartitionMoves(StoreVerbs):
     async def _move_in_all(
         self, layout: Layout, source: int, jobs: Sequence[MovingJob]
     ) -> tuple[Layout, list[MovingJob], ServerError | None]:
-        """Put them into the partitions of now, unless they have come to one in between.
+        """Add the jobs to the current partitions, unless they have reached an intermediate one.
 
-        The layout that held then, the jobs that their partitions could not take, and why.
+        Returns the layout in force, the jobs that their partitions could not accept, and the reason.
         """
         while True:
             jobs = await self._skip_intermediate(layout, source, jobs)
@@ -165,7 +164,7 @@ class PartitionMoves(StoreVerbs):
     async def _skip_intermediate(
         self, layout: Layout, source: int, jobs: Sequence[MovingJob]
     ) -> Sequence[MovingJob]:
-        """Without those that were brought to a later generation before that was closed itself."""
+        """The jobs without those that reached a later generation before it was closed itself."""
         for generation in layout.generations:
             if not generation_of(source) < generation.number < layout.generation:
                 continue
@@ -183,14 +182,14 @@ class PartitionMoves(StoreVerbs):
             homes[generation.home_of(together, job.id.decode())].append(job)
         return homes
 
-    # Lanes begin in their new partitions when the older ones have nothing of them.
+    # Lanes start in their new partitions when the older ones have no jobs of them.
 
     async def announce_lanes(self, layout: Layout) -> None:
-        """Tell the partitions of now which lanes are still in older ones: until then they hold every lane."""
+        """Tell the current partitions which lanes older ones still have. Until then they hold every lane."""
         now = layout.current
         marks = {number: await self._mark(number) for number in now.numbers}
         for mark in marks.values():
-            if mark.startswith(b"closed"):  # a failover has lost the layout that came after this one
+            if mark.startswith(b"closed"):  # a failover has lost the layout that followed this one
                 await follow_successor(self._store, self._settings, successor_in(mark))
                 return
         asking = [number for number, mark in marks.items() if not mark]
@@ -221,7 +220,7 @@ class PartitionMoves(StoreVerbs):
                 )
 
     async def free_lanes(self, layout: Layout, number: int) -> HeldLanes:
-        """Let the lanes of a partition begin of which the older ones have nothing left."""
+        """Free the lanes of a partition of which the older ones have no jobs left."""
         own, earlier = layout.generation_with(number), layout.before(number)
         held, freed, cursor = 0, 0, b"0"
         while True:
@@ -237,13 +236,13 @@ class PartitionMoves(StoreVerbs):
                 return HeldLanes(held, freed)
 
     async def free_all_lanes(self, layout: Layout, number: int) -> int | None:
-        """Hold nothing in a partition any more, if the older ones have no lane of it: how many it held.
+        """Free all lanes of a partition, if the older ones have none of its lanes. Returns how many it held.
 
-        None if they have.
+        None if they have some.
         """
         own = layout.generation_with(number)
         for older in layout.before(number):
-            for home in older.homes(PARTITION_LANE, own, number):  # all that any of its keys may come from
+            for home in older.homes(PARTITION_LANE, own, number):  # all that its keys may come from
                 if await self._store.server.call("HLEN", self.partition(home).base + "lanes"):
                     return None
         freed, held = 0, 1
@@ -257,7 +256,7 @@ class PartitionMoves(StoreVerbs):
     async def _ahead(
         self, own: Generation, number: int, earlier: Sequence[Generation], lanes: Sequence[bytes]
     ) -> set[bytes]:
-        """Those of these lanes that an older partition has jobs of."""
+        """The lanes among these of which an older partition has jobs."""
         found: set[bytes] = set()
         for older in earlier:
             homes: dict[int, list[bytes]] = defaultdict(list)
@@ -269,10 +268,10 @@ class PartitionMoves(StoreVerbs):
                 found.update(lane for lane, count in zip(some, counts, strict=True) if count is not None)
         return found
 
-    # Generations that are worked off, and then empty, are put away.
+    # Drained generations are retired, and deleted once they are empty.
 
     async def retire(self, layout: Layout) -> Layout:
-        """Take the next step with each older generation for which it is time; the layout after that."""
+        """Take the next step with each older generation that is ready for it. Returns the new layout."""
         for older in layout.older:
             if older.state == "draining":
                 layout = await self._drained(layout, older)
@@ -284,7 +283,7 @@ class PartitionMoves(StoreVerbs):
 
     async def _drained(self, layout: Layout, older: Generation) -> Layout:
         for number, left in zip(older.numbers, await self._drain_statuses(older), strict=True):
-            if not left.mark.startswith(b"closed"):  # a failover has lost it
+            if not left.mark.startswith(b"closed"):  # a failover has lost the mark
                 await close_partition(
                     self.partition(number), Generation(older.number + 1, _partitions_after(layout, older))
                 )
@@ -293,7 +292,7 @@ class PartitionMoves(StoreVerbs):
         return await self._change(layout, layout.drained(older.number))
 
     async def _emptied(self, layout: Layout, older: Generation) -> Layout:
-        """Only the oldest may go: what was brought from it to the next is known there."""
+        """Delete an empty generation. Only the oldest may go: the next one knows the jobs moved from it."""
         await self._drop_retention(layout, older)
         if older != layout.older[0]:
             return layout
@@ -317,9 +316,9 @@ class PartitionMoves(StoreVerbs):
         return await self._change(layout, layout.forgotten(older.number))
 
     async def _drop_retention(self, layout: Layout, older: Generation) -> None:
-        """Finished jobs of old partitions go by their age.
+        """Delete finished jobs of old partitions by age.
 
-        And by number when those of the new ones fill it.
+        Also by number, once those of the new partitions fill the limit.
         """
         keep = self._settings.keep
         tallies = await self._drain_statuses(layout.current)
@@ -358,7 +357,7 @@ class PartitionMoves(StoreVerbs):
 
 
 def affinity_of(settings: QueueSettings, record: bytes) -> bytes | None:
-    """What decides which partition a job belongs to, where its id does not: its lane, key, or unique name."""
+    """The lane, key or unique name that decides which partition a job belongs to; None if its id does."""
     lane = lane_of(record)
     if lane and lane != PARTITION_LANE:
         return lane[:8]
@@ -376,13 +375,13 @@ def _rows(flat: Sequence[Any], width: int) -> list[Sequence[Any]]:
 
 
 def _partitions_after(layout: Layout, older: Generation) -> int:
-    """How many partitions the generation after this one had."""
+    """The partition count of the generation after this one."""
     later = [*layout.older, layout.current]
     return next(generation.partitions for generation in later if generation.number > older.number)
 
 
 def _retention_left(limit: int | None, layout: Layout, older: Generation, kept: int) -> int:
-    """How many finished jobs a partition of an old generation may still keep, with so many kept in the new ones."""
+    """The finished jobs that an old partition may still keep, if the new ones keep `kept`."""
     if limit is None:
         return -1
     return max(limit * max(layout.partitions, older.partitions) - kept, 0) // older.partitions

@@ -1,4 +1,4 @@
-"""Outcomes: what became of a batch of jobs, gathered by the worker's settler, as lua/settle.lua takes it."""
+"""Outcomes of a batch of jobs, collected by the worker's settler in the form that lua/settle.lua takes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class JobPosition(NamedTuple):
-    """Which job of a delivery: `lane` is empty and `number` 0 where it is alone in its entry."""
+    """A job of a delivery. For a job that is alone in its entry, `lane` is empty and `number` is 0."""
 
     delivery: bytes
     lane: bytes
@@ -15,14 +15,14 @@ class JobPosition(NamedTuple):
 
     @property
     def state(self) -> bytes:
-        """What a train must be at for this job to be settled."""
+        """The state that the train must have for this job to be settled."""
         if not self.lane:
             return b""
         return b"%s %d" % (self.delivery, self.number) if self.number else self.delivery
 
 
 class PartitionOutcomes:
-    """What became of some jobs of a partition, to be written down in one call."""
+    """The outcomes of some jobs of a partition, written in one call."""
 
     __slots__ = ("broken", "count", "ended", "others", "singles", "trains")
 
@@ -30,14 +30,14 @@ class PartitionOutcomes:
         self.count = 0
         self.singles: dict[str, tuple[list[bytes], list[bytes]]] = {}
         self.trains: dict[bytes, tuple[JobPosition, list[bytes]]] = {}
-        self.ended: dict[bytes, bytes] = {}  # trains, and "-" where the rest goes back
+        self.ended: dict[bytes, bytes] = {}  # trains, and "-" if the rest goes back
         self.broken: set[bytes] = (
             set()
         )  # those with a dead or cancelled one: what comes after is settled after it
         self.others: list[bytes | str | int] = []
 
     def done(self, level: str, entry: bytes, id: bytes, record_with_ending: bytes) -> None:
-        """A job that was alone in its entry is done."""
+        """Record that a job which was alone in its entry has completed."""
         self.count += 1
         singles = self.singles.get(level)
         if singles is None:
@@ -59,7 +59,7 @@ class PartitionOutcomes:
             self.ended[position.delivery] = b""
 
     def yield_train(self, delivery: bytes) -> bool:
-        """A train ends with what was done of it, and the rest goes back: others shall have their turn."""
+        """End a train after its completed jobs and give the rest back, so that other lanes get their turn."""
         if delivery not in self.trains or delivery in self.broken:
             return False
         self.ended.setdefault(delivery, b"-")

@@ -40,7 +40,7 @@ class NewJob(NamedTuple):
 
 
 class JobToRetry(NamedTuple):
-    """A finished job to run again: the position where it was seen, and its new record."""
+    """A finished job to run again: its position when it was read, and its new record."""
 
     id: str
     position: bytes
@@ -106,7 +106,7 @@ class Partition(Retriable):
         Args:
             jobs: The jobs, in order.
             confirmed: The server that confirms the write; None for no confirmation.
-            token: Made for this call, if callers chose ids: a call that is sent again then gets its first answer.
+            token: Made for this call, if callers chose ids: a call that is sent again gets its first answer.
 
         Returns:
             The positions of the jobs whose ids were there already.

@@ -1,4 +1,4 @@
-"""Notes: what a running job says of itself, as it is sent, kept and read again.
+"""Progress: the progress and log lines of running jobs, as they are sent, stored and read.
 
 The verb is lua/progress_write.lua.
 """
@@ -13,13 +13,13 @@ from typing import NamedTuple
 from qbull.core.record import to_datetime
 
 MAX_LOG_LINES = 1000
-"""Lines kept of a job, the newest."""
+"""Number of log lines kept per job, the newest."""
 MAX_LOG_LINE_CHARS = 2000
-"""Characters of a line."""
+"""Maximum length of a line."""
 
 
 class JobUpdate(NamedTuple):
-    """`told` is how many lines this delivery has logged before."""
+    """The news of a running job. `told` is the number of lines that this delivery has logged before."""
 
     id: bytes
     place: bytes
@@ -37,7 +37,7 @@ class JobUpdate(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """What a task has logged: when, on the server's clock, in which attempt, and what."""
+    """A line that a task has logged: the server's time, the attempt, and the text."""
 
     at: datetime
     attempt: int

@@ -1,13 +1,14 @@
 """Schedules on the server: the location of each one, and its plan.
 
-A schedule's plan lies in the partition that its ticks go to, so that "this tick has not fired yet" and
-"enqueue it" are one script (tick.py). The app's registry says which partition that is. The two are on
-different slots, so they are written one after the other, and each step may be done again: the plan is the
-truth, the registry only finds it.
+A schedule's plan is in the partition that its runs go to, so that "this run has not started yet" and "enqueue
+it" are one script (tick.py). The app's registry names that partition. The two are on different slots, so they
+are written one after the other, and each step may be repeated: the plan is the truth, the registry only finds
+it.
 
-There must never be two plans of one schedule, or a tick would be fired in both. So a plan that moves says
-where to before it is written there; whoever meets it on the way ends the move first. And what is gone leaves
-a trace for an hour: its revision, against whoever has read it before, and where it has moved to.
+A schedule must never have two plans, or a run would start in both. So a plan that moves names its destination
+before it is written there, and every process that meets it on the way finishes the move first. A deleted plan
+leaves a tombstone for an hour: its revision, so that a late writer cannot revive it, and its new location if
+it has moved.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ class PartitionPlans(NamedTuple):
 class ScheduleStore(StoreVerbs):
     """The schedules of one app, in the partitions of their queues."""
 
-    # Where they are.
+    # Locations.
 
     @idempotent
     async def find(self, name: str) -> StoredSchedule | None:
@@ -86,8 +87,8 @@ class ScheduleStore(StoreVerbs):
             if name in look.plans:
                 return StoredSchedule(location, look.plans[name], look.now_ms)
             before, trace = location, look.tombstones.get(name)
-            moved = trace is not None and trace.moving is not None
-            location = _location(trace.moving) if moved else await self.location(name)  # type: ignore[union-attr, arg-type]
+            moved_to = trace.moving if trace is not None else None
+            location = _location(moved_to) if moved_to is not None else await self.location(name)
             if location == before:
                 break
         return None
@@ -147,11 +148,11 @@ class ScheduleStore(StoreVerbs):
                 look.tombstones[name] = plan
         return look
 
-    # What is said of them.
+    # Definitions.
 
     @idempotent
     async def put(self, schedule: Schedule, origin: PlanOrigin, settings: QueueSettings) -> None:
-        """Write a schedule that the code declares or that somebody makes at run time."""
+        """Write a schedule that the code declares or that a user creates at run time."""
         name, layout = schedule.name, await self._store.layout(settings)
         known = await self.find(name)
         if known is not None and known.location.queue != settings.name:
@@ -180,9 +181,9 @@ class ScheduleStore(StoreVerbs):
 
     @idempotent
     async def remove(self, name: str) -> None:
-        """Remove what was set at run time.
+        """Remove the definition that was set at run time.
 
-        If nothing was, or it cannot be read, remove the whole schedule.
+        If there is none, or it cannot be read, remove the whole schedule.
         """
         location = await self.location(name)
         look = await self.read(location, [name]) if location is not None else None
@@ -213,15 +214,15 @@ class ScheduleStore(StoreVerbs):
         """Postpone a plan that cannot be read now."""
         await self._write(location, name, rev, PlanChange(until_ms))
 
-    # Where they go.
+    # Moves.
 
     async def move_home(
         self, location: ScheduleLocation, names: Sequence[str], settings: QueueSettings, layout: Layout
     ) -> None:
         """Move the schedules that belong to another partition now.
 
-        In a partition that takes nothing in any more, a schedule may stay until the run before has ended:
-        that is known only there, and the jobs of its ticks are brought to where they belong.
+        In a partition that accepts no more jobs, a schedule may stay until its last run has ended: that is
+        known only there, and the jobs of its runs are moved to their new partition.
         """
         for name, plan in (await self.read(location, names)).plans.items():
             assert plan.schedule is not None
@@ -241,13 +242,13 @@ class ScheduleStore(StoreVerbs):
         """Move a schedule to its new partition. It pauses on the way, so that no run starts twice."""
         plan = await self._mark(name, location, home)
         if plan is None:
-            return  # it is gone, or somebody has moved it
+            return  # it is deleted, or another process has moved it
         if plan.moving != str(home):
             elsewhere = _location(plan.moving or "")
             await self.move(name, location, elsewhere)  # one move after the other
             await self.move(name, elsewhere, home)
             return
-        # Before the plan is read: what happens there from now on is seen.
+        # Before the plan is read, so that later changes there are seen.
         there = await self.read(home, [name])
         plan = (await self.read(location, [name])).plans.get(name)
         if plan is None or plan.schedule is None:
@@ -255,7 +256,7 @@ class ScheduleStore(StoreVerbs):
         if name not in there.plans:
             rests = plan.next_ms is None or plan.paused_ms is not None
             due_ms = None if rests or plan.next_ms is None else plan.schedule.due(plan.next_ms)
-            arrived = fields_of(plan) | {"moving": ""}  # it may have been here before, and left a trace
+            arrived = fields_of(plan) | {"moving": ""}  # it may have been here before, and left a tombstone
             await self._write(home, name, there.rev(name), PlanChange(due_ms, arrived))
         await self._register(name, home)
         await self._write(location, name, plan.rev, PlanChange(None, {"moving": str(home)}, drop=True))
@@ -275,24 +276,24 @@ class ScheduleStore(StoreVerbs):
     async def _is_running(
         self, location: ScheduleLocation, plan: SchedulePlan, settings: QueueSettings
     ) -> bool:
-        """Whether the previous run has not ended yet."""
+        """Whether the last run has not ended yet."""
         partition = self._store.partition(settings, location.partition)
         found = [await inspect.find(partition, id) for id in (plan.job, plan.manual) if id is not None]
         return any(job is not None and job.state in ("waiting", "delayed", "active") for job in found)
 
-    # How it is written.
+    # Writing.
 
     async def _change(
         self, name: str, location: ScheduleLocation, how: Callable[[SchedulePlan, int], PlanChange | None]
     ) -> ScheduleLocation | None:
-        """Read, compute, and write unless somebody else did; returns its location, or None if it is gone."""
+        """Read, compute, and write unless the plan has changed. Returns its location, None if it is gone."""
         for _ in range(MAX_UPDATE_ATTEMPTS):
             look = await self.read(location, [name])
             _refuse_unreadable(name, look)
             plan = look.plans.get(name) or look.tombstones.get(name) or SchedulePlan()
             if plan.moving is not None:
                 home = _location(plan.moving)
-                await self.move(name, location, home)  # whoever began it may not have ended it
+                await self.move(name, location, home)  # the process that started it may have died
                 location = home
                 continue
             change = how(plan, look.now_ms)
@@ -326,7 +327,7 @@ class ScheduleStore(StoreVerbs):
         await self._store.server.call("HDEL", self._store.names.schedules, name)
         look = await self.read(location, [name]) if location is not None else None
         if location is not None and look is not None and name in look.plans:
-            await self._register(name, location)  # somebody has made it again meanwhile
+            await self._register(name, location)  # another process has created it again meanwhile
 
     def _base(self, location: ScheduleLocation) -> str:
         return self._store.names.partition(*location)

@@ -1,4 +1,4 @@
-"""Tick: what is due in a partition, and the call that fires it.
+"""Tick: start the due runs of a partition's schedules.
 
 The atomic change itself is in lua/tick.lua.
 """
@@ -22,7 +22,7 @@ from qbull.store.verbs.schedules import PartitionPlans
 
 
 class TickResult(NamedTuple):
-    """What became of a proposal. All 0 where another worker was quicker, or the plan has changed."""
+    """The result of a proposal. All numbers are 0 if another worker was faster, or the plan has changed."""
 
     schedule: Schedule
     fired: int
@@ -34,7 +34,7 @@ class ScheduleTicks(StoreVerbs):
     """The runs of schedules.
 
     Args:
-        store: Where they are.
+        store: The store of the app.
         seal: Encodes the arguments of a task for the server.
         tasks: The tasks that this process knows, by name. A run must start within the `expires` of its task.
     """
@@ -50,7 +50,7 @@ class ScheduleTicks(StoreVerbs):
         self._tasks = tasks
 
     async def fire_due(self, partition: Partition, look: PartitionPlans) -> list[TickResult]:
-        """Propose what the plans of a look have due. The script decides, by its clock, what is fired."""
+        """Propose the due runs of these plans. The script decides which of them start, by the server's clock."""
         flat: list[str | bytes | int] = []
         proposed: list[Schedule] = []
         for plan in look.plans.values():
@@ -83,14 +83,14 @@ class ScheduleTicks(StoreVerbs):
     async def fire_now(
         self, partition: Partition, schedule: Schedule, id: str, confirmed: ConfirmedServer | None = None
     ) -> bool:
-        """Run it now, beside its plan; answers whether the job was new, as safe as `confirmed` asks."""
+        """Run a schedule now, outside its plan. Returns whether the job was new."""
         run = scheduled_run(partition.settings, schedule, self._seal, self._tasks)
         args = (partition.settings.lane_limit, schedule.name, id, *run)
         return bool(await (confirmed or self._store.server).script("schedule_run", partition.base, *args))
 
 
 async def first_due_ms(partitions: Sequence[Partition]) -> list[float | None]:
-    """When the first schedule of each partition is to be looked at next, in ms; None where it has none."""
+    """The time at which the first schedule of each partition is due, in ms; None if it has none."""
     asked = [("ZRANGE", partition.base + "schedules", 0, 0, "WITHSCORES") for partition in partitions]
     heads = await run_commands(partitions[0].server, asked) if asked else []
     return [float(head[1]) if head else None for head in heads]
@@ -109,7 +109,7 @@ def scheduled_run(
     seal: Callable[[str, bytes], bytes] = lambda task, args: args,
     tasks: Mapping[str, TaskSpec] = {},
 ) -> ScheduledRun:
-    """The next run of a schedule. It expires as any job of its task does."""
+    """The next run of a schedule. It expires like any job of its task."""
     spec = tasks.get(schedule.task)
     expires_ms = None if spec is None or spec.expires is None else max(int(spec.expires * 1000), 1)
     key_digest = digest(schedule.key) if schedule.key is not None else None

@@ -1,4 +1,4 @@
-"""The roster: the workers that live, and which partitions each of them reads."""
+"""The worker registry: the live workers, and the partitions that each of them reads."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from qbull.core.layout import Generation
 
 
 class ServedQueue(msgspec.Struct, frozen=True):
-    """What a worker does for one queue. `sharing` says how it came to its partitions.
+    """The work of a worker for one queue. `sharing` tells how it got its partitions.
 
-    One that is leaving reads nothing any more and takes nothing; what it has begun still runs.
+    A worker that is leaving reads no partitions and takes no more jobs, but its started jobs still run.
     """
 
     concurrency: int
@@ -26,11 +26,11 @@ class ServedQueue(msgspec.Struct, frozen=True):
     instance: int | None = None
     instances: int | None = None
     since: dict[int, int] = {}
-    """The server's time in milliseconds at which it began to read each of its partitions."""
+    """The server's time in milliseconds at which it started to read each of its partitions."""
     settings: str = ""
     leaving: bool = False
     schedules: str = ""
-    """The version of its code's schedules."""
+    """The version of the schedules in its code."""
     tasks: list[str] = []
 
 
@@ -53,14 +53,14 @@ def unpack_worker(packed: bytes) -> RegisteredWorker:
     except (
         msgspec.MsgspecError,
         UnicodeDecodeError,
-    ):  # another version wrote it, or it has only beaten so far
+    ):  # another version wrote it, or it has only sent heartbeats so far
         return RegisteredWorker()
 
 
 def worker_declarations(
     members: Mapping[str, RegisteredWorker], queue: str, generation: Generation
 ) -> list[WorkerDeclaration]:
-    """Who reads the partitions of a queue, or would: those of one generation, by their places in it."""
+    """The workers that read the partitions of one generation, or would, by the partitions' index in it."""
     return [
         WorkerDeclaration(
             worker=id,
@@ -78,12 +78,10 @@ def worker_declarations(
 
 
 def settings_digest(settings: QueueSettings) -> str:
-    """The same for two workers whose code declares a queue alike.
+    """Equal for two workers whose code declares the queue in the same way.
 
-    What may differ between them is left out.
+    Settings that may differ between them are left out.
     """
-    read_back = msgspec.json.decode(
-        msgspec.json.encode(settings), type=QueueSettings
-    )  # 5 and 5.0 are the same
+    read_back = msgspec.json.decode(msgspec.json.encode(settings), type=QueueSettings)  # 5 and 5.0 are equal
     alike = replace(read_back, partitions=1, concurrency=1)
     return hashlib.sha256(msgspec.json.encode(alike)).hexdigest()[:12]
