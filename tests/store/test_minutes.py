@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,9 +18,8 @@ from qbull.store.store import Store
 
 @pytest_asyncio.fixture(autouse=True)
 async def movable_clock(store: Store) -> AsyncIterator[None]:
-    clock.enable_clock_shift()
+    store.server.address = replace(store.server.address, test_clock=True)
     yield
-    clock.reset_clock()
     await store.server.call("DEL", clock.CLOCK_SHIFT_KEY)
 
 

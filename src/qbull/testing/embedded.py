@@ -65,8 +65,6 @@ class EmbeddedTestServer(EnqueueRecorder):
             durability=None,
             _make_client=lambda: _RecordingClient(self),
         )
-        if not _open:
-            clock.enable_clock_shift()
         _open.append(self)
         return self
 
@@ -161,7 +159,6 @@ class EmbeddedTestServer(EnqueueRecorder):
         self._stand_in.undo()
         _open.remove(self)
         if not _open:
-            clock.reset_clock()
             _wipe()
 
 
@@ -238,7 +235,7 @@ def _server() -> str:
     """The address of this process's test server, which is started where it is not yet up."""
     valkey = _valkey()
     valkey.ensure()
-    return f"unix://:{valkey.password}@{valkey.socket}?db=0"
+    return f"unix://:{valkey.password}@{valkey.socket}?db=0&test_clock=1"
 
 
 def _wipe() -> None:

@@ -57,6 +57,8 @@ class Address:
     replicas: int | None = None
     """The number of replicas that each server should have, if the URL gives it."""
     tls: TlsSettings | None = None
+    test_clock: bool = False
+    """Whether tests can move the clock of the server forward (store/clock.py)."""
 
     @staticmethod
     def parse(url: str) -> Address:
@@ -112,7 +114,13 @@ class Address:
 
 def _unix(url: str, parts: SplitResult, query: dict[str, str], whole: Address) -> Address:
     kwargs = _login(parts) | {"path": unquote(parts.path), "db": _database(url, query.get("db", "0"))}
-    return replace(whole, shown=f"unix://{parts.path}", kwargs=kwargs, kind=client.UnixDomainSocketConnection)
+    return replace(
+        whole,
+        shown=f"unix://{parts.path}",
+        kwargs=kwargs,
+        kind=client.UnixDomainSocketConnection,
+        test_clock=query.get("test_clock") == "1",
+    )
 
 
 def _cluster(url: str, parts: SplitResult, query: dict[str, str], whole: Address) -> Address:

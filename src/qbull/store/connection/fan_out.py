@@ -24,7 +24,7 @@ MAX_SCRIPT_ATTEMPTS = 3
 
 async def run_scripts(server: Server, verb: str, calls: Sequence[tuple[CommandArgument, ...]]) -> list[Any]:
     """Run a verb once for each (key, arguments …); returns the answers in the same order."""
-    digest = script(verb).digest
+    digest = script(verb, test_clock=server.address.test_clock).digest
     keys = [str(call[0]) for call in calls]
     replies: list[Any] = [None] * len(calls)
 

@@ -18,7 +18,7 @@ class SupportsCall(Protocol):
 
 
 async def server_settings(server: SupportsCall, *names: str) -> dict[str, str]:
-    """Settings of the server; empty if it does not tell. Hosted servers often refuse, or a right is missing."""
+    """Settings of the server; empty if it does not tell: a hosted one may refuse, or a right is missing."""
     try:
         found = [await server.call("CONFIG", "GET", name) for name in names]
     except ServerRefused:

@@ -71,20 +71,13 @@ class Script:
     digest: str
 
 
-_prelude = ""
-
-
 @cache
-def script(name: str) -> Script:
-    """The script of a verb, with its local names and the library files that it needs."""
-    return load_script(name, prelude=_prelude)
+def script(name: str, *, test_clock: bool = False) -> Script:
+    """The script of a verb, with its local names and the library files that it needs.
 
-
-def set_prelude(part: str) -> None:
-    """Put a file of lua/lib before every script of this process. For tests that move the clock."""
-    global _prelude
-    _prelude = _read(_LUA_FOLDER, f"lib/{part}.lua") if part else ""
-    script.cache_clear()
+    With `test_clock`, it runs on a clock that tests can move forward (store/clock.py).
+    """
+    return load_script(name, prelude=_read(_LUA_FOLDER, "lib/moved.lua") if test_clock else "")
 
 
 def load_script(name: str, folder: Traversable = _LUA_FOLDER, prelude: str = "") -> Script:

@@ -135,7 +135,7 @@ class Server:
 
     async def script(self, name: str, key: str, *args: CommandArgument) -> Any:
         """Run a verb by its digest; a server that does not know the digest gets the source."""
-        verb = script(name)
+        verb = script(name, test_clock=self.address.test_clock)
         try:
             try:
                 return await self.call("EVALSHA", verb.digest, 1, key, *args)
@@ -335,8 +335,8 @@ class Conversation:
         return await self.receive()
 
     async def send(self, *commands: tuple[CommandArgument, ...]) -> None:
-        packed = b"".join(map(pack_command, commands))
-        await self._connection.send_packed_command(packed)  # type: ignore[arg-type]
+        packed = b"".join(map(pack_command, commands))  # type: ignore[arg-type]
+        await self._connection.send_packed_command(packed)
 
     async def receive(self, within: float | None = None) -> Any:
         """The next reply; None if it does not come `within` seconds."""

@@ -24,7 +24,7 @@ from qbull.core.record import (
     split_ending,
     to_datetime,
 )
-from qbull.store import clock
+from qbull.store.clock import clock_shift_ms
 from qbull.store.connection import fan_out
 from qbull.store.retry import idempotent
 from qbull.store.store import Store
@@ -236,7 +236,7 @@ def ms_of(entry: bytes) -> int:
 async def server_time(target: Store | Partition) -> float:
     """The clock of the server, in seconds since the epoch."""
     seconds, microseconds = await target.server.call("TIME")
-    return int(seconds) + int(microseconds) / 1e6 + clock.shift_ms / 1000
+    return int(seconds) + int(microseconds) / 1e6 + await clock_shift_ms(target.server) / 1000
 
 
 async def probe_script(store: Store) -> None:

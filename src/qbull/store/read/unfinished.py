@@ -28,7 +28,7 @@ class ScanBatch(NamedTuple):
 
 
 class _ScannedRow(NamedTuple):
-    """A job as lua/unfinished.lua answers it. `at` is its due time or entry, `kind` the start of its place."""
+    """A job as lua/unfinished.lua gives it. `at` is its due time or entry, `kind` the start of its place."""
 
     id: bytes
     record: bytes

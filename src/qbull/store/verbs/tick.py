@@ -50,7 +50,7 @@ class ScheduleTicks(StoreVerbs):
         self._tasks = tasks
 
     async def fire_due(self, partition: Partition, look: PartitionPlans) -> list[TickResult]:
-        """Propose the due runs of these plans. The script decides which of them start, by the server's clock."""
+        """Propose the due runs of these plans. The script decides, by the server's clock, which start."""
         flat: list[str | bytes | int] = []
         proposed: list[Schedule] = []
         for plan in look.plans.values():
