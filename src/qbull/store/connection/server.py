@@ -281,10 +281,8 @@ class Server:
             fact = "the server refused the user or password; check them in the URL"
             return ServerRefused(f"{self.address.shown}: {fact}")
         if isinstance(error, foreign.OutOfMemoryError) or text.startswith("OOM"):
-            return ServerRefused(
-                f"{self.address.shown}: the server is out of memory; "
-                "raise its maxmemory or clean finished jobs"
-            )
+            fact = "the server is out of memory; raise its maxmemory or clean finished jobs"
+            return ServerRefused(f"{self.address.shown}: {fact}")
         if isinstance(error, foreign.NoPermissionError) or text.startswith(("NOPERM", "ACL failure")):
             user = self.address.kwargs.get("username") or "default"
             return ServerRefused(f"{self.address.shown}: {missing_right(user, text, command)}")
