@@ -51,6 +51,12 @@ class Postgres:
 
     def start(self) -> Postgres:
         """Not from a thread: the server dies with the thread that has started it."""
+        self.launch()
+        self.wait_until_up()
+        return self
+
+    def launch(self) -> None:
+        """Start it without waiting for it. Not from a thread, as above."""
         if not self.port:
             self.port = free_port()
             self._initialise()
@@ -65,8 +71,13 @@ class Postgres:
                 preexec_fn=_die_with_parent,
                 **_as_nobody(),
             )
+
+    def wait_until_up(self) -> None:
         wait_for(self.answers)
-        return self
+
+    @property
+    def is_running(self) -> bool:
+        return self.process is not None and self.process.poll() is None
 
     def answers(self) -> bool:
         assert self.process is not None
@@ -78,7 +89,7 @@ class Postgres:
 
     def stop(self, how: signal.Signals = signal.SIGINT) -> None:
         """SIGINT cuts off every session and ends cleanly; SIGQUIT is a crash, after which the log is replayed."""
-        if self.process is not None and self.process.poll() is None:
+        if self.process is not None and self.is_running:
             self.process.send_signal(how)
             self.process.wait(30)
 

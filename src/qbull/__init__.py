@@ -49,7 +49,6 @@ from qbull.store.verbs.progress import LogLine
 from qbull.task import Task
 from qbull.worker.chunk import current_jobs
 from qbull.worker.current import CurrentJob, current_job
-from qbull.worker.job_log import JobLogFilter
 
 if _typing.TYPE_CHECKING:
     from qbull import postgres as postgres
@@ -84,7 +83,6 @@ __all__ = [
     "JobCancelled",
     "JobFailed",
     "JobInfo",
-    "JobLogFilter",
     "Keep",
     "Lane",
     "LogLine",

@@ -13,6 +13,7 @@ import asyncio
 import os
 import platform
 import random
+import resource
 import shutil
 import signal
 import sys
@@ -25,19 +26,23 @@ from pathlib import Path
 
 import msgspec
 import psycopg
-from campaign_app import BELLS, PARTITIONS
 from checker import Checker, Found, Verdict
+from faults.connections import ConnectionFaults
+from faults.processes import ProcessFaults
+from faults.servers import SERVER_FAULTS, ServerFaults
 from fleet import Fleet, Member
-from history import ACK, RUN, Book, words_in
+from history import ACK, RUN, Book
+from job_plan import PARTITIONS
 from loads import transfers
-from nemesis import PACES, SERVERS, Nemesis, Pace
-from silence import Ears
+from nemesis import PACES, Nemesis, Pace
+from operations import REPARTITIONED, Operations
+from process_table import ORPHAN_SECONDS, OrphanWatch
 from tested_servers import PROFILES, TestedServers, Topology, raised
 
 import qbull
-from conftest import every_fault, strays
 from database import Postgres
-from qbull.errors import NotFound, ServerError
+from qbull.errors import ServerError
+from qbull.store.names import Names
 from table import table
 from topology import DURABLE
 
@@ -58,6 +63,8 @@ class Orders:
     database: bool = True
     only: tuple[str, ...] = ()
     """Kinds of faults, instead of those that the seed decides."""
+    loads: tuple[str, ...] = ()
+    """The small loads; all of them if none is named."""
     paces: tuple[Pace, ...] = PACES
     behind: int = 12_000
     """Unfinished jobs beyond which producers rest."""
@@ -94,29 +101,33 @@ class Outcome:
 
 
 class Campaign:
-    def __init__(self, orders: Orders, tested: TestedServers, directory: Path, database: str | None) -> None:
+    def __init__(
+        self, orders: Orders, tested: TestedServers, directory: Path, database: Database | None
+    ) -> None:
         self._orders = orders
         self._tested = tested
         self._directory = directory
         self._book = Book(directory / "faults.words")
-        self._ears = Ears(directory, self._book)
-        self._fleet = Fleet(directory, tested.url, orders.profile, database, orders.seed, orders.behind)
-        self._sharing = random.Random(f"{orders.seed}-sharing").choice(SHARINGS)
-        self._nemesis = Nemesis(
-            tested, self._fleet, self._book, orders.seed, self._begun, orders.paces, orders.only
+        url = database.url if database else None
+        self._fleet = Fleet(
+            directory, tested.url, orders.profile, url, orders.seed, orders.behind, orders.loads
         )
-        self._database = database
-        self._left = ""
+        self._sharing = random.Random(f"{orders.seed}-sharing").choice(SHARINGS)
+        self._fleet.assemble(orders.pods, orders.senders, self._sharing)
         self._app = qbull.App(tested.url, prefix="test")
-        self._queues = {name: self._app.queue(name) for name in ("same", "bells")}
-        for name in ("work", "transfers") if database else ("work",):
-            self._queues[name] = self._app.queue(
-                name, order="key"
-            )  # or what is redriven would not wait its turn
+        self._operations = Operations(self._app, directory, self._book, url, self._server_time)
+        queues = {name: self._operations.queues[name] for name in REPARTITIONED}
+        processes = ProcessFaults(self._fleet, database.server if database else None, queues)
+        connections = ConnectionFaults(tested, self._fleet.processes)
+        names = Names("test")
+        self._bases = [names.partition("work", n) for n in range(PARTITIONS)]
+        servers = ServerFaults(tested, self._bases)
+        self._nemesis = Nemesis(processes, connections, servers, self._book, orders.seed, self._begun)
+        self._nemesis.choose(orders.topology, orders.only)
+        self._orphans = OrphanWatch(directory)
 
     async def run(self) -> Outcome:
-        self._fleet.assemble(self._orders.pods, self._orders.senders, self._sharing)
-        duties = (self._tend, self._watch, self._listen, self._operate, self._tell)
+        duties = (self._tend, self._watch, self._operations.mend_now_and_then, self._tell)
         beside = [asyncio.create_task(each()) for each in duties]
         began = time.monotonic()
         try:
@@ -124,23 +135,25 @@ class Campaign:
                 member.start()
             await self._under_way()
             until = time.monotonic() + self._orders.seconds
-            await self._nemesis.rage(lambda: time.monotonic() > until and self._enough())
-            await self._stop_producing()
-            found = await self._worked_off()
+            await self._nemesis.rage(self._orders.paces, lambda: time.monotonic() > until and self._enough())
+            loaded = time.monotonic() - began
+            await self._stop([*self._fleet.senders, *self._fleet.payers])
+            found = await self._operations.work_off(self._orders.drain)
             for task in beside:
                 task.cancel()
             await self._stop(self._fleet.pods)
-            self._ears.listen()
-            await self._look(found)
+            await self._look_for_orphans(found)
+            await self._operations.count(found)
             found.replicated = self._tested.servers is not None
+            found.outcomes_may_be_lost = self._orders.profile not in ("replicated", "strict")
             (self._directory / "found.json").write_bytes(msgspec.json.encode(found))  # for recheck.py
         finally:
             for task in beside:
                 task.cancel()
             self._fleet.close()
             await self._app.close()
-        verdict = Checker(self._directory, found, replicated=found.replicated).check()
-        return Outcome(verdict, self._facts(time.monotonic() - began))
+        verdict = Checker(self._directory, found).check()
+        return Outcome(verdict, self._facts(time.monotonic() - began, verdict.jobs, loaded))
 
     def _enough(self) -> bool:
         return (
@@ -148,7 +161,7 @@ class Campaign:
         )
 
     def _acknowledged(self) -> int:
-        """Not quite: batches for later are smaller."""
+        """Not quite, and of the sequences only: batches for later are smaller."""
         sizes = [path.stat().st_size for path in self._directory.glob("*.acks")]
         return sum(sizes) // ACK.size * 375
 
@@ -157,15 +170,19 @@ class Campaign:
         return sum(path.stat().st_size for path in self._directory.glob("*.runs")) // RUN.size // 2
 
     async def _tell(self) -> None:
-        """How far it is, now and then."""
+        """How far it is, now and then, and how long the wanted jobs will take at this rate."""
         began = time.monotonic()
         while True:
             await asyncio.sleep(10)
+            seconds, jobs = time.monotonic() - began, self._acknowledged()
+            rate = jobs / seconds
+            left = (self._orders.jobs - jobs) / rate / 60 if rate and self._orders.jobs > jobs else 0
+            more = f", {left:.0f} minutes more" if left else ""
             with suppress(ServerError):
-                stats = await self._queues["work"].stats()
+                stats = await self._operations.queues["work"].stats()
                 print(
-                    f"{time.monotonic() - began:.0f} s: {self._acknowledged():,} acknowledged, {self._nemesis.counts.total()} faults, "
-                    f"{stats.unfinished} unfinished, {stats.failed} dead letters; {self._left}",
+                    f"{seconds:.0f} s: {jobs:,} acknowledged ({rate:,.0f} a second{more}), {self._nemesis.counts.total()} faults, "
+                    f"{stats.unfinished} unfinished, {stats.failed} dead letters; {self._operations.left}",
                     file=sys.stderr,
                 )
 
@@ -175,140 +192,68 @@ class Campaign:
         while not (any(self._directory.glob("*.acks")) and any(self._directory.glob("*.runs"))):
             assert time.monotonic() < until, "nothing was acknowledged and done"
             await asyncio.sleep(0.05)
-        while not await self._rung_until():
+        while not await self._operations.rung_until():
             assert time.monotonic() < until, "not all schedules tick"
             await asyncio.sleep(0.05)
 
     async def _tend(self) -> None:
         while True:
-            await asyncio.sleep(0.2)
+            await asyncio.sleep(0.25)
             self._fleet.tend()
+            await asyncio.to_thread(self._orphans.look, self._started())
+
+    def _started(self) -> list[int]:
+        return [member.process.pid for member in self._fleet.all if member.process is not None]
+
+    async def _look_for_orphans(self, found: Found) -> None:
+        """All members have ended, so whatever is left of them is one."""
+        until = time.monotonic() + ORPHAN_SECONDS + 1
+        while time.monotonic() < until:
+            await asyncio.to_thread(self._orphans.look, self._started())
+            await asyncio.sleep(0.25)
+        found.orphans = [f"{pid}: {command}" for pid, command in self._orphans.found.items()]
 
     async def _watch(self) -> None:
         """Write down when a partition has another primary."""
-        store, last, before = self._app._client().store, None, time.monotonic_ns()
-        bases = [store.names.partition("work", n) for n in range(PARTITIONS)]
+        last, before = None, time.monotonic_ns()
         while True:
             at = time.monotonic_ns()
             with suppress(Exception):
-                owners = await asyncio.to_thread(lambda: [self._tested.owner(base).port for base in bases])
+                owners = await asyncio.to_thread(
+                    lambda: [self._tested.owner(base).port for base in self._bases]
+                )
                 if owners != last:
                     self._book.say(owners=owners, before=before, since=time.monotonic_ns())
                     last = owners
                 before = at
             await asyncio.sleep(0.25)
 
-    async def _listen(self) -> None:
-        while True:
-            await asyncio.sleep(0.1)
-            self._ears.listen()
-
-    async def _operate(self) -> None:
-        """Now and then the other system is mended, and what has failed because of it is sent round again."""
-        while True:
-            await asyncio.sleep(10)
-            with suppress(ServerError):
-                await self._redrive()
-                await asyncio.sleep(2)
-            (self._directory / "mended").unlink(missing_ok=True)
-
-    async def _redrive(self) -> int:
-        (self._directory / "mended").touch()
-        queue = self._queues["work"]
-        cursor = None
-        while True:  # who became one because its workers died is written down
-            page = await queue.search("failed", limit=500, cursor=cursor, error_contains="its worker died")
-            if page.jobs:
-                self._book.say(crashed=[job.id for job in page.jobs])
-            if (cursor := page.next) is None:
-                break
-        redriven = await queue.redrive(error_contains="mended")
-        redriven += await queue.redrive(error_contains="its worker died")
-        for name, other in self._queues.items():
-            if name != "work":
-                redriven += await other.redrive()
-        return redriven
-
-    async def _stop_producing(self) -> None:
-        await self._stop([*self._fleet.senders, *self._fleet.payers])
-
     async def _stop(self, members: list[Member]) -> None:
         for member in members:
             member.wanted = False
-            member.send(signal.SIGTERM) if member in self._fleet.pods else _term(member)
+            if member.process is not None and member.runs:
+                with suppress(ProcessLookupError):
+                    os.kill(member.process.pid, signal.SIGTERM)
         until = time.monotonic() + 90
         for member in members:
             while member.runs and time.monotonic() < until:
                 await asyncio.sleep(0.05)
             assert not member.runs, f"{member.name} does not end; see {member.output}"
 
-    async def _worked_off(self) -> Found:
-        """Until nothing waits any more, and what was mended has been done."""
-        found = Found(until=int(await asyncio.to_thread(self._server_time)))
-        until = time.monotonic() + self._orders.drain
-        while True:
-            with suppress(ServerError):
-                redriven = await self._redrive()
-                left = {name: (await queue.stats()).unfinished for name, queue in self._queues.items()}
-                found.unfinished = {name: n for name, n in left.items() if n}
-                rung = await self._rung_until()
-                self._left = f"left: {redriven} redriven, {found.unfinished}, rung {rung - found.until}"
-                if (
-                    not redriven
-                    and not found.unfinished.keys() - {"bells"}
-                    and rung > found.until
-                    and self._shipped()
-                ):
-                    found.unfinished = {}
-                    return found
-            if time.monotonic() > until:
-                return found
-            await asyncio.sleep(0.5)
-
-    async def _rung_until(self) -> int:
-        """The last tick that every schedule has fired; the ones before it have ended, for each waits for the one before."""
-        try:
-            bells = [await self._app.schedules.get(f"bell-{n}") for n in range(BELLS)]
-        except NotFound:  # lost with the server's memory; the workers declare them again
-            return 0
-        fired = [bell.last.planned_at for bell in bells if bell.last is not None]
-        return min((int(at.timestamp()) for at in fired if at is not None), default=0)
-
-    def _shipped(self) -> bool:
-        if self._database is None:
-            return True
-        with psycopg.connect(self._database) as connection:
-            row = connection.execute("SELECT count(*) FROM qbull_outbox").fetchone()
-        return row == (0,)
-
     def _server_time(self) -> float:
         seconds, _ = self._tested.primaries()[0].tell("TIME")
         return float(seconds)
 
-    async def _look(self, found: Found) -> None:
-        """What the servers say when all is over."""
-        store = self._app._client().store
-        for name, queue in self._queues.items():
-            found.completed[name] = (await queue.stats()).totals.get("completed", 0)
-        cursor = None
-        while True:
-            page = await self._queues["work"].search("failed", limit=1000, cursor=cursor)
-            found.failed += [job.id for job in page.jobs]
-            if (cursor := page.next) is None:
-                break
-        words = words_in(self._book.path)
-        found.crashed = sorted({id for word in words for id in word.get("crashed", ())})
-        found.audit = await every_fault(store)
-        found.leaked = await strays(store)
-        if self._database:
-            found.money = transfers.audit(self._database)
-
-    def _facts(self, seconds: float) -> dict[str, str]:
+    def _facts(self, seconds: float, jobs: int, loaded: float) -> dict[str, str]:
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        cpu = (used.ru_utime + used.ru_stime) / max(jobs, 1)
         server = self._tested.nodes[0].info("server")
         kinds = [kind for line in self._nemesis.kinds for kind in sorted(set(line))]
         facts = {
             "topology": f"{self._orders.topology}, durability {self._orders.profile}, sharing {self._sharing}, "
-            f"{self._orders.pods} pods of 2 processes, {self._orders.senders} producers, {seconds:.0f} s",
+            f"{self._orders.pods} pods of 2 processes, {self._orders.senders + 1} producers, {seconds:.0f} s",
+            "rate": f"{jobs / loaded:,.0f} jobs a second, {cpu * 1000:.1f} ms of CPU for each, so that two cores need "
+            f"{cpu * 1_000_000 / 2 / 60:.0f} minutes for a million",
             "kinds of faults": ", ".join(kinds),
             "versions": f"qbull {qbull.__version__}, Python {platform.python_version()}, "
             f"{server.get('server_name', 'redis')} {server.get('valkey_version') or server['redis_version']}",
@@ -320,14 +265,14 @@ class Campaign:
         return facts
 
 
-def _term(member: Member) -> None:
-    if member.process is not None and member.runs:
-        with suppress(ProcessLookupError):
-            os.kill(member.process.pid, signal.SIGTERM)
+@dataclass
+class Database:
+    server: Postgres
+    url: str
 
 
 @contextmanager
-def _database(wanted: bool) -> Iterator[str | None]:
+def _database(wanted: bool) -> Iterator[Database | None]:
     if not wanted:
         yield None
         return
@@ -337,14 +282,14 @@ def _database(wanted: bool) -> Iterator[str | None]:
         qbull.postgres.migrate(url)
         with psycopg.connect(url) as connection:
             connection.execute(transfers.CREATE.encode())
-        yield url
+        yield Database(server, url)
     finally:
         server.remove()
 
 
 def run(orders: Orders, directory: Path) -> Outcome:
     """All of it, in a directory of its own."""
-    disks = "disk full" in SERVERS[orders.topology]
+    disks = "disk full" in SERVER_FAULTS[orders.topology]
     history = directory / "history"
     history.mkdir(parents=True)
     with (
@@ -367,6 +312,7 @@ def main() -> int:
     parser.add_argument(
         "--only", default="", help="kinds of faults, separated by commas, instead of the seed's"
     )
+    parser.add_argument("--loads", default="", help="small loads, separated by commas, instead of all")
     parser.add_argument("--no-database", action="store_true", help="without transfers through PostgreSQL")
     parser.add_argument("--keep", action="store_true", help="keep the histories, whatever they say")
     parser.add_argument("--pods", type=int, default=3)
@@ -374,6 +320,7 @@ def main() -> int:
     orders = Orders(
         given.topology, given.seed, given.minutes * 60, given.jobs, given.faults, given.durability, given.pods,
         database=not given.no_database,
+        loads=tuple(load.strip() for load in given.loads.split(",") if load.strip()),
         only=tuple(kind.strip() for kind in given.only.split(",") if kind.strip()),
     )  # fmt: skip
     directory = Path(tempfile.mkdtemp(prefix="qbull-chaos-"))

@@ -1,7 +1,8 @@
 """The checker: reads the histories of a campaign when it is over, and says whether every promise was kept.
 
-It knows nothing but what the processes wrote down, the answers of the servers after everything was worked off (`Found`), and
-what was to become of each job (job_plan.py).
+It judges the long sequences of "work" itself and asks each other kind of load for its own report. It knows nothing but what the
+processes and the nemesis wrote down, the answers of the servers after everything was worked off (`Found`), and what was to become
+of each job (job_plan.py). It reads no log of qbull.
 """
 
 from __future__ import annotations
@@ -14,20 +15,24 @@ from pathlib import Path
 from statistics import quantiles
 from typing import Any
 
-from campaign_app import BELL, BELLS, PARTITIONS, SAME, WORK
+from circumstances import SECOND, Circumstances
 from history import DEAD, DONE, Batch, acks_in, batches_in, runs_in, words_in
-from job_plan import plan_of
+from job_plan import PARTITIONS, plan_of
 from key_order import Judge, Stay
+from loads import SMALL_LOADS, same_ids, schedules
+from loads.oracle import runs_of
+from loads.record import Event, Report, events_in
 from loads.transfers import Books
-from silence import Moments, silences
 
 from qbull.core.route import digest, partition_of
 
-SECOND = 1_000_000_000
-SPLIT = 5 * SECOND
-"""A primary that was replaced may take itself for one so much longer."""
-HEARD = SECOND
-"""A sentinel that is asked for the primary may hear of another one so much later than a worker that asked another sentinel."""
+EXCUSES_EACH = 100
+"""A killed process, a worker that was taken for dead and a failover excuse no more than so many runs each."""
+EXACT = ("chunks", "cancels", "expiry", "rates", "capped", "priorities", "cpu", "halts", "deploys")
+"""Small queues whose totals must be what was sent: they are not repartitioned, and each call is a job."""
+OUT_OF_MEMORY_NS = 10 * SECOND
+"""A call may be told that the server is out of memory so long after it was: it was sent again and again meanwhile."""
+LAST_MOMENTS_NS = SECOND
 
 
 @dataclass
@@ -41,36 +46,41 @@ class Found:
     """Those that were dead letters at some time because their workers died."""
     completed: dict[str, int] = field(default_factory=dict)
     """Totals by queue."""
+    ended: dict[str, int] = field(default_factory=dict)
+    """Jobs that have ended, by queue: completed, cancelled, dead letters."""
     until: int = 0
     """The last second of which every tick must be there."""
     audit: list[str] = field(default_factory=list)
     leaked: list[str] = field(default_factory=list)
+    orphans: list[str] = field(default_factory=list)
     money: Books | None = None
     replicated: bool = False
-    """Servers take over from each other here, so that news of what was done may be lost."""
+    """Servers take over from each other here."""
+    outcomes_may_be_lost: bool = False
+    """A failover may lose outcomes: the durability promises no more."""
 
 
 @dataclass
 class Verdict:
     acknowledged: int = 0
+    """Of the sequences; the other loads have their own counts."""
     unknown: int = 0
     """Jobs in calls that ended without an answer that settles it; each was sent again until it was acknowledged."""
-    refused: int = 0
+    refused: list[str] = field(default_factory=list)
+    """Calls that a correct server refused."""
+    untold: list[str] = field(default_factory=list)
+    """Sequences that were acknowledged, and nobody was told that they are new."""
     lost: list[str] = field(default_factory=list)
     strange: list[str] = field(default_factory=list)
     """Run, but never sent."""
     early: list[str] = field(default_factory=list)
     disorder: list[str] = field(default_factory=list)
     excused: Counter[str] = field(default_factory=Counter)
+    excesses: list[str] = field(default_factory=list)
+    """More excuses than the faults explain."""
     runs: int = 0
     again: int = 0
     ahead_ms: float = 0.0
-    ticks: int = 0
-    missed: list[str] = field(default_factory=list)
-    doubled: list[str] = field(default_factory=list)
-    same: int = 0
-    twice: list[str] = field(default_factory=list)
-    """Ids of which two producers were told that theirs was the new one."""
     letters: int = 0
     books: list[str] = field(default_factory=list)
     """Where the servers' own counts say something else."""
@@ -80,36 +90,49 @@ class Verdict:
     longest_wait: float = 0.0
     faults: Counter[str] = field(default_factory=Counter)
     found: Found = field(default_factory=Found)
+    reports: list[Report] = field(default_factory=list)
+
+    @property
+    def jobs(self) -> int:
+        """Of all kinds of load."""
+        words = ("jobs", "flows", "created", "ticks")
+        return self.acknowledged + sum(
+            int(report.counts.get(word, 0)) for report in self.reports for word in words
+        )
 
     def broken(self) -> list[str]:
         """Every promise that was not kept, with an example."""
         wrong = {
             "lost": self.lost, "run but never sent": self.strange, "begun too early": self.early,
-            "order": self.disorder, "ticks missed": self.missed, "ticks doubled": self.doubled,
-            "ids added twice": self.twice, "books": self.books, "audit": self.found.audit, "leaked names": self.found.leaked,
+            "order": self.disorder, "refused by a correct server": self.refused, "nobody was told that they are new": self.untold,
+            "orphans": self.found.orphans, "excuses": self.excesses, "books": self.books, "audit": self.found.audit,
+            "leaked names": self.found.leaked,
             "not worked off": [f"{queue}: {n}" for queue, n in self.found.unfinished.items() if n],
             "money": self.found.money.faults if self.found.money else [],
+            **{report.load: report.faults for report in self.reports},
         }  # fmt: skip
         return [f"{word}: {len(some)}, such as {some[:3]}" for word, some in wrong.items() if some]
 
 
 class Checker:
-    """`replicated`: servers take over from each other here, so that news of what was done may be lost."""
-
-    def __init__(self, directory: Path, found: Found, *, replicated: bool) -> None:
+    def __init__(self, directory: Path, found: Found) -> None:
         self._directory = directory
         self._found = found
-        self._replicated = replicated
         self._words = words_in(directory / "faults.words")
+        self._circumstances = Circumstances(
+            self._words, crashed=found.crashed, ticks_until=found.until, replicated=found.replicated
+        )
         self.verdict = Verdict(found=found)
 
     def check(self) -> Verdict:
         numbers, later = self._sent()
-        events = self._runs()
-        self._judge(events, numbers, later)
-        self._ticks()
-        self._same_ids()
-        self._letters()
+        self._judge(self._runs(), numbers, later)
+        events = events_in(self._directory)
+        self._loads(events)
+        self._refusals(events)
+        self._crashed(events)
+        self._letters(events)
+        self._excuses()
         self._calm()
         return self.verdict
 
@@ -134,31 +157,20 @@ class Checker:
                     waits.append((ack.began, ack.at))
         for path in self._directory.glob("sender-*.words"):
             for word in words_in(path):
-                if word.get("error") == "ServerRefused":
-                    verdict.refused += word["jobs"]
-                elif "error" in word:
-                    verdict.unknown += word["jobs"]
+                verdict.unknown += word["jobs"] if "error" in word else 0
+                verdict.untold += word.get("untold", ())
         verdict.longest_wait = max((end - began for began, end in waits), default=0) / SECOND
         verdict.unavailable = _union([wait for wait in waits if wait[1] - wait[0] > SECOND]) / SECOND
         self._load = min((began for began, _ in waits), default=0), max((end for _, end in waits), default=0)
         return numbers, later
 
     def _runs(self) -> dict[int, list[tuple[int, int, int, int]]]:
-        """The events of each key of "work", in the order of time. Those of the others are put aside."""
+        """The events of each key of "work", in the order of time."""
         events: dict[int, list[tuple[int, int, int, int]]] = defaultdict(list)
-        self._rung: dict[tuple[int, int], set[int]] = defaultdict(set)
-        self._done_same: set[int] = set()
-        self._signs: dict[int, int] = {}
         for path in self._directory.glob("*.runs"):
             process = int(path.name.partition("-")[0])
-            for kind, _, source, key, number, at in runs_in(path):
-                self._signs.setdefault(process, at)
-                if source == WORK:
-                    events[key].append((at, process, kind, number))
-                elif source == BELL:
-                    self._rung[key & 0xFF, number].add(key >> 8)
-                elif source == SAME and kind == DONE:
-                    self._done_same.add(number)
+            for kind, _, _, key, number, at in runs_in(path):
+                events[key].append((at, process, kind, number))
         for some in events.values():
             some.sort()
         return events
@@ -170,12 +182,16 @@ class Checker:
         later: dict[int, Batch],
     ) -> None:
         verdict, found = self.verdict, self._found
-        crashed = {(int(key), int(n)) for key, _, n in (id.partition(":") for id in found.crashed)}
-        judge = Judge(self._deaths(), self._silent(), self._moved, crashed)
+        crashed = {
+            (int(key), int(n)) for key, _, n in (id.partition(":") for id in found.crashed) if key.isdigit()
+        }
+        judge = Judge(
+            self._circumstances, crashed, _partition, outcomes_may_be_lost=found.outcomes_may_be_lost
+        )
         letters = set(found.failed)
         self._done: dict[int, list[int]] = defaultdict(list)
         self._stays: dict[int, list[Stay]] = {}
-        self._effects = self._dead = 0
+        self._effects = 0
         for key, (acknowledged, sent) in numbers.items():
             stays = self._stays[key] = judge.look_at(key, events.pop(key, []))
             verdict.runs += len(stays)
@@ -197,34 +213,54 @@ class Checker:
         for times in self._done.values():
             times.sort()
 
-    def _ticks(self) -> None:
-        verdict, found = self.verdict, self._found
-        if not self._rung:
-            return
-        firsts = {bell: min(at for b, at in self._rung if b == bell) for bell in {b for b, _ in self._rung}}
-        since = max(firsts.values())
-        ticks = [(bell, at) for bell in range(BELLS) for at in range(since, found.until + 1)]
-        verdict.ticks = len(ticks)
-        verdict.missed = [f"bell {bell} at {at}" for bell, at in ticks if (bell, at) not in self._rung]
-        verdict.doubled = [
-            f"bell {tick[0]} at {tick[1]}" for tick, jobs in self._rung.items() if len(jobs) > 1
+    def _loads(self, events: dict[str, list[Event]]) -> None:
+        for load in (same_ids, schedules, *SMALL_LOADS):
+            if events.get(load.NAME):
+                self.verdict.reports.append(load.check(events[load.NAME], self._circumstances))
+
+    def _refusals(self, events: dict[str, list[Event]]) -> None:
+        """`ServerRefused` is right only from a server that the nemesis left without memory."""
+        memory = [
+            (word["began"], word.get("ended", word["began"]) + OUT_OF_MEMORY_NS)
+            for word in self._words
+            if word.get("kind") == "out of memory"
+        ]
+        errors = [
+            (event.at, event.facts["error"], event.facts["text"])
+            for some in events.values()
+            for event in some
+            if event.what == "error"
+        ]
+        for path in self._directory.glob("sender-*.words"):
+            errors += [
+                (word["at"], word["error"], word["text"]) for word in words_in(path) if "error" in word
+            ]
+        for at, error, text in errors:
+            right = "out of memory" in text and any(low <= at <= high for low, high in memory)
+            if error.endswith("Refused") and not right:
+                self.verdict.refused.append(f"{error}: {text}")
+
+    def _crashed(self, events: dict[str, list[Event]]) -> None:
+        """A dead letter because its workers died has a run in the last moments of a process that was killed."""
+        deaths, seen = self._circumstances.deaths, set[str]()
+
+        def was_hit(process: int, began: int, ended: int | None) -> bool:
+            death = deaths.get(process)
+            return (
+                death is not None and began <= death and (ended is None or ended >= death - LAST_MOMENTS_NS)
+            )
+
+        wanted = set(self._found.crashed)
+        for key, stays in self._stays.items():
+            seen |= {f"{key}:{s.number}" for s in stays if was_hit(s.process, s.begun, s.ended)} & wanted
+        for some in events.values():
+            seen |= {run.job for run in runs_of(some) if was_hit(run.process, run.began, run.ended)} & wanted
+        self.verdict.books += [
+            f"{id} is a dead letter because its workers died, but nobody killed one that ran it"
+            for id in sorted(wanted - seen)
         ]
 
-    def _same_ids(self) -> None:
-        verdict = self.verdict
-        new: Counter[int] = Counter()
-        acknowledged: set[int] = set()
-        for path in self._directory.glob("sender-*.words"):
-            for word in words_in(path):
-                for number, created in zip(word.get("same", ()), word.get("new", ()), strict=True):
-                    acknowledged.add(number)
-                    new[number] += created
-        verdict.same = len(acknowledged)
-        verdict.lost += [f"same-{number}" for number in acknowledged - self._done_same]
-        if not self._replicated:
-            verdict.twice = [f"same-{number}" for number, many in new.items() if many > 1]
-
-    def _letters(self) -> None:
+    def _letters(self, events: dict[str, list[Event]]) -> None:
         """The dead letters are exactly those that never succeed; on a server that nobody takes over from, all counts are exact."""
         verdict, found = self.verdict, self._found
         never = {
@@ -240,15 +276,43 @@ class Checker:
         verdict.books += [
             f"dead letter {id} is there {many} times" for id, many in failed.items() if many > 1
         ]
-        if self._replicated:
+        if found.replicated:
             return
-        for queue, exact in {
-            "work": self._effects,
-            "same": len(self._done_same),
-            "bells": len(self._rung),
-        }.items():
-            if queue in found.completed and found.completed[queue] != exact:
-                verdict.books.append(f'queue "{queue}": {found.completed[queue]} completed, {exact} done')
+        done_same = {event.job for event in events.get(same_ids.NAME, ()) if event.what == "done"}
+        rung = {(event.key, event.n) for event in events.get(schedules.NAME, ())}
+        exact = {"work": self._effects, "same": len(done_same), "bells": len(rung)}
+        for queue, many in exact.items():
+            if queue in found.completed and found.completed[queue] != many:
+                verdict.books.append(f'queue "{queue}": {found.completed[queue]} completed, {many} done')
+        self._totals(events)
+
+    def _totals(self, events: dict[str, list[Event]]) -> None:
+        """Every job of a small queue has ended once: those that were acknowledged, and some whose producer died before it knew."""
+        asked, told = Counter[str](), Counter[str]()
+        for some in events.values():
+            for event in some:
+                queue = event.job.partition(":")[0]
+                asked[queue] += event.what == "asked"
+                told[queue] += event.what == "told"
+        for queue in EXACT:
+            ended = self._found.ended.get(queue)
+            if ended is not None and not told[queue] <= ended <= asked[queue]:
+                self.verdict.books.append(
+                    f'queue "{queue}": {ended} ended, {told[queue]} acknowledged, {asked[queue]} sent'
+                )
+
+    def _excuses(self) -> None:
+        """The excuses of all loads together are bounded by what the nemesis did."""
+        excused = Counter(self.verdict.excused)
+        for report in self.verdict.reports:
+            excused.update(report.excused)
+        seen = self._circumstances
+        causes = {"killed": len(seen.deaths), "taken over": seen.disturbances, "failover": seen.failovers}
+        for cause, times in causes.items():
+            words = [cause, f"overlap, {cause}", *(["zombie"] if cause == "taken over" else [])]
+            many = sum(excused[word] for word in words)
+            if many > EXCUSES_EACH * times:
+                self.verdict.excesses.append(f"{many} runs excused as {cause}, which happened {times} times")
 
     def _calm(self) -> None:
         """How long things took."""
@@ -281,30 +345,6 @@ class Checker:
         owners = [word["owners"] for word in self._words if "owners" in word and word["since"] <= at]
         latest = owners[-1] if owners else []
         return [p for p, port in enumerate(latest) if port == server] or list(range(PARTITIONS))
-
-    def _deaths(self) -> dict[int, int]:
-        return {pid: word["at_ns"] for word in self._words for pid in word.get("pids", ())}
-
-    def _silent(self) -> dict[int, Moments]:
-        """When processes were taken for dead, as the workers' own logs say."""
-        logs = (path.read_text(errors="replace") for path in self._directory.glob("pod-*.out"))
-        return silences(logs, self._deaths(), self._signs, self._words)
-
-    def _moved(self, key: int, since: int, until: int) -> bool:
-        partition = _partition(key)
-        return any(
-            before["owners"][partition] != after["owners"][partition]
-            and after["before"] - HEARD < until
-            and after["since"] + SPLIT > since
-            for before, after in self._changes()
-        )
-
-    def _changes(self) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-        """What was seen of the owners of partitions before and after each change."""
-        if not hasattr(self, "_seen"):
-            looks = [word for word in self._words if "owners" in word]
-            self._seen = list(pairwise(looks))
-        return self._seen
 
 
 def _partition(key: int) -> int:

@@ -16,13 +16,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from campaign_app import PARTITIONS
+from job_plan import MIN_IDLE, PARTITIONS
 
 from topology import _die_with_parent
 
 HERE = Path(__file__).parent
 PROCESSES = 2
-MIN_IDLE = 2.0
 
 
 @dataclass
@@ -65,6 +64,11 @@ class Member:
                 os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
 
+    @property
+    def version(self) -> int:
+        """Of the code that it runs (loads/deploys.py)."""
+        return int(self.environment["CHAOS_VERSION"])
+
     def children(self) -> list[int]:
         if not self.runs:
             return []
@@ -83,6 +87,8 @@ class Fleet:
     database: str | None
     seed: int
     behind: int
+    loads: tuple[str, ...] = ()
+    """The small loads; all of them if there are none."""
     pods: list[Member] = field(default_factory=list)
     senders: list[Member] = field(default_factory=list)
     payers: list[Member] = field(default_factory=list)
@@ -96,25 +102,23 @@ class Fleet:
                 options += ["--partitions-per-pod", str(PARTITIONS // max(pods - 1, 1) + 1)]
             if sharing == "static":
                 options += ["--instance-id", str(n), "--instance-count", str(pods)]
-            command = [
-                "-m",
-                "qbull.cli.main",
-                "worker",
-                "campaign_app:app",
-                "--processes",
-                str(PROCESSES),
-                *options,
-            ]
-            self.pods.append(self._member(f"pod-{n}", command, library))
+            command = ["-m", "qbull.cli.main", "worker", "campaign_worker:app", "--processes", str(PROCESSES)]
+            self.pods.append(self._member(f"pod-{n}", [*command, *options], library))
+            self.pods[n].environment["CHAOS_VERSION"] = "1" if n else "2"
         for n in range(senders):
             command = [str(HERE / "sender.py"), str(n), str(senders), str(self.seed)]
             self.senders.append(self._member(f"sender-{n}", command, library))
+        self.senders.append(self._member("small", [str(HERE / "small_producer.py")], library))
         if self.database is not None:
-            self.payers.append(self._member("payer-0", [str(HERE / "loads" / "transfers.py"), "p0"], library))
+            self.payers.append(self._member("payer-0", ["-m", "loads.transfers", "p0"], library))
 
     @property
     def all(self) -> list[Member]:
         return [*self.pods, *self.senders, *self.payers]
+
+    def processes(self) -> dict[int, list[int]]:
+        """Each supervisor that runs, and its worker processes."""
+        return {pod.process.pid: pod.children() for pod in self.pods if pod.process is not None and pod.runs}
 
     def tend(self) -> None:
         for member in self.all:
@@ -140,6 +144,8 @@ class Fleet:
             "CHAOS_URL": self.url,
             "CHAOS_DURABILITY": self.durability,
             "CHAOS_BEHIND": str(self.behind),
+            "CHAOS_LOADS": ",".join(self.loads),
+            "CHAOS_VERSION": "2",
             "MIN_IDLE_TIME_MS": str(int(MIN_IDLE * 1000)),
             "QBULL_LOG_LEVEL": "INFO",
             "PYTHONPATH": os.pathsep.join(str(place) for place in places),

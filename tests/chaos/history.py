@@ -24,8 +24,8 @@ RUN = struct.Struct("<BBHIIq")
 HEAD = struct.Struct("<IIIq")
 ACK = struct.Struct("<IIqq")
 
-BEGUN, DONE, FAILED, DEAD = 1, 2, 3, 4
-"""It began; it had its effect; it failed and is tried again; it failed for good."""
+BEGUN, DONE, FAILED, DEAD, LEFT = 1, 2, 3, 4, 5
+"""It began; it had its effect; it failed and is tried again; it failed for good; it was interrupted and given back."""
 
 
 class Run(NamedTuple):

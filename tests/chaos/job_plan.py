@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import zlib
 from collections.abc import Sequence
@@ -9,6 +10,10 @@ from itertools import accumulate
 from typing import NamedTuple
 
 KEYS = 1_000
+PARTITIONS = int(os.environ.get("CHAOS_PARTITIONS", "8"))
+"""Of the queue "work"."""
+MIN_IDLE = float(os.environ.get("CHAOS_MIN_IDLE", "2"))
+"""Seconds without a heartbeat after which a worker is taken for dead."""
 LATER = 1 << 24
 """Keys from here on have one job each, which is for later."""
 ATTEMPTS = 4

@@ -1,12 +1,13 @@
 """Order: whether the runs of one key were what is promised (docs/guides/guarantees.md), no more and no less.
 
-1. A job begins for the first time only after the one before it has ended for good: done, or a dead letter.
+1. A job begins for the first time only after the one before it has ended for good: done, or a dead letter. In a queue that
+   halts, a dead letter ends nothing.
 2. No two runs of a key overlap.
 3. A job is run again after a later one only where its outcome did not reach the server: its process died, and it was a quick
    job that ended within the last moments of that. The ones behind it whose outcome was lost are then run again in their order.
 
-A worker that was wrongly taken for dead, and news that a failover has lost, excuse 2 and 3. Nothing excuses 1. The first does so for what was
-under way when it was taken for dead, not for the rest of its life.
+A worker that was frozen or cut off so long that it was taken for dead excuses 2 and 3, for what was under way then. A failover excuses 2,
+for what was under way then: the new primary may not know that a job was handed out. Nothing excuses 1. The excuses are counted and bounded.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
-from history import BEGUN, DEAD, DONE, FAILED
-from silence import Moments
+from circumstances import WAKING, Circumstances
+from history import BEGUN, DEAD, DONE, FAILED, LEFT
 
 MS = 1_000_000
 QUICK = 2 * MS
@@ -24,11 +26,6 @@ BEHIND = 50 * MS
 """What docs/guides/guarantees.md says: how far quick jobs run ahead of what is written down."""
 SLACK = 250 * MS
 """A process may be kept waiting by others between its look at the clock and what it writes into its history."""
-
-
-WAKING = 30_000 * MS
-"""A worker that was taken for dead has learned of it by then, and what it had done before that was on the server, or never gets there: those
-that are frozen are so for 5 s at most, and servers that are away come back."""
 
 
 @dataclass(slots=True)
@@ -44,13 +41,14 @@ class Stay:
 
 @dataclass
 class Judge:
-    """`deaths`: process → when it was killed; `silent`: process → when it was taken for dead; `moved`: whether the partition of a key had
-    another primary at some time between two moments; `crashed`: jobs that are dead letters because their workers died."""
+    """`crashed`: jobs that are dead letters because their workers died; `partition`: which partition of "work" a key has;
+    `halts`: whether a dead letter stops its key; `outcomes_may_be_lost`: whether a failover may lose outcomes, as with "fast"."""
 
-    deaths: Mapping[int, int]
-    silent: Mapping[int, Moments]
-    moved: Callable[[int, int, int], bool]
-    crashed: Container[tuple[int, int]]
+    circumstances: Circumstances
+    crashed: Container[tuple[Any, int]] = ()
+    partition: Callable[[Any], int | None] = lambda key: None
+    halts: bool = False
+    outcomes_may_be_lost: bool = False
     faults: list[str] = field(default_factory=list)
     again: int = 0
     """Jobs that were run again although they had had their effect."""
@@ -58,21 +56,23 @@ class Judge:
     ahead: int = 0
     """The longest time for which an outcome was lost with its process, in nanoseconds."""
 
-    def look_at(self, key: int, events: Iterable[tuple[int, int, int, int]]) -> list[Stay]:
+    def look_at(self, key: Any, events: Iterable[tuple[int, int, int, int]]) -> list[Stay]:
         """Events are (when, process, kind, number), in the order of time."""
-        stays = _stays(events)
+        stays = self._stays(key, events)
+        final = (DONE,) if self.halts else (DONE, DEAD)
         ends: dict[int, int] = {}
         for stay in stays:
-            if stay.how in (DONE, DEAD) and stay.ended is not None:
+            if stay.how in final and stay.ended is not None:
                 ends[stay.number] = min(stay.ended, ends.get(stay.number, stay.ended))
-        letters = {stay.number: stay.ended for stay in reversed(stays) if stay.how == DEAD}
+        letters = {} if self.halts else {s.number: s.ended for s in reversed(stays) if s.how == DEAD}
         self._in_order(key, stays, ends, letters)
         self._apart(key, stays)
         return stays
 
     def _in_order(
-        self, key: int, stays: list[Stay], ends: Mapping[int, int], letters: Mapping[int, int | None]
+        self, key: Any, stays: list[Stay], ends: Mapping[int, int], letters: Mapping[int, int | None]
     ) -> None:
+        crashed = () if self.halts else self.crashed
         seen: dict[int, Stay] = {}
         highest = last = -1
         for stay in stays:
@@ -82,15 +82,13 @@ class Judge:
             if before is None:
                 if (
                     n > 0
-                    and (key, n - 1) not in self.crashed
+                    and (key, n - 1) not in crashed
                     and not ends.get(n - 1, stay.begun + 1) <= stay.begun
                 ):
                     self.faults.append(f"key {key}: {n} began before {n - 1} had ended")
             elif before.how == DONE:
                 self.again += 1
-            if (letters.get(n) or stay.begun) < stay.begun or (
-                before is not None and (key, n) in self.crashed
-            ):
+            if (letters.get(n) or stay.begun) < stay.begun or (before is not None and (key, n) in crashed):
                 continue  # a dead letter that was redriven has no place in the line
             if n < highest and n != last:  # the next attempt of the one that runs again is in its place
                 excuse = self._excuse(key, stay, before, stays)
@@ -101,30 +99,31 @@ class Judge:
                 if excuse == "zombie":
                     continue  # what it does has no place in the line, either
             elif n > last + 1 and not all(
-                ends.get(m, stay.begun + 1) <= stay.begun or m in letters or (key, m) in self.crashed
+                ends.get(m, stay.begun + 1) <= stay.begun or m in letters or (key, m) in crashed
                 for m in range(last + 1, n)
             ):
                 self.faults.append(f"key {key}: {n} came after {last}")
             highest, last = max(highest, n), n
 
-    def _excuse(self, key: int, stay: Stay, before: Stay | None, stays: list[Stay]) -> str | None:
+    def _excuse(self, key: Any, stay: Stay, before: Stay | None, stays: list[Stay]) -> str | None:
         """Why a job may run again although a later one has begun."""
+        taken_over = self.circumstances.was_taken_over
         if before is not None:
-            if self.moved(key, before.ended or before.begun, stay.begun):
-                return "failover"
             if self._was_killed(before, stay, stays):
                 return "killed"
             unheard = stay.begun if before.ended is None else min(stay.begun, before.ended + WAKING)
-            if self._was_taken_for_dead(before.process, before.begun - WAKING, unheard):
+            if taken_over(before.process, before.begun, unheard):
                 return "taken over"
-        return "zombie" if self._was_taken_for_dead(stay.process, stay.begun - WAKING, stay.begun) else None
+            if self.outcomes_may_be_lost and self._moved(key, before.ended or before.begun, stay.begun):
+                return "failover"
+        return "zombie" if taken_over(stay.process, stay.begun, stay.begun) else None
 
-    def _was_taken_for_dead(self, process: int, since: int, until: int) -> bool:
-        return any(low <= until and high >= since for low, high in self.silent.get(process, ()))
+    def _moved(self, key: Any, since: int, until: int) -> bool:
+        return self.circumstances.failed_over(since, until, self.partition(key))
 
     def _was_killed(self, before: Stay, stay: Stay, stays: list[Stay]) -> bool:
         """Its outcome was lost with its process: it was quick, and ended within the last moments."""
-        if before.process not in self.deaths or before.ended is None:
+        if before.process not in self.circumstances.deaths or before.ended is None:
             return False
         later = [
             other.begun
@@ -137,21 +136,24 @@ class Judge:
         self.ahead = max(self.ahead, ahead)
         return True
 
-    def _apart(self, key: int, stays: list[Stay]) -> None:
+    def _apart(self, key: Any, stays: list[Stay]) -> None:
+        taken_over = self.circumstances.was_taken_over
         open_runs: list[Stay] = []
         for stay in stays:
             still = []
             for other in open_runs:
-                end = other.ended if other.ended is not None else self.deaths.get(other.process)
+                end = other.ended if other.ended is not None else self.circumstances.deaths.get(other.process)
                 if end is not None and end <= stay.begun:
                     continue
-                if end is None and other.process == stay.process and other.number == stay.number:
-                    continue
-                if self._was_taken_for_dead(
-                    other.process, other.begun - WAKING, stay.begun
-                ) or self._was_taken_for_dead(stay.process, stay.begun - WAKING, stay.begun):
+                if other.process == stay.process and other.number == stay.number:
+                    self.faults.append(
+                        f"key {key}: {stay.number} ran twice at once in process {stay.process}"
+                    )
+                elif taken_over(other.process, other.begun, stay.begun) or taken_over(
+                    stay.process, stay.begun, stay.begun
+                ):
                     self.excused["overlap, taken over"] += 1
-                elif self.moved(key, other.begun, stay.begun):
+                elif self._moved(key, other.begun, stay.begun):
                     self.excused["overlap, failover"] += 1
                 else:
                     self.faults.append(
@@ -162,17 +164,16 @@ class Judge:
             still.append(stay)
             open_runs = still
 
-
-def _stays(events: Iterable[tuple[int, int, int, int]]) -> list[Stay]:
-    stays: list[Stay] = []
-    open_runs: dict[tuple[int, int], Stay] = {}
-    for at, process, kind, number in events:
-        if kind == BEGUN:
-            stay = Stay(number, at, process)
-            stays.append(stay)
-            open_runs[process, number] = stay
-        elif kind in (DONE, FAILED, DEAD):
-            ended = open_runs.pop((process, number), None)
-            if ended is not None:
-                ended.ended, ended.how = at, kind
-    return stays
+    def _stays(self, key: Any, events: Iterable[tuple[int, int, int, int]]) -> list[Stay]:
+        stays: list[Stay] = []
+        open_runs: dict[tuple[int, int], Stay] = {}
+        for at, process, kind, number in events:
+            if kind == BEGUN:
+                stay = Stay(number, at, process)
+                stays.append(stay)
+                open_runs[process, number] = stay
+            elif kind in (DONE, FAILED, DEAD, LEFT):
+                ended = open_runs.pop((process, number), None)
+                if ended is not None:
+                    ended.ended, ended.how = at, kind
+        return stays

@@ -69,7 +69,7 @@ async def suffer(tested: TestedServers, directory: Path, peer: str, seconds: flo
     finally:
         for each in (*senders, *workers):
             each.kill()
-    return Checker(directory, Found(), replicated=True).check()
+    return Checker(directory, Found(replicated=True)).check()
 
 
 def main() -> int:

@@ -21,15 +21,19 @@ class Proxies:
     def before(self, target: int) -> int:
         """A port on which a proxy passes everything on to this one."""
         port = free_port()
-        self.tell(listen=port, target=target)
-        assert self._process.stdout is not None
-        assert self._process.stdout.readline() == "listening\n"
+        assert self._tell(listen=port, target=target) == "listening\n"
         return port
 
-    def tell(self, **order: Any) -> None:
-        assert self._process.stdin is not None
+    def strike(self, **order: Any) -> list[int]:
+        """The ports of the clients whose connections were struck."""
+        ports: list[int] = json.loads(self._tell(**order))
+        return ports
+
+    def _tell(self, **order: Any) -> str:
+        assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.write(json.dumps(order) + "\n")
         self._process.stdin.flush()
+        return self._process.stdout.readline()
 
     def close(self) -> None:
         self._process.kill()

@@ -8,6 +8,8 @@ fault: {"mood": …, "target": port, "share": part of the connections, "seconds"
     swallow  the next reply is dropped and the connection reset: the server has done it, and nobody is told
     deaf     requests pass, replies do not until it is over; then they are late, or the connection is reset
     hole     nothing passes until it is over, then as above
+
+It answers a fault with a line of JSON: the clients' ports of the connections that it struck.
 """
 
 from __future__ import annotations
@@ -82,6 +84,12 @@ class Link:
         self.server = Pipe(self, replies=True)
         self.client.other, self.server.other = self.server, self.client
 
+    @property
+    def port(self) -> int:
+        """The client's own."""
+        name = self.client.transport.get_extra_info("peername") if self.client.transport is not None else None
+        return int(name[1]) if name else 0
+
     def feel(self, mood: str, seconds: float, delay: float, late: bool) -> None:
         loop = asyncio.get_running_loop()
         self.mood, self.delay, self.until = mood, delay, loop.time() + seconds
@@ -140,10 +148,11 @@ class Proxy:
         elif client is not None:
             client.resume_reading()
 
-    def suffer(self, order: dict[str, Any]) -> None:
-        for link in list(self.links):
-            if luck.random() < order["share"]:
-                link.feel(order["mood"], order["seconds"], order.get("delay", 0.0), luck.random() < 0.5)
+    def suffer(self, order: dict[str, Any]) -> list[int]:
+        struck = [link for link in self.links if luck.random() < order["share"]]
+        for link in struck:
+            link.feel(order["mood"], order["seconds"], order.get("delay", 0.0), luck.random() < 0.5)
+        return [link.port for link in struck]
 
 
 async def main() -> None:
@@ -158,7 +167,7 @@ async def main() -> None:
             await proxies[order["target"]].listen(order["listen"])
             print("listening", flush=True)
         else:
-            proxies[order["target"]].suffer(order)
+            print(json.dumps(proxies[order["target"]].suffer(order)), flush=True)
 
 
 if __name__ == "__main__":

@@ -14,10 +14,11 @@ from collections import defaultdict
 from pathlib import Path
 
 import msgspec
-from campaign_app import BELL, BELLS, WORK
 from checker import Checker, Found
 from history import DEAD, runs_in, words_in
 from job_plan import plan_of
+from loads import schedules
+from loads.record import events_in
 
 from table import table
 
@@ -28,16 +29,22 @@ def found_in(directory: Path) -> tuple[Found, bool]:
     if path.exists():
         return msgspec.json.decode(path.read_bytes(), type=Found), True
     words = words_in(directory / "faults.words")
-    letters, rung = set(), defaultdict[int, int](int)
-    for runs in directory.glob("*.runs"):
-        for kind, _, source, key, number, _ in runs_in(runs):
-            if source == WORK and kind == DEAD and plan_of(key, number).letter == "never":
-                letters.add(f"{key}:{number}")
-            elif source == BELL:
-                rung[key & 0xFF] = max(rung[key & 0xFF], number)
+    letters = {
+        f"{key}:{number}"
+        for runs in directory.glob("*.runs")
+        for kind, _, _, key, number, _ in runs_in(runs)
+        if kind == DEAD and plan_of(key, number).letter == "never"
+    }
     crashed = sorted({id for word in words for id in word.get("crashed", ())})
-    until = min(rung.values(), default=0) if len(rung) == BELLS else 0
-    return Found(failed=sorted(letters), crashed=crashed, until=until), False
+    return Found(failed=sorted(letters), crashed=crashed, until=_rung_until(directory)), False
+
+
+def _rung_until(directory: Path) -> int:
+    """The last tick that every schedule has fired."""
+    rung = defaultdict[str, int](int)
+    for event in events_in(directory).get(schedules.NAME, ()):
+        rung[event.key] = max(rung[event.key], event.n)
+    return min(rung.values()) if len(rung) == schedules.BELLS else 0
 
 
 def main() -> int:
@@ -49,8 +56,8 @@ def main() -> int:
     given = parser.parse_args()
     directory = given.directory / "history" if (given.directory / "history").is_dir() else given.directory
     found, kept = found_in(directory)
-    checker = Checker(directory, found, replicated=found.replicated if kept else given.replicated)
-    verdict = checker.check()
+    found.replicated = found.replicated or given.replicated
+    verdict = Checker(directory, found).check()
     print(
         table(
             verdict,

@@ -16,23 +16,22 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import campaign_app
+from campaign_app import HERE, app
 from history import ACK, HEAD, Batch, Book, acks_in, batches_in
 from job_plan import LATER, KeyChoice
+from loads import same_ids
+from loads.sequences import step, work
 
 import qbull
 
 BATCH = 400
 BEHIND = int(os.environ["CHAOS_BEHIND"])
 """Unfinished jobs in the queue beyond which it rests."""
-MOMENT = 0.25
-"""Seconds for which all producers send the same ids."""
-TOGETHER = 5
 
 
 class Sender:
     def __init__(self, number: int, of: int, seed: int) -> None:
-        here = Path(campaign_app.HERE)
+        here = Path(HERE)
         self._sent = Book(here / f"{number}.sent")
         self._acks = Book(here / f"{number}.acks")
         self.words = Book(here / f"sender-{number}.words")
@@ -42,6 +41,7 @@ class Sender:
         self._later = 0
         self._open: list[Batch] = []
         self._learn()
+        self._resent = {batch.number for batch in self._open}
         self._choice = KeyChoice(number, of, seed * 1000 + self._batches)
         self.stopping = False
 
@@ -90,41 +90,30 @@ class Sender:
         for key in batch.keys:
             calls.append({"key": key, "number": self._next[key] + seen[key] if not batch.delay_ms else 0})
             seen[key] += 1
-        call: Any = (
-            campaign_app.step.options(delay=batch.delay_ms / 1000) if batch.delay_ms else campaign_app.step
-        )
+        call: Any = step.options(delay=batch.delay_ms / 1000) if batch.delay_ms else step
         tries = 0
         while True:
             tries += 1
             try:
-                await call.enqueue_many(calls)
+                jobs = await call.enqueue_many(calls)
                 break
             except qbull.ServerError as error:
                 self.words.say(error=type(error).__name__, jobs=len(calls), text=str(error)[:200])
                 await asyncio.sleep(0.02)
+        untold = [job.id for job in jobs if not job.created]
+        if untold and tries == 1 and batch.number not in self._resent:
+            self.words.say(untold=untold[:10])
         self._acks.write(ACK.pack(batch.number, tries, batch.at, time.monotonic_ns()))
         self._count(batch)
 
     async def _room(self) -> None:
         while not self.stopping:
             try:
-                if (await campaign_app.work.stats()).unfinished < BEHIND:
+                if (await work.stats()).unfinished < BEHIND:
                     return
             except qbull.ServerError:
                 pass
             await asyncio.sleep(0.05)
-
-    async def send_the_same(self) -> None:
-        """As all the others do, in the same moments."""
-        while not self.stopping:
-            moment = int(time.monotonic() / MOMENT) + 1
-            await asyncio.sleep(moment * MOMENT - time.monotonic())
-            numbers = [moment * TOGETHER % (1 << 32) + n for n in range(TOGETHER)]
-            try:
-                jobs = await asyncio.gather(*(campaign_app.once.enqueue(number=number) for number in numbers))
-            except qbull.ServerError:
-                continue
-            self.words.say(same=numbers, new=[job.created for job in jobs])
 
 
 async def main() -> None:
@@ -135,8 +124,10 @@ async def main() -> None:
         sender.stopping = True
 
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop)
-    await asyncio.gather(sender.run(), sender.send_the_same())
-    await campaign_app.app.close()
+    same = asyncio.create_task(same_ids.produce())
+    await sender.run()
+    same.cancel()
+    await app.close()
 
 
 if __name__ == "__main__":

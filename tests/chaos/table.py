@@ -9,8 +9,9 @@ def table(verdict: Verdict, facts: dict[str, str]) -> str:
     found, money = verdict.found, verdict.found.money
     faults = sum(verdict.faults.values())
     rows = [
-        ("jobs acknowledged", f"{verdict.acknowledged:,}"),
-        ("  sent in calls without an answer / refused, then sent again", f"{verdict.unknown:,} / {verdict.refused:,}"),
+        ("jobs acknowledged", f"{verdict.jobs:,}"),
+        ("  of these in sequences", f"{verdict.acknowledged:,}"),
+        ("  sent in calls without an answer, then sent again", f"{verdict.unknown:,}"),
         ("faults", f"{faults:,}"),
         ("lost", f"{len(verdict.lost):,}{bound(len(verdict.lost), verdict.acknowledged)}"),
         ("run but never sent", f"{len(verdict.strange):,}"),
@@ -20,10 +21,11 @@ def table(verdict: Verdict, facts: dict[str, str]) -> str:
         ("executed again after their effect", f"{verdict.again:,} ({100 * verdict.again / max(verdict.runs, 1):.3f} %)"),
         ("  of these after a later one of their key", _counts(verdict.excused) or "0"),
         ("  outcomes lost with their process, at most", f"{verdict.ahead_ms:.1f} ms of them"),
-        ("ids sent by all producers at once", f"{verdict.same:,}, added twice {len(verdict.twice):,}"),
+        ("refused by a correct server / not told that they are new", f"{len(verdict.refused):,} / {len(verdict.untold):,}"),
         ("dead letters made / there at the end", f"{verdict.letters:,} / {len(found.failed):,}"),
         ("  because their workers died three times", f"{len(found.crashed):,}"),
-        ("ticks of schedules", f"{verdict.ticks:,}, missed {len(verdict.missed):,}, doubled {len(verdict.doubled):,}"),
+        ("orphan processes", f"{len(found.orphans):,}"),
+        *((report.load, report.row) for report in verdict.reports),
     ]  # fmt: skip
     if money is not None:
         rows.append(

@@ -9,6 +9,7 @@ import asyncio
 import os
 import random
 import sys
+import time
 from dataclasses import dataclass, field
 
 import psycopg
@@ -21,6 +22,9 @@ RICH = 1_000_000
 PAYERS = 8
 """Keys: what one payer asks for is booked in that order."""
 PAUSE = 0.04
+ROOM = 200
+"""Transfers that wait, beyond which no more are asked for."""
+_looked = 0.0
 CREATE = f"""\
 CREATE TABLE accounts (id int PRIMARY KEY, balance bigint NOT NULL);
 INSERT INTO accounts SELECT n, {RICH} FROM generate_series(0, {ACCOUNTS - 1}) n;
@@ -55,18 +59,35 @@ def declare(app: qbull.App, database: str) -> qbull.Task[..., None]:
 
 async def ask(name: str, database: str) -> None:
     """One transfer after the other for the payers of this process; one in five transactions is rolled back."""
-    import campaign_app
+    from campaign_app import app
 
+    transfer = declare(app, database)
     luck = random.Random()
     payers = [f"{name}-{n}" for n in range(PAYERS)]
     while True:
         try:
             async with await psycopg.AsyncConnection.connect(database) as connection:
                 while True:
-                    await _ask_once(connection, campaign_app.transfer, luck.choice(payers), luck)
+                    await _wait_for_room(connection)
+                    await _ask_once(connection, transfer, luck.choice(payers), luck)
                     await asyncio.sleep(PAUSE * luck.random() * 2)
         except psycopg.OperationalError:
             await asyncio.sleep(0.1)
+
+
+async def _wait_for_room(connection: psycopg.AsyncConnection) -> None:
+    """A slow machine gets no more than it can do."""
+    global _looked
+    while time.monotonic() > _looked + 2:
+        cursor = await connection.execute(
+            "SELECT (SELECT count(*) FROM asked) - (SELECT count(*) FROM booked)"
+        )
+        (waiting,) = await cursor.fetchone() or (0,)
+        await connection.commit()
+        if waiting < ROOM:
+            _looked = time.monotonic()
+        else:
+            await asyncio.sleep(0.5)
 
 
 async def _ask_once(

@@ -1,0 +1,16 @@
+"""What the worker processes of a campaign serve: all kinds of load. `qbull worker campaign_worker:app`."""
+
+from __future__ import annotations
+
+from campaign_app import DATABASE, app
+from loads import SMALL_LOADS, same_ids, schedules, sequences
+
+__all__ = ["app"]
+
+LOADS = (sequences, same_ids, schedules, *SMALL_LOADS)
+schedules.declare_schedules()
+
+if DATABASE:
+    from loads import transfers
+
+    transfers.declare(app, DATABASE)

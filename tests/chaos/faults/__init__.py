@@ -1,0 +1,1 @@
+"""The faults of a campaign: against processes, connections and servers."""
