@@ -91,7 +91,9 @@ async def test_a_partition_that_was_found_still_retries(proxy: Proxy, far: Store
 async def test_a_token_that_goes_back_is_sent_once(proxy: Proxy, far: Store) -> None:
     driver = await PartitionDriver.open(far)
     rate = Rate(1, 60)
-    _, token = await driver.partition.start(0, b"l" * 8, rate, 0)
+    started = await driver.partition.start(0, b"l" * 8, rate, 0)
+    assert started is not None
+    _, token = started
     proxy.mood = "loses replies"
 
     with pytest.raises(ServerAway):

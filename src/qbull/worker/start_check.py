@@ -46,7 +46,6 @@ class StartCheck:
         """Ask for one job. `unused` is a token of an earlier answer that was not used."""
         ends = 0
         # A job that has started before does not expire.
-        # A job that has started before does not expire.
         if job.body.attempt == 1 and not crashes_of(job.record):
             ends = expires_ms(job.body, created_ms_of(job.record) or entry_ms(job.place)) or 0
         lane = lane_of(job.record)
@@ -54,9 +53,10 @@ class StartCheck:
         while ends or rate is not None:
             sent = time.monotonic()
             ask = partial(partition.start, ends, lane, rate, unused)
-            wait_ms, unused = await self._outage.retry_until_up(ask)
-            if wait_ms < 0:
+            answer = await self._outage.retry_until_up(ask)
+            if answer is None:
                 return StartDecision(None)
+            wait_ms, unused = answer
             if rate is None:
                 break
             if not unused:

@@ -284,16 +284,18 @@ class Partition(Retriable):
         return answer.decode().split()
 
     @idempotent
-    async def start(self, expires_ms: int, lane: bytes, rate: Rate | None, unused: int) -> tuple[int, int]:
-        """Milliseconds until a job may start, or -1 if it has expired; and its start token, or 0.
+    async def start(
+        self, expires_ms: int, lane: bytes, rate: Rate | None, unused: int
+    ) -> tuple[int, int] | None:
+        """Milliseconds until a job may start, and its start token or 0; None if it has expired.
 
         `expires_ms` is a time or 0. `unused` is a start token that was taken before and not used, or 0.
         """
         limits = (rate.count, rate.window_ms, min(rate.ahead_ms, 50)) if rate is not None else (0, 0, 0)
-        wait_ms, noted = await self.server.script(
+        word, wait_ms, noted = await self.server.script(
             "start_check", self.base, expires_ms, lane, *limits, unused, 1
         )
-        return wait_ms, noted
+        return None if word == b"expired" else (wait_ms, noted)
 
     async def return_start_token(self, lane: bytes, rate: Rate, unused: int) -> None:
         """Return an unused start token of a lane. Never sent twice: that would return one too many."""
