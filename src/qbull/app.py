@@ -217,6 +217,9 @@ class App:
         served = [self._known(name) for name in queues] if queues else list(self.queues.values())
         if not served:
             raise ConfigError("this app has no queues; declare one with app.queue(…)")
+        for queue in served:
+            for task in queue.tasks.values():
+                task.refuse_main_module()
         return [
             Assignment(
                 replace(queue.settings, concurrency=concurrency or queue.settings.concurrency),
@@ -301,6 +304,14 @@ class App:
         if self._portal is None:
             self._portal = Portal()
         return self._portal.call(coroutine)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            fact = f"{type(self).__name__!r} object has no attribute {name!r}"
+            if name in ("task", "actor"):
+                fact += '; declare a queue first: queue = app.queue("default"), then @queue.task'
+            raise AttributeError(fact, name=name, obj=self)
 
     async def close(self) -> None:
         """Close the connections of the running event loop."""

@@ -22,6 +22,7 @@ from qbull.errors import (
     JobCancelled,
     JobFailed,
     NotFound,
+    QbullError,
     ResultTimeout,
 )
 from qbull.store.read import why
@@ -39,6 +40,8 @@ else:
 R = TypeVar("R")
 
 MAX_CANCEL_REASON_CHARS = 2000
+REASON_TIMEOUT_SECONDS = 2.0
+"""How long `result()` looks for the reason why a job has not finished, after its timeout."""
 CANCEL_CONFLICTS = {
     "completed": "has completed; there is nothing to cancel",
     "failed": "has failed; there is nothing to cancel, remove() forgets it",
@@ -138,8 +141,19 @@ class Job(msgspec.Struct, Generic[R], eq=False, weakref=True):
 
         found = await client.results.wait_for(self.id, look, left)
         if found.ending is None:
-            raise ResultTimeout(f'queue "{self.queue}": job {self.id} has not finished within {timeout:g} s')
+            raise ResultTimeout(
+                f'queue "{self.queue}": job {self.id} has not finished within {timeout:g} s{await self._reason()}'
+            )
         return await self._outcome(found)
+
+    async def _reason(self) -> str:
+        """Why a job is not running, as the end of an error message; empty if that cannot be found out."""
+        try:
+            async with asyncio.timeout(REASON_TIMEOUT_SECONDS):
+                why = await self.why()
+        except (TimeoutError, QbullError):
+            return ""
+        return f": {why}" if why.reasons else ""
 
     async def _arrived(self, client: Client, timeout: float | None) -> tuple[Partition, StoredJob]:
         """The job in its partition. One that is expected may take a moment to be there."""

@@ -36,6 +36,19 @@ P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 
+CALLS_OF_OTHERS = {
+    "delay": "{task}.enqueue(…)",
+    "apply_async": "{task}.options(delay=60).enqueue(…)",
+    "send": "{task}.enqueue(…)",
+    "send_with_options": "{task}.options(delay=60).enqueue(…)",
+    "kiq": "{task}.enqueue(…)",
+    "s": "{task}.step(…)",
+    "si": "{task}.step(…)",
+    "signature": "{task}.step(…)",
+    "retry": "qbull.Retry(…) in @queue.task(retry=…), or raise qbull.RetryAfter(seconds)",
+}
+"""Methods that tasks have in Celery, Dramatiq and taskiq, with what to write here."""
+
 
 class Call(Calling[P, R]):
     """A task with options, as `task.options(…)` returns it. It is enqueued like the task itself."""
@@ -73,6 +86,14 @@ class Task(Call[P, R]):
 
     def __repr__(self) -> str:
         return f"<Task {self._queue.name}.{self.name}>"
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            fact = f"{type(self).__name__!r} object has no attribute {name!r}"
+            if name in CALLS_OF_OTHERS:
+                fact += f"; use {CALLS_OF_OTHERS[name].format(task=self.spec.name)}"
+            raise AttributeError(fact, name=name, obj=self)
 
     def schedule(self, name: str, rule: ScheduleRule, args: Mapping[str, Any]) -> Schedule:
         """A schedule of this task. Errors in the rule or the arguments are raised here, not at the first run.

@@ -216,5 +216,5 @@ def test_the_command_alone_shows_what_there_is(shell: Shell) -> None:
     shown = shell.ok()
 
     assert shown == shell.ok("--help")
-    assert "..." not in shown.partition("Commands:")[2]
+    assert "..." not in shown.partition("Develop:")[2]
     assert "worker-process" not in shown

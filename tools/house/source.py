@@ -83,7 +83,8 @@ class House:
 
     @cached_property
     def root_modules(self) -> list[Source]:
-        return [source for source in self.modules if not source.room]
+        """The modules beside the rooms, without the entry point of `python -m qbull`."""
+        return [source for source in self.modules if not source.room and source.name != "__main__.py"]
 
     @cached_property
     def packages(self) -> list[str]:

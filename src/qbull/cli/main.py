@@ -6,53 +6,71 @@ Every error that a user can cause ends here as one line on stderr and an exit co
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import os
 import sys
 
 import click
 
-from qbull.errors import QbullError
+from qbull.errors import QbullError, quoted_choices
 from qbull.observe.log import one_line
 
-COMMANDS = {
-    "demo": "qbull.cli.demo.command:demo",
-    "init": "qbull.cli.init:init",
-    "dev": "qbull.cli.dev.command:dev",
-    "dev-process": "qbull.cli.dev.process:dev_process",
-    "worker": "qbull.cli.worker:worker",
-    "worker-process": "qbull.cli.worker:worker_process",
-    "queues": "qbull.cli.queues:queues",
-    "stats": "qbull.cli.queues:stats",
-    "jobs": "qbull.cli.jobs:jobs",
-    "job": "qbull.cli.jobs:job",
-    "workers": "qbull.cli.workers:workers",
-    "partitions": "qbull.cli.partitions:partitions",
-    "repartition": "qbull.cli.repartition:repartition",
-    "schedules": "qbull.cli.schedules:schedules",
-    "run": "qbull.cli.schedules:run",
-    "enqueue": "qbull.cli.enqueue:enqueue",
-    "pause": "qbull.cli.live_settings:pause",
-    "resume": "qbull.cli.live_settings:resume",
-    "configure": "qbull.cli.live_settings:configure",
-    "reset": "qbull.cli.live_settings:reset",
-    "settings": "qbull.cli.live_settings:settings",
-    "cancel": "qbull.cli.job_actions:cancel",
-    "retry": "qbull.cli.job_actions:retry",
-    "promote": "qbull.cli.job_actions:promote",
-    "remove": "qbull.cli.job_actions:remove",
-    "failures": "qbull.cli.dead_letters:failures",
-    "redrive": "qbull.cli.dead_letters:redrive",
-    "clean": "qbull.cli.dead_letters:clean",
-    "alerts": "qbull.cli.alerts:alerts",
-    "serve": "qbull.cli.serve:serve",
-    "token": "qbull.cli.token:token",
-    "relay": "qbull.cli.relay:relay",
-    "migrate": "qbull.cli.migrate:migrate",
-    "acl": "qbull.cli.acl:print_acl",
-    "drain": "qbull.cli.drain:drain",
-    "doctor": "qbull.cli.doctor.command:doctor",
+COMMAND_GROUPS = {
+    "Develop": {
+        "demo": "qbull.cli.demo.command:demo",
+        "init": "qbull.cli.init:init",
+        "dev": "qbull.cli.dev.command:dev",
+        "enqueue": "qbull.cli.enqueue:enqueue",
+    },
+    "Run": {
+        "worker": "qbull.cli.worker:worker",
+        "serve": "qbull.cli.serve:serve",
+        "relay": "qbull.cli.relay:relay",
+        "migrate": "qbull.cli.migrate:migrate",
+    },
+    "Inspect": {
+        "queues": "qbull.cli.queues:queues",
+        "stats": "qbull.cli.queues:stats",
+        "jobs": "qbull.cli.jobs:jobs",
+        "job": "qbull.cli.jobs:job",
+        "failures": "qbull.cli.dead_letters:failures",
+        "workers": "qbull.cli.workers:workers",
+        "partitions": "qbull.cli.partitions:partitions",
+        "settings": "qbull.cli.live_settings:settings",
+        "doctor": "qbull.cli.doctor.command:doctor",
+    },
+    "Manage jobs": {
+        "cancel": "qbull.cli.job_actions:cancel",
+        "retry": "qbull.cli.job_actions:retry",
+        "promote": "qbull.cli.job_actions:promote",
+        "remove": "qbull.cli.job_actions:remove",
+        "redrive": "qbull.cli.dead_letters:redrive",
+        "clean": "qbull.cli.dead_letters:clean",
+    },
+    "Manage queues": {
+        "pause": "qbull.cli.live_settings:pause",
+        "resume": "qbull.cli.live_settings:resume",
+        "configure": "qbull.cli.live_settings:configure",
+        "reset": "qbull.cli.live_settings:reset",
+        "repartition": "qbull.cli.repartition:repartition",
+        "schedules": "qbull.cli.schedules:schedules",
+        "run": "qbull.cli.schedules:run",
+    },
+    "Administer and integrate": {
+        "alerts": "qbull.cli.alerts:alerts",
+        "token": "qbull.cli.token:token",
+        "acl": "qbull.cli.acl:print_acl",
+        "drain": "qbull.cli.drain:drain",
+    },
+    "Started by other commands": {
+        "dev-process": "qbull.cli.dev.process:dev_process",
+        "worker-process": "qbull.cli.worker:worker_process",
+    },
 }
+"""Every command with its function, by purpose. The help lists them in this order."""
+
+COMMANDS = {name: path for group in COMMAND_GROUPS.values() for name, path in group.items()}
 
 INTERRUPTED_EXIT_CODE = 130
 MAX_CLI_MESSAGE_CHARS = 800
@@ -71,6 +89,33 @@ class LazyCommandGroup(click.Group):
         module, _, attribute = COMMANDS[name].partition(":")
         command: click.Command = getattr(importlib.import_module(module), attribute)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command. For an unknown one, suggest the names that are close to it."""
+        name = args[0]
+        if name not in COMMANDS and not name.startswith("-"):
+            close = difflib.get_close_matches(name, self._visible(ctx), n=3)
+            meant = f"; did you mean {quoted_choices(close)}?" if close else ""
+            raise click.UsageError(f'no such command "{name}"{meant}', ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands by purpose."""
+        visible = self._visible(ctx)
+        width = formatter.width - 6 - max(map(len, visible))
+        for title, group in COMMAND_GROUPS.items():
+            rows = [(name, visible[name].get_short_help_str(width)) for name in group if name in visible]
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows, col_max=16)
+
+    def _visible(self, ctx: click.Context) -> dict[str, click.Command]:
+        found = {name: self.get_command(ctx, name) for name in COMMANDS}
+        return {
+            name: command for name, command in found.items() if command is not None and not command.hidden
+        }
 
 
 @click.group(
@@ -146,7 +191,7 @@ def _shortened(line: str) -> str:
 def _error_text(error: click.ClickException) -> str:
     text = " ".join(error.format_message().split()).rstrip(".")
     if isinstance(error, click.UsageError) and error.ctx is not None:
-        text += f'; see "{error.ctx.command_path} --help"'
+        text += f'{" See" if text.endswith("?") else "; see"} "{error.ctx.command_path} --help"'
     return text
 
 

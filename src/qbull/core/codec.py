@@ -7,6 +7,7 @@ pydantic itself is never imported. Nothing is ever pickled.
 
 from __future__ import annotations
 
+import difflib
 import enum
 import inspect
 import re
@@ -106,6 +107,10 @@ class Signature:
             raise ArgumentsError(f'task "{self.name}": {_first_lines(error)}') from None
 
     def _explain(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+        """Why a call does not fit. An unknown name is the likeliest reason, so it comes first."""
+        for name in kwargs:
+            if name not in self.parameters:
+                return f"it has no argument {name!r}{_meant(name, self.parameters)}"
         try:
             self._bind(*args, **kwargs)
         except TypeError as error:
@@ -114,6 +119,13 @@ class Signature:
 
     def decode_result(self, encoded: bytes) -> Any:
         return decode_result(encoded, self.result_type)
+
+
+def _meant(name: str, parameters: tuple[str, ...]) -> str:
+    """What the caller of a task may have meant by an unknown argument."""
+    if close := difflib.get_close_matches(name, parameters, n=1):
+        return f"; did you mean {close[0]!r}?"
+    return f"; it takes: {', '.join(parameters) or 'none'}"
 
 
 def decode_result(encoded: bytes, kind: Any) -> Any:

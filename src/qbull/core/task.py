@@ -28,6 +28,14 @@ class TaskSpec:
     unique: Unique | None = None
     expires: float | None = None
 
+    def refuse_main_module(self) -> None:
+        """Refuse a `cpu=True` task of the running script: its processes import the module by name."""
+        if self.kind == "process" and self.function.__module__ == "__main__":
+            raise DeclarationError(
+                f'task "{self.name}": a process of cpu=True cannot import "__main__"; '
+                "move the task into a module of its own, or start the worker with qbull worker MODULE:APP"
+            )
+
 
 def task_kind(name: str, function: Callable[..., Any], *, cpu: bool) -> TaskKind:
     if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):

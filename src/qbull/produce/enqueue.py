@@ -32,9 +32,9 @@ from qbull.core.record import (
 from qbull.core.route import digest, unique_name_lane
 from qbull.core.task import TaskSpec
 from qbull.core.unique import Unique
-from qbull.errors import ArgumentsError, NotConfirmed, QbullError
+from qbull.errors import ArgumentsError, NotConfirmed, QbullError, ServerAway
 from qbull.job import Job
-from qbull.options import DEFAULT_OPTIONS, EncodedArguments, Options
+from qbull.options import DEFAULT_OPTIONS, JOB_OPTIONS, EncodedArguments, Options
 from qbull.produce import outbox_rows
 from qbull.produce.chain import EnqueueChain, Request
 from qbull.produce.client import Client
@@ -223,7 +223,11 @@ class Calling(Generic[P, R]):
 
     async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """Check the arguments and store the job. Returns its handle as soon as the server has it."""
-        return (await self._producer.enqueue(self._request([self._arguments(args, kwargs)])))[0]
+        try:
+            return (await self._producer.enqueue(self._request([self._arguments(args, kwargs)])))[0]
+        except ServerAway as error:
+            # The way through qbull to the server says nothing about why it is unavailable.
+            raise error.with_traceback(None) from None
 
     async def enqueue_many(self, calls: Iterable[Mapping[str, Any]]) -> list[Job[R]]:
         """Enqueue many jobs in few calls. All arguments are checked before anything is sent.
@@ -265,11 +269,32 @@ class Calling(Generic[P, R]):
             raise ArgumentsError(
                 f'task "{self.spec.name}": one id cannot serve many jobs; declare the task with id="…{{argument}}"'
             )
-        return [self._arguments((), dict(call)) for call in calls]
+        return [self._arguments((), self._by_name(n, call)) for n, call in enumerate(calls, 1)]
+
+    def _by_name(self, number: int, call: object) -> dict[str, Any]:
+        if not isinstance(call, Mapping):
+            form = ", ".join(f'"{name}": …' for name in self.spec.signature.parameters)
+            raise ArgumentsError(
+                f'task "{self.spec.name}": call {number} is {call!r:.80}; give the arguments of each call by name: {{{form}}}'
+            )
+        return dict(call)
+
+    def _refuse_options(self, kwargs: Mapping[str, Any]) -> None:
+        """Explain options of the job that were given as arguments of the task."""
+        for option in JOB_OPTIONS:
+            if option.name in kwargs and option.name not in self.spec.signature.parameters:
+                raise ArgumentsError(
+                    f'task "{self.spec.name}": {option.name!r} is an option of the job, not an argument of the task; '
+                    f"write {self.spec.name}.options({option.name}=…).enqueue(…)"
+                ) from None
 
     def _arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> EncodedArguments:
         spec, options = self.spec, self._options
-        payload, call = spec.signature.encode(args, kwargs, self._app.payload_limit)
+        try:
+            payload, call = spec.signature.encode(args, kwargs, self._app.payload_limit)
+        except ArgumentsError:
+            self._refuse_options(kwargs)
+            raise
         key, id = options.key, options.id
         if (key is None and spec.key is not None) or (id is None and spec.id is not None):
             arguments = msgspec.structs.asdict(call)

@@ -127,12 +127,12 @@ _TLS_ERROR_MEANINGS = {
 }
 
 
-def tls_hint(error: BaseException, tls: TlsSettings | None) -> str:
-    """A hint for a server that closes the connection, or stays silent, instead of greeting."""
+def connection_hint(error: BaseException, tls: TlsSettings | None) -> str:
+    """What to do about a connection that cannot be opened, as the end of an error message."""
     if isinstance(error, TimeoutError):
         return "; if this port speaks plain text, use redis://" if tls is not None else ""
     if not str(error).startswith(("Error while reading", "Connection closed", "Protocol error")):
-        return ""
+        return "; start it, or correct the address"
     if tls is None:
         return "; if this port speaks TLS, use rediss://"
     return "" if tls.certificate else f"; if it asks for a certificate of ours, {_CERTIFICATE_HINT}"

@@ -1,0 +1,121 @@
+"""Where newcomers stumble, the error says what to write instead."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import qbull
+from qbull.errors import ArgumentsError, DeclarationError, ResultTimeout
+
+UNREACHED = "redis://127.0.0.1:1/0"
+
+
+@pytest.fixture
+def tasks(app: qbull.App) -> qbull.Task[[str, int], str]:
+    work = app.queue("work")
+
+    @work.task
+    async def greet(user: str, times: int = 1) -> str:
+        return f"hello {user}" * times
+
+    return greet
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("delay", r"greet\.enqueue"),
+        ("apply_async", r"greet\.options\(delay=60\)\.enqueue"),
+        ("send", r"greet\.enqueue"),
+        ("s", r"greet\.step"),
+        ("si", r"greet\.step"),
+        ("retry", r"qbull\.Retry"),
+    ],
+)
+def test_a_call_of_another_library_names_the_call_to_use(
+    tasks: qbull.Task[[str, int], str], name: str, hint: str
+) -> None:
+    with pytest.raises(AttributeError, match=hint):
+        getattr(tasks, name)
+
+
+def test_an_unknown_attribute_of_a_task_is_an_ordinary_error(tasks: qbull.Task[[str, int], str]) -> None:
+    assert not hasattr(tasks, "__wrapped_by_nobody__")
+    with pytest.raises(AttributeError, match="'AsyncTask' object has no attribute 'nothing'"):
+        _ = tasks.nothing  # type: ignore[attr-defined]
+
+
+def test_a_task_of_the_app_is_declared_on_a_queue(app: qbull.App) -> None:
+    with pytest.raises(AttributeError, match=r"app\.queue\(.*@queue\.task"):
+        _ = app.task  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError, match="'App' object has no attribute 'nothing'"):
+        _ = app.nothing  # type: ignore[attr-defined]
+
+
+async def test_an_option_among_the_arguments_belongs_to_options(
+    tasks: qbull.Task[[str, int], str],
+) -> None:
+    with pytest.raises(ArgumentsError, match=r"'delay' is an option.*\.options\(delay=…\)\.enqueue"):
+        await tasks.enqueue("ada", delay=60)  # type: ignore[call-arg]
+
+
+async def test_an_unknown_argument_is_named(tasks: qbull.Task[[str, int], str]) -> None:
+    with pytest.raises(ArgumentsError, match=r"'usr'.*did you mean 'user'"):
+        await tasks.enqueue(usr="ada")  # type: ignore[call-arg]
+    with pytest.raises(ArgumentsError, match=r"'colour'.*it takes: user, times"):
+        await tasks.enqueue("ada", colour="red")  # type: ignore[call-arg]
+
+
+async def test_many_jobs_are_given_as_arguments_by_name(tasks: qbull.Task[[str, int], str]) -> None:
+    with pytest.raises(ArgumentsError, match=r"call 1 is 'ada'.*\{\"user\": …, \"times\": …\}"):
+        await tasks.enqueue_many(["ada"])  # type: ignore[list-item]
+
+
+async def test_waiting_in_vain_says_that_no_worker_serves_the_queue(
+    tasks: qbull.Task[[str, int], str],
+) -> None:
+    job = await tasks.enqueue("ada")
+
+    with pytest.raises(
+        ResultTimeout, match=r'has not finished within 0\.05 s: no live worker serves queue "work"'
+    ):
+        await job.result(timeout=0.05)
+
+
+async def test_a_worker_refuses_cpu_tasks_of_a_script_that_it_cannot_import(app: qbull.App) -> None:
+    work = app.queue("work")
+
+    def crunch(n: int) -> int:
+        return n
+
+    crunch.__module__ = "__main__"
+    crunch.__qualname__ = "crunch"
+    work.task(cpu=True)(crunch)
+
+    with pytest.raises(DeclarationError, match=r'task "crunch".*__main__.*module of its own'):
+        app.worker()
+
+
+@pytest.mark.timeout(60)
+def test_an_unavailable_server_is_one_line_with_the_remedy(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(
+        "import asyncio, qbull\n"
+        f"app = qbull.App({UNREACHED!r})\n"
+        "@app.queue('q').task\n"
+        "async def greet(user: str) -> None: ...\n"
+        "asyncio.run(greet.enqueue('ada'))\n"
+    )
+
+    ended = subprocess.run(
+        [sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=50
+    )
+
+    assert ended.stderr.splitlines()[-1].startswith(
+        f"qbull.errors.ServerAway: {UNREACHED}: cannot be reached"
+    )
+    assert ended.stderr.splitlines()[-1].endswith("start it, or correct the address")
+    assert "qbull/store" not in ended.stderr and "During handling" not in ended.stderr
