@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from shell import Shell
+from shell import Shell, open_shell  # noqa: F401 - a fixture
 
 from qbull.cli.main import COMMAND_GROUPS, COMMANDS
 

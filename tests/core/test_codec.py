@@ -319,7 +319,7 @@ def nested(orders: list[Customer], by: dict[str, Point], note: str = "") -> None
         (([],), {}, "missing a required argument: 'by'"),
         (([], {}, "", "more"), {}, "too many positional arguments"),
         (([], {}), {"by": {}}, "multiple values for argument 'by'"),
-        ((), {"orders": [], "by": {}, "extra": 1}, "got an unexpected keyword argument 'extra'"),
+        ((), {"orders": [], "by": {}, "extra": 1}, "got an unexpected keyword argument 'extra'; it takes: orders, by, note"),
         ((), {"orders": [], "by": {}, "note": 7}, "note: expected str, got int"),
         ((), {"orders": [], "by": {}, "note": None}, "note: expected str, got null"),
         ((), {"orders": 7, "by": {}}, "orders: expected array, got int"),

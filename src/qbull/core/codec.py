@@ -110,7 +110,7 @@ class Signature:
         """Why a call does not fit. An unknown name is the likeliest reason, so it comes first."""
         for name in kwargs:
             if name not in self.parameters:
-                return f"it has no argument {name!r}{_meant(name, self.parameters)}"
+                return f"got an unexpected keyword argument {name!r}{_meant(name, self.parameters)}"
         try:
             self._bind(*args, **kwargs)
         except TypeError as error:
