@@ -141,9 +141,8 @@ class Job(msgspec.Struct, Generic[R], eq=False, weakref=True):
 
         found = await client.results.wait_for(self.id, look, left)
         if found.ending is None:
-            raise ResultTimeout(
-                f'queue "{self.queue}": job {self.id} has not finished within {timeout:g} s{await self._reason()}'
-            )
+            late = f'queue "{self.queue}": job {self.id} has not finished within {timeout:g} s'
+            raise ResultTimeout(late + await self._reason())
         return await self._outcome(found)
 
     async def _reason(self) -> str:

@@ -122,7 +122,7 @@ class Signature:
 
 
 def _meant(name: str, parameters: tuple[str, ...]) -> str:
-    """What the caller of a task may have meant by an unknown argument."""
+    """A hint for the caller of a task who gave an unknown argument."""
     if close := difflib.get_close_matches(name, parameters, n=1):
         return f"; did you mean {close[0]!r}?"
     return f"; it takes: {', '.join(parameters) or 'none'}"

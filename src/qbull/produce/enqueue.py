@@ -275,7 +275,8 @@ class Calling(Generic[P, R]):
         if not isinstance(call, Mapping):
             form = ", ".join(f'"{name}": …' for name in self.spec.signature.parameters)
             raise ArgumentsError(
-                f'task "{self.spec.name}": call {number} is {call!r:.80}; give the arguments of each call by name: {{{form}}}'
+                f'task "{self.spec.name}": call {number} is {call!r:.80}; '
+                f"give the arguments of each call by name: {{{form}}}"
             )
         return dict(call)
 
@@ -284,8 +285,8 @@ class Calling(Generic[P, R]):
         for option in JOB_OPTIONS:
             if option.name in kwargs and option.name not in self.spec.signature.parameters:
                 raise ArgumentsError(
-                    f'task "{self.spec.name}": {option.name!r} is an option of the job, not an argument of the task; '
-                    f"write {self.spec.name}.options({option.name}=…).enqueue(…)"
+                    f'task "{self.spec.name}": {option.name!r} is an option of the job, '
+                    f"not an argument of the task; write {self.spec.name}.options({option.name}=…).enqueue(…)"
                 ) from None
 
     def _arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> EncodedArguments:

@@ -27,7 +27,7 @@ from qbull.embedded.server import EmbeddedServer
 from qbull.errors import ServerAway, ServerError, ServerRefused
 from qbull.store.connection.address import SERVER_CONNECT_TIMEOUT_SECONDS, Address
 from qbull.store.connection.scripts import script
-from qbull.store.connection.tls import connection_hint, explain_tls_error
+from qbull.store.connection.tls import connect_hint, explain_tls_error
 from qbull.store.rights import missing_right
 
 CALL_TIMEOUT_SECONDS = 10.0
@@ -264,11 +264,7 @@ class Server:
         if meaning is not None:
             return ServerRefused(f"{address.shown}: {meaning}")
         ours = self._translated(error)
-        return (
-            ServerAway(f"{ours}{connection_hint(error, address.tls)}")
-            if isinstance(ours, ServerAway)
-            else ours
-        )
+        return ServerAway(f"{ours}{connect_hint(error, address.tls)}") if type(ours) is ServerAway else ours
 
     def _translated(self, error: BaseException, command: tuple[CommandArgument, ...] = ()) -> ServerError:
         if type(error) is foreign.ConnectionError and isinstance(error.__cause__, foreign.RedisError):

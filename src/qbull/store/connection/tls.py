@@ -127,8 +127,8 @@ _TLS_ERROR_MEANINGS = {
 }
 
 
-def connection_hint(error: BaseException, tls: TlsSettings | None) -> str:
-    """What to do about a connection that cannot be opened, as the end of an error message."""
+def connect_hint(error: BaseException, tls: TlsSettings | None) -> str:
+    """A remedy for a connection that cannot be opened, as the end of an error message."""
     if isinstance(error, TimeoutError):
         return "; if this port speaks plain text, use redis://" if tls is not None else ""
     if not str(error).startswith(("Error while reading", "Connection closed", "Protocol error")):
