@@ -36,7 +36,7 @@ from qbull.produce.router import PlacedJob
 
 if TYPE_CHECKING:
     from qbull.app import App
-    from qbull.options import EncodedArguments, Options
+    from qbull.core.options import EncodedArguments, Options
     from qbull.queue import Queue
     from qbull.task import Call
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 import msgspec
 
 from qbull.core.codec import decode_untyped
-from qbull.core.envelope import is_wrapped
 from qbull.core.ids import new_token
 from qbull.core.job_info import JobInfo
 from qbull.core.record import Ending, State, UnreadableRecord, append_ending, body_of
 from qbull.core.why import Why
+from qbull.core.wrapped_payload import is_wrapped
 from qbull.errors import (
     ArgumentsError,
     ConfigError,

@@ -20,7 +20,6 @@ from qbull.core.record import STATES, Body, State
 from qbull.core.retry import Retry
 from qbull.core.schedule_rule import ScheduleOptions, ScheduleRule
 from qbull.core.task import TaskSpec
-from qbull.core.unique import Unique
 from qbull.errors import MAX_COUNT, ArgumentsError, ConfigError, DeclarationError
 from qbull.events import Event, follow_events
 from qbull.job import Job
@@ -34,7 +33,7 @@ from qbull.store.read.inspect import Counts, StoredJob
 from qbull.store.read.pages import page
 from qbull.store.verbs.live_settings import LiveSettingChange, LiveSettings, is_paused
 from qbull.store.verbs.partition import Partition
-from qbull.task import AsyncTask, DeclareChunk, DeclareTask, PlainTask, Task, TaskDeclaration
+from qbull.task import AsyncTask, DeclareChunk, DeclareTask, PlainTask, Task, TaskDeclaration, TaskSettings
 from qbull.worker.chunk_signature import DEFAULT_CHUNK_WAIT_SECONDS
 
 if TYPE_CHECKING:
@@ -68,19 +67,7 @@ class Queue:
     @overload
     def task(self, function: Callable[P, R], /) -> PlainTask[P, R]: ...
     @overload
-    def task(
-        self,
-        /,
-        *,
-        name: str | None = None,
-        id: str | Callable[..., str] | None = None,
-        key: str | Callable[..., str] | None = None,
-        retry: Retry | None = None,
-        timeout: float | None = None,
-        unique: Unique | None = None,
-        expires: float | None = None,
-        cpu: bool = False,
-    ) -> DeclareTask: ...
+    def task(self, /, *, cpu: bool = False, **settings: Unpack[TaskSettings]) -> DeclareTask: ...
     @overload
     def task(
         self,
@@ -88,29 +75,17 @@ class Queue:
         *,
         chunk: int,
         wait: float = DEFAULT_CHUNK_WAIT_SECONDS,
-        name: str | None = None,
-        id: str | Callable[..., str] | None = None,
-        key: str | Callable[..., str] | None = None,
-        retry: Retry | None = None,
-        timeout: float | None = None,
-        unique: Unique | None = None,
-        expires: float | None = None,
+        **settings: Unpack[TaskSettings],
     ) -> DeclareChunk: ...
     def task(
         self,
         function: Callable[..., Any] | None = None,
         /,
         *,
-        name: str | None = None,
-        id: str | Callable[..., str] | None = None,
-        key: str | Callable[..., str] | None = None,
-        retry: Retry | None = None,
-        timeout: float | None = None,
-        unique: Unique | None = None,
-        expires: float | None = None,
         cpu: bool = False,
         chunk: int | None = None,
         wait: float = DEFAULT_CHUNK_WAIT_SECONDS,
+        **settings: Unpack[TaskSettings],
     ) -> Any:
         """Register a function as a task: `@queue.task`, or `@queue.task(retry=…)`.
 
@@ -118,16 +93,16 @@ class Queue:
             function: the function, if the decorator is used without parentheses.
             name: the name of the task, instead of the name of the function.
             id: a template of the job's id over the arguments ("verify:{user_id}"), or a function of them.
-            key: the same for the key.
+            key: a template of the job's key over the arguments, or a function of them.
             retry: the retry policy, instead of that of the queue.
             timeout: seconds that one run may take, instead of that of the queue.
             unique: which one counts of several calls that ask for the same thing.
-            expires: seconds within which a job must start; a later one fails unrun.
+            expires: seconds within which a job must start; if it does not, it is cancelled.
             cpu: run the function in a process of its own.
-            chunk: the function takes a list; up to so many jobs run as one call of it.
+            chunk: the function takes a list; one call of it runs up to this number of jobs.
             wait: seconds that a chunk waits for more jobs.
         """
-        declaration = TaskDeclaration(name, id, key, retry, timeout, unique, expires, cpu, chunk, wait)
+        declaration = TaskDeclaration(cpu=cpu, chunk=chunk, wait=wait, **settings)
         declare = partial(declaration.declare, self)
         return declare if function is None else declare(function)
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import update_wrapper
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, TypedDict, TypeVar, overload
 
 import msgspec
 
@@ -17,6 +17,7 @@ from qbull.config import check_name
 from qbull.core.codec import ArgumentTemplate, Signature
 from qbull.core.durability import Durability
 from qbull.core.ids import check_key
+from qbull.core.options import DEFAULT_OPTIONS, Options, check_expires
 from qbull.core.record import DEFAULT_PRIORITY
 from qbull.core.retry import Retry
 from qbull.core.schedule import Schedule
@@ -25,7 +26,6 @@ from qbull.core.task import TaskSpec, task_kind
 from qbull.core.unique import Unique
 from qbull.errors import MAX_DELAY_SECONDS, ArgumentsError, DeclarationError
 from qbull.flows import Step
-from qbull.options import DEFAULT_OPTIONS, Options, check_expires
 from qbull.produce.enqueue import Calling, check_unique
 from qbull.worker.chunk_signature import DEFAULT_CHUNK_WAIT_SECONDS, make_chunk
 
@@ -195,6 +195,18 @@ class DeclareTask(Protocol):
     def __call__(self, function: Callable[P, R], /) -> PlainTask[P, R]: ...
 
 
+class TaskSettings(TypedDict, total=False):
+    """The settings that every kind of task has. `Queue.task` describes them."""
+
+    name: str | None
+    id: str | Callable[..., str] | None
+    key: str | Callable[..., str] | None
+    retry: Retry | None
+    timeout: float | None
+    unique: Unique | None
+    expires: float | None
+
+
 @dataclass(frozen=True)
 class TaskDeclaration:
     """The arguments of `@queue.task(…)`, and how they make a task of a function."""
@@ -224,6 +236,11 @@ class TaskDeclaration:
         queue.tasks[name] = spec
         return ChunkTask(queue, spec)
 
+    def _defaults(self) -> Options:
+        if self.unique is None and self.expires is None:
+            return DEFAULT_OPTIONS
+        return Options(unique=self.unique, expires=self.expires)
+
     def _spec(self, queue: Queue, name: str, function: Callable[..., Any]) -> TaskSpec:
         if not name:
             raise DeclarationError(f"{function!r} has no name of its own; give the task one with name=…")
@@ -247,8 +264,7 @@ class TaskDeclaration:
             timeout=timeout if timeout is not None else queue.settings.timeout,
             id=ArgumentTemplate("id", self.id, signature) if self.id is not None else None,
             key=ArgumentTemplate("key", self.key, signature) if self.key is not None else None,
-            unique=self.unique,
-            expires=self.expires,
+            defaults=self._defaults(),
         )
         if self.unique is not None:
             check_unique(queue, spec, self.unique, DeclarationError)

@@ -154,7 +154,7 @@ def test_a_job_option_is_a_row_of_the_table_and_a_parameter(copy: Copy) -> None:
         (root / file).parent.mkdir(parents=True)
         shutil.copy(REPOSITORY / file, root / file)
     row = '    JobOption("tenant", "key", "Its tenant."),\n'
-    copy.change("options.py", ("JOB_OPTIONS = (\n", f"JOB_OPTIONS = (\n{row}"))
+    copy.change("core/options.py", ("JOB_OPTIONS = (\n", f"JOB_OPTIONS = (\n{row}"))
 
     assert copy.failures(root / "tests") == {
         "test_python_has_every_option",
@@ -163,7 +163,7 @@ def test_a_job_option_is_a_row_of_the_table_and_a_parameter(copy: Copy) -> None:
     }
 
     trace = "    trace: str | None = None\n"
-    copy.change("options.py", (trace, f"    tenant: str | None = None\n{trace}"))
+    copy.change("core/options.py", (trace, f"    tenant: str | None = None\n{trace}"))
     copy.change(
         "task.py",
         ("    ) -> Call[P, R]:\n", "        tenant: str | None = None,\n    ) -> Call[P, R]:\n"),
@@ -177,7 +177,7 @@ def test_a_job_option_is_a_row_of_the_table_and_a_parameter(copy: Copy) -> None:
     page.write_text(page.read_text().replace("| `delay` |", "| `tenant` | its tenant |\n| `delay` |", 1))
 
     assert copy.failures(root / "tests") == set()
-    assert copy.changed() == ["options.py", "task.py"]
+    assert copy.changed() == ["core/options.py", "task.py"]
 
 
 QUORUM = """

@@ -20,8 +20,8 @@ from psycopg import AsyncConnection
 import qbull
 from conftest import eventually
 from database import Postgres
+from qbull.core.options import Options
 from qbull.observe.trace import Tracing
-from qbull.options import Options
 from qbull.postgres import relay
 from qbull.postgres.relay import OutboxRow, Relay, ShipResult
 from qbull.produce.chain import EnqueueChain

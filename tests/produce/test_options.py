@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import inspect
 import re
+from dataclasses import fields
 from pathlib import Path
 
 import click
 
 from qbull.cli.enqueue import enqueue
-from qbull.options import JOB_OPTIONS, Options
-from qbull.task import Task
+from qbull.core.options import JOB_OPTIONS, Options
+from qbull.task import Task, TaskDeclaration, TaskSettings
 from qbull.views.jobs import JobOptionsBody
 
 PAGE = Path(__file__).parents[2] / "docs" / "guides" / "options.md"
@@ -45,3 +46,9 @@ def test_the_page_has_every_option() -> None:
     rows = re.findall(r"^\| `(\w+)` \|", PAGE.read_text(encoding="utf-8"), flags=re.M)
 
     assert rows == NAMES
+
+
+def test_the_settings_of_a_task_are_those_of_its_declaration() -> None:
+    declared = [field.name for field in fields(TaskDeclaration)]
+
+    assert [*TaskSettings.__annotations__, "cpu", "chunk", "wait"] == declared

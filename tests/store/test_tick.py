@@ -10,6 +10,7 @@ import pytest
 from partition_driver import PartitionDriver
 
 from qbull.core.codec import Signature
+from qbull.core.options import Options
 from qbull.core.record import to_datetime
 from qbull.core.retry import Retry
 from qbull.core.schedule import Schedule
@@ -483,7 +484,8 @@ async def test_the_trace_of_a_schedule_expires(store: Store) -> None:
 
 async def test_a_run_expires_as_any_job_of_its_task_does(store: Store) -> None:
     works = await Clockwork.make(store)
-    spec = TaskSpec("task", print, Signature("task", lambda: None), "async", Retry(), None, expires=60)
+    signature, defaults = Signature("task", lambda: None), Options(expires=60)
+    spec = TaskSpec("task", print, signature, "async", Retry(), None, defaults=defaults)
     works.ticks = ScheduleTicks(store, tasks={"task": spec})
     await works.set_back(45 * 1000)
 

@@ -13,9 +13,9 @@ from qbull.api.endpoint import ApiCall, Endpoint, Nothing, Reply
 from qbull.api.filters import filters_of, moment_in
 from qbull.api.problems import ApiProblem, Wrong
 from qbull.core.job_info import AttemptInfo, JobInfo
+from qbull.core.options import Options, options_from
 from qbull.errors import NotFound
 from qbull.job import Job
-from qbull.options import Options, options_from
 from qbull.produce import by_name
 from qbull.store.read import why
 from qbull.views import jobs as views

@@ -20,6 +20,8 @@ from qbull.queue import Queue
 from qbull.store.read import lane
 from qbull.store.read.partition_report import partition_report
 from qbull.views import access
+from qbull.views import live_settings as setting_views
+from qbull.views import partitions as partition_views
 from qbull.views import queues as views
 from qbull.views.shape import view_of
 
@@ -90,12 +92,16 @@ async def resume(call: ApiCall[Nothing, Nothing]) -> access.DoneView:
     return access.DoneView(message=f'queue "{queue.name}": resumed', timestamp=now())
 
 
-async def settings(call: ApiCall[Any, Any]) -> views.SettingsView:
+async def settings(call: ApiCall[Any, Any]) -> setting_views.SettingsView:
     queue = await call.context.queue(call.path["queue"])
-    return views.SettingsView.of(queue.name, await queue.live(), await queue.changes(), timestamp=now())
+    return setting_views.SettingsView.of(
+        queue.name, await queue.live(), await queue.changes(), timestamp=now()
+    )
 
 
-async def change_settings(call: ApiCall[Nothing, views.NewSettingsBody]) -> views.SettingsView:
+async def change_settings(
+    call: ApiCall[Nothing, setting_views.NewSettingsBody],
+) -> setting_views.SettingsView:
     queue, asked = await call.context.queue(call.path["queue"]), call.body
     values: dict[str, Any] = {}
     if asked.concurrency is not UNSET:
@@ -104,14 +110,14 @@ async def change_settings(call: ApiCall[Nothing, views.NewSettingsBody]) -> view
         values["max_active"] = asked.max_active
     if asked.rate is not UNSET:
         values["rate"] = None if asked.rate is None else Rate(asked.rate.count, asked.rate.per)
-    if isinstance(asked.retry, views.RetryBody):
+    if isinstance(asked.retry, setting_views.RetryBody):
         values["retry"] = _retry(asked.retry)
     call.audit_details.update(msgspec.to_builtins(values))
     await queue.configure(**values, by=call.caller.name)
     return await settings(call)
 
 
-def _retry(asked: views.RetryBody) -> Retry:
+def _retry(asked: setting_views.RetryBody) -> Retry:
     given: dict[str, Any] = {
         name: value for name in asked.__struct_fields__ if (value := getattr(asked, name)) is not None
     }
@@ -120,7 +126,7 @@ def _retry(asked: views.RetryBody) -> Retry:
     return Retry(**given)
 
 
-async def reset_settings(call: ApiCall[views.ResetQuery, Nothing]) -> views.SettingsView:
+async def reset_settings(call: ApiCall[setting_views.ResetQuery, Nothing]) -> setting_views.SettingsView:
     queue, one = await call.context.queue(call.path["queue"]), call.query.setting
     call.audit_details["setting"] = one or "all"
     await queue.reset(*([one] if one is not None else []), by=call.caller.name)
@@ -135,21 +141,23 @@ async def queue_minutes(call: ApiCall[views.MinutesQuery, Nothing]) -> views.Min
     return views.MinutesView(timestamp=now(), queue=queue.name, minutes=minutes)
 
 
-async def queue_partitions(call: ApiCall[Nothing, Any]) -> views.PartitionsView:
+async def queue_partitions(call: ApiCall[Nothing, Any]) -> partition_views.PartitionsView:
     queue, store = await call.context.queue(call.path["queue"]), call.context.store
     found = await partition_report(store, queue.settings)
     left = await queue.repartitioning()
-    return views.PartitionsView.of(found, timestamp=now(), repartitioning=left)
+    return partition_views.PartitionsView.of(found, timestamp=now(), repartitioning=left)
 
 
-async def repartition(call: ApiCall[Nothing, views.NewPartitionsBody]) -> views.PartitionsView:
+async def repartition(
+    call: ApiCall[Nothing, partition_views.NewPartitionsBody],
+) -> partition_views.PartitionsView:
     queue = await call.context.queue(call.path["queue"])
     call.audit_details["partitions"] = call.body.partitions
     await queue.repartition(call.body.partitions)
     return await queue_partitions(call)
 
 
-async def queue_key(call: ApiCall[views.KeyQuery, Nothing]) -> views.KeyView:
+async def queue_key(call: ApiCall[partition_views.KeyQuery, Nothing]) -> partition_views.KeyView:
     queue, key = await call.context.queue(call.path["queue"]), check_key(call.path["key"])
     client = call.context.app._client()
     layout = await client.router.layout(queue.settings)
@@ -161,7 +169,7 @@ async def queue_key(call: ApiCall[views.KeyQuery, Nothing]) -> views.KeyView:
         return None if info is None else job_view(call, info)
 
     waiting = [one for id in line.first if (one := await shown(id)) is not None]
-    return views.KeyView(
+    return partition_views.KeyView(
         timestamp=now(),
         queue=queue.name,
         key=key,
@@ -228,7 +236,7 @@ ENDPOINTS = [
         role="viewer",
         summary="Show the settings in force and their changes",
         handler=settings,
-        answer=views.SettingsView,
+        answer=setting_views.SettingsView,
         problems=(404,),
     ),
     Endpoint(
@@ -237,9 +245,9 @@ ENDPOINTS = [
         role="admin",
         summary="Change settings for all workers, until they are reset",
         handler=change_settings,
-        body=views.NewSettingsBody,
+        body=setting_views.NewSettingsBody,
         rule={"minProperties": 1},
-        answer=views.SettingsView,
+        answer=setting_views.SettingsView,
         problems=(404,),
         audit="change settings",
     ),
@@ -249,8 +257,8 @@ ENDPOINTS = [
         role="admin",
         summary="Reset settings to the values in the code",
         handler=reset_settings,
-        query=views.ResetQuery,
-        answer=views.SettingsView,
+        query=setting_views.ResetQuery,
+        answer=setting_views.SettingsView,
         problems=(404,),
         audit="reset settings",
     ),
@@ -270,7 +278,7 @@ ENDPOINTS = [
         role="viewer",
         summary="Show the partitions of a queue, their readers and their jobs",
         handler=queue_partitions,
-        answer=views.PartitionsView,
+        answer=partition_views.PartitionsView,
         problems=(404,),
     ),
     Endpoint(
@@ -279,8 +287,8 @@ ENDPOINTS = [
         role="admin",
         summary="Change the number of partitions of a running queue; takes effect at once",
         handler=repartition,
-        body=views.NewPartitionsBody,
-        answer=views.PartitionsView,
+        body=partition_views.NewPartitionsBody,
+        answer=partition_views.PartitionsView,
         problems=(404, 409),
         audit="repartition",
     ),
@@ -290,8 +298,8 @@ ENDPOINTS = [
         role="viewer",
         summary="Show the lane of one key",
         handler=queue_key,
-        query=views.KeyQuery,
-        answer=views.KeyView,
+        query=partition_views.KeyQuery,
+        answer=partition_views.KeyView,
         problems=(404,),
     ),
 ]

@@ -14,8 +14,8 @@ from qbull.cli.duration import SecondsParam
 from qbull.cli.target import Target, on_target
 from qbull.cli.terminal import print_json
 from qbull.core.durability import DURABILITIES
+from qbull.core.options import JOB_OPTIONS, OptionKind, options_from
 from qbull.errors import ArgumentsError
-from qbull.options import JOB_OPTIONS, OptionKind, options_from
 from qbull.produce import by_name
 from qbull.views.jobs import UniqueBody
 

@@ -12,7 +12,7 @@ from qbull.core.rate import Rate
 from qbull.core.retry import Retry
 from qbull.queue import Queue
 from qbull.store.verbs.live_settings import LIVE_SETTING_TYPES
-from qbull.views.queues import SettingsShape
+from qbull.views.live_settings import SettingsShape
 from qbull.views.shape import to_plain
 
 by = click.option("--by", help="Your name for the history.  [default: user@host]")

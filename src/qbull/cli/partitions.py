@@ -9,7 +9,7 @@ from qbull.cli.terminal import ago, print_json, print_table
 from qbull.core.record import to_datetime
 from qbull.observe.log import one_line
 from qbull.store.read.partition_report import PartitionStatus, partition_report
-from qbull.views.queues import PartitionReportShape
+from qbull.views.partitions import PartitionReportShape
 from qbull.views.shape import to_plain
 
 PARTITION_COLUMNS = (

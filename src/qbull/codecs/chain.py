@@ -12,8 +12,8 @@ from typing import Literal
 from qbull.codecs.compress import Compressed
 from qbull.codecs.encrypt import Encrypted
 from qbull.codecs.sign import Signed
-from qbull.core import envelope
-from qbull.core.envelope import COMPRESSED_KIND, ENCRYPTED_KIND, SIGNED_KIND
+from qbull.core import wrapped_payload
+from qbull.core.wrapped_payload import COMPRESSED_KIND, ENCRYPTED_KIND, SIGNED_KIND
 from qbull.errors import ConfigError, PayloadError
 from qbull.middleware import Middleware
 
@@ -56,10 +56,10 @@ class CodecChain:
         binding = _binding(target, queue, task)
         seen: set[bytes] = set()
         try:
-            while envelope.is_wrapped(encoded):
-                kind = envelope.kind_of(encoded)
+            while wrapped_payload.is_wrapped(encoded):
+                kind = wrapped_payload.kind_of(encoded)
                 seen.add(kind)
-                encoded = self._decode_one(kind, envelope.content_of(encoded), binding)
+                encoded = self._decode_one(kind, wrapped_payload.content_of(encoded), binding)
         except PayloadError as error:
             raise PayloadError(f'task "{task}": its {target} {error}') from None
         if not self._required <= seen and target == "payload":
@@ -73,13 +73,13 @@ class CodecChain:
 
     def _decode_one(self, kind: bytes, content: bytes, binding: bytes) -> bytes:
         if kind == COMPRESSED_KIND:
-            return envelope.decompress(content)
+            return wrapped_payload.decompress(content)
         codec = self._by_kind.get(kind)
         if codec is not None:
             return codec.decode(content, binding)
-        id, rest = envelope.split_key_id(content)
+        id, rest = wrapped_payload.split_key_id(content)
         if kind == SIGNED_KIND:
-            return envelope.signed_content(rest)
+            return wrapped_payload.signed_content(rest)
         if kind == ENCRYPTED_KIND:
             raise PayloadError(
                 f"is encrypted with key {id}, and this app has no keys; "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from qbull.core import envelope
+from qbull.core import wrapped_payload
 from qbull.errors import ConfigError
 from qbull.middleware import Middleware
 
@@ -29,5 +29,5 @@ class Compressed(Middleware):
         """Compress the content if it is large enough and becomes smaller."""
         if len(content) <= self.over:
             return content
-        smaller = envelope.compress(content, self.level)
+        smaller = wrapped_payload.compress(content, self.level)
         return smaller if len(smaller) < len(content) else content

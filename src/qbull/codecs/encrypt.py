@@ -7,8 +7,8 @@ import secrets
 from collections.abc import Sequence
 
 from qbull.codecs.keys import KeyedCodec
-from qbull.core import envelope
-from qbull.core.envelope import ENCRYPTED_KIND, key_id
+from qbull.core import wrapped_payload
+from qbull.core.wrapped_payload import ENCRYPTED_KIND, key_id
 from qbull.errors import ConfigError, PayloadError
 
 _SALT_BYTES = 24
@@ -41,14 +41,14 @@ class Encrypted(KeyedCodec):
         """
         salt = secrets.token_bytes(_SALT_BYTES)
         hidden = self._cipher(_derived_key(self.first, salt)).encrypt(bytes(12), content, binding)
-        return envelope.wrap(ENCRYPTED_KIND, key_id(self.first) + salt + hidden)
+        return wrapped_payload.wrap(ENCRYPTED_KIND, key_id(self.first) + salt + hidden)
 
     def decode(self, content: bytes, binding: bytes) -> bytes:
         """The content that was encrypted.
 
         Raises PayloadError if the key or the binding differs, or it was changed.
         """
-        id, rest = envelope.split_key_id(content)
+        id, rest = wrapped_payload.split_key_id(content)
         if id not in self.keys:
             raise PayloadError(f"is encrypted with key {id}, which is not among those of this app")
         try:

@@ -6,7 +6,7 @@ import base64
 import secrets
 from collections.abc import Sequence
 
-from qbull.core.envelope import key_id
+from qbull.core.wrapped_payload import key_id
 from qbull.errors import ConfigError
 from qbull.middleware import Middleware
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from qbull.codecs.keys import KeyedCodec
-from qbull.core import envelope
+from qbull.core import wrapped_payload
 from qbull.errors import PayloadError
 
 
@@ -24,16 +24,16 @@ class Signed(KeyedCodec):
 
     def encode(self, content: bytes, binding: bytes) -> bytes:
         """Sign the content together with its binding."""
-        return envelope.sign(self.first, content, binding)
+        return wrapped_payload.sign(self.first, content, binding)
 
     def decode(self, content: bytes, binding: bytes) -> bytes:
         """The content that was signed.
 
         Raises PayloadError if the key is unknown or the signature is wrong.
         """
-        id, signed = envelope.split_key_id(content)
+        id, signed = wrapped_payload.split_key_id(content)
         if id not in self.keys:
             raise PayloadError(f"is signed with key {id}, which is not among those of this app")
-        if not envelope.is_signature_valid(self.keys[id], signed, binding):
+        if not wrapped_payload.is_signature_valid(self.keys[id], signed, binding):
             raise PayloadError(f"does not fit its signature with key {id}: somebody has changed or moved it")
-        return envelope.signed_content(signed)
+        return wrapped_payload.signed_content(signed)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from qbull.core.options import Options
 from qbull.core.task import TaskSpec
 from qbull.job import Job
-from qbull.options import Options
 from qbull.produce.enqueue import Calling
 from qbull.queue import Queue
 

@@ -1,4 +1,4 @@
-"""Alert and Alerts: what people are told of, and where to.
+"""Alert and Alerts: which problems people are told about, and through which destinations.
 
 Value objects; `config.py` reads them from the environment.
 """
@@ -25,10 +25,11 @@ _ALERT_HOST = re.compile(r"[a-z0-9_]([a-z0-9_.-]{0,251}[a-z0-9])?")
 
 @dataclass(frozen=True)
 class Alert:
-    """Of which a queue raises an alert, besides jobs that fail for good. None: not of this.
+    """The problems of a queue that raise an alert, besides jobs that fail permanently.
 
-    `stale_after` is how many seconds its oldest job that could run may wait, `repeated` how many attempts of
-    one task may fail within five minutes.
+    Args:
+        stale_after: seconds that the oldest runnable job may wait; None for no such alert.
+        repeated: how many attempts of one task may fail within five minutes; None for no such alert.
     """
 
     stale_after: float | None = 300.0
@@ -72,7 +73,7 @@ class Destination:
 
 @dataclass(frozen=True)
 class Alerts:
-    """Where alerts of an app go to, and how often. Durations are seconds.
+    """Where the alerts of an app are sent, and how often.
 
     `slack` is an incoming webhook; `urls` are webhooks, or what apprise understands. `allow` are internal
     hosts and networks that may be posted to. `every` is how long the same problem is not said again; `rate`
@@ -106,13 +107,13 @@ class Alerts:
 
     @cached_property
     def destinations(self) -> tuple[Destination, ...]:
-        """All of them."""
+        """All destinations."""
         named = [] if self.slack is None else [Destination("slack", self.slack)]
         return (*named, *(_destination(url) for url in self.urls))
 
     @cached_property
     def networks(self) -> tuple[IpNetwork, ...]:
-        """Those that may be posted to although they are internal."""
+        """The internal networks that webhooks may be sent to."""
         return tuple(found for host in self.allow if (found := _network(host)) is not None)
 
 

@@ -1,8 +1,8 @@
 """Arguments and results as bytes: JSON by msgspec, checked against the task's annotations on both sides.
 
-What msgspec knows goes in and comes back as annotated: dataclasses, its own structs, TypedDicts, enums,
-datetime, UUID, Decimal, bytes, sets, tuples. Pydantic models are recognised by their two methods, so
-pydantic itself is never imported. Nothing is ever pickled.
+All types of msgspec are encoded and decoded as annotated: dataclasses, its own structs, TypedDicts, enums,
+datetime, UUID, Decimal, bytes, sets, tuples. Pydantic models are recognised by their two methods, so qbull
+never imports pydantic. Nothing is ever pickled.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 import msgspec
 import msgspec.inspect
 
-from qbull.core.envelope import displayable, is_wrapped
+from qbull.core.wrapped_payload import displayable, is_wrapped
 from qbull.errors import ArgumentsError, DeclarationError, PayloadError, TooLarge
 
 PAYLOAD_LIMIT_BYTES = 1 << 20

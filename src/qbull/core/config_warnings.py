@@ -1,8 +1,8 @@
 """Config warnings: workers of a queue whose settings do not fit together, so that partitions go unread.
 
-A pure judgement of what the live workers have said of themselves. A worker says it in its log, `qbull doctor`
-and `qbull partitions` show it. Nothing here is dangerous for a job: lanes and fences hold with any number of
-readers. But a partition that nobody reads waits for ever.
+A pure function of the settings that the live workers report. Workers log the warnings; `qbull doctor` and
+`qbull partitions` show them. No job is in danger: lanes and fences hold with any number of readers. But the
+jobs of a partition that nobody reads wait for ever.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from qbull.core.sharing import unassigned_partitions
 ConfigWarningKind = Literal["unread", "same-id", "counts-differ", "modes-differ", "settings-differ", "idle"]
 
 SERIOUS_WARNINGS: frozenset[ConfigWarningKind] = frozenset({"unread", "same-id"})
-"""Jobs wait for ever, or will. The others happen for a while in every rolling restart."""
+"""Warnings about jobs that wait for ever, or will. Others appear for a while in every rolling restart."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def _unread(partitions: int, seats: Sequence[WorkerDeclaration]) -> list[ConfigW
     unread = unassigned_partitions(partitions, (seat.partitions for seat in seats))
     taking = [seat for seat in seats if seat.sharing != "static"]
     spare = sum(inf if seat.most is None else max(seat.most - len(seat.partitions), 0) for seat in taking)
-    if not unread or spare >= len(unread):  # they are on their way to somebody
+    if not unread or spare >= len(unread):  # They are about to get a reader.
         return []
     reason, next_step = _why_unread(partitions, unread, seats)
     some = f"partition{'s' * (len(unread) > 1)} {spell_ranges(unread)}"
@@ -170,7 +170,7 @@ def _differ(
     said: dict[str, str],
     seats: Sequence[WorkerDeclaration],
 ) -> list[ConfigWarning]:
-    """Not all say the same. Concerned are those in the minority."""
+    """The workers disagree. The warning names those in the minority."""
     pods: dict[str, set[str]] = defaultdict(set)
     for seat in seats:
         pods[said[seat.worker]].add(seat.pod)
@@ -202,7 +202,7 @@ def _settings_differ(settings: str, seats: Sequence[WorkerDeclaration]) -> list[
 
 
 def _idle(partitions: int, seats: Sequence[WorkerDeclaration]) -> list[ConfigWarning]:
-    """Workers that can never have a partition."""
+    """Workers that can never get a partition."""
     capped = [seat for seat in seats if seat.sharing != "static" and seat.most == 0]
     beyond = [seat for seat in seats if seat.sharing == "static" and (seat.instance or 0) >= partitions]
     found = []

@@ -1,12 +1,11 @@
 """Cron: when a schedule ticks. Pure: an instant in, the next one out; instants are milliseconds since 1970.
 
-cronsim knows the calendar; it is asked about local times only. What a change of the clocks means is decided
-here, as Debian's cron does it:
+cronsim computes local times. This module handles daylight saving time as Debian's cron does:
 
-- An expression that names its minutes and hours ("30 2 * * *") means a local time, and each one comes once.
-  One that the clocks leap over comes when they have leapt; one that they repeat comes the first time.
-- An expression whose minutes or hours begin with a star ("*/30 * * * *") follows real time: it ticks whenever
-  the local time matches, in a repeated hour twice.
+- An expression that names its minutes and hours ("30 2 * * *") means a local time, and ticks once for each.
+  If the clocks skip that time, it ticks right after the change; if they repeat it, it ticks the first time.
+- An expression whose minutes or hours start with a star ("*/30 * * * *") follows real time: it ticks whenever
+  the local time matches, twice in a repeated hour.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ CRON_FIELDS = {
 MIN_INTERVAL_MS = 100
 _LOCAL_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - local times have no zone here
 _OFFSET_LOOKAHEAD_SECONDS = 6 * 3600
-"""Seconds: no zone changes its offset twice within so short a time."""
+"""No zone changes its offset twice within this time."""
 
 
 class Calendar(Protocol):
@@ -50,7 +49,7 @@ class Calendar(Protocol):
 
 @dataclass(frozen=True)
 class Interval:
-    """A tick every so often, counted from an anchor: the same instants for everybody who computes them."""
+    """A tick at a fixed interval, counted from an anchor: the same instants for everybody who computes them."""
 
     period_ms: int
     anchor_ms: int = 0
@@ -76,10 +75,12 @@ class Cron:
         return None if found is None else found * 1000
 
     def _local(self, second: int) -> int | None:
-        """By local time: each one that matches comes once."""
+        """By local time: each matching local time ticks once."""
         for local in self._matches(_LOCAL_EPOCH + timedelta(seconds=second + self._offset(second))):
             instant = self._instant(local)
-            if instant > second:  # in a repeated hour the local time has gone back, and the first pass counts
+            if (
+                instant > second
+            ):  # In a repeated hour the local time goes back, and only the first pass counts.
                 return instant
         return None
 
@@ -100,12 +101,14 @@ class Cron:
         return iter(CronSim(self._expression, local))
 
     def _instant(self, local: datetime) -> int:
-        """The first time that the clocks show this; where they leap over it, when they have leapt."""
+        """The first instant at which the clocks show this time; if they skip it, the instant of the change."""
         aware = local.replace(tzinfo=self._zone)
         instant = int(aware.timestamp())
         if instant + self._offset(instant) == _seconds(local):
             return instant
-        before = int(aware.replace(fold=1).timestamp())  # by the offset after the leap: an instant before it
+        before = int(
+            aware.replace(fold=1).timestamp()
+        )  # By the offset after the change: an instant before it.
         leap = self._change(before, instant, self._offset(before))
         return instant if leap is None else leap
 

@@ -18,7 +18,7 @@ _NUMBER_PATTERN = re.compile(r"\d+(?:[.,]\d+)*")
 
 
 def normal_form(error: str) -> str:
-    """The error without what differs from job to job: the same for all failures of one kind."""
+    """The error without the parts that differ from job to job: the same for all failures of one kind."""
     form = _DETAILS_PATTERN.sub(_placeholder, error[: 4 * MAX_FORM_CHARS])
     form = " ".join(_NUMBER_PATTERN.sub("<n>", form).split())
     return form if len(form) <= MAX_FORM_CHARS else form[: MAX_FORM_CHARS - 1] + "…"
@@ -39,7 +39,7 @@ def _placeholder(found: re.Match[str]) -> str:
 
 
 def _is_id(word: str) -> bool:
-    """Long, and digits among letters: no word of a language."""
+    """Whether a text is an id: long, with digits among its letters."""
     if len(word) < 8 or not any(letter.isdigit() for letter in word) or word.isdigit():
         return False
     return len(word) >= 16 or all(letter in "0123456789abcdefABCDEF" for letter in word)

@@ -1,9 +1,9 @@
-"""A flow: jobs that wait for other jobs, as they travel and as they lie in Redis.
+"""A flow: jobs that wait for other jobs, as they are sent and as Redis stores them.
 
-The record of a flow's job lists the jobs that wait for its end (`Dependent`). A job that waits has, beside its
-record, one `Dependency` for each job that it waits for. A flow that is being enqueued is a `FlowPlan`: the jobs
-that are not enqueued yet. A job that waits comes before those that it waits for, so it is always there when one
-of them ends.
+The record of a flow's job lists the jobs that wait for its end (`Dependent`). Beside the record of a waiting job
+is one `Dependency` for each job that it waits for. A flow that is being enqueued is a `FlowPlan`: the jobs that
+are not enqueued yet. A job is enqueued before those that it waits for, so it is always there when one of them
+ends.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ HAS_DEPENDENTS_FLAG, HAS_DEPENDENCIES_FLAG = 8, 16
 """In the third byte of a record: others wait for its end; it waits for others."""
 NOT_NEEDED_LETTER = "u"
 NOT_COMPLETED_LETTERS = "fx-tu"
-"""Letters of ends."""
+"""The letters for how a job ended."""
 NEVER_DUE_MS = 253_402_300_799_000
 """The due time of a job that waits for others, as in lua/lib/flow.lua: the end of the year 9999."""
 MAX_FLOW_STEPS = 10_000

@@ -1,6 +1,6 @@
-"""Verdict: what is wrong with the queues, each thing as a code with its values and in words.
+"""Health: the problems of the queues, each as a code with its values and as a sentence.
 
-Health, the doctor and the dashboard say the same.
+The health endpoint, `qbull doctor` and the dashboard report the same problems.
 """
 
 from __future__ import annotations
@@ -16,11 +16,9 @@ ALL_HEALTHY = "all queues work normally"
 
 @dataclass(frozen=True, slots=True)
 class HealthProblem:
-    """One thing that is wrong.
+    """One problem. `fact` is for people; `code` and `values` are for programs with their own wording.
 
-    `fact` is for people, `code` and `values` for programs that say it in their own words.
-
-    One that is not `serious` waits for a person, and hinders nothing else.
+    A problem that is not `serious` waits for a person and blocks nothing else.
     """
 
     code: HealthCode
@@ -50,7 +48,7 @@ def stale(queue: str, seconds: float) -> HealthProblem:
 
 
 def halted(queue: str, keys: int, waiting: int) -> HealthProblem:
-    """Which keys is not said: anybody may ask for the health."""
+    """The keys are left out: anybody may read the health."""
     behind = f", {_wait(waiting)} behind" if waiting else ""
     fact = f"{keys} {'keys are' if keys > 1 else 'key is'} halted by a dead letter{behind}"
     return HealthProblem("halted", fact, queue, serious=False, values={"keys": keys, "jobs": waiting})

@@ -1,7 +1,7 @@
 """Histograms of how long jobs waited and ran, in buckets of up to 1, 2, 4, 8 … microseconds.
 
-A worker counts in memory and writes the difference down now and then, so that no job costs a call. Buckets
-that double need no search: the length of a number in bits is its bucket.
+A worker counts in memory and stores the difference now and then, so that no job costs a call. Buckets that
+double need no search: the length of a number in bits is its bucket.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def new_row() -> HistogramRow:
 
 
 class Histograms:
-    """Of one queue in one worker.
+    """The histograms of one queue in one worker.
 
     `origin` is what the server's clock says at 0 of this process's steady clock, in seconds.
     """
@@ -38,14 +38,14 @@ class Histograms:
         self.origin = 0.0
 
     def ended(self, task: str, began: float, ended: float, ready_ms: int) -> None:
-        """A job has run: from when to when, and since when it could have."""
+        """Count a run: when it started, when it ended, and since when the job was runnable."""
         try:
             of_task = self.durations[task]
         except KeyError:
             of_task = self.durations[task] = new_row()
         us = int((ended - began) * 1e6)
         of_task[us.bit_length()] += 1
-        of_task[64] += us  # SUM, which would be looked up for each job
+        of_task[64] += us  # SUM as a literal: a name would be looked up for each job.
         if self.origin:
             waits, us = self.waits, int((began + self.origin) * 1e6) - ready_ms * 1000
             if us < 0:
@@ -65,7 +65,7 @@ class Histograms:
 
 
 class Histogram:
-    """A row as it is shown: how many were at most so long, in seconds, and all together."""
+    """A row as it is shown: cumulative counts by upper bound in seconds, and the sum."""
 
     def __init__(self, counted: Mapping[int, int]) -> None:
         self._counted = counted
@@ -80,13 +80,13 @@ class Histogram:
         return cls(counted)
 
     def buckets(self) -> Iterator[tuple[float, int]]:
-        """Upper bound in seconds, and how many were not above it."""
+        """Upper bound in seconds, and the number of durations up to it."""
         for last in SHOWN_BUCKETS:
             yield (1 << last) / 1e6, sum(n for at, n in self._counted.items() if at <= last)
 
 
 def read(named: Mapping[str, int]) -> tuple[dict[str, Histogram], Histogram]:
-    """The durations of each task and the waits, from what was written down."""
+    """The durations of each task and the waits, from the stored counts."""
     durations: dict[str, dict[int, int]] = {}
     waits: dict[int, int] = {}
     for name, n in named.items():

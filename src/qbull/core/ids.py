@@ -1,8 +1,8 @@
 """Job ids: made by the producer before anything is sent, so that sending twice is harmless.
 
-A UUIDv7 without its hyphens: 32 hexadecimal digits that sort by time; any UUID library reads it. Its 12 bits
-after the version hold the partition, so a job is found by its id with one look. Ids given by the user say
-nothing of a partition, and are looked for. The id of a schedule's tick is the schedule and the planned
+An id is a UUIDv7 without hyphens: 32 hexadecimal digits that sort by time and that any UUID library reads. The
+12 bits after the version hold the partition, so one lookup finds a job. Ids that users choose name no
+partition, so finding them takes a search. The id of a schedule's tick consists of the schedule and the planned
 instant.
 """
 

@@ -1,6 +1,6 @@
-"""Wanted: which jobs are meant, by task, key, error, arguments and time.
+"""Job filters: select jobs by task, key, error, arguments and time.
 
-The same words for looking, redriving and cleaning.
+Search, redrive and clean take the same filters.
 """
 
 from __future__ import annotations
@@ -43,9 +43,16 @@ JOB_FILTERS: dict[str, FilterField] = {
 
 
 class JobFilterArguments(TypedDict, total=False):
-    """`after` and `before` are about when a job finished, or was enqueued where it has not; they must have a time zone.
+    """The filters as keyword arguments.
 
-    `payload` is arguments and what they are: {"user_id": "u1", "items.0.sku": "x"}.
+    Args:
+        task: only jobs of this task.
+        key: only jobs with this key.
+        error_contains: only jobs with this text in their error.
+        fingerprint: only jobs of this group of failures.
+        payload: only jobs with these arguments, for example {"user_id": "u1", "items.0.sku": "x"}.
+        after: only jobs that finished at this time or later; if unfinished, that were enqueued then.
+        before: only jobs that finished at this time or earlier; if unfinished, that were enqueued then.
     """
 
     task: str | None
@@ -74,7 +81,7 @@ class JobFilter:
                 _check(name, field, value)
 
     def accepts(self, body: Body, error: str | None) -> bool:
-        """Is a job meant that has the right time? Upper and lower case of an error do not matter."""
+        """Whether a job matches, apart from its time. The case of an error does not matter."""
         if self.task is not None and body.task != self.task:
             return False
         if self.key is not None and body.key != self.key:
@@ -90,13 +97,13 @@ class JobFilter:
         return all(_same(_at(arguments, path), value) for path, value in self.payload.items())
 
     def within(self, ms: int) -> bool:
-        """Does a moment lie in its time?"""
+        """Whether this time is selected."""
         after, before = self.after_ms, self.before_ms
         return (after is None or ms >= after) and (before is None or ms <= before)
 
     @property
     def everything(self) -> bool:
-        """Does it depend on nothing but the time?"""
+        """Whether the filter selects by time alone."""
         return all(getattr(self, name) is None for name, field in JOB_FILTERS.items() if field.kind != "time")
 
     @property

@@ -54,10 +54,10 @@ class JobInfo(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw_onl
         failed_reason: Same as `error` if the job has failed permanently.
         attempt: Number of the current or last run, from 1.
         max_attempts: How many runs the job may have.
-        progress: What the task has reported, in percent.
+        progress: The progress that the task reported, in percent.
         created_at: When the job was enqueued.
         due_at: When a delayed job becomes runnable.
-        expires_at: The job is dropped if it has not started by then.
+        expires_at: The job is cancelled if it has not started by then.
         started_at: When the last run of a finished job started.
         finished_at: When the job ended.
         duration_ms: How long the last run took, in milliseconds.

@@ -1,12 +1,12 @@
-"""A queue's layout: how many partitions it has, and which earlier ones still have something in them.
+"""A queue's layout: how many partitions it has, and which earlier ones still hold jobs.
 
-A change of the number makes a new generation, with partitions of its own: the keys of a partition never
-change. The earlier generations take nothing in any more; they are worked off, and are there for readers until
-nothing is left in them. All of that is one small value on the server. This is that value, and what follows
+A change of the number makes a new generation with its own partitions: the keys of a partition never change.
+Earlier generations accept no jobs any more. Workers empty them, and they stay readable until nothing is left
+in them. The layout is one small value on the server; this module has that value and the rules that follow
 from it.
 
-A partition's number is unique in its queue, over all generations: the generation and the place in it, in one.
-A queue begins with generation 0, where the number is the place. People see the place alone.
+A partition's number is unique in its queue, over all generations: it combines the generation and the place in
+it. A queue starts with generation 0, in which the number is the place. People see only the place.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from qbull.core.route import PARTITION_LANE, partition_of
 GENERATION_SPAN_PARTITIONS = 4096
 """How far the numbers of two generations are apart: an id has twelve bits for its partition."""
 MAX_PARTITIONS = 1024
-"""Partitions of a queue. Every read of the queue visits each of them."""
+"""Maximum number of partitions of a queue. Every read of the queue visits each of them."""
 MAX_ALL_PARTITIONS = 4096
-"""The same with those of earlier generations that still have something in them."""
+"""The same, including those of earlier generations that still hold jobs."""
 
 
 class Generation(msgspec.Struct, frozen=True):
     """A generation of partitions.
 
-    `state` of an earlier one: it has unfinished jobs, only finished ones, or none.
+    The `state` of an earlier generation: it has unfinished jobs, only finished ones, or none.
     """
 
     number: int
     partitions: int
     state: Literal["draining", "drained", "gone"] = "draining"
     totals: dict[str, int] = {}
-    """The counters of the generation, once it is gone."""
+    """The counters of the generation, after its names were deleted."""
 
     @property
     def numbers(self) -> range:
@@ -57,21 +57,21 @@ class Generation(msgspec.Struct, frozen=True):
         return self.number * GENERATION_SPAN_PARTITIONS + partition_of(digest, self.partitions)
 
     def home_of_id(self, id: str) -> int:
-        """The partition of a job that no lane asks for."""
+        """The partition of a job without a lane."""
         return self.number * GENERATION_SPAN_PARTITIONS + partition_of_id(id, self.partitions)
 
     def home_of(self, together: bytes | None, id: str) -> int:
-        """The partition of a job: of what it must stay together with, else of its id."""
+        """The partition of a job: that of its affinity, or else that of its id."""
         return self.home(together) if together is not None else self.home_of_id(id)
 
     def homes(self, lane: bytes, later: Generation, number: int) -> Sequence[int]:
-        """Where jobs were before that partition `number` of a later generation has in this lane.
+        """The earlier partitions of the jobs that partition `number` of a later generation has in this lane.
 
-        A key has one partition. But where a partition is one lane, its keys may come from several: from all
-        whose place leaves the same remainder, divided by what both counts are multiples of.
+        A key has one partition. But if a whole partition is one lane, its keys may come from several: from all
+        whose places have the same remainder modulo the greatest common divisor of both counts.
         """
         if lane != PARTITION_LANE:
-            return [self.home(lane[:8])]  # what is behind that says what kind of lane it is
+            return [self.home(lane[:8])]  # The bytes after it tell the kind of lane.
         step = gcd(self.partitions, later.partitions)
         return self.numbers[index_in_generation(number) % step :: step]
 
@@ -84,9 +84,9 @@ class Layout(msgspec.Struct, frozen=True):
     older: tuple[Generation, ...] = ()
     coming: int | None = None
     counts: tuple[int, ...] = ()
-    """How many partitions the queue had before. Code that still says one of these follows the server."""
+    """Earlier numbers of partitions. Code that still has one of these follows the server."""
     past: dict[str, int] = {}
-    """The counters of generations that are forgotten."""
+    """The counters of generations that were deleted."""
 
     @property
     def current(self) -> Generation:
@@ -106,15 +106,15 @@ class Layout(msgspec.Struct, frozen=True):
 
     @property
     def generations(self) -> list[Generation]:
-        """All that may have jobs, the oldest first.
+        """All partitions that may have jobs, the oldest first.
 
-        Jobs move towards the last: who looks in this order misses none.
+        Jobs move towards the last, so a reader that follows this order misses none.
         """
         return [*(older for older in self.older if older.state != "gone"), self.current]
 
     @property
     def busy(self) -> list[Generation]:
-        """All that may have unfinished jobs: what workers read."""
+        """All partitions that may have unfinished jobs. Workers read these."""
         return [*(older for older in self.older if older.state == "draining"), self.current]
 
     @property
@@ -123,31 +123,31 @@ class Layout(msgspec.Struct, frozen=True):
 
     @property
     def settled(self) -> bool:
-        """No change is under way."""
+        """Whether no change of the number is under way."""
         return self.coming is None and not self.draining
 
     def in_all(self, counted: dict[str, int]) -> dict[str, int]:
-        """The counters of the present and the former partitions."""
+        """The counters of the current and the former partitions."""
         for gone in (self.past, *(older.totals for older in self.older if older.state == "gone")):
             counted = sum_totals(counted, gone)
         return counted
 
     def generation_with(self, number: int) -> Generation:
-        """The one that a partition belongs to."""
+        """The generation of a partition."""
         return next(generation for generation in self.generations if number in generation.numbers)
 
     def before(self, number: int) -> list[Generation]:
         """The generations that come before a partition's own and may have unfinished jobs."""
         return [older for older in self.draining if older.number < generation_of(number)]
 
-    # What becomes of it. Each of these is one step on the server, and what it was before must still be there.
+    # Changes of a layout. Each is one step on the server, which checks that the old value is still there.
 
     def begins(self, partitions: int) -> Layout:
-        """Another count is agreed on; nobody uses it yet."""
+        """Propose another number of partitions; nobody uses it yet."""
         return msgspec.structs.replace(self, coming=partitions)
 
     def switched(self) -> Layout:
-        """Nothing can get into the partitions there are any more: the new ones are in force."""
+        """Put the new partitions in force, because no job can enter the old ones any more."""
         assert self.coming is not None
         counts = tuple(dict.fromkeys((*self.counts, self.partitions)))
         return msgspec.structs.replace(
@@ -166,7 +166,7 @@ class Layout(msgspec.Struct, frozen=True):
         return self._with(generation, "gone", totals)
 
     def forgotten(self, generation: int) -> Layout:
-        """Its names are gone: only what was counted is left of it."""
+        """Forget a generation whose names are deleted, except for its counters."""
         past = dict(self.past)
         for older in self.older:
             if older.number == generation:
@@ -185,7 +185,7 @@ class Layout(msgspec.Struct, frozen=True):
 
 
 def index_in_generation(number: int) -> int:
-    """A partition's place in its generation: what people see."""
+    """A partition's place in its generation, which people see."""
     return number % GENERATION_SPAN_PARTITIONS
 
 

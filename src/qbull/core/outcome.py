@@ -15,14 +15,14 @@ MAX_STACKTRACE_CHARS = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """It is finished, and this is its encoded result."""
+    """The job is finished, and this is its encoded result."""
 
     result: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Delay:
-    """It runs again after so many seconds."""
+    """The job runs again after this many seconds."""
 
     seconds: float
     error: str
@@ -30,7 +30,7 @@ class Delay:
 
 @dataclass(frozen=True, slots=True)
 class Dead:
-    """It goes to the dead letters."""
+    """The job becomes a dead letter."""
 
     error: str
     stacktrace: str | None = None
@@ -40,24 +40,24 @@ Outcome: TypeAlias = Done | Delay | Dead
 
 
 class ReportedError(Exception):
-    """An error that its text describes fully: from another process, or not raised by the task itself."""
+    """An error whose text says everything: from another process, or not raised by the task itself."""
 
 
 class AlreadyDone(BaseException):
-    """An earlier run of the job has had its effect: this one ends here, as done.
+    """An earlier run of the job had its effect, so this run ends here and counts as completed.
 
-    Not an Exception: a task that catches those must not take it for a failure.
+    Not an Exception, so that a task that catches exceptions does not take it for a failure.
     """
 
 
 class Undeliverable(Exception):
-    """No attempt can succeed: an unknown task, arguments or a result that cannot be carried."""
+    """No attempt can succeed: the task is unknown, or its arguments or result cannot be encoded."""
 
 
 def decide(
     error: BaseException, attempt: int, attempts: int, retry: Retry, stacktrace: str | None = None
 ) -> Delay | Dead:
-    """`attempts` is what this job may have in all; `retry` says how long it waits."""
+    """Decide what happens after a run. `attempts` is the maximum for this job; `retry` has the waits."""
     reason = describe(error)
     match error:
         case RetryAfter(delay=delay):
@@ -71,7 +71,7 @@ def decide(
 
 
 def describe(error: BaseException) -> str:
-    """One line that says what went wrong, bounded in length."""
+    """The error in one line, bounded in length."""
     try:
         # The message may have any length: cut it before it is copied.
         text = str(error)[: MAX_ERROR_CHARS + 1]
@@ -84,7 +84,7 @@ def describe(error: BaseException) -> str:
 
 
 def format_stacktrace(error: BaseException) -> str | None:
-    """The traceback of an exception and of those that led to it, bounded in length; None if it cannot be formatted."""
+    """The traceback of an exception and its causes, bounded in length; None if formatting fails."""
     try:
         formatted = TracebackException.from_exception(error, compact=True)
         parts: list[TracebackException | None] = [formatted]

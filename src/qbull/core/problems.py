@@ -1,11 +1,12 @@
-"""Problems: what is wrong, what was said of it, and what is to be said now. Pure; the server's time is given.
+"""Problems: which are open, which were reported, and which to report now. Pure; the server's time is given.
 
-Whoever watches reads the state, makes readings, computes here what follows, and writes that if nobody has
-changed the state meanwhile (store/lua/alert_raise.lua). So any number may watch, and each thing is said once.
+A watcher reads the state, takes readings, computes the new state here, and writes it if nobody has changed the
+state meanwhile (store/lua/alert_raise.lua). So any number of processes may watch, and each problem is reported
+once.
 
-A reading is a total that only rises (jobs that failed for good), or a level: something is so now, or it is
-not (a queue is stale). A total that rises opens a problem, and so does a level; it is over when the total has
-rested, or the level is gone.
+A reading is a total that only rises (jobs that failed permanently), or a level that is there or not (a queue is
+stale). A total that rises opens a problem, and so does a level. The problem is over when the total has stopped
+rising, or the level is gone.
 """
 
 from __future__ import annotations
@@ -21,19 +22,19 @@ ProblemKind = Literal["failed", "repeated", "stale", "missed", "overdue", "lost"
 NoticeStatus = Literal["firing", "still", "resolved"]
 
 MAX_REPEAT_INTERVAL_MS = 3_600_000
-"""The same problem is said again after an hour at the latest, while it goes on."""
+"""A problem that goes on is reported again after an hour at the latest."""
 MAX_OPEN_PROBLEMS = 500
-"""Problems that are open at a time. Further ones are detected again when there is room."""
+"""Maximum number of open problems. Further ones are detected again when there is room."""
 MAX_PROBLEMS_IN_MESSAGE = 10
-"""Problems in one message."""
+"""Maximum number of problems in one message."""
 FORGET_UNSEEN_AFTER_MS = 86_400_000
-"""One that nobody could look at for so long is not waited for."""
+"""A problem that nobody could check for this long is closed."""
 MAX_REASON_CHARS = 300
-"""Characters of a reason."""
+"""Maximum length of a reason."""
 
 
 class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Something that is wrong. `count` is how many of them, `task`, `job` and `reason` are of the newest."""
+    """Something that is wrong. `count` is the number of cases; `task`, `job` and `reason` are of the newest."""
 
     kind: ProblemKind
     queue: str = ""
@@ -51,9 +52,9 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class CounterReading(NamedTuple):
-    """`value` only rises; it counts from `first` where nothing was known before.
+    """A total. `value` only rises; if nothing was known before, it counts from `first`.
 
-    `rested`: all of it was dealt with.
+    `rested`: somebody has dealt with all cases.
     """
 
     problem: Problem
@@ -63,16 +64,16 @@ class CounterReading(NamedTuple):
 
 
 class GaugeReading(NamedTuple):
-    """A problem, and whether it is there now."""
+    """A problem, and whether it exists now."""
 
     problem: Problem
     there: bool
 
 
 class OpenProblem(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A problem that is known.
+    """A known problem.
 
-    `told_ms` is when it was said last, 0: never; `times` how often; `told` with which count.
+    `told_ms` is when it was reported last, or 0; `times` is how often; `told` is the count at that time.
     """
 
     problem: Problem
@@ -110,7 +111,7 @@ class AlertNotification(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class AlertPolicy(NamedTuple):
-    """How often something is said."""
+    """How often problems are reported."""
 
     every_ms: int
     rate: Rate
@@ -150,7 +151,7 @@ def _apply_counter(
     before = totals.get(name, reading.first)
     rise = (
         reading.value - before if before <= reading.value else reading.value
-    )  # less: the server has lost its data
+    )  # A lower total: the server has lost its data.
     there = known.get(name)
     if rise > 0 and there is None and len(known) >= MAX_OPEN_PROBLEMS:
         return
@@ -182,7 +183,7 @@ def _apply_gauge(known: dict[str, OpenProblem], reading: GaugeReading, now_ms: i
     elif there is not None and there.told_ms:
         known[name] = msgspec.structs.replace(there, seen_ms=now_ms, over=True)
     elif there is not None:
-        del known[name]  # it was over before anybody was told
+        del known[name]  # It was over before anybody was told.
 
 
 def _is_due(one: OpenProblem, now_ms: int, policy: AlertPolicy) -> bool:
@@ -209,22 +210,22 @@ def _message(due: Sequence[OpenProblem], now_ms: int) -> AlertNotification:
 
 def _status(one: OpenProblem) -> NoticeStatus:
     if not one.told_ms:
-        return "firing"  # also where it is over by now: nobody was told
+        return "firing"  # Even if it is over by now, because nobody was told.
     return "resolved" if one.over else "still"
 
 
 _PROBLEM_TEXTS: dict[ProblemKind, tuple[str, str]] = {
-    "failed": ("{n} {jobs} failed for good", "no more jobs failed for good; {n} did"),
+    "failed": ("{n} {jobs} failed permanently", "no more jobs failed permanently; {n} did"),
     "repeated": ("{n} attempts failed within five minutes", "its attempts no longer fail"),
-    "stale": ("its oldest job has waited for {n} s", "its jobs are begun again"),
+    "stale": ("its oldest job has waited for {n} s", "its jobs start again"),
     "missed": ("{n} {ticks} missed", "no more ticks were missed; {n} were"),
-    "overdue": ("nobody has fired it for {n} s", "it is fired again"),
+    "overdue": ("it has not run for {n} s", "it runs again"),
     "lost": ("{n} {workers} lost", "no more workers were lost; {n} were"),
 }
 
 
 def text_of(said: ProblemNotice) -> str:
-    """A problem, or its end, in a few words."""
+    """A sentence for a problem, or for its end."""
     n, over = said.problem.count, said.status == "resolved"
     one = n == 1
     return _PROBLEM_TEXTS[said.problem.kind][over].format(
@@ -236,7 +237,7 @@ def text_of(said: ProblemNotice) -> str:
 
 
 def subject_of(problem: Problem) -> str:
-    """Whose problem it is, for people."""
+    """The queue, task or schedule that has the problem, for people."""
     match problem.kind:
         case "missed" | "overdue":
             return f'schedule "{problem.schedule}"' if problem.schedule else f'queue "{problem.queue}"'

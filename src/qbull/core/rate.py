@@ -1,9 +1,8 @@
-"""Rate: how many starts there may be in any window of time.
+"""Rate: the maximum number of starts in any window of time.
 
-Between the moment in which the server grants a start and the first line of the task lies a little time,
-different for each. So a grant is good for a short while only, its slack, and the server counts over windows
-that are longer by that: then no window of `per` seconds can have more starts than it should, wherever it
-begins.
+Between the server's grant of a start and the first line of the task a little time passes, different for each
+job. So a grant is valid only for a short while, its slack, and the server counts over windows that are longer by
+the slack. Then no window of `per` seconds has too many starts, wherever it starts.
 """
 
 from __future__ import annotations
@@ -51,5 +50,5 @@ class Rate:
 
     @property
     def ahead_ms(self) -> int:
-        """How far ahead the server grants starts, so that the way there and back costs none of the window."""
+        """How far ahead the server grants starts, so that the round trip costs none of the window."""
         return int(min(max(0.05 * self.per, 0.05), 1.0) * 1000)

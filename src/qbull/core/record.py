@@ -1,7 +1,7 @@
-"""A job as it lies in Redis.
+"""A job as Redis stores it.
 
-A record is a short header, which the Lua scripts read, and a body. `RECORD_HEADER` lays out the header. `Body` and
-`ExtendedBody` list the values of the body, which is a msgpack array:
+A record is a short header, which the Lua scripts read, and a body. `RECORD_HEADER` lays out the header. `Body`
+and `ExtendedBody` list the values of the body, which is a msgpack array:
 
     byte 1      layout version
     byte 2      priority, 1 to 10
@@ -14,8 +14,8 @@ A record is a short header, which the Lua scripts read, and a body. `RECORD_HEAD
     byte 11     length of the lane's digest: 0, 8, or 9 if jobs of the lane run one at a time (core/route.py)
     byte 12-…   the lane's digest, then the body
 
-The Lua scripts get the same numbers from core/record_layout.py. They look into a body only for its payload and
-its expiry. A finished job keeps its record and has an Ending behind it.
+The Lua scripts get the same numbers from core/record_layout.py. They read only the payload and the expiry of a
+body. A finished job keeps its record and has an Ending behind it.
 
 During a rolling deploy, workers of two versions read each other's records. Add fields at the end of a body or
 an ending, with defaults: readers skip the values that they do not know, and `repack` keeps them.
@@ -36,14 +36,14 @@ STATES: tuple[State, ...] = get_args(State)
 RECORD_VERSION = 1
 DEFAULT_PRIORITY = 5
 MAX_CRASHES = 3
-"""A job whose worker died this often while it ran is not tried again."""
+"""A job is not retried if its worker died this often while it ran."""
 SUSPECT_CRASHES = MAX_CRASHES - 1
-"""From so many crashes on a job runs alone, so that it can take no neighbour down with it."""
+"""After this many crashes a job runs alone, so that it cannot kill other jobs."""
 MAX_HISTORY_ATTEMPTS = 20
 ABSOLUTE_TIME_FROM_MS = 1_000_000_000_000
-"""Longer than any wait, earlier than any moment that is meant."""
+"""Smaller numbers are waits, larger ones are times."""
 REPORT_END_FLAG, REPORT_ALL_FLAG = 2, 4
-"""What of a job is reported for PostgreSQL: its end, for the outbox; everything, for the table of jobs."""
+"""The reports for PostgreSQL: the end of a job, for the outbox; everything, for the table of jobs."""
 
 HOLDS_LANE_FLAG = 1
 """The job holds its lane although it is not in the ready stream."""
@@ -68,13 +68,13 @@ RECORD_HEADER = {
     "lane_length": HeaderField(10, 1),
 }
 ENDING_LENGTH_BYTES = 4
-"""The length of an ending, which comes behind it."""
+"""The size of an ending's length, which follows the ending."""
 
 _RECORD_HEADER_BYTES = sum(field.size for field in RECORD_HEADER.values())
 
 
 class Attempt(msgspec.Struct, array_like=True, frozen=True):
-    """One run that did not succeed."""
+    """A run that failed."""
 
     attempt: int
     at_ms: int
@@ -96,44 +96,46 @@ class Body(msgspec.Struct, array_like=True):
 
 
 class ExtendedBody(Body, array_like=True):
-    """The same with what few jobs have. Others are written without it, so it costs them nothing."""
+    """A body with the values that few jobs have. Other jobs are written without them and pay nothing."""
 
     schedule: str | None = None
-    """What made it."""
+    """The schedule that created the job."""
     expires: int | None = None
-    """Until when it must have begun: milliseconds from when it came; a moment in milliseconds from EPOCH_MS on."""
+    """The time by which the job must start.
+
+    Milliseconds after the enqueue; from ABSOLUTE_TIME_FROM_MS on, a time in milliseconds since 1970."""
     unique: str = ""
-    """The name that decides its partition, where only one of them counts within a window and it has no lane."""
+    """The name that decides the partition of a unique job without a lane."""
     row: int = 0
-    """The row of the outbox that it comes from, where its id does not say which of several jobs it is."""
+    """The row of the outbox that the job comes from, if its id may name several jobs."""
     trace: str = ""
-    """Where it was enqueued, as W3C trace context: traceparent, and tracestate in a line of its own."""
+    """The W3C trace context of the enqueue: traceparent, and tracestate in a line of its own."""
     headers: dict[str, str] | None = None
-    """What middleware has sent along."""
+    """The values that middleware sent along."""
     flow: str = ""
-    """The flow that it is a job of."""
+    """The flow that the job belongs to."""
     tells: list[Dependent] = []
-    """Who waits for its end."""
+    """The jobs that wait for its end."""
 
 
 class Ending(msgspec.Struct, array_like=True, frozen=True):
-    """How a job finished: sealed behind its record in the completed, failed or cancelled stream."""
+    """How a job finished. It follows the record in the completed, failed or cancelled stream."""
 
     attempt: int
-    """0 where only its record says."""
+    """0 if the record has the number."""
     duration_ms: float
     worker: str
     result: bytes | None = None
     error: str | None = None
     stacktrace: str | None = None
     created_ms: int = 0
-    """When it was enqueued, where its record does not say."""
+    """When the job was enqueued, if its record does not have the time."""
     stored: str = ""
-    """A reference to its result, where that is kept elsewhere."""
+    """A reference to the result, if it is stored elsewhere."""
 
 
 class StartReport(msgspec.Struct, array_like=True, frozen=True):
-    """What a worker reports of a job that it runs: which delivery, for how long by now, and its record."""
+    """A worker's report of a running job: when it was delivered, how long it has run, and its record."""
 
     delivered_ms: int
     running_ms: int
@@ -157,8 +159,9 @@ class UnreadableRecord(ValueError):
 _LANELESS_HEADERS = [bytes((RECORD_VERSION, priority, 0, 0)) + bytes(7) for priority in range(11)]
 
 PLAIN_HEADER = _LANELESS_HEADERS[DEFAULT_PRIORITY]
-"""The head of most records: default priority, no lane, no reports. `PLAIN_HEADER + encode_body(body)` is what `pack`
-makes of such a job."""
+"""The header of most records: default priority, no lane, no reports.
+
+For such a job, `pack` returns `PLAIN_HEADER + encode_body(body)`."""
 
 
 def pack(body: Body, *, priority: int, lane: bytes, reports: int = 0) -> bytes:
@@ -187,7 +190,7 @@ def repack(record: bytes, body: Body) -> bytes:
 
 
 def _array_header(record: bytes, at: int) -> tuple[int, int]:
-    """The position of the first value of the msgpack array at a position, and how many it has; 0 if it is none."""
+    """Where the values of the msgpack array at a position start, and how many it has; 0 if there is no array."""
     mark = record[at] if at < len(record) else 0
     if 0x90 <= mark <= 0x9F:
         return at + 1, mark & 0x0F
@@ -197,9 +200,9 @@ def _array_header(record: bytes, at: int) -> tuple[int, int]:
 
 
 def record_for_retry(record: bytes, ending: Ending, finished_ms: int, payload: bytes | None = None) -> bytes:
-    """A finished job's record for going round again: attempts from the start, what happened before as history.
+    """A finished job's record for a retry: attempts count from 1 again, and the last run joins the history.
 
-    One that took workers down with it gets a single try, alone.
+    A job that killed workers gets a single attempt, alone.
     """
     body = body_of(record)
     attempt = ending.attempt or body.attempt
@@ -259,18 +262,18 @@ def lane_of(record: bytes) -> bytes:
 
 
 def expires_ms(body: ExtendedBody, created_ms: int) -> int | None:
-    """The moment by which it must have begun."""
+    """The time by which the job must start."""
     if body.expires is None:
         return None
     return body.expires if body.expires >= ABSOLUTE_TIME_FROM_MS else created_ms + body.expires
 
 
-def encode_start_report(begun: StartReport) -> bytes:
-    return _encode(begun)
+def encode_start_report(report: StartReport) -> bytes:
+    return _encode(report)
 
 
 def task_in(head: bytes) -> str:
-    """The task's name, from the first bytes of a record; empty where they are too few, or no record's."""
+    """The task's name, from the first bytes of a record; empty if they are too few or not a record's."""
     if len(head) <= _RECORD_HEADER_BYTES or head[0] != RECORD_VERSION:
         return ""
     at, _ = _array_header(head, _RECORD_HEADER_BYTES + head[10])
@@ -286,18 +289,18 @@ def task_in(head: bytes) -> str:
 
 
 def append_ending(ending: Ending) -> bytes:
-    """The ending as it is put behind a record: msgpack, then its length in four bytes."""
+    """The ending as it is appended to a record: msgpack, then its length in four bytes."""
     packed = _encode(ending)
     return packed + len(packed).to_bytes(4, "big")
 
 
-def split_ending(sealed: bytes) -> tuple[bytes, Ending]:
-    """A record and its ending again."""
-    length = int.from_bytes(sealed[-4:], "big")
+def split_ending(finished: bytes) -> tuple[bytes, Ending]:
+    """The record of a finished job, and its ending."""
+    length = int.from_bytes(finished[-4:], "big")
     try:
-        return sealed[: -4 - length], _decode_ending(sealed[-4 - length : -4])
+        return finished[: -4 - length], _decode_ending(finished[-4 - length : -4])
     except (msgspec.DecodeError, ValueError, RecursionError):
-        return sealed, Ending(0, 0.0, "?", error="what was written down of its end cannot be read")
+        return finished, Ending(0, 0.0, "?", error="the record of its end cannot be read")
 
 
 def due_datetime(milliseconds: int | None) -> datetime | None:
@@ -306,5 +309,5 @@ def due_datetime(milliseconds: int | None) -> datetime | None:
 
 
 def to_datetime(milliseconds: int) -> datetime:
-    """The last one that a calendar has, where a damaged record says more."""
+    """A time from milliseconds. A damaged record may exceed the calendar; then it is the last day."""
     return datetime.fromtimestamp(min(max(milliseconds, 0), NEVER_DUE_MS) / 1000, UTC)

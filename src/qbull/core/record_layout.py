@@ -30,7 +30,7 @@ LUA_CONSTANTS: dict[str, int | str] = {
     "CREATED_BYTES": RECORD_HEADER["created"].size,
     "LANE_LENGTH_AT": RECORD_HEADER["lane_length"].start + 1,
     "HEADER_BYTES": sum(field.size for field in RECORD_HEADER.values()),
-    # A first byte above it begins no record: it is text that another program has written.
+    # A larger first byte belongs to no record: it is text that another program has written.
     "MAX_LAYOUT_VERSION": 31,
     "HOLDS_LANE_FLAG": HOLDS_LANE_FLAG,
     "REPORT_END_FLAG": REPORT_END_FLAG,
@@ -39,13 +39,11 @@ LUA_CONSTANTS: dict[str, int | str] = {
     "HAS_DEPENDENCIES_FLAG": HAS_DEPENDENCIES_FLAG,
     "KEY_LANE_BYTES": len(PARTITION_LANE),
     "SINGLE_LANE_BYTES": len(unique_name_lane("00" * 8)),
-    # Positions of values in a body and in an ending.
-    "PAYLOAD_VALUE": _BODY.index("payload") + 1,
-    "HISTORY_VALUE": _BODY.index("history") + 1,
-    "EXPIRES_VALUE": _BODY.index("expires") + 1,
+    # Positions of values in a body, for example PAYLOAD_VALUE, and in an ending.
+    **{f"{name.upper()}_VALUE": position for position, name in enumerate(_BODY, 1)},
     "RESULT_VALUE": _ENDING.index("result") + 1,
     "ENDING_LENGTH_BYTES": ENDING_LENGTH_BYTES,
-    # A text, because numbers of this size lose digits when Lua writes them.
+    # A text, because Lua drops digits of numbers of this size.
     "NEVER_DUE": str(NEVER_DUE_MS),
     "GENERATION_SPAN": GENERATION_SPAN_PARTITIONS,
 }

@@ -9,7 +9,7 @@ from typing import Literal, assert_never, get_args
 from qbull.errors import MAX_DELAY_SECONDS, ConfigError, quoted_choices
 
 Backoff = Literal["exponential", "fixed"]
-"""How the wait grows from retry to retry. A new one needs its line in `_backoff_wait`, and nothing else."""
+"""How the wait grows from retry to retry. A new member needs only its line in `_backoff_wait`."""
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
-"""A schedule: what it says, its planned instants, and what it proposes to fire.
+"""A schedule: its definition, its planned instants, and the ticks that it proposes.
 
-Everything here is pure. Whoever computes proposes; the server's script (store/lua/tick.lua) decides by its
+Everything here is pure. Workers compute and propose; the server's script (store/lua/tick.lua) decides by its
 own clock whether an instant is due and has not been fired yet. So any number of workers may compute the same
-at once.
+ticks at once.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Schedule(msgspec.Struct, frozen=True, omit_defaults=True):
         return planned + int.from_bytes(noise[:8], "big") % (self.jitter_ms + 1)
 
     def tick_id(self, planned: int) -> str:
-        """The id of a tick's job: the schedule and the planned instant, wherever it is computed."""
+        """The id of a tick's job: the schedule and the planned instant, the same wherever it is computed."""
         at = datetime.fromtimestamp(planned // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S")
         return f"{self.name}@{at}{f'.{planned % 1000:03d}' if planned % 1000 else ''}Z"
 
@@ -85,7 +85,7 @@ def _calendar(cron: str | None, every_ms: int | None, tz: str, start_ms: int | N
 
 
 def version_of(schedules: Iterable[Schedule]) -> str:
-    """A name for what a program's code says of a queue's schedules: the same code has the same name."""
+    """A name for the schedules that a program declares for a queue: the same code has the same name."""
     packed = sorted(msgspec.json.encode(schedule) for schedule in schedules)
     return hashlib.sha256(b"\n".join(packed)).hexdigest()[:16]
 
@@ -120,7 +120,7 @@ def _latest(schedule: Schedule, first: int, now_ms: int, most: int) -> tuple[lis
     if len(ticks) <= MAX_CAUGHT_UP_TICKS:
         return ticks[-most:], max(len(ticks) - most, 0)
     span = (ticks[-1] - first) * 2
-    while True:  # too many to count: look from now, further back each time
+    while True:  # Too many to count: search back from now, further each time.
         since = max(now_ms - span, first)
         found = deque(
             itertools.takewhile(lambda planned: planned <= now_ms, schedule.ticks(since)), maxlen=most

@@ -1,4 +1,4 @@
-"""A rule: when and how a schedule is to tick, as users say it, and what is wrong with what they said."""
+"""A schedule rule: when and how a schedule runs, as users declare it, and the checks of that."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from qbull.errors import MAX_DELAY_SECONDS, DeclarationError
 W = TypeVar("W", bound=str)
 
 _SAMPLE_START_MS = 1_735_689_600_000
-"""Some day, to see how far apart the ticks are: the first of January 2025."""
+"""Any day, to measure the distance between ticks: the first of January 2025."""
 FIRST_YEAR, LAST_YEAR = 1970, 9000
 
 
@@ -36,7 +36,7 @@ class ScheduleOptions(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class ScheduleRule:
-    """When and how, as it was given: by `@queue.cron(…)` or `app.schedules.upsert(…)`.
+    """When and how a schedule runs, as given to `@queue.cron(…)` or `app.schedules.upsert(…)`.
 
     All durations are seconds.
     """
@@ -90,7 +90,7 @@ class ScheduleRule:
         return zone_of(default if self.tz is None else str(self.tz)).key
 
     def _overlap(self) -> Overlap:
-        """Who wants every tick wants them although the one before is not done, unless told otherwise."""
+        """Users who want every tick want it even if the one before has not ended, unless they set `overlap`."""
         if self.overlap is None:
             return "allow" if self.catch_up == "all" else "skip"
         return _one_of("overlap", self.overlap, get_args(Overlap))

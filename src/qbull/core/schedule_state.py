@@ -1,6 +1,6 @@
-"""A plan: what the server knows of a schedule, and how that changes. Pure; the server's time is given.
+"""A plan: the state of a schedule on the server, and its changes. Pure; the server's time is given.
 
-Whoever changes a plan reads it, computes the change here, and writes it if nobody has changed it meanwhile
+To change a plan, a caller reads it, computes the change here, and writes it if nobody has changed it meanwhile
 (store/lua/schedule_write.lua).
 """
 
@@ -21,7 +21,7 @@ PlanOrigin = Literal["code", "own"]
 
 @dataclass(frozen=True)
 class SchedulePlan:
-    """A schedule's state. `rev` rises with every change; 0 where the server has none of this name."""
+    """A schedule's state. `rev` rises with every change; it is 0 if the server has no schedule of this name."""
 
     rev: int = 0
     code: Schedule | None = None
@@ -37,7 +37,7 @@ class SchedulePlan:
     skipped: int = 0
     missed: int = 0
     moving: str | None = None
-    """Where it is on its way to."""
+    """The partition that the schedule is moving to."""
 
     @property
     def schedule(self) -> Schedule | None:
@@ -88,7 +88,7 @@ def plan_of(fields: Mapping[bytes, bytes]) -> SchedulePlan:
 
 
 def fields_of(plan: SchedulePlan) -> dict[str, str | bytes | int]:
-    """The same as a hash, to be written elsewhere."""
+    """The plan as a hash, to write it to another partition."""
     fields: dict[str, str | bytes | int] = {
         origin: pack_schedule(said)
         for origin, said in (("code", plan.code), ("own", plan.own))
@@ -113,10 +113,10 @@ def pack_schedule(schedule: Schedule) -> bytes:
 def declare_schedule(
     plan: SchedulePlan, origin: PlanOrigin, schedule: Schedule | None, now_ms: int
 ) -> PlanChange | None:
-    """Somebody says what the schedule is to be (None: nothing any more). None where that changes nothing.
+    """Set or remove (None) the definition of a schedule. Returns None if that changes nothing.
 
-    A schedule whose timing stays the same keeps its plan, so a deploy loses no tick. Otherwise it begins anew
-    from now.
+    A schedule whose timing stays the same keeps its plan, so a deploy loses no tick. Otherwise its plan starts
+    again from now.
     """
     code, own = (schedule, plan.own) if origin == "code" else (plan.code, schedule)
     if (code, own) == (plan.code, plan.own):

@@ -134,7 +134,7 @@ def assign_partitions(partitions: int, readers: Mapping[str, ShareMember]) -> di
     """The partitions that each of them should read.
 
     With more readers than partitions, each of the others joins the partition that has the fewest readers:
-    lanes keep the order with any number of them.
+    lanes keep the order with any number of readers.
     """
     sizes = _sizes(partitions, readers)
     shares: dict[str, set[int]] = {name: set() for name in readers}

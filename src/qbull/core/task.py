@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from qbull.core.codec import ArgumentTemplate, Signature
+from qbull.core.options import DEFAULT_OPTIONS, Options
 from qbull.core.retry import Retry
-from qbull.core.unique import Unique
 from qbull.errors import DeclarationError
 
 TaskKind = Literal["async", "thread", "process"]
@@ -17,6 +17,20 @@ TaskKind = Literal["async", "thread", "process"]
 
 @dataclass(frozen=True)
 class TaskSpec:
+    """A task as it was declared.
+
+    Args:
+        name: the name of the task.
+        function: the user's function, or the caller of a chunk.
+        signature: checks, encodes and decodes the arguments.
+        kind: how the function runs.
+        retry: the retry policy.
+        timeout: seconds that one run may take.
+        id: makes the id of a job from its arguments.
+        key: makes the key of a job from its arguments.
+        defaults: options for the calls that do not give them.
+    """
+
     name: str
     function: Callable[..., Any]
     signature: Signature
@@ -25,8 +39,7 @@ class TaskSpec:
     timeout: float | None
     id: ArgumentTemplate | None = None
     key: ArgumentTemplate | None = None
-    unique: Unique | None = None
-    expires: float | None = None
+    defaults: Options = DEFAULT_OPTIONS
 
     def refuse_main_module(self) -> None:
         """Refuse a `cpu=True` task of the running script: its processes import the module by name."""

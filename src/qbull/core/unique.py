@@ -1,6 +1,6 @@
 """Unique: of the jobs that ask for the same thing within a window of time, only one counts.
 
-Which one is its mode.
+The mode decides which one.
 """
 
 from __future__ import annotations
@@ -29,10 +29,12 @@ class UniqueWindow(msgspec.Struct, frozen=True, gc=False):
 class Unique:
     """`Unique(window=60, by=("user_id",))`: within 60 seconds, one job for each user.
 
-    Args: window: the length of the window in seconds. Only mode "after" has a default: one day. by: the
-    arguments that say what is the same; all arguments if None. mode: which call counts. "first": later calls
-    add nothing. "last": the waiting job takes the newest arguments. "debounce": the same, and the job runs
-    after a window without calls. "after": one job runs, one waits for its end.
+    Args:
+    window: the length of the window in seconds. Only mode "after" has a default: one day.
+    by: the arguments that identify the same thing; all arguments if None.
+    mode: which call counts. "first": later calls add nothing. "last": the waiting job takes the newest
+        arguments. "debounce": the same, and the job runs after a window without calls. "after": one job
+        runs, one waits for its end.
     """
 
     window: float | None = None

@@ -23,7 +23,7 @@ _METADATA_NETWORKS = tuple(
         "168.63.129.16/32",
     )
 )
-"""Where clouds tell a machine its own secrets: never, whatever is allowed."""
+"""The addresses at which clouds tell a machine its secrets. They are never allowed."""
 _NAT64_NETWORK = ipaddress.ip_network("64:ff9b::/96")
 
 
@@ -39,7 +39,7 @@ def why_address_refused(
     except ValueError:
         return "is no address"
     if any(_within(one, _METADATA_NETWORKS) for one in meant):
-        return "is where a cloud keeps secrets, which is never allowed"
+        return "is where a cloud keeps secrets, and is never allowed"
     if host_allowed or any(_within(one, allowed) for one in meant):
         return None
     return "is an internal address" if any(_is_internal(one) for one in meant) else None

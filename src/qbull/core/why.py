@@ -1,6 +1,6 @@
-"""Why a job is not running: what was found out, turned into reasons.
+"""Why a job is not running: turns facts about the job and its queue into reasons.
 
-The looks themselves are in store/read/why.py.
+store/read/why.py reads the facts.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ ReasonCode: TypeAlias = Literal[
 ]  # fmt: skip
 
 MAX_AHEAD_COUNT = 1000
-"""Deliveries before a job that are counted. A number larger than this may be any."""
+"""Deliveries before a job are counted up to this number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """One reason: `text` is for people, `code` and `values` for programs that say it in their own words.
+    """One reason: `text` is for people; `code` and `values` are for programs with their own wording.
 
-    `job` is the one that it waits for.
+    `job` is the job that it waits for.
     """
 
     code: ReasonCode
@@ -39,13 +39,13 @@ class Reason:
 
     @property
     def at(self) -> datetime | None:
-        """The time that matters: until when it will hold, or since when it has."""
+        """The time until which the reason holds, or since which it has held."""
         return self.until or self.since
 
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """Why a job is not running, the first reason first. `str(why)` says it in words."""
+    """Why a job is not running, the most important reason first. `str(why)` is a sentence."""
 
     id: str
     queue: str
@@ -108,7 +108,7 @@ class JobFacts:
 
 
 def explain(id: str, facts: JobFacts) -> Why:
-    """The first reason is what to deal with first."""
+    """The reasons, the one to deal with first at the top."""
     if facts.state in ("completed", "failed", "cancelled"):
         reasons = [_finished(facts)]
     elif facts.state == "active":
@@ -122,7 +122,7 @@ def explain(id: str, facts: JobFacts) -> Why:
 
 def _finished(facts: JobFacts) -> Reason:
     at = to_datetime(facts.finished_ms)
-    words = {"completed": "it completed", "failed": "it failed for good", "cancelled": "it was cancelled"}
+    words = {"completed": "it completed", "failed": "it failed permanently", "cancelled": "it was cancelled"}
     because = f": {facts.error}" if facts.error else ""
     values = _known(state=facts.state, error=facts.error)
     return Reason("finished", f"{words[facts.state]} at {_clock(at)}{because}", since=at, values=values)
@@ -197,7 +197,7 @@ def _lane_reasons(facts: JobFacts, front: LaneHolder) -> Reason:
     if front.id is None:
         return Reason("behind", f"others of {key} come first", values=_known(key=facts.body.key))
     if front.state == "failed":
-        text = f"{key} is halted: job {front.id} has failed for good; retry or remove that one"
+        text = f"{key} is halted: job {front.id} has failed permanently; retry or remove it"
         return Reason("halted", text, job=front.id, values=_known(key=facts.body.key))
     doing = {
         "active": f"worker {front.worker} has",
@@ -210,7 +210,7 @@ def _lane_reasons(facts: JobFacts, front: LaneHolder) -> Reason:
 
 
 def _ready_reasons(facts: JobFacts) -> list[Reason]:
-    """It stands in front of the workers."""
+    """The reasons of a job that is ready for the workers."""
     reasons = []
     if facts.rate is not None and facts.next_start_ms > 0:
         until = to_datetime(facts.now_ms + facts.next_start_ms)

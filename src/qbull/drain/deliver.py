@@ -16,12 +16,12 @@ from typing import Any
 from qbull.app import App
 from qbull.core.codec import decode_untyped, encode_payload
 from qbull.core.ids import check_id
+from qbull.core.options import EncodedArguments, Options
 from qbull.core.route import digest
 from qbull.core.task import TaskSpec
 from qbull.core.unique import UniqueWindow
 from qbull.drain.message import CannotMove, ForeignJob
 from qbull.errors import NotFound, PayloadError
-from qbull.options import EncodedArguments, Options
 from qbull.produce.chain import Request
 from qbull.queue import Queue
 from qbull.task import Call

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from qbull.core.codec import encode_payload
+from qbull.core.options import EncodedArguments, Options
 from qbull.errors import ArgumentsError, ConfigError, NotFound
 from qbull.job import Job
-from qbull.options import EncodedArguments, Options
 from qbull.produce.chain import Request
 from qbull.produce.enqueue import Calling
 

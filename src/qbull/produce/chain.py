@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from qbull.core.codec import decode_untyped
+from qbull.core.options import EncodedArguments, Options
 from qbull.errors import ArgumentsError
 from qbull.job import Job
 from qbull.middleware import Enqueueing, MiddlewareChain, RunCoroutine
 from qbull.observe.trace import Tracing
-from qbull.options import EncodedArguments, Options
 
 if TYPE_CHECKING:
     from qbull.queue import Queue

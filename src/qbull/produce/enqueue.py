@@ -11,7 +11,6 @@ import itertools
 import random
 from asyncio import get_running_loop
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 import msgspec
@@ -19,6 +18,7 @@ import msgspec
 from qbull.core.durability import Durability
 from qbull.core.ids import check_id, check_key, new_id
 from qbull.core.layout import GENERATION_SPAN_PARTITIONS, Layout
+from qbull.core.options import DEFAULT_OPTIONS, JOB_OPTIONS, EncodedArguments, Options
 from qbull.core.record import (
     DEFAULT_PRIORITY,
     PLAIN_HEADER,
@@ -34,7 +34,6 @@ from qbull.core.task import TaskSpec
 from qbull.core.unique import Unique
 from qbull.errors import ArgumentsError, NotConfirmed, QbullError, ServerAway
 from qbull.job import Job
-from qbull.options import DEFAULT_OPTIONS, JOB_OPTIONS, EncodedArguments, Options
 from qbull.produce import outbox_rows
 from qbull.produce.chain import EnqueueChain, Request
 from qbull.produce.client import Client
@@ -215,11 +214,9 @@ class Calling(Generic[P, R]):
         self.spec = spec
         if options.unique is not None:
             check_unique(queue, spec, options.unique, ArgumentsError)
-        elif spec.unique is not None:
-            options = replace(options, unique=spec.unique)
-        if options.expires is None and spec.expires is not None:
-            options = replace(options, expires=spec.expires)
         self._options = options
+        if spec.defaults is not DEFAULT_OPTIONS:
+            self._options = options.with_defaults(spec.defaults)
 
     async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """Check the arguments and store the job. Returns its handle as soon as the server has it."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING
 
-from qbull.core.envelope import is_wrapped
-from qbull.options import Options
+from qbull.core.options import Options
+from qbull.core.wrapped_payload import is_wrapped
 
 if TYPE_CHECKING:
     from qbull.postgres.outbox import NewOutboxRow

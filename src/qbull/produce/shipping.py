@@ -18,8 +18,8 @@ import msgspec
 from qbull.core.durability import Durability
 from qbull.core.ids import partition_in
 from qbull.core.layout import Layout
+from qbull.core.options import EncodedArguments, Options
 from qbull.errors import NotFound, QbullError, ServerError
-from qbull.options import EncodedArguments, Options
 from qbull.postgres.relay import OutboxRow, ShipResult
 from qbull.produce.outbox_rows import payload_of
 from qbull.produce.router import PlacedJob

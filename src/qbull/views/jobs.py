@@ -9,10 +9,10 @@ from msgspec import Meta
 
 from qbull.core.durability import Durability
 from qbull.core.job_info import AttemptInfo, JobInfo
+from qbull.core.options import JOB_OPTIONS, OptionKind
 from qbull.core.record import State
 from qbull.core.unique import UniqueMode
 from qbull.core.why import ReasonCode
-from qbull.options import JOB_OPTIONS, OptionKind
 from qbull.views.shape import (
     MAX_API_DURATION_SECONDS,
     AnswerShape,

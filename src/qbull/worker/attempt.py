@@ -14,11 +14,11 @@ from functools import partial
 from typing import Any
 
 from qbull.codecs.offload import StoredResult
-from qbull.core.envelope import is_wrapped
 from qbull.core.flow import HAS_DEPENDENCIES_FLAG
 from qbull.core.outcome import Undeliverable
 from qbull.core.record import SUSPECT_CRASHES, ExtendedBody, UnreadableRecord, body_of, crashes_of
 from qbull.core.task import TaskSpec
+from qbull.core.wrapped_payload import is_wrapped
 from qbull.errors import PayloadError, ServerAway, ServerError
 from qbull.store.delivery import DeliveredJob
 from qbull.store.verbs.live_settings import LiveSettings

@@ -13,9 +13,9 @@ from typing import Any
 
 from qbull.codecs.offload import StoredResult
 from qbull.core.codec import encode_result
-from qbull.core.envelope import is_wrapped
 from qbull.core.outcome import AlreadyDone, Undeliverable
 from qbull.core.task import TaskSpec
+from qbull.core.wrapped_payload import is_wrapped
 from qbull.errors import PayloadError
 from qbull.worker.assignment import Assignment
 from qbull.worker.cpu_pool import ProcessPool

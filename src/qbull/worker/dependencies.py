@@ -9,9 +9,9 @@ import msgspec
 
 from qbull.codecs.chain import CodecChain
 from qbull.codecs.offload import ResultStore
-from qbull.core.envelope import is_wrapped
 from qbull.core.flow import Dependency
 from qbull.core.outcome import Undeliverable
+from qbull.core.wrapped_payload import is_wrapped
 from qbull.errors import PayloadError
 from qbull.store.verbs.flow_messages import dependencies_of
 from qbull.worker.current import RunningJob

@@ -26,10 +26,10 @@ from qbull.compat.celery.instead import (
 )
 from qbull.compat.celery.result import AsyncResult
 from qbull.compat.refusal import refuse, refuse_attribute
+from qbull.core.options import Options
 from qbull.core.outcome import describe
 from qbull.core.task import TaskSpec
 from qbull.errors import ArgumentsError, DeclarationError, Fail, NotFound, RetryAfter
-from qbull.options import Options
 from qbull.queue import Queue
 from qbull.task import Call, Task
 from qbull.worker.current import current_job

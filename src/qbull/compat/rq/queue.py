@@ -18,9 +18,9 @@ from qbull.compat.rq.instead import RQ_CALL_HINTS, RQ_GUIDE, RQ_QUEUE_ATTRIBUTE_
 from qbull.compat.rq.job import Job, find_job
 from qbull.compat.rq.retry import RETRY_WAITS_HEADER, Retry, retrying
 from qbull.compat.sending import enqueue_with_headers
+from qbull.core.options import Options
 from qbull.core.retry import Retry as Rule
 from qbull.errors import MAX_DELAY_SECONDS, ArgumentsError, ConfigError, DeclarationError, NotFound
-from qbull.options import Options
 from qbull.task import Task
 
 F = TypeVar("F", bound=Callable[..., Any])

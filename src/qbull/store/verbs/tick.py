@@ -111,7 +111,7 @@ def scheduled_run(
 ) -> ScheduledRun:
     """The next run of a schedule. It expires like any job of its task."""
     spec = tasks.get(schedule.task)
-    expires_ms = None if spec is None or spec.expires is None else max(int(spec.expires * 1000), 1)
+    expires_ms = None if spec is None else spec.defaults.end_ms
     key_digest = digest(schedule.key) if schedule.key is not None else None
     args = seal(schedule.task, bytes(schedule.args))
     body = ExtendedBody(schedule.task, args, schedule.key, schedule=schedule.name, expires=expires_ms)

@@ -1,4 +1,4 @@
-"""Options: what can be said of one enqueue besides its arguments."""
+"""Options of a call: everything that `enqueue` takes besides the arguments of the task."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ def check_expires(expires: float | datetime, refusal: type[QbullError], of: str 
     if isinstance(expires, datetime):
         if expires.utcoffset() is None:
             raise refusal(
-                f"{of}expires={expires.isoformat()}: has no time zone; use an aware datetime, for example datetime.now(UTC)"
+                f"{of}expires={expires.isoformat()}: has no time zone; "
+                "use an aware datetime, for example datetime.now(UTC)"
             )
     elif not isinstance(expires, int | float) or isinstance(expires, bool):
         raise refusal(f"{of}expires={expires!r}: give seconds or a moment")
@@ -34,7 +35,7 @@ def check_expires(expires: float | datetime, refusal: type[QbullError], of: str 
 
 
 class EncodedArguments(msgspec.Struct, frozen=True, gc=False):
-    """The encoded arguments of one call, and what follows from them.
+    """The encoded arguments of one call, and the values that follow from them.
 
     Args:
         payload: the arguments as JSON.
@@ -53,7 +54,7 @@ class EncodedArguments(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True)
 class Options:
-    """What can be said of one enqueue besides its arguments."""
+    """The options of one call. `JOB_OPTIONS` describes those that users give."""
 
     delay: float | None = None
     at: datetime | None = None
@@ -66,9 +67,9 @@ class Options:
     unique: Unique | None = None
     expires: float | datetime | None = None
     trace: str | None = None
-    """What the spans of its runs are linked to (observe/trace.py)."""
+    """The trace context that the spans of its runs are linked to (observe/trace.py)."""
     headers: dict[str, str] | None = None
-    """What middleware sends along."""
+    """Values that middleware sends along."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.priority, int) or not 1 <= self.priority <= 10:
@@ -85,7 +86,8 @@ class Options:
             raise ArgumentsError(f"delay={self.delay}: {fact}")
         if self.at is not None and self.at.utcoffset() is None:
             raise ArgumentsError(
-                f"at={self.at.isoformat()}: has no time zone; use an aware datetime, for example datetime.now(UTC)"
+                f"at={self.at.isoformat()}: has no time zone; "
+                "use an aware datetime, for example datetime.now(UTC)"
             )
         if self.timeout is not None and not 0 < self.timeout <= MAX_DELAY_SECONDS:
             raise ArgumentsError(f"timeout={self.timeout}: must be more than 0 seconds")
@@ -102,7 +104,7 @@ class Options:
             check_id(self.id)
 
     def check_unique(self, unique: Unique | None) -> None:
-        """Does it go together with the rest?"""
+        """Refuse a `unique` that contradicts the other options."""
         if unique is None:
             return
         if self.id is not None:
@@ -111,11 +113,11 @@ class Options:
             raise ArgumentsError("delay, at and unique: a debounced job has its time from window")
         if self.in_outbox:
             which = 'durability="outbox"' if self.transaction is None else "transaction"
-            raise ArgumentsError(f"{which} and unique: what is written into an outbox is not unique")
+            raise ArgumentsError(f"{which} and unique: jobs that are written to an outbox cannot be unique")
 
     @cached_property
     def when(self) -> int | str:
-        """When it may run and, where it expires, until when it must have begun: as lua/lib/new_job.lua reads it."""
+        """When the job may run and, if it expires, by when it must start, as lua/lib/new_job.lua reads it."""
         due: int | str = int((self.delay or 0) * 1000)
         if self.at is not None:
             due = f"@{int(self.at.timestamp() * 1000)}"
@@ -125,23 +127,32 @@ class Options:
 
     @cached_property
     def end_ms(self) -> int | None:
-        """Until when it must have begun, as its body keeps it."""
+        """The time by which the job must start, as its record stores it."""
         if isinstance(self.expires, datetime):
             return max(int(self.expires.timestamp() * 1000), ABSOLUTE_TIME_FROM_MS)
         return None if self.expires is None else max(int(self.expires * 1000), 1)
 
     @cached_property
     def profile(self) -> Durability | None:
-        """What is asked of the server."""
+        """The durability that the server must provide."""
         return None if self.durability == "outbox" else self.durability
 
     @cached_property
     def in_outbox(self) -> bool:
-        """Whether it is written to PostgreSQL first."""
+        """Whether the job is written to PostgreSQL first."""
         return self.transaction is not None or self.durability == "outbox"
 
+    def with_defaults(self, defaults: Options) -> Options:
+        """The same, with the values of `defaults` for the options that are not given."""
+        missing = {
+            field.name: value
+            for field in fields(self)
+            if getattr(self, field.name) is None and (value := getattr(defaults, field.name)) is not None
+        }
+        return replace(self, **missing) if missing else self
+
     def after(self, seconds: float) -> Options:
-        """The same, said so many seconds later."""
+        """The same options, given this many seconds later."""
         delay = None if self.delay is None else max(self.delay - seconds, 0)
         expires = self.expires
         if isinstance(expires, int | float):
@@ -164,7 +175,7 @@ class Options:
             raise ArgumentsError(f"expires={self.expires}: it would expire before it is due")
 
     def wire(self) -> str:
-        """What a row of the outbox keeps of them: all that was said, but what has a column of its own."""
+        """The options as a row of the outbox stores them, without those that have their own column."""
         apart = ("key", "id", "transaction")
         said = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in apart}
         return msgspec.json.encode(
@@ -178,7 +189,7 @@ DEFAULT_OPTIONS = Options()
 
 @dataclass(frozen=True)
 class JobOption:
-    """One option of a call, for everything that offers it: Python, the REST API, the command line, the documentation.
+    """One option of a call, for Python, the REST API, the command line and the documentation.
 
     Args:
         name: the name of the parameter, the field and the flag.
@@ -223,11 +234,13 @@ JOB_OPTIONS = (
     ),
     JobOption("durability", "durability", "How safe the job must be before the call returns."),
 )
-"""All options of a call, in the order of the reference. A new one is added here, to `Options` and to `Task.options`."""
+"""All options of a call, in the order of the reference.
+
+Add a new option here, to `Options` and to `Task.options`."""
 
 
 def options_from(values: Mapping[str, Any], moment: Callable[[str, str], datetime]) -> Options:
-    """Options from JSON: moments are texts, which `moment` reads, and `unique` is a window or an object."""
+    """Options from JSON: times are texts, which `moment` reads, and `unique` is a window or an object."""
     given: dict[str, Any] = {}
     for option in JOB_OPTIONS:
         value = values.get(option.name)

@@ -1,11 +1,11 @@
-"""Envelopes: payloads and results that are compressed, signed or encrypted, with a header that names it.
+"""Wrapped payloads: payloads and results that a codec has compressed, signed or encrypted.
 
     byte 1      0, with which no JSON starts
-    byte 2      what it is: z (compressed), s (signed), e (encrypted)
-    the rest    its own; what comes out of it is JSON, or one more envelope
+    byte 2      the codec: z (compressed), s (signed), e (encrypted)
+    the rest    its content: JSON, or one more wrapped payload
 
-So a reader recognises an envelope without any settings, and old and new processes work side by side. A reader
-without the key can still show the kind of envelope instead of its bytes.
+A reader recognises a wrapped payload without any settings, so old and new processes work side by side. A reader
+without the key can still show the name of the codec instead of the bytes.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ def is_wrapped(encoded: bytes) -> bool:
     return encoded[:1] == _CODEC_MARK
 
 
-def kind_of(sealed: bytes) -> bytes:
-    return sealed[1:2]
+def kind_of(wrapped: bytes) -> bytes:
+    return wrapped[1:2]
 
 
-def content_of(sealed: bytes) -> bytes:
-    return sealed[2:]
+def content_of(wrapped: bytes) -> bytes:
+    return wrapped[2:]
 
 
 def key_id(key: bytes) -> bytes:
@@ -64,7 +64,7 @@ def decompress(content: bytes, largest: int = DECOMPRESSED_LIMIT_BYTES) -> bytes
     except zlib.error as error:
         raise PayloadError(f"cannot be decompressed: {error}") from None
     if len(plain) != length:
-        raise PayloadError("cannot be decompressed: it is not whole")
+        raise PayloadError("cannot be decompressed: it is incomplete")
     return plain
 
 
@@ -82,7 +82,7 @@ def signed_content(signed: bytes) -> bytes:
 
 
 def displayable(encoded: bytes) -> bytes | dict[str, Any]:
-    """The JSON if it can be read without a key; otherwise a description of the envelope."""
+    """The JSON if it can be read without a key; otherwise the name of the codec and of its key."""
     while is_wrapped(encoded):
         content = content_of(encoded)
         match kind_of(encoded):
@@ -96,7 +96,7 @@ def displayable(encoded: bytes) -> bytes | dict[str, Any]:
             case b"e":
                 return {"encrypted": f"key {split_key_id(content)[0]}"}
             case _:
-                return {"sealed": "by a newer qbull"}
+                return {"encoded": "by a newer qbull"}
     return encoded
 
 
