@@ -13,6 +13,7 @@ from qbull.core.alerts import Alert, Alerts
 from qbull.core.job_info import JobInfo
 from qbull.core.rate import Rate
 from qbull.core.retry import Retry
+from qbull.core.schedule_info import ScheduleInfo
 from qbull.core.unique import Unique
 from qbull.errors import (
     ArgumentsError,
@@ -43,7 +44,6 @@ from qbull.job import Job
 from qbull.manage.search import FailureGroup, Page, Redriven
 from qbull.middleware import Enqueueing, Middleware, Settled
 from qbull.queue import Queue
-from qbull.schedules import ScheduleInfo
 from qbull.store.read.drain_status import Repartitioning
 from qbull.store.verbs.progress import LogLine
 from qbull.task import Task
@@ -120,9 +120,11 @@ __all__ = [
 
 
 def asgi(app: App, access: Access | None = None) -> "_Api":
-    """The REST API of an app, to be mounted in an ASGI application. Who may use it: `access`, else the environment.
+    """The REST API of an app, to mount in an ASGI application. Needs `pip install "qbull[api]"`.
 
-    Needs `pip install "qbull[api]"`.
+    Args:
+        app: the app.
+        access: who may use the API. If None: the environment.
     """
     try:
         from qbull.api.asgi import Api
@@ -132,7 +134,7 @@ def asgi(app: App, access: Access | None = None) -> "_Api":
 
 
 def __getattr__(name: str) -> _typing.Any:
-    """`qbull.postgres` is imported when it is asked for: most programs need no database."""
+    """Import `qbull.postgres` on first use: most programs need no database."""
     if name == "postgres":
         import importlib
 

@@ -1,4 +1,4 @@
-"""The front door: an app is a connection, a prefix, and a registry of queues and tasks."""
+"""App: an app is a connection, a prefix, and a registry of queues and tasks."""
 
 from __future__ import annotations
 
@@ -63,12 +63,13 @@ class App:
     """An app: a connection, a prefix, and a registry of queues and tasks.
 
     Args:
-        url: the address of the server. If None: QBULL_URL, else REDIS_URL, else an embedded Valkey that keeps its data
-            in ./.qbull.
+        url: the address of the server. If None: QBULL_URL, else REDIS_URL, else an embedded Valkey that keeps
+            its data in ./.qbull.
         prefix: the prefix of all names on the server. If None: QBULL_PREFIX, else "qbull".
-        database: the address of PostgreSQL, for the outbox and for tracked queues. If None: QBULL_DATABASE_URL.
-        durability: how safe a job must be before `enqueue` returns. If None: QBULL_DURABILITY, else "durable" on the
-            embedded server and the server's own settings elsewhere.
+        database: the address of PostgreSQL, for the outbox and for tracked queues. If None:
+            QBULL_DATABASE_URL.
+        durability: how safe a job must be before `enqueue` returns. If None: QBULL_DURABILITY, else "durable"
+            on the embedded server and the server's own settings elsewhere.
         payload_limit: maximum size of arguments and results, in bytes.
         results: the store of results that are larger than that; without it such a job fails.
         trace: whether to make OpenTelemetry spans for enqueues and runs. If None: QBULL_TRACE.
@@ -109,7 +110,9 @@ class App:
         self.queues: dict[str, Queue] = {}
         self.declared: dict[str, Schedule] = {}
         self.schedules = Schedules(self)
-        address = Address.parse(self.url)  # a wrong address is said here, not at the first enqueue
+        # A wrong address is an error here, not at the first enqueue.
+        address = Address.parse(self.url)
+
         own: Durability | None = "durable" if address.directory is not None else None
         self.durability: Durability | None = (
             check_durability(durability) or self.environment.durability or own
@@ -236,15 +239,17 @@ class App:
         ]
 
     def _loaded(self) -> None:
-        """Called when the module of MODULE:APP was imported, for an app that completes itself then."""
+        """Called after the import of the module of MODULE:APP, for an app that completes itself then."""
 
     def _alongside(self) -> list[Callable[[], Awaitable[None]]]:
-        """What runs beside the workers of this app: where it has a database, the relay, and the maintenance of its tables; where
-        alerts have somewhere to go, who looks for problems and says so."""
+        """The services that run beside the workers of this app.
+
+        With a database: the relay and the maintenance of its tables. With a destination for alerts: alerting.
+        """
         return [*self._database_services(), *self._alerting()]
 
     def _alerting(self) -> list[Callable[[], Awaitable[None]]]:
-        """Who looks for problems and tells people; nobody, where no place is named to tell them."""
+        """The alert service, if alerts have a destination."""
         if not self.alerts.destinations:
             return []
         from qbull.alerts.alerting import AlertService
@@ -255,7 +260,7 @@ class App:
         if self.database is None:
             return []
         if find_spec("psycopg") is None:
-            log.warning('a database is named, but no relay runs here; pip install "qbull[postgres]"')
+            log.warning('a database is configured, but no relay runs here; pip install "qbull[postgres]"')
             return []
         from qbull.postgres.maintenance import DatabaseMaintenance
         from qbull.worker.outage import Outage
@@ -270,17 +275,17 @@ class App:
         """The relay that ships the outbox of this app: `await app.relay().run()` runs until it is cancelled.
 
         Args:
-            away: shared by all that use the database, so that an outage is logged once.
+            away: shared by all users of the database, so that an outage is logged once.
         """
         from qbull.postgres.relay import Relay
         from qbull.produce.shipping import OutboxShipping
 
         if self.database is None:
-            raise ConfigError("no database is named; set QBULL_DATABASE_URL, or App(database=…)")
+            raise ConfigError("no database is configured; set QBULL_DATABASE_URL, or App(database=…)")
         return Relay(self.database, self.prefix, OutboxShipping(self), away)
 
     def _make_store(self) -> Store:
-        """A new connection to the app's server, for whoever runs in an event loop of its own."""
+        """A new connection to the app's server, for services with their own event loop."""
         return Store(self.url, self.prefix)
 
     def _client(self) -> Client:
@@ -320,7 +325,7 @@ class App:
             await client.close()
 
     def close_sync(self) -> None:
-        """Close what synchronous calls have opened."""
+        """Close the connections of synchronous calls."""
         if self._portal is not None:
             self._portal.call(self.close())
             self._portal.close()
@@ -339,7 +344,8 @@ class App:
     def _known(self, name: str) -> Queue:
         if name not in self.queues:
             raise NotFound(
-                f'queue "{name}": not declared in this app; it has: {", ".join(sorted(self.queues)) or "none"}'
+                f'queue "{name}": not declared in this app; '
+                f"it has: {', '.join(sorted(self.queues)) or 'none'}"
             )
         return self.queues[name]
 
@@ -350,8 +356,11 @@ class App:
 
 
 def _keep_parent_connections(of_the_parent: object) -> None:
-    """What the child has copies of must not be closed there: that would take the sockets out of the event queue that it
-    shares with its parent, who would then wait in vain for replies."""
+    """Keep the child from closing its copies of the parent's connections.
+
+    Closing them would remove the sockets from the event queue that both processes share, and the parent would
+    wait in vain for replies.
+    """
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(of_the_parent))
 
 
@@ -364,7 +373,7 @@ def _checked_store(results: ResultStore | None) -> ResultStore | None:
 
 
 def _forget_after_fork(app: App) -> None:
-    """A forked process must not speak on its parent's connections."""
+    """Keep a forked process from using its parent's connections."""
     forget = weakref.WeakMethod(app._forget_connections)
 
     def after() -> None:

@@ -33,6 +33,12 @@ class Keep:
 
     By default completed jobs stay for a day, at most 10,000 of them; failed jobs for 30 days, at most
     100,000.
+
+    Args:
+        completed: maximum number of completed jobs.
+        failed: maximum number of failed jobs.
+        completed_for: seconds that a completed job stays.
+        failed_for: seconds that a failed job stays.
     """
 
     completed: int | None = None
@@ -63,7 +69,12 @@ DEFAULT_KEEP = Keep()
 
 @dataclass(frozen=True)
 class Lane:
-    """How many jobs of one key may run at a time (`limit`) and may start (`rate`), over all workers."""
+    """Limits for each key of a queue, over all workers.
+
+    Args:
+        limit: maximum number of jobs of a key that run at a time.
+        rate: maximum number of jobs of a key that start in a period.
+    """
 
     limit: int = 1
     rate: Rate | None = None
@@ -158,7 +169,10 @@ class QueueSettings:
 
 @dataclass(frozen=True)
 class Environment:
-    """The settings from the environment. Empty variables count as not set, except for the server's address."""
+    """The settings from the environment.
+
+    Empty variables count as not set, except for the server's address.
+    """
 
     url: str | None = None
     empty_url: str | None = None
@@ -169,7 +183,7 @@ class Environment:
     durability: Durability | None = None
     sharing: Sharing = field(default_factory=Sharing)
     sharing_error: str | None = None
-    """What is wrong with the variables about sharing partitions. It concerns workers only."""
+    """The error in the variables about sharing partitions. It concerns only workers."""
     min_idle: float = 30.0
     timezone: str = "UTC"
     log_format: Literal["text", "json"] = "text"
@@ -186,7 +200,8 @@ class Environment:
         """
         if self.empty_url is not None:
             raise ConfigError(
-                f"{self.empty_url} is empty; set it to the server's address, such as redis://HOST:PORT/DB, or unset it"
+                f"{self.empty_url} is empty; "
+                "set it to the server's address, such as redis://HOST:PORT/DB, or unset it"
             )
         return self.url
 
@@ -325,7 +340,10 @@ def _list(env: Mapping[str, str], name: str) -> tuple[str, ...]:
 
 
 def _sharing(env: Mapping[str, str]) -> tuple[Sharing, str | None]:
-    """The sharing that workers use, or the reason why there is none. Producers may have the same environment."""
+    """The sharing that workers use, or the error in its variables.
+
+    Producers may have the same environment, and do not care.
+    """
     try:
         sharing = make_sharing(
             env.get("QBULL_SHARING"),

@@ -3,24 +3,25 @@
     QbullError
     ├── ConfigError          a setting, URL or environment value is wrong
     │   └── DeclarationError a queue or task was declared wrongly
-    ├── ServerError          the server answers, but cannot be used as it is
+    ├── ServerError          the server cannot be used as it is
     │   ├── ServerAway       it cannot be reached now; the same call may be sent again
-    │   │   └── DatabaseAway     the same of PostgreSQL
+    │   │   └── DatabaseAway     the same for PostgreSQL
     │   ├── ServerRefused    wrong password, too old, evicting memory policy, out of memory …
-    │   │   └── DatabaseRefused  the same of PostgreSQL: no rights, no tables, tables of a newer release
+    │   │   └── DatabaseRefused  the same for PostgreSQL: no rights, no tables, tables of a newer release
     │   ├── NotConfirmed     the job is there, but not yet as safe as its durability asks
     │   └── EmbeddedError    the Valkey that qbull starts itself did not start
-    ├── PayloadError         the arguments or the result cannot be carried
+    ├── PayloadError         the arguments or the result cannot be encoded
+
     │   ├── ArgumentsError   they do not fit the task's signature
     │   └── TooLarge         they are larger than the limit
     ├── NotFound             no such queue, task or job
-    ├── Conflict             the job is in a state in which this cannot be done
+    ├── Conflict             the state of the job does not allow this
     ├── TakenOver            raised inside a task: another worker has its job, so this run may have no effect
     ├── JobFailed            result() of a job that failed permanently
     ├── JobCancelled         result() of a job that was cancelled
-    └── ResultTimeout        result() waited as long as asked, and the job goes on
+    └── ResultTimeout        result() timed out; the job goes on
 
-Two more are raised by tasks to steer their own job: RetryAfter and Fail.
+Tasks raise two more to control their own job: RetryAfter and Fail.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 MAX_DELAY_SECONDS = 10 * 366 * 86_400
-"""Seconds: no job waits longer than ten years."""
+"""Ten years: no job waits longer."""
 MAX_COUNT = 10**9
 """No limit, count or position is larger."""
 
 
 def quoted_choices(words: Sequence[str]) -> str:
-    """The words that a setting may have, as an error names them: `"a", "b" or "c"`."""
+    """The values of a setting, as an error lists them: `"a", "b" or "c"`."""
     *others, last = (f'"{word}"' for word in words)
     return f"{', '.join(others)} or {last}" if others else last
 
@@ -64,7 +65,7 @@ class ServerRefused(ServerError):
 
 
 class DatabaseAway(ServerAway):
-    """PostgreSQL cannot be reached, or cannot do it, now. Without a commit nothing has happened."""
+    """PostgreSQL cannot be reached or is not ready now. Without a commit nothing has happened."""
 
 
 class DatabaseRefused(ServerRefused):
@@ -96,7 +97,7 @@ class EmbeddedError(ServerError):
 
 
 class PayloadError(QbullError):
-    """The arguments or the result cannot be carried."""
+    """The arguments or the result cannot be encoded."""
 
 
 class ArgumentsError(PayloadError):

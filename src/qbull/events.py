@@ -1,6 +1,8 @@
-"""Events: what becomes of jobs, for whoever iterates over them. Read from where finished jobs lie, a page at a time, when the next is asked for.
+"""Events: the ends of jobs, for callers that iterate over them.
 
-Each event has a place: a moment up to which everything was told before it. Coming back with it misses nothing, and hears some twice.
+They are read from the finished jobs on the server, a page at a time, when the caller asks for the next one.
+Each event has a place: a time up to which all earlier events were yielded. A caller that continues from a
+place misses nothing, and may see some events twice.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from qbull.store.read.finished_since import FinishedCursor, FinishedJob, finishe
 from qbull.store.verbs.partition import Partition
 
 EVENT_RESCAN_SECONDS = 5.0
-"""Seconds between two looks at all partitions, should a message have been lost."""
+"""Seconds between two reads of all partitions, in case a message was lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,7 @@ class Event:
 async def follow_events(
     client: Client, queues: Sequence[QueueSettings], after: str | datetime | None
 ) -> AsyncGenerator[Event, None]:
-    """The events of these queues from a place or a moment on; from now on, where none is given."""
+    """The events of these queues from a place or a time on; from now on if None."""
     reader = _EventReader(client, queues, _moment_of(after))
     with client.results.ends() as ends:
         await client.store.retrying(client.store.open)
@@ -76,14 +78,14 @@ class _EventReader:
         self._cursors: dict[str, FinishedCursor] = {}
 
     async def look(self, ends: EndListener) -> tuple[list[Event], bool]:
-        """The next of each partition, the oldest first; and whether there are more. All before the last look has been told."""
+        """The next events of all partitions, the oldest first, and whether there are more."""
         low, lowest = self._low, None
         found: list[tuple[str, FinishedJob]] = []
         more = False
         all_of_them = [(one, await self._client.router.partitions(one)) for one in self._queues]
         everywhere = [partition for _, partitions in all_of_them for partition in partitions]
-        # First from when on, then that somebody listens: what ends in between is told.
-        await self._begin([one for one in everywhere if one.base not in self._cursors], low)
+        # Fix the starting point before listening, so that jobs which end in between are included.
+        await self._start([one for one in everywhere if one.base not in self._cursors], low)
         for partition in everywhere:
             await ends.watch(partition)
         for settings, partitions in all_of_them:
@@ -97,8 +99,8 @@ class _EventReader:
         found.sort(key=lambda one: one[1].at_ms)
         return [_event(queue, one, place) for queue, one in found], more
 
-    async def _begin(self, partitions: Sequence[Partition], low: int | None) -> None:
-        """A partition that comes up later, for example by repartitioning, is read from what was told last."""
+    async def _start(self, partitions: Sequence[Partition], low: int | None) -> None:
+        """Start reading new partitions; one that appears later is read from the last yielded event on."""
         if not partitions:
             return
         now = await server_times(partitions)
@@ -116,9 +118,10 @@ def _moment_of(after: str | datetime | None) -> int | None:
     if isinstance(after, datetime):
         if after.utcoffset() is None:
             raise ArgumentsError(
-                f"after={after.isoformat()}: has no time zone; use an aware datetime, for example datetime.now(UTC)"
+                f"after={after.isoformat()}: has no time zone; "
+                "use an aware datetime, for example datetime.now(UTC)"
             )
         return int(after.timestamp() * 1000)
     if not isinstance(after, str) or not after.isdecimal():
-        raise ArgumentsError(f"after={after!r}: give the place of an event, or a moment")
+        raise ArgumentsError(f"after={after!r}: give the place of an event, or a time")
     return int(after)

@@ -1,7 +1,7 @@
 """Flows: `qbull.chain` and `qbull.group` of steps, and the handle of one that was enqueued.
 
-What is written there is laid out as jobs that wait for jobs, complete before anything is sent. Those that wait are planted before those that they wait
-for (store/verbs/flows.py).
+A flow becomes jobs that wait for other jobs, all laid out before anything is sent. A job that waits is
+enqueued before the jobs that it waits for (store/verbs/flows.py).
 """
 
 from __future__ import annotations
@@ -12,27 +12,16 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
 
 from qbull.core.flow import (
-    FLOW_LIMIT_BYTES,
-    HAS_DEPENDENCIES_FLAG,
-    HAS_DEPENDENTS_FLAG,
     MAX_FLOW_STEPS,
     NOT_COMPLETED_LETTERS,
     NOT_NEEDED_LETTER,
-    Dependency,
     DependencyFailureMode,
-    Dependent,
-    FlowJobSeed,
-    FlowPlan,
-    encode,
-    with_flow_flags,
 )
-from qbull.core.ids import new_token
 from qbull.core.layout import Layout
-from qbull.core.record import body_of, repack
-from qbull.errors import ArgumentsError, Conflict, JobCancelled, JobFailed, NotConfirmed, NotFound, TooLarge
+from qbull.errors import ArgumentsError, Conflict, JobCancelled, JobFailed, NotConfirmed, NotFound
 from qbull.job import Job
 from qbull.produce.chain import Request
-from qbull.produce.router import PlacedJob
+from qbull.produce.flow_plan import FlowExit, StepNode, plan_flow
 
 if TYPE_CHECKING:
     from qbull.app import App
@@ -45,7 +34,7 @@ FlowOnFailed: TypeAlias = Literal["stop", "continue"]
 
 
 class Step(Generic[R]):
-    """One job of a flow, as `task.step(…)` returns it: a call of a task in its queue, with arguments and options."""
+    """One job of a flow, as `task.step(…)` returns it: a call with arguments and options."""
 
     def __init__(
         self, call: Call[Any, R], queue: Queue, arguments: EncodedArguments, options: Options
@@ -64,18 +53,18 @@ FlowPart: TypeAlias = "Step[Any] | Chain[Any] | Group[Any]"
 
 
 class _Composite(Generic[R]):
-    """A chain or a group. `parts` are as written, `last` is the job that it ends with, if that is one."""
+    """A chain or a group. `parts` are as given; `last` is the job that it ends with, if there is one."""
 
     parts: tuple[FlowPart, ...]
     on_failed: FlowOnFailed
     fallback: FlowPart | None
 
     async def enqueue(self) -> Flow[R]:
-        """Store all of it in one step, and answer when the server has it."""
+        """Enqueue the flow in one step. Returns its handle as soon as the server has it."""
         return await _enqueue(self)
 
     def enqueue_sync(self) -> Flow[R]:
-        """The same from synchronous code."""
+        """`enqueue` from synchronous code."""
         builder = _FlowBuilder(self)
         return builder.app.run_sync(_enqueue(self, builder))
 
@@ -106,8 +95,10 @@ class Group(_Composite[R]):
 def chain(*parts: FlowPart, on_failed: FlowOnFailed = "stop", fallback: FlowPart | None = None) -> Chain[Any]:
     """Run steps one after the other: `await qbull.chain(a.step(1), b.step(2)).enqueue()`.
 
-    `parts` are steps, chains and groups. `on_failed` says whether the next part runs after one has failed
-    permanently. `fallback` runs if the end was not reached.
+    Args:
+        parts: steps, chains and groups.
+        on_failed: whether the next part runs after one has failed permanently: "stop" or "continue".
+        fallback: runs if the chain did not reach its end.
     """
     return Chain(parts, on_failed, fallback)
 
@@ -120,8 +111,11 @@ def group(
 ) -> Group[Any]:
     """Run steps at the same time. In a chain, the next part waits for all of them.
 
-    `parts` are steps, chains and groups. `then` runs when all of them have ended, and `on_failed` says whether also
-    after one has failed permanently. `fallback` runs if the end was not reached.
+    Args:
+        parts: steps, chains and groups.
+        then: runs when all parts have ended.
+        on_failed: whether `then` runs after a part has failed permanently: "stop" or "continue".
+        fallback: runs if the group did not reach its end.
     """
     return Group(parts, then, on_failed, fallback)
 
@@ -129,8 +123,13 @@ def group(
 class Flow(Generic[R]):
     """A flow that was enqueued.
 
-    `app` and `id` are its own. `jobs` are the handles of all its jobs as they were written, `last` is the job that it
-    ends with, and `fallbacks` stand in for that. `created` is False if the id of `last` was taken and nothing was added.
+    Args:
+        app: its app.
+        id: its id.
+        jobs: the handles of all its jobs, in the order of its parts.
+        last: the job that it ends with.
+        fallbacks: the jobs that stand in for `last`.
+        created: False if the id of `last` was taken and nothing was added.
     """
 
     def __init__(
@@ -153,7 +152,11 @@ class Flow(Generic[R]):
         return f"<Flow {self.id} of {len(self.jobs)} jobs>"
 
     async def result(self, timeout: float | None = None) -> R:
-        """Wait up to `timeout` seconds for the end, and return the result of the last job or of its fallback."""
+        """Wait for the end of the flow. Returns the result of the last job, or of its fallback.
+
+        Args:
+            timeout: maximum number of seconds to wait.
+        """
         job, began = self.last, time.monotonic()
         left = timeout
         for instead in self._fallbacks:
@@ -166,9 +169,9 @@ class Flow(Generic[R]):
         return await job.result(left)
 
     async def cancel(self, reason: str = "cancelled") -> None:
-        """Cancel all jobs of the flow that have not ended, fallbacks too. A running job is told to stop.
+        """Cancel all jobs of the flow that have not ended, fallbacks too. Running jobs are asked to stop.
 
-        If an outage has interrupted the enqueue, the missing jobs are stored first and cancelled then.
+        If an outage interrupted the enqueue, the missing jobs are enqueued first and then cancelled.
 
         Args:
             reason: the error of the cancelled jobs.
@@ -179,51 +182,31 @@ class Flow(Generic[R]):
         while unknown := [job for job in left if not await _cancel(job, reason)]:
             planted = await client.flows.finish(self.id, queues)
             if not planted and len(unknown) == len(left):
-                return  # they are not kept any more
-            left = unknown  # not there yet: an outage has cut the planting off, or a worker is at it
+                return  # They are no longer kept.
+            left = unknown  # Not there yet: an outage interrupted the enqueue, or a worker continues it.
 
 
 async def _cancel(job: Job[Any], reason: str) -> bool:
-    """False where the job is not known."""
+    """False if the job is unknown."""
     try:
         await job.cancel(reason)
-    except Conflict:  # it has ended
+    except Conflict:  # It has ended.
         pass
     except NotFound:
         return False
     return True
 
 
-class _StepNode:
-    """A step on its way to being a job: what it waits for, and whom it tells."""
-
-    def __init__(self, step: Step[Any], awaits: list[_FlowExit], mode: DependencyFailureMode) -> None:
-        self.step = step
-        self.options = step.options
-        self.awaits = awaits
-        self.mode: DependencyFailureMode = mode
-        self.links: list[Dependent] = []
-        self.placed: PlacedJob | None = None
-
-    @property
-    def job(self) -> PlacedJob:
-        assert self.placed is not None
-        return self.placed
-
-
-_FlowExit: TypeAlias = "list[tuple[_StepNode, str]]"
-"""What stands for the end of a part: a job; or a job if it completes, else its fallback if that is needed. With the ends that are not told."""
-
-
 class _FlowBuilder:
-    """All jobs of a flow in the order in which they are written: nothing comes before what it waits for."""
+    """All jobs of a flow. A job comes after the jobs that it waits for."""
 
     def __init__(self, written: _Composite[Any]) -> None:
-        self.nodes: list[_StepNode] = []
+        self.nodes: list[StepNode] = []
         exits = self._lay(written, [], "stop")
         if len(exits) != 1:
             raise ArgumentsError(
-                f"a flow ends with one job, this one with {len(exits)}; give its last group a then=…, or use enqueue_many"
+                f"a flow ends with one job, this one with {len(exits)}; "
+                "give its last group a then=…, or use enqueue_many"
             )
         self.last = exits[0][0][0]
         self.fallbacks = [node for node, _ in exits[0][1:]]
@@ -231,10 +214,10 @@ class _FlowBuilder:
         self._check()
 
     def _lay(
-        self, part: FlowPart | _Composite[Any], after: list[_FlowExit], mode: DependencyFailureMode
-    ) -> list[_FlowExit]:
+        self, part: FlowPart | _Composite[Any], after: list[FlowExit], mode: DependencyFailureMode
+    ) -> list[FlowExit]:
         if isinstance(part, Step):
-            self.nodes.append(_StepNode(part, after, mode))
+            self.nodes.append(StepNode(part, after, mode))
             if len(self.nodes) > MAX_FLOW_STEPS:
                 raise ArgumentsError(
                     f"a flow has at most {MAX_FLOW_STEPS:,} jobs; let a task enqueue the next part"
@@ -260,7 +243,7 @@ class _FlowBuilder:
 
     def _check(self) -> None:
         if any(node.step.queue.app is not self.app for node in self.nodes):
-            raise ArgumentsError("a flow is one app's; its steps are of several apps")
+            raise ArgumentsError("a flow belongs to one app; its steps are of several apps")
         if self.fallbacks and not self.last.awaits and self.last.step.arguments.id is not None:
             raise ArgumentsError("id and fallback: a flow of one job has one of them")
         given = Counter((node.step.queue.name, node.step.arguments.id) for node in self.nodes)
@@ -270,45 +253,6 @@ class _FlowBuilder:
                     f'queue "{queue}": {many} steps of a flow have the id {id!r}; each needs its own'
                 )
 
-    def plan(self, layouts: dict[str, Layout]) -> FlowPlan:
-        """The jobs, complete before anything is sent, in the order in which they are to be planted."""
-        flow = new_token()
-        for node in self.nodes:
-            step = node.step
-            producer = step.queue._producer
-            arguments = producer.encode(step.task, step.arguments)
-            node.placed = producer.place(layouts[step.queue.name], step.task, arguments, node.options)
-        for node in self.nodes:
-            for position, sources in enumerate(node.awaits):
-                for source, unless in sources:
-                    job = node.job
-                    source.links.append(
-                        Dependent(node.step.queue.name, job.job.id, job.affinity, position, unless)
-                    )
-        seeds = [_flow_job_seed(flow, node) for node in self._planting()]
-        plan = FlowPlan(flow, seeds)
-        if len(encode(plan)) > FLOW_LIMIT_BYTES:
-            raise TooLarge(
-                f"a flow's arguments take at most {FLOW_LIMIT_BYTES:,} bytes together; store the data elsewhere and pass references"
-            )
-        return plan
-
-    def _planting(self) -> list[_StepNode]:
-        """Who waits comes before what it waits for; first of all the last one, whose id decides whether the flow is new.
-
-        Those of a partition come together otherwise: they are planted in one step, and each step notes all that is left.
-        """
-        depth = dict.fromkeys(self.nodes, 0)
-        for node in reversed(self.nodes):
-            for source in (source for sources in node.awaits for source, _ in sources):
-                depth[source] = max(depth[source], depth[node] + 1)
-        first = self.last if self.last.awaits else None
-
-        def place(node: _StepNode) -> tuple[bool, int, str, int]:
-            return node is not first, depth[node], node.step.queue.name, node.job.number
-
-        return sorted(self.nodes, key=place)
-
 
 async def _enqueue(written: _Composite[Any], builder: _FlowBuilder | None = None) -> Flow[Any]:
     """Send a flow within the app's tracing and middleware, with one request for each of its tasks."""
@@ -316,7 +260,7 @@ async def _enqueue(written: _Composite[Any], builder: _FlowBuilder | None = None
     chain = builder.app._chain
     if chain is None:
         return await _send(builder)
-    nodes: dict[tuple[str, str], list[_StepNode]] = {}
+    nodes: dict[tuple[str, str], list[StepNode]] = {}
     for node in builder.nodes:
         nodes.setdefault((node.step.queue.name, node.step.task), []).append(node)
     groups = list(nodes.values())
@@ -335,7 +279,7 @@ async def _enqueue(written: _Composite[Any], builder: _FlowBuilder | None = None
     return sent[0]
 
 
-def _request(nodes: Sequence[_StepNode]) -> Request:
+def _request(nodes: Sequence[StepNode]) -> Request:
     step = nodes[0].step
     return Request(step.queue, step.task, [node.step.arguments for node in nodes], step.options)
 
@@ -346,7 +290,7 @@ async def _send(builder: _FlowBuilder) -> Flow[Any]:
     layouts: dict[str, Layout] = {}
     for queue in {node.step.queue for node in builder.nodes}:
         layouts[queue.name] = await client.router.register(queue.settings, queue.tasks, app.durability)
-    plan = builder.plan(layouts)
+    plan = plan_flow(builder.nodes, builder.last, layouts)
     confirmed = client.store.confirmed(app.durability) if app.durability is not None else None
     try:
         created = await client.flows.start(plan, confirmed)
@@ -357,32 +301,9 @@ async def _send(builder: _FlowBuilder) -> Flow[Any]:
     return Flow(app, plan.flow, list(jobs.values()), jobs[last], fallbacks, created)
 
 
-def _handle(node: _StepNode, created: bool) -> Job[Any]:
+def _handle(node: StepNode, created: bool) -> Job[Any]:
     decode = node.step.call.spec.signature.decode_result
     return Job(node.job.job.id, created, node.step.queue, decode, created)
-
-
-def _flow_job_seed(flow: str, node: _StepNode) -> FlowJobSeed:
-    job = node.job
-    body = body_of(job.job.record)
-    body.flow, body.tells = flow, node.links
-    flags = (HAS_DEPENDENTS_FLAG if node.links else 0) | (HAS_DEPENDENCIES_FLAG if node.awaits else 0)
-    record = with_flow_flags(repack(job.job.record, body), flags)
-    awaits = [_dependency(sources[0][0]) for sources in node.awaits]
-    return FlowJobSeed(
-        node.step.queue.name,
-        job.job.id,
-        job.affinity,
-        job.has_custom_id,
-        job.job.when,
-        record,
-        node.mode,
-        awaits,
-    )
-
-
-def _dependency(node: _StepNode) -> Dependency:
-    return Dependency(node.step.queue.name, node.job.job.id, node.step.task, together=node.job.affinity)
 
 
 def _checked_parts(

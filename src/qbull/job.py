@@ -1,4 +1,4 @@
-"""A job in the user's hand: its id, what can be asked about it, and what can be done with it."""
+"""Job: the handle of a job, to ask about it and to act on it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from qbull.produce.client import Client
     from qbull.queue import Queue
 else:
-    # A Struct looks its annotations up when somebody asks for its signature.
+    # A Struct resolves its annotations when somebody reads its signature.
     Queue = Any
 
 R = TypeVar("R")
@@ -44,26 +44,26 @@ REASON_TIMEOUT_SECONDS = 2.0
 """How long `result()` looks for the reason why a job has not finished, after its timeout."""
 CANCEL_CONFLICTS = {
     "completed": "has completed; there is nothing to cancel",
-    "failed": "has failed; there is nothing to cancel, remove() forgets it",
+    "failed": "has failed; there is nothing to cancel, remove() deletes it",
 }
 RETRY_CONFLICTS = {
     "waiting": "is waiting and will run",
     "delayed": "is delayed; promote() lets it run now",
     "active": "is running; wait for its end, or cancel() it first",
-    "completed": "has completed; enqueue it anew where it is to run a second time",
+    "completed": "has completed; enqueue it again to run it a second time",
 }
 PROMOTE_CONFLICTS = {
     "waiting": "is waiting already",
     "active": "is running already",
-    "completed": "has completed; enqueue it anew where it is to run a second time",
-    "failed": "has failed; retry() sends it round again",
-    "cancelled": "was cancelled; retry() sends it round again",
+    "completed": "has completed; enqueue it again to run it a second time",
+    "failed": "has failed; retry() runs it again",
+    "cancelled": "was cancelled; retry() runs it again",
 }
-REMOVE_CONFLICTS = {"active": "is with a worker; cancel() it first"}
+REMOVE_CONFLICTS = {"active": "is running; cancel() it first"}
 
 
 class Job(msgspec.Struct, Generic[R], eq=False, weakref=True):
-    """The handle of a job: its id, and everything that can be asked about the job or done with it.
+    """The handle of a job: its id, and the methods to ask about the job and to act on it.
 
     Enqueueing returns it; `app.job(queue, id)` makes one from an id.
 
@@ -87,7 +87,7 @@ class Job(msgspec.Struct, Generic[R], eq=False, weakref=True):
         return self._queue.settings.name
 
     async def state(self) -> State | None:
-        """Where the job is in its life; None for an unknown job."""
+        """The state of the job; None for an unknown job."""
         found = await self._find()
         return found.state if found is not None else None
 
@@ -99,7 +99,7 @@ class Job(msgspec.Struct, Generic[R], eq=False, weakref=True):
         return found.info(self._queue.settings.name, self._queue._attempts_of(found.body().task))
 
     async def why(self) -> Why:
-        """Why it is not running: in words, and as reasons that programs can tell apart."""
+        """Why the job is not running: as a sentence, and as reasons with codes for programs."""
         client = self._queue.app._client()
         there = await client.find(self._queue.settings, self.id)
         if there is None:
@@ -107,7 +107,7 @@ class Job(msgspec.Struct, Generic[R], eq=False, weakref=True):
         return await why.explain_job(client.store, self._queue.settings, *there)
 
     async def logs(self, last: int = MAX_LOG_LINES) -> list[LogLine]:
-        """The newest lines that the task has logged, in order.
+        """The newest log lines of the task, in order.
 
         Args:
             last: maximum number of lines, up to 1,000.
@@ -155,7 +155,7 @@ class Job(msgspec.Struct, Generic[R], eq=False, weakref=True):
         return f": {why}" if why.reasons else ""
 
     async def _arrived(self, client: Client, timeout: float | None) -> tuple[Partition, StoredJob]:
-        """The job in its partition. One that is expected may take a moment to be there."""
+        """Find the job in its partition. A job from the outbox may take a moment to arrive."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while (there := await client.find(self._queue.settings, self.id)) is None:
             if not self._expected:
@@ -163,7 +163,8 @@ class Job(msgspec.Struct, Generic[R], eq=False, weakref=True):
             if deadline is not None and time.monotonic() > deadline:
                 raise ResultTimeout(
                     f'queue "{self.queue}": job {self.id} has not left the outbox within {timeout:g} s; '
-                    'was it committed, and does a relay run ("qbull relay", or "qbull worker" with a database)?'
+                    'was it committed, and does a relay run ("qbull relay", or "qbull worker" with a '
+                    "database)?"
                 )
             await asyncio.sleep(0.02)
         return there
@@ -197,17 +198,17 @@ class Job(msgspec.Struct, Generic[R], eq=False, weakref=True):
         return await stored.get(reference)
 
     async def cancel(self, reason: str = "cancelled") -> Literal["cancelled", "cancelling"]:
-        """Cancel the job. Returns "cancelled", or "cancelling" if its worker was told to stop it.
+        """Cancel the job. Returns "cancelled", or "cancelling" if its worker was asked to stop it.
 
-        A coroutine is cancelled, a process of `cpu=True` is killed. A plain function cannot be interrupted: it may ask
-        `current_job().cancelled`, and whatever it returns, its job ends as cancelled.
+        A coroutine is cancelled, a process of `cpu=True` is killed. A plain function cannot be interrupted:
+        it may check `current_job().cancelled`, and whatever it returns, its job ends as cancelled.
 
         Args:
             reason: the error of the cancelled job.
         """
         said = (
             reason[:MAX_CANCEL_REASON_CHARS].encode("utf-8", "replace").decode()
-        )  # half a character, from somewhere else
+        )  # A lone surrogate, which UTF-8 cannot encode.
         sealed = append_ending(Ending(0, 0.0, "", error=said or "cancelled"))
 
         async def cancel(partition: Partition) -> str:
@@ -221,10 +222,12 @@ class Job(msgspec.Struct, Generic[R], eq=False, weakref=True):
         raise self._conflict(word, CANCEL_CONFLICTS)
 
     async def retry(self, payload: Mapping[str, Any] | None = None) -> Literal["waiting"]:
-        """Send a job round again that failed or was cancelled: attempts from the start, history kept.
+        """Run a failed or cancelled job again. Attempts count from 1 again; the history is kept.
 
-        With a payload it runs with other arguments, checked like a call of its task. Where it halted its lane it
-        goes to the head of it, else to the end.
+        A job that halted its lane goes to the head of the lane, any other to the end.
+
+        Args:
+            payload: other arguments by name, checked like a call of the task; the same arguments if None.
         """
         token = new_token()
         while True:
@@ -238,17 +241,20 @@ class Job(msgspec.Struct, Generic[R], eq=False, weakref=True):
             [word] = await partition.retry(token, [job])
             if word == "retried":
                 return "waiting"
-            if word != "moved":  # moved: it was retried meanwhile, and has failed once more
+            if word != "moved":  # Moved: it was retried meanwhile, and has failed once more.
                 raise self._conflict(word, RETRY_CONFLICTS)
 
     async def promote(self) -> Literal["waiting"]:
-        """Let a delayed job run now. One that waits for its next attempt keeps its place in its lane."""
+        """Run a delayed job now. A job that waits for its next attempt keeps its place in its lane."""
         token = new_token()
         await self._do(lambda partition: partition.promote_one(token, self.id), "promoted", PROMOTE_CONFLICTS)
         return "waiting"
 
     async def remove(self) -> Literal["removed"]:
-        """Forget the job without a trace. A dead letter that halts its lane lets it go on; a running job is refused."""
+        """Delete the job permanently. Raises Conflict for a running job.
+
+        If the job is a dead letter that halts its lane, the lane continues.
+        """
         token = new_token()
 
         async def remove(partition: Partition) -> str:

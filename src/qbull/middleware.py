@@ -1,7 +1,7 @@
 """Middleware: the user's code around every enqueue and every run, which also learns how each job ended.
 
-`App(middleware=[…])` takes a list; `Chain` is what an app makes of it. The first is the outermost. A hook
-that nobody has written is never looked for when a job goes by, so an app without middleware pays nothing.
+`App(middleware=[…])` takes a list, of which the first is the outermost; the app makes a `MiddlewareChain` of
+it. A hook that nobody has written is never looked up for a job, so an app without middleware pays nothing.
 """
 
 from __future__ import annotations
@@ -42,9 +42,10 @@ class EnqueuedJob(Protocol):
 
 @dataclass
 class Enqueueing:
-    """Calls of a task that are about to become jobs. `headers` travel with them: `current_job().headers`.
+    """Calls of a task that are about to become jobs.
 
-    `arguments` has those of each call by name, for looking at. `jobs` is empty until they are enqueued.
+    Change `headers` to send values along: tasks read them as `current_job().headers`. `arguments` has the
+    arguments of each call by name, read-only. `jobs` is empty until the calls are enqueued.
     """
 
     queue: str
@@ -70,12 +71,15 @@ class Settled:
 
 
 class Middleware:
-    """Write the hooks that you need; the others cost nothing."""
+    """The base of your own middleware. Write the hooks that you need; the others cost nothing."""
 
     def around_enqueue(self, call: Enqueueing) -> HookContext:
         """A context manager around `enqueue`: @contextmanager, or @asynccontextmanager.
 
-        To raise before the yield is to refuse.
+        An exception before the yield refuses the call.
+
+        Args:
+            enqueue: the calls.
         """
         raise NotImplementedError
 
@@ -83,23 +87,35 @@ class Middleware:
         """A context manager around each run of a task, in the worker.
 
         Its exceptions count as raised by the run.
+
+        Args:
+            job: the running job.
         """
         raise NotImplementedError
 
     def around_call(self, job: CurrentJob) -> AbstractContextManager[Any]:
-        """A synchronous context manager within `around_run`, in the function's thread: for thread-local state."""
+        """A synchronous context manager within `around_run`, in the thread of the function.
+
+        Use it for thread-local state.
+
+        Args:
+            job: the running job.
+        """
         raise NotImplementedError
 
     def settled(self, run: Settled) -> None:
-        """A plain function, told what became of each run.
+        """A plain function that is called after each run.
 
-        It must not wait: the worker does until it returns.
+        It must not block: the worker waits until it returns.
+
+        Args:
+            outcome: how the run ended.
         """
         raise NotImplementedError
 
 
 class MiddlewareChain:
-    """The middleware of one app, sorted by what each of them has."""
+    """The middleware of one app, sorted by hook."""
 
     def __init__(self, middleware: Sequence[Middleware] = ()) -> None:
         if isinstance(middleware, Middleware):
@@ -123,9 +139,9 @@ class MiddlewareChain:
                 )
 
     async def enqueue(self, call: Enqueueing, enqueue: Callable[[], Awaitable[list[J]]]) -> list[J]:
-        """Do it within the hooks.
+        """Enqueue within the hooks.
 
-        What they raise before it is raised; what they raise when it is done is logged.
+        Errors of hooks before the enqueue are raised; errors after it are logged.
         """
         stack = AsyncExitStack()
         try:
@@ -166,7 +182,7 @@ class MiddlewareChain:
     async def run(self, job: CurrentJob, call: Callable[[], Awaitable[A]], swallowed: A) -> A:
         """One run of a task within the hooks.
 
-        Where one of them swallows what was raised, the result is `swallowed`.
+        If a hook suppresses an exception of the task, the result is `swallowed`.
         """
         async with AsyncExitStack() as stack:
             for hook in self.around_run:
@@ -184,7 +200,7 @@ class MiddlewareChain:
 
     @contextmanager
     def calling(self, job: CurrentJob) -> Iterator[None]:
-        """Around the function itself."""
+        """The hooks around the function itself."""
         with ExitStack() as stack:
             for hook in self.around_call:
                 around = hook(job)
@@ -196,7 +212,7 @@ class MiddlewareChain:
             yield
 
     def call(self, job: CurrentJob, function: Callable[..., A], /, *args: Any, **kwargs: Any) -> A | None:
-        """A plain function within them."""
+        """Run a plain function within the hooks."""
         if not self.around_call:
             return function(*args, **kwargs)
         with self.calling(job):
@@ -206,7 +222,7 @@ class MiddlewareChain:
     async def acall(
         self, job: CurrentJob, function: Callable[..., Awaitable[A]], /, *args: Any, **kwargs: Any
     ) -> A | None:
-        """The same of a coroutine."""
+        """Run a coroutine function within the hooks."""
         if not self.around_call:
             return await function(*args, **kwargs)
         with self.calling(job):
@@ -249,7 +265,7 @@ def _enter_sync(stack: ExitStack, hook: Callable[..., Any], around: Any, run: Ru
 
 
 async def _leave_failed(stack: AsyncExitStack, error: BaseException) -> None:
-    """Raise the original error to the caller, not the one that middleware made of it."""
+    """Raise the original error to the caller, not the one that middleware made from it."""
     try:
         await stack.__aexit__(type(error), error, error.__traceback__)
     except BaseException as other:

@@ -1,4 +1,4 @@
-"""Queue: declare tasks and schedules, look at jobs, and operate the queue. How a job is enqueued is in produce/."""
+"""Queue: declare tasks and schedules, look at jobs, and operate the queue. produce/ enqueues jobs."""
 
 from __future__ import annotations
 
@@ -63,7 +63,9 @@ class Queue:
     # Declare tasks and schedules.
 
     @overload
-    def task(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...  # type: ignore[overload-overlap]
+    def task(  # type: ignore[overload-overlap]
+        self, function: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> AsyncTask[P, R]: ...
     @overload
     def task(self, function: Callable[P, R], /) -> PlainTask[P, R]: ...
     @overload
@@ -123,7 +125,14 @@ class Queue:
             expression: five fields, or six with seconds first; or None with `every`.
             name: the name of the schedule, instead of the name of the task.
             args: the arguments of the runs, by name.
-            rule: `every` (seconds), `tz`, `catch_up`, `catch_up_limit`, `overlap`, `jitter` (seconds), `start`, `end`.
+            every: seconds between two runs, instead of an expression.
+            tz: the time zone of the expression. If None: TZ, else UTC.
+            catch_up: which missed runs are made up for: "skip" (none), "one" (the latest) or "all".
+            catch_up_limit: maximum number of missed runs that are made up for.
+            overlap: whether a run starts if the one before has not ended: "allow" or "skip".
+            jitter: maximum random delay of a run, in seconds.
+            start: no run before this time.
+            end: no run after this time.
         """
 
         def declare(function: Callable[..., Any]) -> Any:
@@ -341,7 +350,10 @@ class Queue:
         return self.app._codecs.decode("result", self.name, task, result)
 
     def _encode_edited(self, body: Body, payload: Mapping[str, Any]) -> bytes:
-        """New arguments for a job. They are checked if the code of the task is here, and must not change the key."""
+        """Encode new arguments for a job. They must not change its key.
+
+        They are checked if this app has the code of the task.
+        """
         spec, limit = self.tasks.get(body.task), self.app.payload_limit
         if spec is None:
             return self._encode_payload(body.task, encode_payload(body.task, payload, limit))

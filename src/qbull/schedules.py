@@ -1,20 +1,23 @@
-"""Schedules of an app: what `app.schedules` can do. What the code declares is brought to the server by workers."""
+"""Schedules of an app: the methods of `app.schedules`.
+
+Workers write the schedules that the code declares to the server.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, Unpack
 
 from qbull.config import QueueSettings, check_name
-from qbull.core.codec import decode_untyped, encode_payload
+from qbull.core.codec import encode_payload
 from qbull.core.cron import in_zone
 from qbull.core.ids import new_id, planned_ms_in
-from qbull.core.record import State, to_datetime
-from qbull.core.schedule import CatchUp, Overlap, Schedule
+from qbull.core.record import to_datetime
+from qbull.core.schedule import Schedule
+from qbull.core.schedule_info import PREVIEW_COUNT, LastRun, ScheduleInfo, schedule_info
 from qbull.core.schedule_rule import ScheduleOptions, ScheduleRule
 from qbull.core.schedule_state import PlanChange, SchedulePlan, pause_plan, resume_plan
 from qbull.errors import ArgumentsError, ConfigError, NotFound
@@ -36,72 +39,7 @@ if TYPE_CHECKING:
 
 A = TypeVar("A")
 
-PREVIEW_COUNT = 5
-NOT_YET_DECLARED = "no worker has brought it to the server yet"
-
-
-@dataclass(frozen=True, slots=True)
-class LastRun:
-    """The last tick that was fired, or the last run that was asked for. `state` is None where the job is not kept any more."""
-
-    job_id: str
-    planned_at: datetime | None
-    fired_at: datetime | None
-    state: State | None
-    error: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ScheduleInfo:
-    """Everything that is known about a schedule.
-
-    Args:
-        name: the name of the schedule.
-        queue: the queue of its task.
-        task: the name of its task.
-        cron: the cron expression, if it has one.
-        every: seconds between two runs, if it has no expression.
-        tz: the time zone of the expression.
-        args: the arguments of the runs.
-        key: the key of the runs.
-        catch_up: what happens to runs that were missed.
-        overlap: what happens if the run before has not ended.
-        catch_up_limit: maximum number of missed runs that are caught up.
-        jitter: maximum random delay of a run, in seconds.
-        start: no run before this time.
-        end: no run after this time.
-        source: whether the code declares it, or a call at run time.
-        paused: whether it is paused.
-        next: the next planned times.
-        last: the last run.
-        fired: number of runs so far.
-        skipped: number of runs skipped because of an overlap.
-        missed: number of runs that were missed.
-        problem: why it cannot run, if so.
-    """
-
-    name: str
-    queue: str
-    task: str
-    cron: str | None
-    every: float | None
-    tz: str
-    args: dict[str, Any]
-    key: str | None
-    catch_up: CatchUp
-    overlap: Overlap
-    catch_up_limit: int
-    jitter: float
-    start: datetime | None
-    end: datetime | None
-    source: Literal["code", "run time"]
-    paused: bool
-    next: tuple[datetime, ...]
-    last: LastRun | None = None
-    fired: int = 0
-    skipped: int = 0
-    missed: int = 0
-    problem: str | None = None
+NOT_YET_DECLARED = "no worker has written it to the server yet"
 
 
 ScheduleInfos: TypeAlias = list[ScheduleInfo]  # inside the class, "list" is the method
@@ -123,10 +61,16 @@ class Schedules:
         args: Mapping[str, Any] | None = None,
         **when: Unpack[ScheduleOptions],
     ) -> ScheduleInfo:
-        """Make a schedule, or change it: what is said here wins over the code until `remove(name)`.
+        """Make or change a schedule. It wins over the code until `remove(name)`.
 
-        `task` is a task, or "queue/task" of one whose code is elsewhere; its arguments are then checked by its worker.
-        Besides `cron` and `args` it takes what `@queue.cron` takes.
+        Args:
+            name: the name of the schedule.
+            task: a task, or "queue/task" for one whose code is elsewhere; then its worker checks the
+                arguments.
+            cron: the cron expression; or None with `every`.
+            args: the arguments of the runs, by name.
+            rule: `every`, `tz`, `catch_up`, `catch_up_limit`, `overlap`, `jitter`, `start` and `end`, as for
+                `@queue.cron`.
         """
         rule = ScheduleRule(cron, **when)
         if isinstance(task, str):
@@ -136,7 +80,8 @@ class Schedules:
         known = await self._find(name)
         if known is not None and known.plan.code is not None and known.location.queue != settings.name:
             raise ConfigError(
-                f'schedule "{name}": the code of queue "{known.location.queue}" declares it; give this one another name'
+                f'schedule "{name}": the code of queue "{known.location.queue}" declares it; '
+                "give this one another name"
             )
         queue = self._app.queues.get(settings.name)
         if queue is not None:
@@ -145,7 +90,7 @@ class Schedules:
         return await self.get(name)
 
     async def list(self) -> ScheduleInfos:
-        """All schedules of the server, and those of the code that no worker has brought there yet."""
+        """All schedules on the server, and those of the code that no worker has written there yet."""
         places = await self._stored.locations()
         found: ScheduleInfos = []
         for place in sorted(set(places.values())):
@@ -154,25 +99,34 @@ class Schedules:
         for name in {
             *places,
             *self._app.declared,
-        } - seen:  # on the way to another partition, or in the code only
+        } - seen:  # On the way to another partition, or only in the code.
             with suppress(NotFound):
                 found.append(await self.get(name))
         return sorted(found, key=lambda info: info.name)
 
     async def get(self, name: str) -> ScheduleInfo:
-        """One schedule. Raises NotFound where there is none of this name."""
+        """One schedule. Raises NotFound if there is none of this name.
+
+        Args:
+            name: the name of the schedule.
+        """
         known = await self._find(name)
         for info in await self._infos(known.location, [name]) if known is not None else ():
             return info
         declared = self._app.declared.get(name)
         if declared is None:
             raise await self._unknown(name)
-        return _info(
+        return schedule_info(
             declared, SchedulePlan(code=declared), await self._now_ms(declared), problem=NOT_YET_DECLARED
         )
 
     async def preview(self, name: str, count: int = PREVIEW_COUNT) -> Instants:
-        """The next planned instants, in the schedule's zone; as if it were not paused."""
+        """The next planned times, in the schedule's zone. A pause is ignored.
+
+        Args:
+            name: the name of the schedule.
+            count: how many times, up to 1,000.
+        """
         if not isinstance(count, int) or not 1 <= count <= 1000:
             raise ArgumentsError(f"preview({count!r}): give a number of ticks from 1 to 1,000")
         schedule, _ = await self._in_force(name)
@@ -180,7 +134,11 @@ class Schedules:
         return [in_zone(planned, schedule.tz) for planned in islice(schedule.ticks(now_ms), count)]
 
     async def run(self, name: str) -> Job[Any]:
-        """Run it now, beside its plan, also while it is paused. Gives the job."""
+        """Run the schedule now, in addition to its plan and even if it is paused. Returns the job.
+
+        Args:
+            name: the name of the schedule.
+        """
         schedule, place = await self._in_force(name)
         client = self._app._client()
         queue = self._app.queues.get(schedule.queue)
@@ -200,15 +158,27 @@ class Schedules:
         return Job(id, created, queue)
 
     async def pause(self, name: str) -> None:
-        """Fire no ticks until `resume(name)`. What is running goes on."""
+        """Start no runs until `resume(name)`. Running jobs go on.
+
+        Args:
+            name: the name of the schedule.
+        """
         await self._change(name, pause_plan)
 
     async def resume(self, name: str) -> None:
-        """Go on with the next tick. Those within the pause are not caught up."""
+        """Continue with the next run. Runs within the pause are not made up for.
+
+        Args:
+            name: the name of the schedule.
+        """
         await self._change(name, resume_plan)
 
     async def remove(self, name: str) -> None:
-        """Take away what was made at run time. One that the code declares as well is as in the code again."""
+        """Remove a schedule that was made at run time. If the code declares it too, the code counts again.
+
+        Args:
+            name: the name of the schedule.
+        """
         place = await self._stored.location(name)
         if place is None:
             raise await self._unknown(name)
@@ -220,7 +190,7 @@ class Schedules:
             )
         await self._stored.remove(name)
 
-    # What is asked of the server.
+    # Reads and changes on the server.
 
     @property
     def _stored(self) -> Stored:
@@ -243,7 +213,7 @@ class Schedules:
             await self._stored.change(name, how)
 
     async def _bring(self, schedule: Schedule) -> None:
-        """Do for one schedule of the code what a worker would do when it starts."""
+        """Write one schedule of the code to the server, as a worker does when it starts."""
         client, queue = self._app._client(), self._app.queues[schedule.queue]
         await client.router.register(queue.settings, queue.tasks)
         declared = ScheduleDeclarations(client.store)
@@ -272,11 +242,11 @@ class Schedules:
                 if schedule is not None:
                     problem = _problem(schedule, served, tasks)
                     last = await self._last(settings, plan)
-                    found.append(_info(schedule, plan, look.now_ms, last, problem))
+                    found.append(schedule_info(schedule, plan, look.now_ms, last, problem))
         return found
 
     async def _last(self, settings: QueueSettings, plan: SchedulePlan) -> LastRun | None:
-        """The last run: of a tick, or one that was asked for."""
+        """The last run, by a tick or by a call."""
         by_hand = (plan.manual_at_ms or 0) > (plan.fired_at_ms or 0)
         id, at_ms = (plan.manual, plan.manual_at_ms) if by_hand else (plan.job, plan.fired_at_ms)
         if id is None or at_ms is None:
@@ -289,7 +259,7 @@ class Schedules:
         )
 
     async def _settings(self, queue: str) -> QueueSettings:
-        """As the code declares it, else as the server knows it."""
+        """The settings of a queue as the code declares them, or else as the server has them."""
         if queue in self._app.queues:
             return self._app.queues[queue].settings
         store = self._app._client().store
@@ -307,7 +277,7 @@ class Schedules:
     async def _unchecked(
         self, name: str, path: str, rule: ScheduleRule, args: Mapping[str, Any]
     ) -> tuple[Schedule, QueueSettings]:
-        """A task by its name: by its code where this app has it, else as the server knows it."""
+        """A task by its name, from the code if this app has it, or else from the server."""
         check_name("schedule", name)
         queue_name, _, task = path.rpartition("/")
         owners = [
@@ -325,11 +295,13 @@ class Schedules:
         known = await store.tasks(queue_name)
         if task not in known:
             raise NotFound(
-                f'schedule "{name}": queue "{queue_name}" has no task "{task}"; it has: {", ".join(known) or "none"}'
+                f'schedule "{name}": queue "{queue_name}" has no task "{task}"; '
+                f"it has: {', '.join(known) or 'none'}"
             )
         if settings.needs_key:
             raise ConfigError(
-                f'schedule "{name}": queue "{queue_name}" is ordered by key, and only the code of the task can make it; '
+                f'schedule "{name}": queue "{queue_name}" is ordered by key, '
+                "and only the code of the task can make the key; "
                 "upsert it from the app that has the task"
             )
         zone = self._app.environment.timezone
@@ -347,39 +319,3 @@ def _problem(schedule: Schedule, served: Collection[str], tasks: Collection[str]
     if schedule.task not in tasks:
         return f'no worker knows its task "{schedule.task}"'
     return None
-
-
-def _info(
-    schedule: Schedule,
-    plan: SchedulePlan,
-    now_ms: int,
-    last: LastRun | None = None,
-    problem: str | None = None,
-) -> ScheduleInfo:
-    is_paused = plan.paused_ms is not None
-    return ScheduleInfo(
-        name=schedule.name,
-        queue=schedule.queue,
-        task=schedule.task,
-        cron=schedule.cron,
-        every=None if schedule.every_ms is None else schedule.every_ms / 1000,
-        tz=schedule.tz,
-        args=decode_untyped(bytes(schedule.args)),
-        key=schedule.key,
-        catch_up=schedule.catch_up,
-        overlap=schedule.overlap,
-        catch_up_limit=schedule.catch_up_limit,
-        jitter=schedule.jitter_ms / 1000,
-        start=None if schedule.start_ms is None else in_zone(schedule.start_ms, schedule.tz),
-        end=None if schedule.end_ms is None else in_zone(schedule.end_ms, schedule.tz),
-        source="code" if plan.own is None else "run time",
-        paused=is_paused,
-        next=()
-        if is_paused
-        else tuple(in_zone(at, schedule.tz) for at in islice(schedule.ticks(now_ms), PREVIEW_COUNT)),
-        last=last,
-        fired=plan.fired,
-        skipped=plan.skipped,
-        missed=plan.missed,
-        problem=problem,
-    )

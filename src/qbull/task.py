@@ -1,6 +1,6 @@
-"""Task: a function that can be enqueued, and Call: a task with options. Made by `@queue.task` and `task.options(…)`.
+"""Task: a function that can be enqueued, and Call: a task with options.
 
-How a call becomes a job is in produce/enqueue.py.
+`@queue.task` and `task.options(…)` make them. produce/enqueue.py turns a call into a job.
 """
 
 from __future__ import annotations
@@ -54,7 +54,14 @@ class Call(Calling[P, R]):
     """A task with options, as `task.options(…)` returns it. It is enqueued like the task itself."""
 
     def step(self, *args: P.args, **kwargs: P.kwargs) -> Step[R]:
-        """This call as a part of a flow: `qbull.chain(a.step(1), b.step(2))`. Checks the arguments, sends nothing."""
+        """This call as a part of a flow: `qbull.chain(a.step(1), b.step(2))`.
+
+        Checks the arguments and sends nothing.
+
+        Args:
+            args: the arguments of the task.
+            kwargs: the arguments of the task, by name.
+        """
         for name in ("transaction", "unique", "durability"):
             if getattr(self._options, name) is not None:
                 raise ArgumentsError(
@@ -66,8 +73,12 @@ class Call(Calling[P, R]):
 class Task(Call[P, R]):
     """A function that can be enqueued. Called directly it is still the function.
 
-    It keeps the name, the docstring and the signature of the function. `@queue.task` makes it, from the queue, a spec
-    of the function, and options.
+    `@queue.task` makes it. It keeps the name, the docstring and the signature of the function.
+
+    Args:
+        queue: its queue.
+        spec: the function with the settings of the task.
+        options: the options of its jobs.
     """
 
     def __init__(self, queue: Queue, spec: TaskSpec, options: Options = DEFAULT_OPTIONS) -> None:
@@ -138,9 +149,10 @@ class Task(Call[P, R]):
             timeout: seconds that one attempt may take.
             expires: seconds or time until which the job must start; if not, it is cancelled.
             unique: of several calls for the same thing, only one counts.
-            transaction: a PostgreSQL connection; the job is enqueued when its transaction commits, and never otherwise.
-            durability: how safe the job must be before the call returns. With "outbox", the row in PostgreSQL stays
-                until the job has ended.
+            transaction: a PostgreSQL connection; the job is enqueued when its transaction commits, and only
+                then.
+            durability: how safe the job must be before the call returns. With "outbox", the row in PostgreSQL
+                stays until the job has ended.
         """
         priority = DEFAULT_PRIORITY if priority is None else priority
         return Call(
@@ -174,7 +186,7 @@ class ChunkTask(Task[[T], R]):
 
 
 class DeclareChunk(Protocol):
-    """What `@queue.task(chunk=…)` returns: it takes a function of a list."""
+    """The decorator that `@queue.task(chunk=…)` returns. It takes a function of a list."""
 
     @overload
     def __call__(self, function: Callable[[list[T]], Coroutine[Any, Any, None]], /) -> ChunkTask[T, None]: ...
@@ -187,10 +199,12 @@ class DeclareChunk(Protocol):
 
 
 class DeclareTask(Protocol):
-    """What `@queue.task(…)` returns: it takes the function."""
+    """The decorator that `@queue.task(…)` returns. It takes the function."""
 
     @overload
-    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...  # type: ignore[overload-overlap]
+    def __call__(  # type: ignore[overload-overlap]
+        self, function: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> AsyncTask[P, R]: ...
     @overload
     def __call__(self, function: Callable[P, R], /) -> PlainTask[P, R]: ...
 
@@ -209,7 +223,7 @@ class TaskSettings(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class TaskDeclaration:
-    """The arguments of `@queue.task(…)`, and how they make a task of a function."""
+    """The arguments of `@queue.task(…)`, and how they turn a function into a task."""
 
     name: str | None = None
     id: str | Callable[..., str] | None = None

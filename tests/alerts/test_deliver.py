@@ -53,7 +53,7 @@ def test_the_largest_message_is_one_that_slack_takes() -> None:
 def test_text_has_a_command_where_there_is_no_page() -> None:
     text = to_text(message(Problem("failed", "email", "verify", "j1", "no")), MessageSender("app"))
 
-    assert 'FIRING queue "email": 1 job failed for good' in text
+    assert 'FIRING queue "email": 1 job failed permanently' in text
     assert text.endswith("qbull job email j1")
 
 
@@ -94,7 +94,7 @@ async def test_e_mail_goes_through_apprise(mailbox: Mailbox) -> None:
     )
 
     (mail,) = mailbox.mails
-    assert "To: ops@example.com" in mail and "job failed for good" in mail
+    assert "To: ops@example.com" in mail and "job failed permanently" in mail
 
 
 async def test_what_apprise_does_not_understand_or_cannot_send_is_an_error() -> None:

@@ -164,7 +164,7 @@ async def test_alerts_say_what_is_wrong_and_whether_people_heard(server_url: str
 
     [problem] = told["problems"]
     assert (problem["kind"], problem["queue"], problem["count"]) == ("failed", "email", 1)
-    assert problem["text"] == 'queue "email": 1 job failed for good'
+    assert problem["text"] == 'queue "email": 1 job failed permanently'
     assert problem["reason"] == "ConnectionError: ann@example.org does not answer"
     assert (told["asking"], told["to"], told["silenced"]) == (
         ["email"],

@@ -71,7 +71,7 @@ async def test_worker_processes_say_failures_and_lost_workers(shell: Shell, stor
         code = await asyncio.to_thread(worker.wait)
 
     assert kinds == {"failed", "lost"}
-    assert 'queue "email": 1 job failed for good' in shown or "2 jobs failed for good" in shown
+    assert 'queue "email": 1 job failed permanently' in shown or "2 jobs failed permanently" in shown
     assert code == 0
 
 

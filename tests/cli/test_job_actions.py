@@ -52,7 +52,7 @@ async def test_what_cannot_be_done_is_said_in_one_line(shell: Shell, shop: Shop,
     job = await shop.send.enqueue(to="a")
 
     assert shell.refused("retry", "email", job.id).endswith("is waiting and will run")
-    assert shell.refused("promote", "email", bounced[0]).endswith("retry() sends it round again")
+    assert shell.refused("promote", "email", bounced[0]).endswith("retry() runs it again")
     assert "no job nobody" in shell.refused("remove", "email", "nobody")
     assert "the arguments are not JSON" in shell.refused("retry", "email", bounced[0], "--payload", "{")
     unfit = shell.refused("retry", "email", bounced[0], "--payload", "{}", "-A", "shop:app")

@@ -44,14 +44,14 @@ def test_a_schedule_of_the_code_is_listed_with_its_next_runs(office: Shell) -> N
     assert (found["name"], found["queue"], found["task"]) == ("daily-report", "maintenance", "daily-report")
     assert (found["cron"], found["tz"], found["source"]) == ("0 9 * * *", "America/Argentina/Cordoba", "code")
     assert [datetime.fromisoformat(at).hour for at in found["next"]] == [12] * 5
-    assert found["problem"] == "no worker has brought it to the server yet"
+    assert found["problem"] == "no worker has written it to the server yet"
     assert found["lastRun"] is None
 
 
 def test_the_table_says_when_and_what_is_wrong(office: Shell) -> None:
     out = office.ok("schedules", "-A", "office:app")
 
-    assert "daily-report" in out and "09:00:00 -03" in out and "no worker has brought it" in out
+    assert "daily-report" in out and "09:00:00 -03" in out and "no worker has written it" in out
 
 
 def test_a_worker_brings_it_and_a_person_runs_it(office: Shell) -> None:

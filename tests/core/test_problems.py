@@ -44,7 +44,7 @@ def run(
 def test_the_first_failure_is_said_at_once_and_the_others_together() -> None:
     said = run((0, [failed(1)]), (2, [failed(5_000)]), (299, [failed(9_000)]), (301, [failed(10_000)]))
 
-    assert said == [("firing", "1 job failed for good"), ("still", "10,000 jobs failed for good")]
+    assert said == [("firing", "1 job failed permanently"), ("still", "10,000 jobs failed permanently")]
 
 
 def test_what_goes_on_is_said_again_ever_less_often() -> None:
@@ -62,8 +62,8 @@ def test_what_has_stopped_is_resolved_with_its_count() -> None:
     )
 
     assert said == [
-        ("firing", "1 job failed for good"),
-        ("resolved", "no more jobs failed for good; 7 did"),
+        ("firing", "1 job failed permanently"),
+        ("resolved", "no more jobs failed permanently; 7 did"),
     ]
 
 
@@ -105,7 +105,7 @@ def test_more_problems_than_can_be_known_are_not_lost() -> None:
 def test_a_server_that_has_lost_its_data_begins_anew() -> None:
     said = run((0, [failed(100)]), (2, [failed(3)]), (400, [failed(4)]))
 
-    assert said == [("firing", "100 jobs failed for good"), ("still", "104 jobs failed for good")]
+    assert said == [("firing", "100 jobs failed permanently"), ("still", "104 jobs failed permanently")]
 
 
 def test_a_clock_that_jumps_back_silences_nobody() -> None:

@@ -132,7 +132,7 @@ async def test_it_is_steered_watched_and_tells_people(example: Schedulers) -> No
     assert refused == 403
     assert (found["result"], found["progress"]) == (360, 50)
     assert "asking for readings since 1970" in str(logs)
-    assert message.startswith('queue "ayt-sync": 1 job failed for good')
+    assert message.startswith('queue "ayt-sync": 1 job failed permanently')
     assert "503" in failed["jobs"][0]["failedReason"]
     schedules = ask(example.at(1, "/api/schedules"), token=ADMIN)[1]
     assert {name for name in ("serpram", "ayt", "esinfa", "sercoamb", "log-cleaning") if name in str(schedules)} == {

@@ -46,7 +46,7 @@ async def test_a_job_that_fails_for_good_is_said(server_url: str, store: Store, 
         said = (await first(slack)).json
 
     text = str(said["blocks"])
-    assert said["text"] == 'queue "email": 1 job failed for good [test]'
+    assert said["text"] == 'queue "email": 1 job failed permanently [test]'
     assert said["blocks"][0]["type"] == "header"
     assert "*Queue*\\nemail" in text and "*Task*\\nverify" in text and f"*Job*\\n{job.id}" in text
     assert "no such &lt;user&gt; u1" in text
@@ -70,7 +70,7 @@ async def test_ten_thousand_failures_are_a_handful_of_messages(
             await charge.enqueue_many([{"n": n} for n in range(start, min(start + 1_000, 9_999))])
         await asyncio.gather(worker.drain(), other.drain())
         await email.clean("failed", older_than=0)  # somebody has dealt with all of them
-        last = await eventually(lambda: _containing(slack, "no more jobs failed for good; 10,000 did"))
+        last = await eventually(lambda: _containing(slack, "no more jobs failed permanently; 10,000 did"))
 
     assert last is not None
     print(f"10,000 failures, {len(slack.posts)} messages")
@@ -111,7 +111,7 @@ async def test_a_queue_that_nobody_works_off_is_said_and_so_is_its_recovery(
         await slow.enqueue_many([{} for _ in range(20)])
         assert 'queue "email": its oldest job has waited for' in (await first(slack)).json["text"]
         done.set()
-        await eventually(lambda: _containing(slack, "resolved: queue", "its jobs are begun again"))
+        await eventually(lambda: _containing(slack, "resolved: queue", "its jobs start again"))
 
 
 async def test_a_webhook_gets_json_that_is_signed(server_url: str, store: Store, slack: Inbox) -> None:
@@ -136,7 +136,7 @@ async def test_a_webhook_gets_json_that_is_signed(server_url: str, store: Store,
     assert problem == {
         "status": "firing",
         "kind": "failed",
-        "text": "1 job failed for good",
+        "text": "1 job failed permanently",
         "count": 1,
         "queue": "email",
         "task": "verify",

@@ -157,7 +157,7 @@ async def test_a_listener_that_has_gone_leaves_nothing_running(app: qbull.App, s
 async def test_a_place_that_is_none_is_refused(app: qbull.App) -> None:
     shop = Shop(app)
 
-    with pytest.raises(qbull.ArgumentsError, match="give the place of an event, or a moment"):
+    with pytest.raises(qbull.ArgumentsError, match="give the place of an event, or a time"):
         await take(shop.queue.events(after="yesterday"), 1)
     with pytest.raises(qbull.ArgumentsError, match="no time zone"):
         await take(shop.queue.events(after=datetime(2026, 1, 1)), 1)

@@ -442,7 +442,7 @@ async def test_durability_outbox_needs_a_database(app: qbull.App) -> None:
     @app.queue("orders").task
     async def charge() -> None: ...
 
-    with pytest.raises(qbull.ConfigError, match="no database is named"):
+    with pytest.raises(qbull.ConfigError, match="no database is configured"):
         await charge.options(durability="outbox").enqueue()
 
 

@@ -234,7 +234,7 @@ async def test_only_what_failed_or_was_cancelled_is_retried(app: qbull.App) -> N
     waiting = await till.charge.enqueue("c", 2)
     delayed = await till.charge.options(delay=60).enqueue("c", 3)
 
-    with pytest.raises(qbull.Conflict, match="has completed; enqueue it anew") as refused:
+    with pytest.raises(qbull.Conflict, match="has completed; enqueue it again") as refused:
         await done.retry()
     with pytest.raises(qbull.Conflict, match="is waiting and will run"):
         await waiting.retry()

@@ -532,7 +532,7 @@ async def test_a_schedule_without_a_worker_says_so(server_url: str, app: qbull.A
         (during,) = await code.schedules.list()
     (after,) = await code.schedules.list()
 
-    assert before.problem == "no worker has brought it to the server yet"
+    assert before.problem == "no worker has written it to the server yet"
     assert during.problem is None
     assert after.problem == 'no worker serves queue "maintenance"'
     await code.close()

@@ -45,7 +45,7 @@ async def test_a_finished_job_says_how_it_ended(app: qbull.App) -> None:
         await worker.drain()
 
     assert await why(good) == ["finished"]
-    assert "it failed for good at" in str(await bad.why()) and "no mailbox" in str(await bad.why())
+    assert "it failed permanently at" in str(await bad.why()) and "no mailbox" in str(await bad.why())
     assert "it was cancelled at" in str(await stopped.why())
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from qbull.api.context import now
 from qbull.api.endpoint import ApiCall, Endpoint, Nothing
 from qbull.api.filters import moment_in
-from qbull.schedules import ScheduleInfo
+from qbull.core.schedule_info import ScheduleInfo
 from qbull.views import schedules as views
 from qbull.views.access import DoneView
 from qbull.views.shape import view_of

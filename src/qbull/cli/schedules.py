@@ -11,8 +11,8 @@ from qbull.cli.duration import SecondsParam
 from qbull.cli.enqueue import read_arguments
 from qbull.cli.target import Target, as_json, on_target
 from qbull.cli.terminal import ago, print_json, print_table, short
+from qbull.core.schedule_info import ScheduleInfo
 from qbull.errors import ArgumentsError
-from qbull.schedules import ScheduleInfo
 from qbull.views.schedules import ScheduleView
 from qbull.views.shape import to_plain, view_of
 

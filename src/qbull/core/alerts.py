@@ -75,9 +75,14 @@ class Destination:
 class Alerts:
     """Where the alerts of an app are sent, and how often.
 
-    `slack` is an incoming webhook; `urls` are webhooks, or what apprise understands. `allow` are internal
-    hosts and networks that may be posted to. `every` is how long the same problem is not said again; `rate`
-    bounds all messages.
+    Args:
+        slack: the address of an incoming webhook of Slack.
+        urls: addresses of webhooks, or addresses in the form of apprise.
+        secret: signs the messages to webhooks.
+        link: the address of the dashboard, for links in messages.
+        allow: internal hosts and networks that messages may be sent to.
+        every: seconds in which the same problem is not reported again.
+        rate: maximum number of messages in a period.
     """
 
     slack: str | None = field(default=None, repr=False)

@@ -194,7 +194,8 @@ class ArgumentTemplate:
             except (KeyError, IndexError, ValueError) as error:
                 fact = f"names {error}" if isinstance(error, KeyError) else f"cannot be read: {error}"
                 raise DeclarationError(
-                    f'{self._what} "{rule}" {fact}; it may use {", ".join(signature.parameters) or "no argument"}'
+                    f'{self._what} "{rule}" {fact}; '
+                    f"it may use {', '.join(signature.parameters) or 'no argument'}"
                 ) from None
 
     def apply(self, arguments: dict[str, Any]) -> str:
@@ -284,7 +285,10 @@ def _schema_of(kind: Any) -> dict[str, Any]:
 
 
 def _readable(error: msgspec.ValidationError) -> str:
-    """Shorten an error: `Expected `str`, got `int` - at `$.user_id`` becomes `user_id: expected str, got int`."""
+    """Shorten an error.
+
+    `Expected `str`, got `int` - at `$.user_id`` becomes `user_id: expected str, got int`.
+    """
     text = str(error)
     at = re.search(r" - at `\$\.?([^`]*)`$", text)
     where, fact = (at.group(1), text[: at.start()]) if at else ("", text)

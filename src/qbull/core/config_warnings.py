@@ -106,7 +106,10 @@ def _why_unread(
         room = sum(seat.most or 0 for seat in capped)
         more = ceil(len(unread) / max(room // pods, 1))
         return (
-            f"{_count(pods, 'pod')} {'takes' if pods == 1 else 'take'} up to {room} of {partitions} (PARTITIONS_PER_POD)",
+            (
+                f"{_count(pods, 'pod')} {'takes' if pods == 1 else 'take'} up to {room} of {partitions} "
+                "(PARTITIONS_PER_POD)"
+            ),
             f"start {more} more, or set PARTITIONS_PER_POD to {ceil(partitions / pods)}",
         )
     counts = {seat.instances or 1 for seat in seats}
@@ -133,7 +136,8 @@ def _same_id(partitions: int, seats: Sequence[WorkerDeclaration]) -> list[Config
         ConfigWarning(
             "same-id",
             f"INSTANCE_ID={instance} of {count} is used by {len(same)} workers: {', '.join(sorted(same))}",
-            f"give each its own, from 0 to {count - 1}; one that has died is forgotten after MIN_IDLE_TIME_MS",
+            f"give each its own, from 0 to {count - 1}; "
+            "a worker that died is forgotten after MIN_IDLE_TIME_MS",
             tuple(range(instance, partitions, count)),
             _workers(seats, same),
         )
@@ -210,8 +214,9 @@ def _idle(partitions: int, seats: Sequence[WorkerDeclaration]) -> list[ConfigWar
         found.append(
             ConfigWarning(
                 "idle",
-                f"{_count(len(capped), 'worker process', 'worker processes')} may read nothing: PARTITIONS_PER_POD is less than "
-                f"--processes in {', '.join(sorted({seat.pod for seat in capped}))}",
+                f"{_count(len(capped), 'worker process', 'worker processes')} may read nothing: "
+                "PARTITIONS_PER_POD is less than --processes in "
+                f"{', '.join(sorted({seat.pod for seat in capped}))}",
                 "lower --processes or raise PARTITIONS_PER_POD",
                 (),
                 tuple(sorted(seat.worker for seat in capped)),
@@ -222,8 +227,9 @@ def _idle(partitions: int, seats: Sequence[WorkerDeclaration]) -> list[ConfigWar
         found.append(
             ConfigWarning(
                 "idle",
-                f"INSTANCE_ID {ids} of {beyond[0].instances} {'has' if len(beyond) == 1 else 'have'} nothing to read: there "
-                f"{'is' if partitions == 1 else 'are'} {_count(partitions, 'partition')}",
+                f"INSTANCE_ID {ids} of {beyond[0].instances} {'has' if len(beyond) == 1 else 'have'} "
+                f"nothing to read: there {'is' if partitions == 1 else 'are'} "
+                f"{_count(partitions, 'partition')}",
                 f"start no more than {partitions}, or give the queue more partitions",
                 (),
                 tuple(sorted(seat.worker for seat in beyond)),

@@ -49,7 +49,7 @@ class Calendar(Protocol):
 
 @dataclass(frozen=True)
 class Interval:
-    """A tick at a fixed interval, counted from an anchor: the same instants for everybody who computes them."""
+    """Ticks at a fixed interval, counted from an anchor, so that everybody computes the same instants."""
 
     period_ms: int
     anchor_ms: int = 0
@@ -101,7 +101,7 @@ class Cron:
         return iter(CronSim(self._expression, local))
 
     def _instant(self, local: datetime) -> int:
-        """The first instant at which the clocks show this time; if they skip it, the instant of the change."""
+        """The first instant at which the clocks show this time; if they skip it, that of the change."""
         aware = local.replace(tzinfo=self._zone)
         instant = int(aware.timestamp())
         if instant + self._offset(instant) == _seconds(local):
@@ -141,8 +141,8 @@ def check_expression(text: str) -> str:
         raise ValueError(f'cron="{text}": there is no such name; use one of {", ".join(CRON_NICKNAMES)}')
     if len(expression.split()) not in (5, 6):
         raise ValueError(
-            f'cron="{text}": has {len(expression.split())} fields; give five (minute hour day month weekday), '
-            "or six with the seconds first"
+            f'cron="{text}": has {len(expression.split())} fields; '
+            "give five (minute hour day month weekday), or six with the seconds first"
         )
     if not _ticks_ever(expression, text):
         raise ValueError(f'cron="{text}": never ticks; there is no such day')

@@ -1,9 +1,9 @@
 """A flow: jobs that wait for other jobs, as they are sent and as Redis stores them.
 
-The record of a flow's job lists the jobs that wait for its end (`Dependent`). Beside the record of a waiting job
-is one `Dependency` for each job that it waits for. A flow that is being enqueued is a `FlowPlan`: the jobs that
-are not enqueued yet. A job is enqueued before those that it waits for, so it is always there when one of them
-ends.
+The record of a flow's job lists the jobs that wait for its end (`Dependent`). Beside the record of a waiting
+job is one `Dependency` for each job that it waits for. A flow that is being enqueued is a `FlowPlan`: the
+jobs that are not enqueued yet. A job is enqueued before those that it waits for, so it is always there when
+one of them ends.
 """
 
 from __future__ import annotations
@@ -13,10 +13,13 @@ from typing import Literal, TypeAlias
 import msgspec
 
 DependencyFailureMode: TypeAlias = Literal["stop", "continue", "rescue"]
-"""What a job does when one that it waits for does not complete: end too, run all the same; "rescue" runs only then."""
+"""The reaction of a job if a job that it waits for does not complete.
+
+"stop" ends as well and "continue" runs all the same. "rescue" runs only in that case.
+"""
 
 HAS_DEPENDENTS_FLAG, HAS_DEPENDENCIES_FLAG = 8, 16
-"""In the third byte of a record: others wait for its end; it waits for others."""
+"""Flags in the third byte of a record: others wait for the job; the job waits for others."""
 NOT_NEEDED_LETTER = "u"
 NOT_COMPLETED_LETTERS = "fx-tu"
 """The letters for how a job ended."""
@@ -27,9 +30,15 @@ FLOW_LIMIT_BYTES = 8 << 20
 
 
 class Dependent(msgspec.Struct, array_like=True, frozen=True):
-    """Somebody who waits for a job: in which queue, by which id and key's digest it is found, and as which of those that it waits for.
+    """A job that waits for another one.
 
-    `unless`: the letters of ends (lua/lib/flow.lua) that it is not told, because somebody else stands in for the job then.
+    Args:
+        queue: its queue.
+        id: its id.
+        together: the digest of its key, by which its partition is found.
+        position: which of its dependencies the other job is.
+        unless: the letters of the ends (lua/lib/flow.lua) that it does not hear of, because another job
+            stands in then.
     """
 
     queue: str
@@ -40,9 +49,9 @@ class Dependent(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Dependency(msgspec.Struct, array_like=True, frozen=True):
-    """What a job that waits knows of one of those that it waits for. `result` and what follows: once that has ended.
+    """A job that another one waits for. It has a result or an error after its end.
 
-    `together` helps to find it, as in `Link`.
+    `together` helps to find it, as in `Dependent`.
     """
 
     queue: str
@@ -56,7 +65,7 @@ class Dependency(msgspec.Struct, array_like=True, frozen=True):
 
 
 class FlowJobSeed(msgspec.Struct, array_like=True, frozen=True):
-    """A job that is to be planted. `given` says that its id was chosen by whoever enqueued it."""
+    """A job of a flow that is not enqueued yet. `given`: the caller chose its id."""
 
     queue: str
     id: str
@@ -69,7 +78,7 @@ class FlowJobSeed(msgspec.Struct, array_like=True, frozen=True):
 
 
 class FlowPlan(msgspec.Struct, array_like=True, frozen=True):
-    """What is still to be planted of a flow, in this order."""
+    """The jobs of a flow that are not enqueued yet, in this order."""
 
     flow: str
     seeds: list[FlowJobSeed]
@@ -79,7 +88,7 @@ class FlowPlan(msgspec.Struct, array_like=True, frozen=True):
 
     @property
     def token(self) -> str:
-        """The same for everybody who plants the same next ones."""
+        """A name of the next step, the same for everybody who takes it."""
         return f"{self.flow}-{len(self.seeds)}"
 
 
@@ -89,5 +98,5 @@ decode_flow_plan = msgspec.msgpack.Decoder(FlowPlan).decode
 
 
 def with_flow_flags(record: bytes, flags: int) -> bytes:
-    """The record with these marks of a flow."""
+    """The record with these flags of a flow."""
     return record[:2] + bytes((record[2] | flags,)) + record[3:]

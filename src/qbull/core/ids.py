@@ -1,9 +1,9 @@
 """Job ids: made by the producer before anything is sent, so that sending twice is harmless.
 
-An id is a UUIDv7 without hyphens: 32 hexadecimal digits that sort by time and that any UUID library reads. The
-12 bits after the version hold the partition, so one lookup finds a job. Ids that users choose name no
-partition, so finding them takes a search. The id of a schedule's tick consists of the schedule and the planned
-instant.
+An id is a UUIDv7 without hyphens: 32 hexadecimal digits that sort by time and that any UUID library reads.
+The 12 bits after the version hold the partition, so one lookup finds a job. Ids that users choose name no
+partition, so finding them takes a search. The id of a schedule's tick consists of the schedule and the
+planned instant.
 """
 
 from __future__ import annotations

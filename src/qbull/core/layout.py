@@ -67,8 +67,8 @@ class Generation(msgspec.Struct, frozen=True):
     def homes(self, lane: bytes, later: Generation, number: int) -> Sequence[int]:
         """The earlier partitions of the jobs that partition `number` of a later generation has in this lane.
 
-        A key has one partition. But if a whole partition is one lane, its keys may come from several: from all
-        whose places have the same remainder modulo the greatest common divisor of both counts.
+        A key has one partition. But if a whole partition is one lane, its keys may come from several: from
+        all whose places have the same remainder modulo the greatest common divisor of both counts.
         """
         if lane != PARTITION_LANE:
             return [self.home(lane[:8])]  # The bytes after it tell the kind of lane.

@@ -1,12 +1,12 @@
 """Problems: which are open, which were reported, and which to report now. Pure; the server's time is given.
 
-A watcher reads the state, takes readings, computes the new state here, and writes it if nobody has changed the
-state meanwhile (store/lua/alert_raise.lua). So any number of processes may watch, and each problem is reported
-once.
+A watcher reads the state, takes readings, computes the new state here, and writes it if nobody has changed
+the state meanwhile (store/lua/alert_raise.lua). So any number of processes may watch, and each problem is
+reported once.
 
-A reading is a total that only rises (jobs that failed permanently), or a level that is there or not (a queue is
-stale). A total that rises opens a problem, and so does a level. The problem is over when the total has stopped
-rising, or the level is gone.
+A reading is a total that only rises (jobs that failed permanently), or a level that is there or not (a queue
+is stale). A total that rises opens a problem, and so does a level. The problem is over when the total has
+stopped rising, or the level is gone.
 """
 
 from __future__ import annotations
@@ -34,7 +34,10 @@ MAX_REASON_CHARS = 300
 
 
 class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Something that is wrong. `count` is the number of cases; `task`, `job` and `reason` are of the newest."""
+    """Something that is wrong.
+
+    `count` is the number of cases; `task`, `job` and `reason` are of the newest.
+    """
 
     kind: ProblemKind
     queue: str = ""

@@ -1,8 +1,8 @@
 """Rate: the maximum number of starts in any window of time.
 
 Between the server's grant of a start and the first line of the task a little time passes, different for each
-job. So a grant is valid only for a short while, its slack, and the server counts over windows that are longer by
-the slack. Then no window of `per` seconds has too many starts, wherever it starts.
+job. So a grant is valid only for a short while, its slack, and the server counts over windows that are longer
+by the slack. Then no window of `per` seconds has too many starts, wherever it starts.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ class Rate:
             or not 1 <= self.count <= MAX_COUNT
         ):
             raise ConfigError(
-                f"Rate({self.count!r}, per={self.per!r}): give a whole number of starts from 1 to {MAX_COUNT:,}"
+                f"Rate({self.count!r}, per={self.per!r}): "
+                f"give a whole number of starts from 1 to {MAX_COUNT:,}"
             )
         if not isinstance(self.per, int | float) or not 0.1 <= self.per <= MAX_RATE_WINDOW_SECONDS:
             raise ConfigError(

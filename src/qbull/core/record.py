@@ -1,7 +1,7 @@
 """A job as Redis stores it.
 
-A record is a short header, which the Lua scripts read, and a body. `RECORD_HEADER` lays out the header. `Body`
-and `ExtendedBody` list the values of the body, which is a msgpack array:
+A record is a short header, which the Lua scripts read, and a body. `RECORD_HEADER` lays out the header.
+`Body` and `ExtendedBody` list the values of the body, which is a msgpack array:
 
     byte 1      layout version
     byte 2      priority, 1 to 10
@@ -14,8 +14,8 @@ and `ExtendedBody` list the values of the body, which is a msgpack array:
     byte 11     length of the lane's digest: 0, 8, or 9 if jobs of the lane run one at a time (core/route.py)
     byte 12-…   the lane's digest, then the body
 
-The Lua scripts get the same numbers from core/record_layout.py. They read only the payload and the expiry of a
-body. A finished job keeps its record and has an Ending behind it.
+The Lua scripts get the same numbers from core/record_layout.py. They read only the payload and the expiry of
+a body. A finished job keeps its record and has an Ending behind it.
 
 During a rolling deploy, workers of two versions read each other's records. Add fields at the end of a body or
 an ending, with defaults: readers skip the values that they do not know, and `repack` keeps them.
@@ -159,7 +159,7 @@ class UnreadableRecord(ValueError):
 _LANELESS_HEADERS = [bytes((RECORD_VERSION, priority, 0, 0)) + bytes(7) for priority in range(11)]
 
 PLAIN_HEADER = _LANELESS_HEADERS[DEFAULT_PRIORITY]
-"""The header of most records: default priority, no lane, no reports.
+"""The usual header: default priority, no lane, no reports.
 
 For such a job, `pack` returns `PLAIN_HEADER + encode_body(body)`."""
 
@@ -190,7 +190,7 @@ def repack(record: bytes, body: Body) -> bytes:
 
 
 def _array_header(record: bytes, at: int) -> tuple[int, int]:
-    """Where the values of the msgpack array at a position start, and how many it has; 0 if there is no array."""
+    """Where the values of the msgpack array at a position start, and their number; 0 if there is no array."""
     mark = record[at] if at < len(record) else 0
     if 0x90 <= mark <= 0x9F:
         return at + 1, mark & 0x0F

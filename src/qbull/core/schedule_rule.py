@@ -90,7 +90,7 @@ class ScheduleRule:
         return zone_of(default if self.tz is None else str(self.tz)).key
 
     def _overlap(self) -> Overlap:
-        """Users who want every tick want it even if the one before has not ended, unless they set `overlap`."""
+        """With catch_up="all" ticks overlap unless the user decides otherwise."""
         if self.overlap is None:
             return "allow" if self.catch_up == "all" else "skip"
         return _one_of("overlap", self.overlap, get_args(Overlap))

@@ -1,7 +1,7 @@
 """A plan: the state of a schedule on the server, and its changes. Pure; the server's time is given.
 
-To change a plan, a caller reads it, computes the change here, and writes it if nobody has changed it meanwhile
-(store/lua/schedule_write.lua).
+To change a plan, a caller reads it, computes the change here, and writes it if nobody has changed it
+meanwhile (store/lua/schedule_write.lua).
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ PlanOrigin = Literal["code", "own"]
 
 @dataclass(frozen=True)
 class SchedulePlan:
-    """A schedule's state. `rev` rises with every change; it is 0 if the server has no schedule of this name."""
+    """A schedule's state.
+
+    `rev` rises with every change; it is 0 if the server has no schedule of this name.
+    """
 
     rev: int = 0
     code: Schedule | None = None
@@ -115,8 +118,8 @@ def declare_schedule(
 ) -> PlanChange | None:
     """Set or remove (None) the definition of a schedule. Returns None if that changes nothing.
 
-    A schedule whose timing stays the same keeps its plan, so a deploy loses no tick. Otherwise its plan starts
-    again from now.
+    A schedule whose timing stays the same keeps its plan, so a deploy loses no tick. Otherwise its plan
+    starts again from now.
     """
     code, own = (schedule, plan.own) if origin == "code" else (plan.code, schedule)
     if (code, own) == (plan.code, plan.own):

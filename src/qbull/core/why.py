@@ -14,8 +14,8 @@ from qbull.core.rate import Rate
 from qbull.core.record import ExtendedBody, State, to_datetime
 
 ReasonCode: TypeAlias = Literal[
-    "finished", "running", "stopping", "paused", "held", "no-worker", "unread", "no-task", "due", "retry", "put-off",
-    "behind", "halted", "flow", "rate", "limit", "busy", "line", "next",
+    "finished", "running", "stopping", "paused", "held", "no-worker", "unread", "no-task", "due", "retry",
+    "put-off", "behind", "halted", "flow", "rate", "limit", "busy", "line", "next",
 ]  # fmt: skip
 
 MAX_AHEAD_COUNT = 1000
@@ -151,7 +151,10 @@ def _queue_reasons(facts: JobFacts) -> list[Reason]:
         text = f'no live worker serves queue "{facts.queue}"; start one with "qbull worker MODULE:APP"'
         reasons.append(Reason("no-worker", text))
     elif not facts.reading:
-        text = f'none of {facts.serving} live workers reads partition {facts.partition}; see "qbull partitions {facts.queue}"'
+        text = (
+            f"none of {facts.serving} live workers reads partition {facts.partition}; "
+            f'see "qbull partitions {facts.queue}"'
+        )
         values = _known(workers=facts.serving, partition=facts.partition)
         reasons.append(Reason("unread", text, values=values))
     if facts.serving and facts.body.task not in facts.tasks:

@@ -4,8 +4,8 @@
     byte 2      the codec: z (compressed), s (signed), e (encrypted)
     the rest    its content: JSON, or one more wrapped payload
 
-A reader recognises a wrapped payload without any settings, so old and new processes work side by side. A reader
-without the key can still show the name of the codec instead of the bytes.
+A reader recognises a wrapped payload without any settings, so old and new processes work side by side. A
+reader without the key can still show the name of the codec instead of the bytes.
 """
 
 from __future__ import annotations

@@ -32,6 +32,6 @@ export const sentences: Sentence[] = [
   [/^this server hides arguments from viewers, so viewers cannot filter by them$/, "este servidor no muestra argumentos a los lectores, así que no se puede preguntar por ellos"],
   [/^"([^"]*)" is hidden on this server, so nobody can filter by it$/, "«$1» está oculto en este servidor, así que no se puede preguntar por él"],
   [/^payload: contains "\[redacted\]".*$/, "los argumentos contienen «[redacted]», que ocupa el lugar de un valor oculto; poné el valor"],
-  [/^no worker has brought it to the server yet.*$/, "ningún worker la llevó todavía al servidor"],
+  [/^no worker has written it to the server yet.*$/, "ningún worker la llevó todavía al servidor"],
   [/^no worker reads partitions? ([\d, to]+): (.+)$/, "ningún worker lee la partición $1: $2"],
 ];

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from qbull.cli.doctor.finding import Finding, note, ok, problem
+from qbull.core.schedule_info import ScheduleInfo
 from qbull.errors import QbullError
-from qbull.schedules import ScheduleInfo, Schedules
+from qbull.schedules import Schedules
 from qbull.store.read.integrity import check_schedules_integrity
 from qbull.store.store import Store
 

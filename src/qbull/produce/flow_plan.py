@@ -1,0 +1,117 @@
+"""Flow plans: the steps of a flow as jobs with ids, partitions, dependencies and an order of enqueueing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from qbull.core.flow import (
+    FLOW_LIMIT_BYTES,
+    HAS_DEPENDENCIES_FLAG,
+    HAS_DEPENDENTS_FLAG,
+    Dependency,
+    DependencyFailureMode,
+    Dependent,
+    FlowJobSeed,
+    FlowPlan,
+    encode,
+    with_flow_flags,
+)
+from qbull.core.ids import new_token
+from qbull.core.layout import Layout
+from qbull.core.record import body_of, repack
+from qbull.errors import TooLarge
+from qbull.produce.router import PlacedJob
+
+if TYPE_CHECKING:
+    from qbull.flows import Step
+
+
+class StepNode:
+    """A step that becomes a job: the jobs that it waits for, and the jobs that wait for it."""
+
+    def __init__(self, step: Step[Any], awaits: list[FlowExit], mode: DependencyFailureMode) -> None:
+        self.step = step
+        self.options = step.options
+        self.awaits = awaits
+        self.mode: DependencyFailureMode = mode
+        self.links: list[Dependent] = []
+        self.placed: PlacedJob | None = None
+
+    @property
+    def job(self) -> PlacedJob:
+        assert self.placed is not None
+        return self.placed
+
+
+FlowExit: TypeAlias = "list[tuple[StepNode, str]]"
+"""The end of a part: a job, or a job and its fallback.
+
+Each comes with the letters of the ends that the next job does not hear of.
+"""
+
+
+def plan_flow(nodes: Sequence[StepNode], last: StepNode, layouts: Mapping[str, Layout]) -> FlowPlan:
+    """All jobs of a flow, ready before anything is sent, in the order of enqueueing."""
+    flow = new_token()
+    for node in nodes:
+        step = node.step
+        producer = step.queue._producer
+        arguments = producer.encode(step.task, step.arguments)
+        node.placed = producer.place(layouts[step.queue.name], step.task, arguments, node.options)
+    for node in nodes:
+        for position, sources in enumerate(node.awaits):
+            for source, unless in sources:
+                job = node.job
+                source.links.append(
+                    Dependent(node.step.queue.name, job.job.id, job.affinity, position, unless)
+                )
+    seeds = [_flow_job_seed(flow, node) for node in _enqueue_order(nodes, last)]
+    plan = FlowPlan(flow, seeds)
+    if len(encode(plan)) > FLOW_LIMIT_BYTES:
+        raise TooLarge(
+            f"a flow's arguments take at most {FLOW_LIMIT_BYTES:,} bytes together; "
+            "store the data elsewhere and pass references"
+        )
+    return plan
+
+
+def _enqueue_order(nodes: Sequence[StepNode], last: StepNode) -> list[StepNode]:
+    """The jobs in the order of enqueueing: a job comes before the jobs that it waits for.
+
+    The last job comes first, because its id decides whether the flow is new. The jobs of a partition come
+    together otherwise: one step enqueues them, and each step stores the rest of the plan.
+    """
+    depth = dict.fromkeys(nodes, 0)
+    for node in reversed(nodes):
+        for source in (source for sources in node.awaits for source, _ in sources):
+            depth[source] = max(depth[source], depth[node] + 1)
+    first = last if last.awaits else None
+
+    def place(node: StepNode) -> tuple[bool, int, str, int]:
+        return node is not first, depth[node], node.step.queue.name, node.job.number
+
+    return sorted(nodes, key=place)
+
+
+def _flow_job_seed(flow: str, node: StepNode) -> FlowJobSeed:
+    job = node.job
+    body = body_of(job.job.record)
+    body.flow, body.tells = flow, node.links
+    flags = (HAS_DEPENDENTS_FLAG if node.links else 0) | (HAS_DEPENDENCIES_FLAG if node.awaits else 0)
+    record = with_flow_flags(repack(job.job.record, body), flags)
+    awaits = [_dependency(sources[0][0]) for sources in node.awaits]
+    return FlowJobSeed(
+        node.step.queue.name,
+        job.job.id,
+        job.affinity,
+        job.has_custom_id,
+        job.job.when,
+        record,
+        node.mode,
+        awaits,
+    )
+
+
+def _dependency(node: StepNode) -> Dependency:
+    return Dependency(node.step.queue.name, node.job.job.id, node.step.task, together=node.job.affinity)
