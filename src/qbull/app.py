@@ -112,7 +112,6 @@ class App:
         self.schedules = Schedules(self)
         # A wrong address is an error here, not at the first enqueue.
         address = Address.parse(self.url)
-
         own: Durability | None = "durable" if address.directory is not None else None
         self.durability: Durability | None = (
             check_durability(durability) or self.environment.durability or own

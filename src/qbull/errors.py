@@ -11,7 +11,6 @@
     │   ├── NotConfirmed     the job is there, but not yet as safe as its durability asks
     │   └── EmbeddedError    the Valkey that qbull starts itself did not start
     ├── PayloadError         the arguments or the result cannot be encoded
-
     │   ├── ArgumentsError   they do not fit the task's signature
     │   └── TooLarge         they are larger than the limit
     ├── NotFound             no such queue, task or job

@@ -49,7 +49,7 @@ async def test_what_is_asked_wrongly_is_refused_in_one_line(shell: Shell, shop: 
     await shop.send.enqueue(to="a")
 
     assert 'queue "nowhere": not on this server' in shell.refused("pause", "nowhere")
-    assert "give what is to be changed: concurrency" in shell.refused("configure", "email")
+    assert "give at least one setting: concurrency" in shell.refused("configure", "email")
     assert "concurrency=0: give a whole number from 1" in shell.refused(
         "configure", "email", "--concurrency", "0"
     )

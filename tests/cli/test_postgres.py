@@ -50,7 +50,7 @@ def test_migrate_says_in_one_line_what_is_wrong(shell: Shell, empty: str) -> Non
     assert "cannot be reached" in shell.refused("migrate", "--database", "postgresql://127.0.0.1:1/x")
     wrong = empty.replace("secret", "wrong")
     refused = shell.refused("migrate", "--database", wrong)
-    assert "does not let us in" in refused and "wrong" not in refused
+    assert "refuses the connection" in refused and "wrong" not in refused
     assert "does not exist" in shell.refused("migrate", "--database", empty + "x")
 
 

@@ -212,7 +212,7 @@ async def test_a_search_that_makes_no_sense_is_refused(app: qbull.App) -> None:
         await queue.search("late")  # type: ignore[arg-type]
     with pytest.raises(qbull.ArgumentsError, match="limit=2000: give a whole number from 1 to 1,000"):
         await queue.search("failed", limit=2000)
-    with pytest.raises(qbull.ArgumentsError, match="cursor='yesterday': give what the page before has"):
+    with pytest.raises(qbull.ArgumentsError, match="cursor='yesterday': give the `next` of the page before"):
         await queue.search("failed", cursor="yesterday")
     with pytest.raises(qbull.ArgumentsError, match="older_than=-1"):
         await queue.clean("failed", older_than=-1)

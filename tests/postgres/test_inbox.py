@@ -87,7 +87,7 @@ async def test_an_earlier_run_is_refused_although_the_later_one_failed(
         async with qbull.postgres.once(pool) as connection:
             await connection.execute(EFFECT)
             raise ZeroDivisionError
-    with run_of("j1", fence=1), pytest.raises(qbull.TakenOver, match="job j1 was handed over again"):
+    with run_of("j1", fence=1), pytest.raises(qbull.TakenOver, match="job j1 was delivered again"):
         await charge(pool)
     before = effects(bank)
     with run_of("j1", fence=3, attempt=2):

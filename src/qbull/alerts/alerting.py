@@ -72,7 +72,7 @@ class AlertService:
         destination = self._destinations.get(to)
         if destination is None:
             raise Fail(
-                f'"{to}" is not a place that this process sends alerts to; give all processes the same'
+                f'"{to}" is not a destination of this process; give all processes the same destinations'
             )
         job = current_job()
         assert job is not None

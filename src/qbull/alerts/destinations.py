@@ -1,4 +1,4 @@
-"""Destinations: one object for each kind of address that receives alerts. It knows how a message gets there."""
+"""Destinations: one object for each kind of address that receives alerts. It sends the messages."""
 
 from __future__ import annotations
 

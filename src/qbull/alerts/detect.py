@@ -79,7 +79,7 @@ class ProblemWatcher:
                 settings = await self._store.settings(name)
             except ServerAway:
                 raise
-            except ServerError:  # a newer qbull wrote them
+            except ServerError:  # A newer qbull wrote them.
                 continue
             if settings.alert is not None:
                 found.append(settings)
@@ -153,7 +153,7 @@ class ProblemWatcher:
         found = await problem_store.failures(self._store, settings.name, seen.now_ms)
         for task, failures in found.items():
             problem = Problem("repeated", settings.name, task, failures.job, failures.reason, failures.many)
-            # it is over when none fails any more, not when one fewer does
+            # It is over when none fails any more, not when one fewer does.
             there = problem.name in seen.state.open or (
                 alert.repeated is not None and failures.many >= alert.repeated
             )
@@ -190,7 +190,7 @@ class ProblemWatcher:
                 yield GaugeReading(problem, there=False)
 
     def _jobs(self, message: AlertNotification, rev: str) -> list[NewJob]:
-        """One job for each destination, so that an unreachable one does not cause duplicates at the others."""
+        """One job for each destination: an unreachable one must not cause duplicates at the others."""
         content = msgspec.to_builtins(message)
         return [
             NewJob(f"{rev}-{place.label}", f"0 {ALERT_EXPIRES_MS}", _record(place.label, content))

@@ -45,7 +45,7 @@ class HostPolicy:
         allowed = host.lower() in self.alerts.allow
         reason = why_address_refused(address, self.alerts.networks, host_allowed=allowed)
         if reason is not None:
-            raise NotSent(f"{host} is {address}, which {reason}; name it in QBULL_ALERT_ALLOW if it is meant")
+            raise NotSent(f"{host} is {address}, which {reason}; name it in QBULL_ALERT_ALLOW to allow it")
         if url.scheme == "http" and not allowed and why_address_refused(address) is None:
             raise NotSent(
                 f"{host}: http sends alerts in the clear; use https, or name it in QBULL_ALERT_ALLOW"
@@ -66,7 +66,7 @@ async def post_webhook(url: str, body: bytes, headers: Mapping[str, str], alerts
     except OSError as error:
         raise NotSent(f"{host}: {error.strerror or error}") from None
     if 300 <= status < 400:
-        raise NotSent(f"{host} answered {status}; redirects are not followed; name the address that is meant")
+        raise NotSent(f"{host} answered {status}; redirects are not followed; give the final address")
     if not 200 <= status < 300:
         raise NotSent(f"{host} answered {status}")
 
@@ -96,7 +96,10 @@ async def _exchange(
 
 
 async def _resolve(url: SplitResult, host: str, port: int, guard: HostPolicy) -> str:
-    """The address to connect to. If one of several is refused, the name is refused: it could resolve to any."""
+    """The address to connect to.
+
+    If one of several is refused, the name is refused: it could resolve to any of them.
+    """
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     addresses = [str(entry[4][0]) for entry in found]
     for address in addresses:

@@ -1,1 +1,1 @@
-"""The REST API: the only room that knows the web framework. Behind the extra `qbull[api]`; nothing below imports it."""
+"""The REST API, with the extra `qbull[api]`: the only room that knows the web framework."""

@@ -73,7 +73,7 @@ def _message_view(info: JobInfo, sender: MessageSender) -> views.AlertMessageVie
         message = msgspec.convert(info.payload["message"], AlertNotification)
         kind, host, _ = str(info.payload["to"]).split(":", 2)
         to = msgspec.convert({"kind": kind, "host": host}, views.AlertPlaceView)
-    except (msgspec.ValidationError, KeyError, TypeError, ValueError):  # another version wrote it
+    except (msgspec.ValidationError, KeyError, TypeError, ValueError):  # Another version wrote it.
         return None
     return views.AlertMessageView(
         id=info.id,

@@ -70,7 +70,7 @@ class Api:
         response.raw_headers = guarded(response.raw_headers, tls=scope.get("scheme") == "https")
         try:
             await response(scope, receive, send)
-        except Exception as error:  # a stream broke in the middle: nobody can be told any more
+        except Exception as error:  # A stream broke in the middle, so nobody can be told any more.
             problem_of(error)
 
     async def _respond(self, request: Request) -> Response:
@@ -201,7 +201,7 @@ def _response(answer: Any, endpoint: Endpoint) -> Response:
 def _problem(problem: ApiProblem, request: Request) -> Response:
     headers = dict(problem.headers)
     if problem.status == 401:
-        # A browser would ask for a password by itself where it hears of "Basic"; our page asks better.
+        # If the header names "Basic", a browser asks for a password itself; our page asks better.
         browser = "sec-fetch-mode" in request.headers
         headers["www-authenticate"] = 'Bearer realm="qbull"' + ("" if browser else ', Basic realm="qbull"')
     return FastJsonResponse(_encode(problem.body()), problem.status, headers, b"problem+json")

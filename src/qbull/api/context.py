@@ -117,7 +117,7 @@ class CachedValue(Generic[T]):
 
 
 async def _health(context: ApiContext) -> Reply:
-    from qbull.api.health import read_health  # it is made of what is above
+    from qbull.api.health import read_health  # It is made of the values above.
 
     return await read_health(context)
 

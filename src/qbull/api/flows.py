@@ -90,7 +90,7 @@ async def walk_flow(context: ApiContext, start: JobAddress, most: int) -> FlowWa
             return None
         for place, one in zip(places, found, strict=True):
             if one is None or (flow and one.flow != flow):
-                continue  # it is not kept any more, or another one has taken its id
+                continue  # It is no longer kept, or another job has taken its id.
             flow, seen[place] = one.flow, one
             new = [other for other in (*one.awaits, *one.tells) if other not in tried]
             tried.update(new)
@@ -104,7 +104,7 @@ async def walk_flow(context: ApiContext, start: JobAddress, most: int) -> FlowWa
 async def _visit_job(
     context: ApiContext, place: JobAddress, told: dict[JobAddress, tuple[str, Dependency]]
 ) -> FlowJob | None:
-    """Read one job. Adds what it knows of its dependencies to `told`."""
+    """Read one job. Adds what it knows about its dependencies to `told`."""
     name, id = place
     try:
         queue = await context.queue(name)
@@ -135,7 +135,8 @@ async def _visit_job(
 def _steps(context: ApiContext, walked: FlowWalk) -> list[views.FlowStepView]:
     """The steps of a flow, in the order in which they can run."""
     levels = _levels(walked.seen)
-    places = sorted(walked.seen, key=lambda place: (levels[place], place[1]))  # ids rise as they are written
+    # Ids rise in the order of creation.
+    places = sorted(walked.seen, key=lambda place: (levels[place], place[1]))
     number = {place: n for n, place in enumerate(places)}
     steps = []
     for place in places:
@@ -186,7 +187,7 @@ async def read_flows(context: ApiContext) -> views.FlowsView:
         partitions = await client.router.partitions(queue.settings)
         ids = await flow_messages.sample_flow_jobs(partitions, MAX_SCANNED_FLOW_JOBS)
         places += [(queue.name, id) for id in ids]
-    places.sort(key=lambda place: place[1], reverse=True)  # ids begin with when they were made
+    places.sort(key=lambda place: place[1], reverse=True)  # Ids start with their time of creation.
     flows: list[views.ShownFlowView] = []
     met: set[JobAddress] = set()
     while places and len(flows) < MAX_LISTED_FLOWS:
@@ -220,7 +221,7 @@ def _flow_view(context: ApiContext, walked: FlowWalk) -> views.ShownFlowView:
 
 
 def _state_of(last: FlowJob, seen: list[FlowJob]) -> views.FlowState:
-    """The state of a flow: that of its last job or the fallback; "running" while one of them may still run."""
+    """The state of a flow: that of its last job or the fallback; "running" while one of them may run."""
     if any(one.state not in FLOW_ENDED_STATES for one in seen if not one.fallback):
         return "running"
     if last.state == "completed":

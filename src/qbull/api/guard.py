@@ -48,7 +48,7 @@ class AllowedHosts:
             return
         raise ApiProblem(
             421,
-            f'host "{host[:100]}" is not one of this server\'s; add it to QBULL_ALLOWED_HOSTS if it should be',
+            (f'host "{host[:100]}" is not one of this server\'s; add it to QBULL_ALLOWED_HOSTS to allow it'),
         )
 
 

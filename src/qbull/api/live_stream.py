@@ -40,7 +40,7 @@ log = logging.getLogger("qbull.api")
 EVENT_POLL_SECONDS = 1.0
 """Pause between two polls; longer if a poll is slow, so that polling takes at most a fifth of the time."""
 MAX_PENDING_EVENTS = 500
-"""Events buffered for a slow listener. Further ones are dropped, and a gap event says so."""
+"""Events buffered for a slow listener. Further ones are dropped, and a gap event reports that."""
 MAX_LISTENERS = 200
 RATE_COUNTERS = ("enqueued", "completed", "failed", "retried")
 
@@ -116,7 +116,8 @@ class EventBroadcaster:
 
     def subscribe(self, listener: EventListener) -> None:
         self._listeners.add(listener)
-        self._watched.pop((listener.queue or "", listener.job or ""), None)  # it shall hear of it too
+        # The new listener must see it too.
+        self._watched.pop((listener.queue or "", listener.job or ""), None)
         if self._reading is None:
             self._reading = asyncio.create_task(self._read())
 
@@ -203,7 +204,7 @@ class EventBroadcaster:
 
     async def _finished_since(self, queue: str, partitions: list[Partition]) -> list[FinishedSince]:
         new = [partition for partition in partitions if (queue, partition.number) not in self._cursors]
-        for partition, now_ms in zip(new, await server_times(new), strict=True):  # the past is not news
+        for partition, now_ms in zip(new, await server_times(new), strict=True):  # The past is no event.
             self._cursors[queue, partition.number] = FinishedCursor.since(now_ms)
         return await finished_since(
             [(partition, self._cursors[queue, partition.number]) for partition in partitions]

@@ -95,7 +95,9 @@ REQUESTS_METRIC = Metric(
 LISTENERS_METRIC = Metric("qbull_api_listeners", "gauge", "Open event streams of this process.")
 
 METRICS = [
-    UP_METRIC, BUILD_METRIC, JOBS_METRIC, OLDEST_WAITING_METRIC, IN_LANES_METRIC, PAUSED_METRIC, PARTITIONS_METRIC, OWNED_PARTITIONS_METRIC, QUEUE_WORKERS_METRIC, SLOTS_METRIC, WORKER_PROCESSES_METRIC, SCHEDULE_LAG_METRIC, *TOTAL_METRICS.values(), STARTED_METRIC, DURATION_METRIC, WAIT_METRIC,
+    UP_METRIC, BUILD_METRIC, JOBS_METRIC, OLDEST_WAITING_METRIC, IN_LANES_METRIC, PAUSED_METRIC,
+    PARTITIONS_METRIC, OWNED_PARTITIONS_METRIC, QUEUE_WORKERS_METRIC, SLOTS_METRIC, WORKER_PROCESSES_METRIC,
+    SCHEDULE_LAG_METRIC, *TOTAL_METRICS.values(), STARTED_METRIC, DURATION_METRIC, WAIT_METRIC,
     SCRIPT_ERRORS_METRIC, REQUESTS_METRIC, LISTENERS_METRIC,
 ]  # fmt: skip
 
@@ -116,7 +118,7 @@ async def collect(context: ApiContext) -> str:
         async with asyncio.timeout(SCRAPE_TIMEOUT_SECONDS):
             await _collect(context, samples)
     except (ServerError, TimeoutError):
-        samples = MetricSamples()  # half of it would look like all of it
+        samples = MetricSamples()  # Half of the metrics would look like all of them.
         samples.add(BUILD_METRIC, 1, qbull.__version__)
         samples.add(UP_METRIC, 0)
         return samples.text()

@@ -48,7 +48,9 @@ def describe(table: list[Endpoint]) -> dict[str, Any]:
         "info": {
             "title": "qbull",
             "version": qbull.__version__,
-            "description": "Background jobs: inspect, enqueue and manage them. Errors are application/problem+json.",
+            "description": (
+                "Background jobs: inspect, enqueue and manage them. Errors are application/problem+json."
+            ),
         },
         "paths": paths,
         "components": {

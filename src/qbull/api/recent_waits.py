@@ -28,5 +28,5 @@ class RecentWaits:
             self._seen.append((now, counted))
         at, before = self._seen[0]
         since = {bits: n - before.get(bits, 0) for bits, n in counted.items()}
-        lost = any(n < 0 for n in since.values())  # somebody has emptied the server
+        lost = any(n < 0 for n in since.values())  # Somebody has emptied the server.
         return counted if lost or now - at < MIN_WAIT_WINDOW_SECONDS else since

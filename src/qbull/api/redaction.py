@@ -1,4 +1,4 @@
-"""Redaction: hide configured fields from everybody, and payloads from viewers if the server says so."""
+"""Redaction: hide configured fields from everybody and, if configured, payloads from viewers."""
 
 from __future__ import annotations
 

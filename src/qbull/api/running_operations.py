@@ -87,7 +87,8 @@ class OperationRunner:
         """Start an operation and return its record."""
         if len(self._tasks) >= MAX_RUNNING_OPERATIONS:
             raise Conflict(
-                f"{MAX_RUNNING_OPERATIONS} operations are already running here; wait for one to end, or stop it"
+                f"{MAX_RUNNING_OPERATIONS} operations are already running here; "
+                "wait for one to end, or stop it"
             )
         store = self._store()
         now = int(await server_time(store) * 1000)

@@ -96,8 +96,8 @@ async def beside(api: Api, listening: socket.socket) -> AsyncIterator[int]:
         either: list[asyncio.Future[Any]] = [ready, serving]
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if not ready.done():
-            await serving  # it says why it could not begin
-            raise ConfigError("the API has ended while it started; the log says why")
+            await serving  # Its log has the reason.
+            raise ConfigError("the API ended while it started; the log has the reason")
         yield ready.result()
     finally:
         api.context.shutting_down.set()

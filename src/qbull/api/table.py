@@ -1,4 +1,4 @@
-"""The table: every endpoint there is. Routes, roles, validation, audit and the OpenAPI document come from it."""
+"""The table of all endpoints. Routes, roles, validation, audit and the OpenAPI document follow from it."""
 
 from __future__ import annotations
 

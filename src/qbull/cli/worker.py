@@ -239,7 +239,8 @@ async def _serve(app: App, options: WorkerOptions, id: str, board: int, life: in
     await stop_actors([trimming])
     await app.close()
     if worker.abandoned:
-        # Python would wait for the threads of plain functions; the supervisor reclaims their jobs when the process is gone.
+        # Python would wait for the threads of plain functions; the supervisor reclaims their jobs when the
+        # process is gone.
         logging.shutdown()
         os._exit(0)
 

@@ -33,7 +33,7 @@ class FlaskContext(Middleware):
     @contextmanager
     def around_call(self, job: CurrentJob) -> Iterator[None]:
         """Enter the context in the thread of the task: resources opened there must be closed there."""
-        if flask.has_app_context():  # a test that runs tasks inline is in one
+        if flask.has_app_context():  # A test that runs tasks inline is already in a context.
             yield
             return
         with self._application_of_all().app_context():

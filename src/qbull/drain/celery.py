@@ -76,7 +76,7 @@ class CelerySource:
         return sorted(found)
 
     async def collections(self, queue: str) -> list[SourceCollection]:
-        """Return a list for each priority, in order, and the unacknowledged messages if they are asked for."""
+        """Return a list for each priority, in order, and on request the unacknowledged messages."""
         names = [queue, *(f"{queue}{KOMBU_SEPARATOR}{step}" for step in range(1, 10))]
         collections = [SourceCollection(queue, "tail", self._prefix + name) for name in names]
         if self._unacked:

@@ -86,7 +86,7 @@ class JobImporter:
         return found
 
     async def deliver(self, jobs: Sequence[PreparedJob]) -> None:
-        """Enqueue them, in order, and answer when the server has them. May be done twice."""
+        """Enqueue jobs in order. Returns when the server has them. Idempotent."""
         for queue, some in groupby(jobs, key=lambda prepared: prepared.queue):
             await queue._producer.enqueue_together([_request(prepared) for prepared in some])
 
@@ -153,9 +153,9 @@ def _request(prepared: PreparedJob) -> Request:
 
 
 def _window(job: ForeignJob) -> UniqueWindow:
-    """What the server remembers a job by.
+    """The name under which the server remembers a job.
 
-    It begins with what decides the partition of its id, so that both are in one.
+    It starts with the text that decides the partition of the job's id, so that both are in one partition.
     """
     rest = hashlib.sha256(f"drain {job.id} {job.stamp}".encode()).hexdigest()
     return UniqueWindow(digest(job.id).hex() + rest[:16], "first", DRAIN_DEDUPLICATION_MS)
@@ -164,13 +164,14 @@ def _window(job: ForeignJob) -> UniqueWindow:
 def _refuse_changed(
     spec: TaskSpec | None, job: ForeignJob, sent: Mapping[str, Any], arrives: Mapping[str, Any]
 ) -> None:
-    """A date that a task would get as a text is not the same call."""
+    """Refuse a job if its task would get, for example, a date as a text."""
     names = spec.signature.parameters if spec is not None else ()
     given = dict(zip(names, job.args, strict=False)) | dict(job.kwargs)
     for name, value in given.items():
         if not _same(value, arrives[name]) and not _same(value, sent[name]):
             raise CannotMove(
-                f'its argument "{name}" is a {type(value).__name__}, and would arrive as a {type(arrives[name]).__name__}; '
+                f'its argument "{name}" is a {type(value).__name__}, '
+                f"and would arrive as a {type(arrives[name]).__name__}; "
                 f"annotate the parameter, or let the old workers run it"
             )
 

@@ -9,12 +9,15 @@ from typing import Any
 
 
 class CannotMove(Exception):
-    """It cannot be moved. The text says why, and what to do."""
+    """The job cannot be moved. The text has the reason and the remedy."""
 
 
 @dataclass(frozen=True)
 class ForeignJob:
-    """`stamp` tells it from others that have the same id: of a message that was sent twice it is the same."""
+    """A job of another library.
+
+    `stamp` tells it from others with the same id. Two deliveries of one message have the same stamp.
+    """
 
     id: str
     stamp: str
@@ -31,14 +34,14 @@ class ForeignJob:
 
 @dataclass(frozen=True)
 class SourceMessage:
-    """A message as it lies on the old server.
+    """A message on the old server.
 
-    `value` is what names it there, `name` what it is called while it is set aside, `stored` all that its job
-    is made of.
+    `value` identifies it there, `name` identifies it while it is set aside, and `stored` has everything that
+    its job needs.
     """
 
     name: str
     value: bytes
     stored: bytes
     leftover_key: str = ""
-    """A name that only it has, and that goes when it is taken from there."""
+    """A key of this message alone, which is deleted when the message is set aside."""

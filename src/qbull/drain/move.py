@@ -1,6 +1,6 @@
-"""Moving: the drain itself.
+"""Move: the drain itself.
 
-Sets messages aside, delivers them, forgets them; a bounded number at a time, the oldest first.
+It sets messages aside, delivers them and deletes them, a bounded number at a time, the oldest first.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class JobSource(Protocol):
 
 @dataclass
 class DrainReport:
-    """What was moved from which queue, and what was left for which reason, with one of them as an example."""
+    """The number of jobs moved from each queue, and the jobs left for each reason, with one as an example."""
 
     moved: Counter[str] = field(default_factory=Counter)
     left: Counter[tuple[str, str, str]] = field(default_factory=Counter)
@@ -44,7 +44,7 @@ class DrainReport:
 
 
 class DrainRun:
-    """With `dry` nothing is changed on either server. `on_step` is told of each bit of progress."""
+    """Moves jobs. With `dry` it changes nothing on either server. It calls `on_step` after each step."""
 
     def __init__(
         self, source: JobSource, delivery: JobImporter, *, dry: bool, on_step: Callable[[DrainReport], object]
@@ -64,7 +64,7 @@ class DrainRun:
         return self.report
 
     async def _go_on(self) -> None:
-        """With what an earlier drain has set aside."""
+        """Start with the messages that an earlier drain has set aside."""
         async for name, kept in self._source.old.set_aside_before():
             found = SourceMessage(name, b"", kept)
             prepared = await self._prepare("set aside", found)
@@ -74,7 +74,7 @@ class DrainRun:
                 self._count("set aside", 1)
 
     async def _empty(self, collection: SourceCollection) -> None:
-        """Old workers may take some of it meanwhile, and shift the rest: it is gone through until a pass
+        """Old workers may take messages meanwhile, which shifts the rest. So passes are repeated until one
         moves nothing.
         """
         before = Counter(self.report.left)
@@ -103,7 +103,7 @@ class DrainRun:
     async def _fitting(
         self, collection: SourceCollection, messages: Sequence[SourceMessage]
     ) -> list[tuple[SourceMessage, PreparedJob]]:
-        """Those that can be moved. One whose id another job has is left: enqueued, it would add nothing."""
+        """The jobs that can be moved. A job whose id is taken stays: enqueueing it would add nothing."""
         found = [
             (message, prepared)
             for message in messages
@@ -114,7 +114,10 @@ class DrainRun:
         for message, prepared in found:
             id = prepared.arguments.id or ""
             if id in taken:
-                why = f'queue "{prepared.queue.name}" has a job with its id already; remove that, or let the old workers run this one'
+                why = (
+                    f'queue "{prepared.queue.name}" has a job with its id already; '
+                    "remove that, or let the old workers run this one"
+                )
                 self.report.leave(collection.queue, prepared.task, why, id)
                 continue
             taken.add(id)
@@ -127,7 +130,7 @@ class DrainRun:
             await self._source.old.forget(messages)
 
     async def _prepare(self, queue: str, found: SourceMessage) -> PreparedJob | None:
-        """None for one that is to stay, which is noted with the reason."""
+        """Check a job. Returns None, and records the reason, if it must stay."""
         task, id = "?", found.name
         try:
             job = self._source.job(found.stored)

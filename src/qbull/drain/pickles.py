@@ -62,7 +62,8 @@ class _RestrictedUnpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in ALLOWED_CLASSES:
             raise CannotMove(
-                f"its arguments have a {module}.{name}, which is not plain data; let RQ run it, or enqueue it anew"
+                f"its arguments have a {module}.{name}, which is not plain data; "
+                "let RQ run it, or enqueue it again"
             )
         return ALLOWED_CLASSES[module, name]
 

@@ -1,10 +1,11 @@
--- set_aside: take messages of another library out of where they wait, and keep them apart until they were enqueued here.
+-- set_aside: take messages of another library from their queue, and keep them until they are enqueued here.
 -- KEYS[1]  the hash in which they are stored apart, on the old server
 -- ARGV     kind collection index  and for each: name value stored leftover_key
---          kind: "tail" or "head" of a list, "member" of a sorted set, "field" of a hash whose order is in `index`
---          leftover_key: a name that only this message has and that goes with it; empty where there is none
--- GIVES    for each 1, or 0 where an old worker has taken it meanwhile
--- Sent without the first line that newer servers read flags from: the old server may be an old one.
+--          kind: "tail" or "head" of a list, "member" of a sorted set,
+--                "field" of a hash with its order in `index`
+--          leftover_key: a key of this message alone, which is deleted with it; empty if there is none
+-- GIVES    for each 1, or 0 if an old worker has taken it meanwhile
+-- Sent without the shebang line of newer servers: the old server may not know it.
 local kind, collection, index = ARGV[1], ARGV[2], ARGV[3]
 local taken = {}
 for i = 4, #ARGV, 4 do

@@ -16,7 +16,7 @@ DRAIN_BATCH_SIZE = 250
 
 @dataclass(frozen=True)
 class SourceCollection:
-    """One key with messages of a queue: a list with the oldest at its tail or head, a sorted set, or a hash."""
+    """One key with messages of a queue: a list, oldest at its tail or head, a sorted set, or a hash."""
 
     queue: str
     kind: Literal["tail", "head", "member", "field"]
@@ -38,9 +38,7 @@ class SourceServer:
     async def values(
         self, collection: SourceCollection, skip: int, count: int = DRAIN_BATCH_SIZE
     ) -> list[tuple[bytes, float]]:
-        """The next of a collection behind the first so many, the oldest first; with its time, where the
-        collection has times.
-        """
+        """The next messages after an offset, the oldest first, with times if the collection has them."""
         match collection.kind:
             case "tail":
                 found = await self.call("LRANGE", collection.name, -(skip + count), -(skip + 1))

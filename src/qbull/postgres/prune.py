@@ -1,7 +1,7 @@
-"""Prune: old marks of the inbox go when nobody can run their job again.
+"""Prune: delete old marks of the inbox, after nobody can run their job again.
 
-A mark stays for as long as its job is anywhere in the queue, kept dead letters included, or has a row in the
-outbox; and for 40 days in any case.
+A mark stays as long as its job is anywhere in the queue, dead letters included, or has a row in the outbox.
+It stays for at least 40 days.
 """
 
 from __future__ import annotations
@@ -22,17 +22,20 @@ SELECT_OLD_MARKS_SQL = """\
 SELECT queue, job_id, step, marked_at FROM qbull_inbox i
 WHERE app = %(app)s AND marked_at < clock_timestamp() - %(age)s::interval
   AND (marked_at, job_id, queue, step) > (%(after)s::timestamptz, %(job_id)s, %(queue)s, %(step)s)
-  AND NOT EXISTS (SELECT FROM qbull_outbox o WHERE o.app = i.app AND o.queue = i.queue AND o.job_id = i.job_id)
+  AND NOT EXISTS (
+    SELECT FROM qbull_outbox o WHERE o.app = i.app AND o.queue = i.queue AND o.job_id = i.job_id
+  )
 ORDER BY marked_at, job_id, queue, step LIMIT %(most)s"""
 DELETE_MARKS_SQL = """\
-DELETE FROM qbull_inbox i USING unnest(%(queues)s::text[], %(ids)s::text[], %(ages)s::timestamptz[]) AS old(queue, job_id, at)
+DELETE FROM qbull_inbox i
+USING unnest(%(queues)s::text[], %(ids)s::text[], %(ages)s::timestamptz[]) AS old(queue, job_id, at)
 WHERE i.app = %(app)s AND i.queue = old.queue AND i.job_id = old.job_id AND i.marked_at = old.at"""
 
 
 async def prune_marks(
     connection: AsyncConnection, store: Store, app: str, age: str = MARK_RETENTION_INTERVAL
 ) -> int:
-    """Remove what is old and not needed any more, a thousand rows at a time; gives how many."""
+    """Remove marks that are old and no longer needed, a thousand rows at a time; returns how many."""
     removed = 0
     last: tuple[str, str, str, object] = ("", "", "", "-infinity")
     while True:
@@ -53,17 +56,26 @@ async def prune_marks(
         if not rows:
             return removed
         last = rows[-1]
-        known = {name: await _known_ids(store, name, [row[1] for row in rows if row[0] == name]) for name in {row[0] for row in rows}}  # fmt: skip
+        known = {
+            queue: await _known_ids(store, queue, [row[1] for row in rows if row[0] == queue])
+            for queue in {row[0] for row in rows}
+        }
+
         gone = [row for row in rows if row[1] not in known[row[0]]]
         dropped = await connection.execute(
             DELETE_MARKS_SQL,
-            {"app": app, "queues": [r[0] for r in gone], "ids": [r[1] for r in gone], "ages": [r[3] for r in gone]},
-        )  # fmt: skip
+            {
+                "app": app,
+                "queues": [row[0] for row in gone],
+                "ids": [row[1] for row in gone],
+                "ages": [row[3] for row in gone],
+            },
+        )
         removed += dropped.rowcount
 
 
 async def _known_ids(store: Store, queue: str, ids: Sequence[str]) -> set[str]:
-    """Those of these jobs that are anywhere in the queue."""
+    """The jobs among these that are anywhere in the queue."""
     try:
         settings = await store.settings(queue)
     except NotFound:

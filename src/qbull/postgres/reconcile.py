@@ -1,7 +1,8 @@
-"""Reconcile: what Redis has lost of the durable rows of the outbox is put back.
+"""Reconcile: ship durable rows of the outbox again if Redis has lost their jobs.
 
-A durable row stays until its job has ended. One that was shipped, and that the queue neither knows nor has
-reported the end of, was lost: it is marked as not shipped, and the relay ships it again, in order.
+A durable row stays until its job has ended. If a row was shipped, but the queue does not know its job and has
+not reported its end, the job was lost. The row is then marked as not shipped, and the relay ships it again,
+in order.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class SentRow(NamedTuple):
 
 
 class Reconciler:
-    """Goes through the rows again and again, a thousand at a time."""
+    """Checks the rows in an endless loop, a thousand at a time."""
 
     def __init__(self, app: str, reports: ReportWriter) -> None:
         self._app = app
@@ -49,7 +50,7 @@ class Reconciler:
         self._after = 0
 
     async def step(self, connection: AsyncConnection, store: Store) -> bool:
-        """Look at the next rows that were shipped; whether there are more."""
+        """Check the next rows that were shipped; returns whether there are more."""
         asked = {"app": self._app, "after": self._after, "most": RECONCILE_BATCH_SIZE}
         cursor = await connection.execute(SELECT_SENT_ROWS_SQL, asked, prepare=True)
         rows = [SentRow(*row) for row in await cursor.fetchall()]
@@ -63,7 +64,7 @@ class Reconciler:
     ) -> None:
         try:
             settings = await store.settings(queue)
-        except NotFound:  # all of it is lost; the relay makes the queue known again
+        except NotFound:  # All of it is lost; the relay registers the queue again.
             await self._put_back(connection, rows)
             return
         layout = await store.layout(settings)
@@ -73,8 +74,8 @@ class Reconciler:
         if finished:
             await connection.execute(DELETE_ROWS_SQL, (finished,))
         if missing:
-            # Some may have ended without being kept. That was reported before they were looked for: their
-            # rows go now.
+            # Some may have ended without being kept. Their ends were reported before the check, so their
+            # rows are deleted now.
             for number in sorted(
                 {number for row in missing for number in _partitions_of(settings, layout, row)}
             ):
@@ -93,9 +94,9 @@ class Reconciler:
 async def _states(
     store: Store, settings: QueueSettings, layout: Layout, rows: Sequence[SentRow]
 ) -> dict[str, str]:
-    """Where the queue has these jobs. Those that it does not know are left out."""
+    """The partitions of these jobs. Jobs that the queue does not know are left out."""
     found: dict[str, str] = {}
-    for generation in range(len(layout.generations)):  # the oldest first: jobs move towards the last
+    for generation in range(len(layout.generations)):  # The oldest first: jobs move towards the last.
         groups: dict[int, list[str]] = {}
         for row in rows:
             if row.job_id not in found:

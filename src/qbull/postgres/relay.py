@@ -1,12 +1,12 @@
-"""The relay: ships what was committed to the outbox into the queue, and forgets it there.
+"""The relay: ships committed rows of the outbox into the queues, and deletes them from the outbox.
 
-It claims a batch of rows by locking them, ships them, and deletes them, in one transaction. Should it die in
-between, the rows are there as before, and the next one ships them again under the same ids, which adds
-nothing. Any number of relays may run: rows that another one holds are passed over, and with them later rows
-of the same key, so that each key keeps its order. There is no cursor: a row whose transaction commits late is
-found when it is there.
+In one transaction it claims a batch of rows by locking them, ships them, and deletes them. If it dies in
+between, the rows are still there, and the next relay ships them again under the same ids, which adds nothing.
+Any number of relays may run. A relay skips rows that another one holds, and with them later rows of the same
+key, so that each key keeps its order. There is no cursor, so rows of transactions that commit late are found
+too.
 
-Who calls: `qbull relay`, and every `qbull worker` whose app has a database.
+`qbull relay` runs it, and so does every `qbull worker` whose app has a database.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ RELAY_BATCH_SIZE = 500
 RELAY_POLL_SECONDS = 1.0
 """Seconds between two reads without a notification: one may be lost with its connection."""
 CLAIMED_ROWS_RETRY_SECONDS = 0.02
-"""Seconds until it looks again for rows that another relay had in its hands."""
+"""Seconds until it looks again for rows that another relay held."""
 QUEUE_BACKOFF_SECONDS = 1.0
-"""Seconds for which it leaves a queue alone that could not take its rows."""
+"""Seconds for which it skips a queue that could not accept its rows."""
 RELAY_STEP_TIMEOUT_SECONDS = 30.0
 UNMIGRATED_POLL_SECONDS = 60.0
-"""Seconds until it looks again whether there is an outbox by now."""
+"""Seconds until it checks again whether the outbox exists."""
 IDLE_TRANSACTION_TIMEOUT = "60s"
-"""After this a relay that holds rows and does nothing (a frozen process) is cut off by the database."""
+"""Seconds after which the database disconnects a frozen relay that holds rows."""
 
 
 class OutboxRow(NamedTuple):
@@ -91,9 +91,13 @@ REFUSE_ROW_SQL = "UPDATE qbull_outbox SET error_message = %s WHERE seq = %s"
 
 
 class Relay:
-    """`ship` puts rows into the queues of one app; `app` is its prefix.
+    """Ships the rows of one app.
 
-    `away` is shared by all who use the database.
+    Args:
+        database: the URL of the database.
+        app: the prefix of the app.
+        ship: puts rows into the queues of the app.
+        away: the outage of the database, shared by all its users in this process.
     """
 
     def __init__(self, database: str, app: str, ship: ShipRows, away: Outage | None = None) -> None:
@@ -106,7 +110,7 @@ class Relay:
         self._migrated = True
 
     async def run(self) -> None:
-        """Ship until cancelled. An outage of either side is survived."""
+        """Ship until cancelled. It survives outages of both sides."""
         while True:
             try:
                 async with connected(self._database, "qbull relay", autocommit=True) as connection:
@@ -118,7 +122,7 @@ class Relay:
             await asyncio.sleep(QUEUE_BACKOFF_SECONDS if self._migrated else UNMIGRATED_POLL_SECONDS)
 
     async def _is_migrated(self, connection: AsyncConnection) -> bool:
-        """A worker may have a database that nobody uses an outbox in: that is said once, and is no error."""
+        """A worker may have a database without an outbox. That is no error, and is logged once."""
         cursor = await connection.execute("SELECT to_regclass('qbull_outbox') IS NOT NULL")
         row = await cursor.fetchone()
         there = row is not None and bool(row[0])
@@ -140,7 +144,7 @@ class Relay:
                 await self._until_told(connection, CLAIMED_ROWS_RETRY_SECONDS if claimed else self._pause())
 
     async def step(self, connection: AsyncConnection) -> tuple[int, int]:
-        """Claim a batch and ship it; gives how many rows were claimed, and how many are done with."""
+        """Claim a batch and ship it; returns the numbers of rows that were claimed and that are done."""
         async with connection.transaction():
             resting = self._still_resting()
             cursor = await connection.execute(

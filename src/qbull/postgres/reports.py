@@ -1,8 +1,8 @@
-"""Reports: what happened to jobs that ask for it, from Redis into PostgreSQL.
+"""Reports: bring the changes of tracked and durable jobs from Redis to PostgreSQL.
 
-The scripts write reports together with the change itself, so none is missing and none is too many. They stay
-in Redis until they are committed here: PostgreSQL may be away for a while. A report that is read twice
-changes nothing.
+The scripts write a report together with the change itself, so that none is missing and none is false. Reports
+stay in Redis until they are committed here, so PostgreSQL may be unavailable for a while. A report that is
+read twice changes nothing.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
     from psycopg import AsyncConnection
 
 REPORT_BATCH_SIZE = 40
-"""Entries of one partition in one transaction; each has up to 50 reports."""
+"""Maximum number of entries of one partition in one transaction; each has up to 50 reports."""
 MAX_UNHURRIED_ENTRIES = 5_000
-"""Entries that may wait.
+"""Entries that may wait in a partition.
 
-Up to there telling takes a tenth of the time, so that jobs do not wait for their own record.
+Up to this number, writing takes a tenth of the time, so that jobs do not wait for their own reports.
 """
 
 MAX_REPORT_PAUSE_SECONDS = 1.0
 
 _ENDED_CONDITION = "app = %(app)s AND queue = %(queue)s AND job_id = ANY (%(ids)s) AND durable"
-# A job may end before the relay that has shipped it commits. Its row is in that one's hands: only a statement
-# that begins afterwards sees what became of it.
+# A job may end before the relay that has shipped it commits. The relay holds its row until then: only a
+# statement that starts afterwards sees what became of it.
 LOCK_ENDED_ROWS_SQL = f"SELECT FROM qbull_outbox WHERE {_ENDED_CONDITION} ORDER BY seq FOR UPDATE"
 DELETE_ENDED_ROWS_SQL = (
     f"DELETE FROM qbull_outbox WHERE {_ENDED_CONDITION} AND (sent_at IS NOT NULL OR job_id = ANY (%(ours)s))"
@@ -50,7 +50,7 @@ class ReportWriter:
         self._told: dict[str, list[bytes]] = {}
 
     async def tell(self, connection: AsyncConnection, partitions: Sequence[Partition]) -> bool:
-        """One round over these partitions; whether there was anything."""
+        """One round over these partitions; returns whether there were reports."""
         any_told = False
         for partition in partitions:
             began = time.monotonic()
@@ -61,12 +61,12 @@ class ReportWriter:
         return any_told
 
     async def tell_all(self, connection: AsyncConnection, partition: Partition) -> None:
-        """Everything that was reported before now, and has not been dropped yet."""
+        """Write all reports that exist now."""
         while await self.tell_some(connection, partition) > REPORT_BATCH_SIZE:
             pass
 
     async def tell_some(self, connection: AsyncConnection, partition: Partition) -> int:
-        """The next entries of a partition; how many it had."""
+        """Write the next entries of a partition; returns how many it had."""
         entries, length = await partition.reports(self._told.pop(partition.base, ()), REPORT_BATCH_SIZE)
         if entries:
             await self._write(connection, partition.settings.name, entries)
@@ -93,7 +93,7 @@ class ReportWriter:
         async with connection.transaction():
             await tracking.write(connection, self._app, queue, lines)
             if ended:
-                # A row that is not sent and has an id of its user's may be of another job, which is yet to
+                # If a row is not sent and a user chose its id, it may belong to another job that is yet to
                 # come.
                 ours = [id for id in ended if partition_in(id) is not None]
                 asked = {"app": self._app, "queue": queue, "ids": ended, "ours": ours}
@@ -102,7 +102,7 @@ class ReportWriter:
 
 
 def _done_rows(value: bytes, many: int, at_ms: int) -> list[TrackedJob]:
-    """So many ids, a line each, and behind them as many sealed endings: the last is read first."""
+    """The ids, a line each, and the same number of endings behind them: the last is read first."""
     *ids, rest = value.split(b"\n", many)
     lines = []
     for id in reversed(ids):

@@ -1,8 +1,8 @@
-"""The tables of qbull in PostgreSQL: numbered SQL files, applied in order, each once, never taken back.
+"""The tables of qbull in PostgreSQL: numbered SQL files, applied in order, each once, never reverted.
 
-Who calls: `qbull migrate`, and tests of users. Each file is one transaction under a lock, so several may
-migrate at a time and a broken one changes nothing. A file only adds, so that the release before goes on
-working with the tables of this one.
+`qbull migrate` applies them, and users' tests do. Each file is one transaction under a lock, so several
+processes may migrate at a time, and a failed migration changes nothing. A file only adds, so that the release
+before this one works with the new tables.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 # The letters "qbull". The process that holds the lock migrates.
 MIGRATION_LOCK_ID = 0x7162756C6C
 MIGRATION_LOCK_TIMEOUT = "10s"
-"""How long a migration waits for a table that others use, before it gives up and lets them go on."""
+"""How long a migration waits for a table that others use before it gives up."""
 
 CREATE_MIGRATIONS_TABLE_SQL = """\
 CREATE TABLE IF NOT EXISTS qbull_migrations (
@@ -39,9 +39,10 @@ class Migration:
 
     @property
     def script(self) -> str:
-        """The same for a person with psql."""
+        """The migration as a script for psql."""
         note = f"INSERT INTO qbull_migrations (number, name) VALUES ({self.number}, '{self.name}');\n"
-        return f"-- {self.number}: {self.name}\nBEGIN;\n{CREATE_MIGRATIONS_TABLE_SQL if self.number == 1 else ''}{self.sql}{note}COMMIT;\n"
+        table = CREATE_MIGRATIONS_TABLE_SQL if self.number == 1 else ""
+        return f"-- {self.number}: {self.name}\nBEGIN;\n{table}{self.sql}{note}COMMIT;\n"
 
 
 @cache
@@ -55,7 +56,11 @@ def migrations() -> tuple[Migration, ...]:
 
 
 def migrate(database: str) -> list[Migration]:
-    """Bring a database's tables up to this release; gives what was applied, nothing where all was there."""
+    """Bring the tables of a database up to this release. Returns the migrations that were applied.
+
+    Args:
+        database: the URL of the database.
+    """
     from qbull.postgres.connect import connected_sync
 
     with connected_sync(database, "qbull migrate") as connection:
@@ -63,7 +68,11 @@ def migrate(database: str) -> list[Migration]:
 
 
 def pending(database: str) -> list[Migration]:
-    """The migrations that `migrate` would apply."""
+    """The migrations that `migrate` would apply.
+
+    Args:
+        database: the URL of the database.
+    """
     from qbull.postgres.connect import connected_sync
 
     with connected_sync(database, "qbull migrate") as connection:
@@ -86,7 +95,7 @@ def _apply(connection: Connection, migration: Migration) -> bool:
 
 
 def _version(connection: Connection) -> int:
-    """The last migration that the database has; refuses one that this release does not know."""
+    """The number of the last applied migration. Raises if this release does not know it."""
     there = connection.execute("SELECT to_regclass('qbull_migrations')").fetchone()
     if there is None or there[0] is None:
         return 0
@@ -96,6 +105,6 @@ def _version(connection: Connection) -> int:
     if version > newest:
         raise DatabaseRefused(
             f"the database has qbull's tables of schema {version}, this qbull knows up to {newest}; "
-            "migrate with the newer release; this one goes on working with them"
+            "migrate with the newer release; this one still works with them"
         )
     return version

@@ -1,7 +1,7 @@
 """Tracking: a report of a job becomes its row in qbull_jobs.
 
-Reports may come twice, or late: each has a version that rises with the job's life, and an older one changes
-nothing. The rules here are pure, but for the one statement that writes a batch.
+Reports may come twice, or late. Each has a version that rises during the job's life, and an older version
+changes nothing. The rules here are pure, except for the one statement that writes a batch.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _LETTER_RANK = {"w": 0, "a": 1, "d": 2}
 class TrackedJob(msgspec.Struct, frozen=True):
     """A row of qbull_jobs.
 
-    None is what a report does not say; of `task`, `key` and `created_at` another one has said it.
+    None stands for a value that the report lacks; `task`, `key` and `created_at` are in another report.
     """
 
     job_id: str
@@ -59,10 +59,10 @@ class TrackedJob(msgspec.Struct, frozen=True):
     version: int
 
     def after(self, before: TrackedJob) -> TrackedJob:
-        """This one, with what only an earlier one of the same job has said."""
+        """This line, with the values that only an earlier line of the same job has."""
         ended = before.finished_at
         if ended is not None and self.created_at is not None and self.created_at > ended:
-            return self  # another job, with the same id
+            return self  # Another job with the same id.
         return msgspec.structs.replace(
             self,
             task=self.task or before.task,
@@ -74,7 +74,7 @@ class TrackedJob(msgspec.Struct, frozen=True):
 
 
 def tracked_job(letter: str, job_id: str, value: bytes, at_ms: int) -> TrackedJob | None:
-    """The row that a report of this moment makes; None for one that cannot be read."""
+    """The row for a report of this time; None for a report that cannot be read."""
     try:
         if letter == "a":
             return _tracked_start(job_id, decode_start_report(value), at_ms)
@@ -93,7 +93,7 @@ def tracked_job(letter: str, job_id: str, value: bytes, at_ms: int) -> TrackedJo
 
 
 def tracked_ending(letter: str, job_id: str, ending: Ending, at_ms: int) -> TrackedJob:
-    """The row of a job that has ended, as its ending tells."""
+    """The row of a job that has ended, from its ending."""
     return TrackedJob(
         job_id=job_id,
         task=None,
@@ -111,7 +111,7 @@ def tracked_ending(letter: str, job_id: str, ending: Ending, at_ms: int) -> Trac
 
 
 def _tracked_start(job_id: str, begun: StartReport, at_ms: int) -> TrackedJob:
-    """The delivery names the version, whenever this is written."""
+    """The version comes from the delivery, whenever this is written."""
     body = body_of(begun.record)
     return TrackedJob(
         job_id=job_id,
@@ -148,7 +148,7 @@ def _tracked_waiting(letter: str, job_id: str, record: bytes, at_ms: int) -> Tra
 
 
 def _text(error: str | None) -> str | None:
-    """PostgreSQL cannot store every character."""
+    """Remove the characters that PostgreSQL cannot store."""
     return error and error.replace("\0", "\\0")
 
 
@@ -156,23 +156,33 @@ def _moment(milliseconds: float) -> datetime:
     return datetime.fromtimestamp(milliseconds / 1000, UTC)
 
 
-_JOB_COLUMNS = "job_id, task, key, status, attempts, error_message, worker, created_at, started_at, finished_at, updated_at, version"
+_JOB_COLUMNS = """\
+job_id, task, key, status, attempts, error_message, worker,
+created_at, started_at, finished_at, updated_at, version"""
 _JOB_COLUMN_TYPES = """\
-job_id text, task text, key text, status text, attempts integer, error_message text, worker text, created_at timestamptz,
-started_at timestamptz, finished_at timestamptz, updated_at timestamptz, version bigint"""
-# A job whose beginning was never told, because nobody has read for too long, has a "?" for its task. One that
-# was enqueued after the end that is written down is another job with the same id: nothing of the earlier one
+job_id text, task text, key text, status text, attempts integer, error_message text, worker text,
+created_at timestamptz, started_at timestamptz, finished_at timestamptz, updated_at timestamptz,
+version bigint"""
+_JOB_VALUES = _JOB_COLUMNS.replace("task,", "coalesce(task, '?'),").replace(
+    "created_at,", "coalesce(created_at, updated_at),"
+)
+# If the first report of a job is lost, because nobody has read for too long, its task is "?". A job that
+# was enqueued after the stored end is another job with the same id: nothing of the earlier one
 # is kept.
 UPSERT_JOBS_SQL = f"""\
 INSERT INTO qbull_jobs AS j (app, queue, {_JOB_COLUMNS})
-SELECT %(app)s, %(queue)s, {_JOB_COLUMNS.replace("task,", "coalesce(task, '?'),").replace("created_at,", "coalesce(created_at, updated_at),")}
+SELECT %(app)s, %(queue)s, {_JOB_VALUES}
 FROM json_to_recordset(%(lines)s::json) AS lines({_JOB_COLUMN_TYPES})
 ON CONFLICT (job_id, queue, app) DO UPDATE SET
-    task = CASE excluded.task WHEN '?' THEN j.task ELSE excluded.task END, key = coalesce(excluded.key, j.key),
+    task = CASE excluded.task WHEN '?' THEN j.task ELSE excluded.task END,
+    key = coalesce(excluded.key, j.key),
     status = excluded.status, attempts = excluded.attempts, error_message = excluded.error_message,
-    worker = CASE WHEN excluded.created_at > j.finished_at THEN excluded.worker ELSE coalesce(excluded.worker, j.worker) END,
-    created_at = CASE WHEN excluded.created_at > j.finished_at THEN excluded.created_at ELSE least(excluded.created_at, j.created_at) END,
-    started_at = CASE WHEN excluded.created_at > j.finished_at THEN excluded.started_at ELSE coalesce(excluded.started_at, j.started_at) END,
+    worker = CASE WHEN excluded.created_at > j.finished_at
+        THEN excluded.worker ELSE coalesce(excluded.worker, j.worker) END,
+    created_at = CASE WHEN excluded.created_at > j.finished_at
+        THEN excluded.created_at ELSE least(excluded.created_at, j.created_at) END,
+    started_at = CASE WHEN excluded.created_at > j.finished_at
+        THEN excluded.started_at ELSE coalesce(excluded.started_at, j.started_at) END,
     finished_at = excluded.finished_at,
     updated_at = excluded.updated_at, version = excluded.version
 WHERE j.version < excluded.version"""

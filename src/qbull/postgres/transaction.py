@@ -1,10 +1,9 @@
-"""The connections that users hold: psycopg, asyncpg, SQLAlchemy, Django.
+"""Runs one statement through the user's connection: psycopg, asyncpg, SQLAlchemy or Django.
 
-One statement is run through any of them.
-
-None of these libraries is imported before a user brings a connection of it. Cursors of psycopg are our own:
-the user's may make objects of rows, or write parameters in another way. What a connection does is told from
-its type; one that would commit by itself is refused, because the job would not be rolled back with the data.
+None of these libraries is imported before a user passes a connection of it. For psycopg we open our own
+cursors: the user's may turn rows into objects, or write parameters in another way. The type of a connection
+tells how to use it. A connection that commits by itself is refused, because the job would not be rolled back
+with the data.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ from typing import Any
 from qbull.errors import ArgumentsError, ConfigError, DatabaseRefused
 
 PARAMETER = "?"
-"""Where the one parameter of a statement goes; each library has its own sign for it."""
+"""Stands for the one parameter of a statement; each library has its own placeholder."""
 JSON_PARAMETER = f"CAST(CAST({PARAMETER} AS text) AS json)"
-"""The same, read as JSON.
+"""The parameter, read as JSON.
 
-It is sent as a text: a connection of asyncpg may have been told to make JSON of every value.
+It is sent as a text: a connection of asyncpg may be configured to turn every value into JSON.
 """
 
 
@@ -55,7 +54,7 @@ async def run(transaction: Any, statement: str, parameter: str) -> Any:
 
 
 def run_sync(transaction: Any, statement: str, parameter: str) -> Any:
-    """The same in a synchronous one."""
+    """Run a statement in a transaction of a synchronous library."""
     kind = kind_of(transaction)
     if is_async(transaction):
         raise ArgumentsError(f"transaction={_named(transaction)} is asynchronous; await enqueue(…) with it")
@@ -111,7 +110,7 @@ def _refuse_autocommit(connection: Any) -> None:
 
 
 async def _refuse_committing(transaction: Any) -> None:
-    """SQLAlchemy's isolation level AUTOCOMMIT has transactions that are none."""
+    """With SQLAlchemy's isolation level AUTOCOMMIT, transactions do nothing."""
     is_session = inspect.iscoroutinefunction(getattr(type(transaction), "connection", None))
     connection = await transaction.connection() if is_session else transaction
     _refuse_autocommit_of(transaction, await connection.get_raw_connection())
@@ -125,14 +124,15 @@ def _refuse_committing_sync(transaction: Any) -> None:
 def _refuse_autocommit_of(transaction: Any, proxied: Any) -> None:
     if getattr(proxied.dbapi_connection, "autocommit", False) is True:
         raise ArgumentsError(
-            f"transaction={_named(transaction)} commits each statement by itself (AUTOCOMMIT), so nothing could be rolled "
-            "back; use another isolation level"
+            f"transaction={_named(transaction)} commits each statement by itself (AUTOCOMMIT), "
+            "so nothing could be rolled back; use another isolation level"
         )
 
 
 def _not_open(connection: Any, how: str = "with connection.transaction():") -> ArgumentsError:
     return ArgumentsError(
-        f"transaction={_named(connection)} is not in a transaction, so nothing could be rolled back; open one: {how}"
+        f"transaction={_named(connection)} is not in a transaction, "
+        f"so nothing could be rolled back; open one: {how}"
     )
 
 
@@ -144,13 +144,13 @@ def _sqlalchemy(statement: str) -> Any:
 
 @contextmanager
 def _explain_missing_table() -> Iterator[None]:
-    """A missing table is the one error that we can say better than the database."""
+    """For a missing table, our message is more helpful than the one of the database."""
     try:
         yield
     except Exception as error:
         if _sqlstate(error) == "42P01":
             raise DatabaseRefused(
-                'a table of qbull\'s is not in the database; create them with "qbull migrate"'
+                'the database lacks a table of qbull; create it with "qbull migrate"'
             ) from error
         raise
 
@@ -174,7 +174,7 @@ def _named(thing: Any) -> str:
 
 
 def open_transaction(pool: Any) -> AbstractAsyncContextManager[Any]:
-    """A transaction of an asynchronous library, for as long as the block lasts."""
+    """A transaction of an asynchronous library, for the duration of the block."""
     kind = root_of(pool)
     if kind == "psycopg_pool" and inspect.iscoroutinefunction(type(pool).open):
         return _open_psycopg(pool)
@@ -226,6 +226,7 @@ def _open_django(connection: Any) -> Iterator[Any]:
 
 def _not_a_pool(pool: Any) -> ConfigError:
     return ConfigError(
-        f"once({type(pool).__module__}.{type(pool).__name__}): give a pool of psycopg or asyncpg, an engine or sessionmaker "
-        'of SQLAlchemy, or Django\'s connection; "async with" for asynchronous ones, "with" for the others'
+        f"once({type(pool).__module__}.{type(pool).__name__}): give a pool of psycopg or asyncpg, "
+        "an engine or sessionmaker of SQLAlchemy, or Django's connection; "
+        '"async with" for asynchronous ones, "with" for the others'
     )

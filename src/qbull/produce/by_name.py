@@ -1,4 +1,4 @@
-"""Enqueue by name: for callers that have the name of a task instead of the task, such as the CLI and the REST API."""
+"""Enqueue by name, for callers without the task itself, such as the command line and the REST API."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 async def enqueue(queue: Queue, task: str, values: Mapping[str, Any], options: Options) -> Job[Any]:
     """Enqueue a task by its name.
 
-    If the queue's code is in this process, the arguments are checked like those of a call. If not, the server must
-    know the task, and its worker checks them.
+    If the queue's code is in this process, the arguments are checked like those of a call. If not, the server
+    must know the task, and its worker checks them.
     """
     if "self" in values:
         raise ArgumentsError('no argument of a task can be called "self"')
@@ -42,11 +42,13 @@ async def _enqueue_unchecked(
         raise NotFound(_unknown_task(queue.name, task, known, "known to the server"))
     if queue.settings.needs_key and options.key is None:
         raise ConfigError(
-            f'queue "{queue.name}" is ordered by key; give its key (--key KEY), or use the code (--app) so that the task can make it'
+            f'queue "{queue.name}" is ordered by key; '
+            "give the key (--key KEY), or the code of the task (--app), which makes it"
         )
     if options.unique is not None:
         raise ArgumentsError(
-            f'unique: the code of task "{task}" decides which calls are the same; use an app that has it (--app)'
+            f'unique: the code of task "{task}" decides which calls are the same; '
+            "use an app that has it (--app)"
         )
     payload = encode_payload(task, values, queue.app.payload_limit)
     calls = [EncodedArguments(payload, options.key, options.id)]

@@ -1,7 +1,8 @@
-"""The chain around every enqueue of an app: first the span of tracing, then the hooks of middleware, then the sending.
+"""The chain around every enqueue of an app: first the tracing span, then the hooks of middleware, then
+sending.
 
-An app without both has no chain, and its calls pay nothing for it. A flow is several requests that are sent together:
-it has one span, and the hooks run once for each of its tasks.
+An app without both has no chain, and its calls pay nothing for it. A flow is several requests that are sent
+together: it has one span, and the hooks run once for each of its tasks.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ class Request(msgspec.Struct):
         calls: the arguments of each call, not yet compressed or encrypted.
         options: the options that all of the calls have.
         decode: how to decode the results.
-        headers: what travels with the jobs; middleware may add to them.
-        trace: what the spans of the runs are linked to.
+        headers: values that travel with the jobs; middleware may add to them.
+        trace: the trace context that the spans of the runs are linked to.
     """
 
     queue: Queue
@@ -57,7 +58,7 @@ Send = Callable[[], Awaitable[list[list[Job[Any]]]]]
 
 
 class EnqueueChain:
-    """Tracing and middleware of one app. Both write what travels with the jobs into the requests."""
+    """Tracing and middleware of one app. Both write headers and the trace context into the requests."""
 
     def __init__(self, tracing: Tracing | None, middleware: MiddlewareChain) -> None:
         self._tracing = tracing
@@ -73,7 +74,7 @@ class EnqueueChain:
     def run_sync(
         self, request: Request, send: Callable[[], list[Job[Any]]], run: RunCoroutine
     ) -> list[Job[Any]]:
-        """The same for one request, outside of an event loop; `run` runs the coroutines of asynchronous hooks."""
+        """Send one request outside of an event loop. `run` runs the coroutines of asynchronous hooks."""
         with self._span([request], request):
             if not self._middleware.around_enqueue:
                 return send()

@@ -1,4 +1,4 @@
-"""Client: the connections of an app on one event loop. Connections, batches and subscriptions belong to a loop."""
+"""Client: the connections, batches and subscriptions of an app on one event loop."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ class Client:
     ) -> str:
         """Apply a verb to a job in the partition that holds it, and return the verb's answer.
 
-        The answer is "unknown" if no partition knows the job. A job on its way to another partition arrives there
-        in a moment; until then the verb is tried again.
+        The answer is "unknown" if no partition knows the job. A job on its way to another partition arrives
+        there in a moment; until then the verb is tried again.
         """
         clock = asyncio.get_running_loop().time
         until, word = clock() + MOVING_JOB_TIMEOUT_SECONDS, "moving"
@@ -63,7 +63,7 @@ class Client:
         """The writer of outbox rows for calls without a transaction of their own."""
         if database is None:
             raise ConfigError(
-                'durability="outbox": no database is named; set QBULL_DATABASE_URL, or App(database=…)'
+                'durability="outbox": no database is configured; set QBULL_DATABASE_URL, or App(database=…)'
             )
         if self._outbox is None:
             from qbull.postgres.outbox import Outbox

@@ -1,8 +1,8 @@
 """The enqueue path: check, encode, place, send. Every enqueue of an app takes it.
 
-`Calling` checks and encodes the arguments of a task. `Producer` has the rest of the way for one queue. Around it is the
-app's chain of tracing and middleware (produce/chain.py); behind it is the router, or the outbox in PostgreSQL.
-Everything is decided before the first byte is sent, so sending twice is harmless.
+`Calling` checks and encodes the arguments of a task. `Producer` has the rest of the path for one queue.
+Around it is the app's chain of tracing and middleware (produce/chain.py); after it comes the router, or the
+outbox in PostgreSQL. Everything is decided before the first byte is sent, so sending twice is harmless.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Producer:
     async def enqueue_together(self, requests: Sequence[Request]) -> None:
         """Enqueue calls of several tasks, or with several options, in few calls to the server.
 
-        Either all of them are unique or none. With tracing or middleware they are enqueued one request after the other.
+        Either all of them are unique or none. With tracing or middleware they are enqueued one by one.
         """
         if self._app._chain is not None:
             for request in requests:
@@ -120,12 +120,12 @@ class Producer:
         placed = self.place(layout, request.task, calls[0], options)
         try:
             created = await router.send_one(settings, placed, durability)
-        except NotConfirmed as error:  # the error names the whole batch; each caller hears of its own job
+        except NotConfirmed as error:  # The error names the whole batch, but each caller gets its own job.
             raise error.of(settings.name, placed.job.id) from None
         return [Job(placed.job.id, created, queue, decode)]
 
     async def layout(self, client: Client, durability: Durability | None) -> Layout:
-        """The partitions of the queue. Registers the queue and its tasks if the code of the tasks is here."""
+        """The layout of the queue. Registers the queue and its tasks if this app has their code."""
         if self._queue.tasks:
             return await client.router.register(self._settings, self._queue.tasks, durability)
         return await client.router.layout(self._settings)
@@ -156,7 +156,7 @@ class Producer:
         """The complete job and its partition."""
         payload, key, id = arguments.payload, arguments.key, arguments.id
         window, row = arguments.unique, arguments.row
-        # Most jobs are like this one.
+        # The common case.
         if options is DEFAULT_OPTIONS and self._is_usual and not (key or id or window or row):
             number = layout.generation * GENERATION_SPAN_PARTITIONS + next(self._spread) % layout.partitions
             record = PLAIN_HEADER + encode_body(Body(task, payload))
@@ -197,9 +197,9 @@ class Producer:
         id, window = arguments.id, arguments.unique
         if key_digest is not None and (affinity is not None or (id is None and window is None)):
             return layout.home(key_digest)
-        if window is not None:  # all calls of a window meet in one partition
+        if window is not None:  # All calls of a window go to one partition.
             return layout.home(bytes.fromhex(window.name)[:8])
-        if id is not None:  # without a lane the id alone decides: it is unique in the whole queue
+        if id is not None:  # Without a lane the id alone decides: it is unique in the whole queue.
             return layout.home_of_id(id)
         return layout.any_home(next(self._spread))
 
@@ -219,7 +219,12 @@ class Calling(Generic[P, R]):
             self._options = options.with_defaults(spec.defaults)
 
     async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
-        """Check the arguments and store the job. Returns its handle as soon as the server has it."""
+        """Check the arguments and enqueue the job. Returns its handle as soon as the server has it.
+
+        Args:
+            args: the arguments of the task.
+            kwargs: the arguments of the task, by name.
+        """
         try:
             return (await self._producer.enqueue(self._request([self._arguments(args, kwargs)])))[0]
         except ServerAway as error:
@@ -236,7 +241,12 @@ class Calling(Generic[P, R]):
         return await self._producer.enqueue(self._request(arguments)) if arguments else []
 
     def enqueue_sync(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
-        """`enqueue` from synchronous code: Django, Flask, a script."""
+        """`enqueue` from synchronous code: Django, Flask, a script.
+
+        Args:
+            args: the arguments of the task.
+            kwargs: the arguments of the task, by name.
+        """
         if self._options.transaction is None:
             return self._app.run_sync(self.enqueue(*args, **kwargs))
         return self._producer.enqueue_in_transaction(self._request([self._arguments(args, kwargs)]))[0]
@@ -253,18 +263,24 @@ class Calling(Generic[P, R]):
         return self._producer.enqueue_in_transaction(self._request(arguments)) if arguments else []
 
     def check(self, *args: P.args, **kwargs: P.kwargs) -> EncodedArguments:
-        """Check arguments as `enqueue` does, without enqueueing. Returns them encoded."""
+        """Check arguments as `enqueue` does, without enqueueing. Returns them encoded.
+
+        Args:
+            args: the arguments of the task.
+            kwargs: the arguments of the task, by name.
+        """
         return self._arguments(args, kwargs)
 
     def _request(self, calls: list[EncodedArguments]) -> Request:
-        """Checked calls of this task, as the path takes them."""
+        """A request for checked calls of this task."""
         options = self._options
         return Request(self._queue, self.spec.name, calls, options, self.spec.signature.decode_result)
 
     def _all_arguments(self, calls: Iterable[Mapping[str, Any]]) -> list[EncodedArguments]:
         if self._options.id is not None:
             raise ArgumentsError(
-                f'task "{self.spec.name}": one id cannot serve many jobs; declare the task with id="…{{argument}}"'
+                f'task "{self.spec.name}": one id cannot serve many jobs; '
+                'declare the task with id="…{argument}"'
             )
         return [self._arguments((), self._by_name(n, call)) for n, call in enumerate(calls, 1)]
 

@@ -1,6 +1,8 @@
-"""Outbox rows: calls of tasks as rows in PostgreSQL, written with the caller's transaction or in one of our own.
+"""Outbox rows: calls of tasks as rows in PostgreSQL, written in the caller's transaction or in one of our
+own.
 
-The enqueue path ends here for calls with `transaction=` or `durability="outbox"`. The relay makes jobs of the rows.
+The enqueue path ends here for calls with `transaction=` or `durability="outbox"`. The relay turns rows into
+jobs.
 """
 
 from __future__ import annotations
@@ -63,5 +65,8 @@ def payload_of(text: str) -> bytes:
 
 
 def _json(payload: bytes) -> str:
-    """Plain arguments are a JSON object. Encrypted ones are a JSON string, which a relay without keys can ship."""
+    """Plain arguments are a JSON object.
+
+    Encrypted ones are a JSON string, which a relay without keys can ship.
+    """
     return f'"{base64.b64encode(payload).decode()}"' if is_wrapped(payload) else payload.decode()

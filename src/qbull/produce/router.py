@@ -1,8 +1,8 @@
-"""Router: bring placed jobs to the partitions of their queues, while the number of partitions may change.
+"""Router: send placed jobs to the partitions of their queues, even while the number of partitions changes.
 
-A change of the number makes a new generation of partitions (core/layout.py). The older ones refuse new jobs and name their
-successor. The router then reads the layout again and sends the jobs to where they belong now, so that callers never
-see a generation.
+A change of the number makes a new generation of partitions (core/layout.py). The older ones refuse new jobs
+and name their successor. The router then reads the layout again and sends the jobs to their new partitions,
+so that callers never see a generation.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ class PlacedJob(msgspec.Struct, frozen=True, gc=False):
     Args:
         number: the partition.
         job: the job as the server takes it.
-        affinity: the digest that decides its partition, if it must stay with others: its key, in a queue with lanes.
+        affinity: the digest that decides its partition, if it must stay with others: in a queue with lanes,
+            that of its key.
         has_custom_id: whether the caller chose the id.
         plain: whether lua/put.lua can store it.
         unique: set if only one of several such jobs counts.
@@ -65,12 +66,12 @@ class PlacedJob(msgspec.Struct, frozen=True, gc=False):
         return generation.home(self.affinity or bytes.fromhex(self.unique.name)[:8])
 
     def moved_to(self, layout: Layout) -> PlacedJob:
-        """The same job, bound for its partition in the current generation."""
+        """The same job with its partition in the current generation."""
         return msgspec.structs.replace(self, number=self.partition_in(layout.current))
 
 
 class JobRouter:
-    """Which partitions each queue has, and the way of jobs to them."""
+    """The partitions of each queue, and the sending of jobs to them."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -95,8 +96,9 @@ class JobRouter:
     async def partitions(self, settings: QueueSettings) -> list[Partition]:
         """All partitions that may hold jobs of the queue, the oldest generation first.
 
-        Jobs move towards newer generations, so reading in this order misses none. The partitions have the settings
-        of the server: a caller that only operates a queue need not declare its order, and must not break it.
+        Jobs move towards newer generations, so reading in this order misses none. The partitions have the
+        settings of the server: a caller that only operates a queue need not declare its order, and must not
+        break it.
         """
         layout = await self.layout(settings)
         settings = self._declared[settings.name]
@@ -108,7 +110,7 @@ class JobRouter:
         return self._remember(settings, layout)
 
     def totals(self, settings: QueueSettings, counted: dict[str, int]) -> dict[str, int]:
-        """These counts of the present partitions, plus the counts of removed ones."""
+        """The counts of the current partitions, plus those of removed ones."""
         return self._layouts[settings.name].in_all(counted)
 
     def registered(
@@ -123,7 +125,7 @@ class JobRouter:
         self, settings: QueueSettings, tasks: Collection[str], durability: Durability | None = None
     ) -> Layout:
         """Register the queue and its tasks on the server, once, and return its layout."""
-        async with self._registering:  # one after the other, so that concurrent calls keep their order
+        async with self._registering:  # One after the other, so that concurrent calls keep their order.
             layout = self.registered(settings, tasks, durability)
             if layout is None:
                 layout = await self._store.register(settings, list(tasks), durability)
@@ -158,14 +160,15 @@ class JobRouter:
         layout = await follow_successor(self._store, settings, successor)
         self._remember(settings, layout)
 
-    # The way of jobs to their partitions.
+    # Sending jobs to their partitions.
 
     async def send(
         self, settings: QueueSettings, jobs: Sequence[PlacedJob], durability: Durability | None
     ) -> list[tuple[str, bool]]:
         """Add jobs in few calls, those of one partition in the given order.
 
-        For each call the answer is the id of its job and whether the job is new. Either all jobs are unique or none.
+        For each call the answer is the id of its job and whether the job is new. Either all jobs are unique
+        or none.
         """
         if jobs and jobs[0].unique is not None:
             return await self._send_unique(settings, jobs, durability)
@@ -254,8 +257,8 @@ class JobRouter:
     ) -> set[str]:
         """The ids chosen by callers that partitions of older generations hold.
 
-        These partitions take no new jobs: an id that is not there now never will be. A job that moves away from
-        them is in its new partition first.
+        These partitions take no new jobs: an id that is not there now never will be. A job that moves away
+        from them is in its new partition first.
         """
         chosen = [placed for placed in jobs if placed.has_custom_id]
         if not chosen:
@@ -314,7 +317,7 @@ class JobRouter:
 
 
 class _UniqueCalls:
-    """Unique jobs on their way through the generations, and the answers so far."""
+    """Unique jobs that are sent to one generation after the other, and the answers so far."""
 
     def __init__(self, jobs: Sequence[PlacedJob]) -> None:
         self._jobs = jobs
@@ -347,7 +350,7 @@ class _UniqueCalls:
 
 
 def _batches(places: Iterable[tuple[int, int]]) -> Iterator[tuple[int, list[int]]]:
-    """Positions with their partitions: each partition with its positions in order, a bounded number at a time."""
+    """Partitions with their positions in order, a bounded number at a time."""
     partitions: dict[int, list[int]] = {}
     for at, number in places:
         partitions.setdefault(number, []).append(at)

@@ -1,7 +1,8 @@
-"""Shipping: enqueue rows of the outbox into the queues of an app. The relay calls it, in the order of the rows.
+"""Shipping: enqueue rows of the outbox into the queues of an app. The relay calls it in the order of the
+rows.
 
-The partition of each row is decided now, by the same rule as for a job that is enqueued directly, so a queue may
-have been repartitioned since the row was written. Sending a row twice adds nothing: its id is in the row.
+The partition of each row is decided now, by the same rule as for a job that is enqueued directly, so a queue
+may have been repartitioned since the row was written. Sending a row twice adds nothing: its id is in the row.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ class OutboxShipping:
         try:
             return self._app._undeclared_queue(await self._app._client().store.without_retry.settings(name))
         except NotFound:
-            if name in self._queues:  # the server has lost the queue since
+            if name in self._queues:  # The server has lost the queue since.
                 return self._queues[name][0]
             raise ServerError(
                 f'outbox: queue "{name}" is not known to the server, so its rows wait; '
@@ -97,6 +98,9 @@ class OutboxShipping:
 
 
 def _arguments(row: OutboxRow) -> EncodedArguments:
-    """The arguments of a row. A generated id names one job forever; one that a caller chose may be used again."""
+    """The arguments of a row.
+
+    A generated id names one job forever; one that a caller chose may be used again.
+    """
     origin = row.seq if partition_in(row.job_id) is None else 0
     return EncodedArguments(payload_of(row.payload), row.key, row.job_id, row=origin)

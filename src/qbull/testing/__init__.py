@@ -1,6 +1,6 @@
-"""For users' own tests: `inline` runs tasks where they are enqueued, without a server; `embedded` is a real one.
+"""For users' own tests: `inline` runs tasks at the enqueue, without a server; `embedded` has a real one.
 
-Both take an app as it is in the code, and give it back as it was. Both write down what is enqueued.
+Both take the app of the code and restore it afterwards. Both record the jobs that are enqueued.
 """
 
 from qbull.testing.embedded import EmbeddedTestServer as embedded

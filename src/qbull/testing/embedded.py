@@ -1,6 +1,6 @@
-"""Embedded: an app on a real Valkey that this process starts for its tests, with a clock that can be moved.
+"""Embedded: an app on a real Valkey that this process starts for its tests, with a clock that tests can move.
 
-The server is started when it is first needed and ends with the process. Each block has a prefix of its own on it.
+The server starts when it is first needed and ends with the process. Each block has its own prefix on it.
 """
 
 from __future__ import annotations
@@ -82,12 +82,19 @@ class EmbeddedTestServer(EnqueueRecorder):
         return datetime.fromtimestamp(await inspect.server_time(self._store), UTC)
 
     async def run_due(self) -> None:
-        """Run what waits and is due now, and what that enqueues. Delayed jobs and retries wait for `advance()`."""
+        """Run all jobs that are due, and the jobs that they enqueue.
+
+        Delayed jobs and retries wait for `advance()`.
+        """
         async with self._worker():
             await self._run_due()
 
     async def advance(self, seconds: float) -> None:
-        """Let time pass on the server: delayed jobs, retries and the ticks of schedules run, each at its time."""
+        """Let time pass on the server: delayed jobs, retries and scheduled runs start, each at its time.
+
+        Args:
+            seconds: how far to move the clock.
+        """
         if seconds < 0:
             raise QbullError(f"advance({seconds}): time goes forward only")
         async with self._worker():
@@ -123,7 +130,7 @@ class EmbeddedTestServer(EnqueueRecorder):
             yield
 
     async def _run_due(self) -> float | None:
-        """Until nothing more is due; gives the seconds until something is."""
+        """Run until nothing is due; returns the seconds until the next job is."""
         before: list[_Activity] = []
         while True:
             seen = [
@@ -131,7 +138,7 @@ class EmbeddedTestServer(EnqueueRecorder):
                 for queue in self.app.queues.values()
                 for each in await self._all(queue.settings)
             ]
-            # What one look has let go, the next one sees: running, or ended meanwhile.
+            # Read twice: a job that leaves one state between the reads is in the next one.
             if not any(each.busy for each in seen) and [each.totals for each in seen] == [
                 each.totals for each in before
             ]:
@@ -169,7 +176,7 @@ class _Activity(NamedTuple):
 
 
 class _RecordingClient(Client):
-    """Writes down what goes by."""
+    """Records the calls that are enqueued."""
 
     def __init__(self, record: EmbeddedTestServer) -> None:
         super().__init__(record.app.url, record.prefix, record.app.results)
@@ -180,7 +187,7 @@ class _RecordingClient(Client):
             self._ending.__anext__().send(None)
 
     async def _close_with_its_loop(self) -> AsyncGenerator[None, None]:
-        """A test's event loop may end before the fixture does; each loop closes the generators that were begun in it."""
+        """A test's event loop may end before the fixture. Each loop closes its own generators."""
         try:
             yield
         finally:
@@ -232,12 +239,12 @@ def _valkey() -> Valkey:
 
 
 def _server() -> str:
-    """The address of this process's test server, which is started where it is not yet up."""
+    """The address of this process's test server. Starts it if it is not running."""
     valkey = _valkey()
     valkey.ensure()
     return f"unix://:{valkey.password}@{valkey.socket}?db=0&test_clock=1"
 
 
 def _wipe() -> None:
-    """Nothing of a test is seen by the next one."""
+    """Delete all data of a test, so that the next one does not see it."""
     _valkey()._ask("FLUSHALL")

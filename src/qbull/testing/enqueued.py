@@ -1,4 +1,4 @@
-"""The record: what was enqueued while a test ran, and what can be asserted of it."""
+"""Enqueued: the calls that were enqueued during a test, and assertions about them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAX_SHOWN_CALLS = 10
 
 @dataclass(frozen=True)
 class Enqueued:
-    """One call of a task. `delay` is in seconds; `created` is False where a job with its id was there already."""
+    """One call of a task. `delay` is in seconds; `created` is False if its id existed already."""
 
     queue: str
     task: str
@@ -37,7 +37,7 @@ class Enqueued:
 
 
 class EnqueueRecorder:
-    """What `inline` and `embedded` have in common."""
+    """The common part of `inline` and `embedded`."""
 
     def __init__(self, app: App) -> None:
         self.app = app
@@ -64,7 +64,7 @@ class EnqueueRecorder:
             raise AssertionError("enqueued: " + "; ".join(str(call) for call in found[:MAX_SHOWN_CALLS]))
 
     def note(self, queue: str, placed: PlacedJob, id: str, created: bool) -> None:
-        """Write one down."""
+        """Record a call."""
         _, when, record = placed.job
         body = body_of(record)
         payload = self.app._codecs.decode("payload", queue, body.task, body.payload)
@@ -85,7 +85,7 @@ class EnqueueRecorder:
         )
 
     def _plain(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """As they look when they have travelled: a model is a dictionary, a moment a text."""
+        """The arguments as JSON has them: a model is a dictionary, a time a text."""
         made: dict[str, Any] = decode_untyped(encode_payload("", arguments, limit=1 << 30))
         return made
 

@@ -1,7 +1,8 @@
-"""Inline: tasks run where they are enqueued, in the same process and without a server.
+"""Inline: tasks run at the enqueue, in the same process and without a server.
 
-What is around a job is real: arguments are checked and travel as bytes, middleware, seals, `current_job()`, retries and
-cron rules are the worker's own. What a server and several workers add is not there: order, limits, pauses, crashes.
+The path of a job is real: arguments are checked and encoded, and middleware, codecs, `current_job()`, retries
+and cron rules are those of a worker. Features of a server with several workers are missing: order, limits,
+pauses, crashes.
 """
 
 from __future__ import annotations
@@ -41,8 +42,13 @@ _later: ContextVar[list[InlineJob] | None] = ContextVar("qbull_inline_later", de
 class Inline(EnqueueRecorder, AbstractContextManager["Inline"]):
     """`with qbull.testing.inline(app) as jobs:` every task that is enqueued in the block runs at once.
 
-    What a task raises is raised by `enqueue`; with `propagate=False` the job fails or is retried instead, as it would
-    with a worker. With `run=False` jobs wait for `run_due()`. Delayed ones wait for `advance()`.
+    Delayed jobs wait for `advance()`.
+
+    Args:
+        app: the app.
+        propagate: `enqueue` raises the exceptions of tasks; if False, jobs fail or are retried as with a
+            worker.
+        run: run jobs at once; if False, they wait for `run_due()`.
     """
 
     def __init__(self, app: App, *, run: bool = True, propagate: bool = True) -> None:
@@ -67,11 +73,11 @@ class Inline(EnqueueRecorder, AbstractContextManager["Inline"]):
             self._stand_in.undo()
 
     def now(self) -> datetime:
-        """The time here: that of the block's beginning, and what `advance()` has added."""
+        """The time in the block: its start, plus the seconds of `advance()`."""
         return datetime.fromtimestamp(self.now_ms / 1000, UTC)
 
     async def run_due(self) -> None:
-        """Run what waits, and what that enqueues."""
+        """Run all jobs that wait, and the jobs that they enqueue."""
         for kept in self._waiting():
             await self.run(kept)
 
@@ -81,7 +87,11 @@ class Inline(EnqueueRecorder, AbstractContextManager["Inline"]):
             self.run_sync(kept)
 
     async def advance(self, seconds: float) -> None:
-        """Let time pass: delayed jobs, retries and the ticks of schedules run, each at its time."""
+        """Let time pass: delayed jobs, retries and scheduled runs start, each at its time.
+
+        Args:
+            seconds: how far to move the clock.
+        """
         for kept in self._passing(seconds):
             await self.run(kept)
 
@@ -90,10 +100,10 @@ class Inline(EnqueueRecorder, AbstractContextManager["Inline"]):
         for kept in self._passing(seconds):
             self.run_sync(kept)
 
-    # What the client asks for.
+    # For the client.
 
     async def take(self, queue: str, placed: PlacedJob) -> bool:
-        """A job arrives. Answers whether it is new."""
+        """Add a job. Returns whether it is new."""
         id = placed.job.id
         created = (queue, id) not in self.kept
         self.note(queue, placed, id, created)
@@ -107,7 +117,7 @@ class Inline(EnqueueRecorder, AbstractContextManager["Inline"]):
         return kept
 
     async def launch(self, kept: InlineJob) -> None:
-        """Run it now where it waits and nobody else will; synchronous code does that when its call is over."""
+        """Run a waiting job now. Synchronous code runs it after its call instead."""
         if kept.state != "waiting" or not self._at_once:
             return
         later = _later.get()
@@ -117,7 +127,7 @@ class Inline(EnqueueRecorder, AbstractContextManager["Inline"]):
             await self.run(kept)
 
     def window(self, queue: str, name: str) -> InlineJob | None:
-        """The job that counts now, of those that ask for the same."""
+        """The job that counts now, of several that ask for the same thing."""
         id, until = self._windows.get((queue, name), ("", 0))
         return self.kept.get((queue, id)) if self.now_ms < until else None
 
@@ -144,7 +154,10 @@ class Inline(EnqueueRecorder, AbstractContextManager["Inline"]):
         self._settle(kept, result, error)
 
     def run_sync(self, kept: InlineJob) -> None:
-        """One attempt in this thread, where no event loop runs; so a plain function is in the transaction of its caller."""
+        """One attempt in this thread, without an event loop.
+
+        A plain function is in the transaction of its caller then.
+        """
         task = self._task(kept)
         if task is not None and task.kind == "async":
             _in_a_loop(self.run(kept))
@@ -176,13 +189,13 @@ class Inline(EnqueueRecorder, AbstractContextManager["Inline"]):
         except PayloadError as error:
             raise Undeliverable(str(error)) from None
         function = task.function
-        if isinstance(function, ChunkCaller):  # nothing else comes that could be waited for
+        if isinstance(function, ChunkCaller):  # Nothing else will come that a chunk could wait for.
             function = ChunkCaller(function.name, function.function, 1, 0.0)
         return task, partial(function, *args, **kwargs)
 
     @contextmanager
     def _current(self, kept: InlineJob) -> Iterator[CurrentJob]:
-        """While it is the job that `current_job()` gives."""
+        """Make it the job that `current_job()` returns."""
         place = f"5{self.now_ms}-0".encode()
         job = RunningJob(kept.queue, place, kept.id.encode(), kept.record, body_of(kept.record))
         job.progress_sink = InlineProgress(kept, self.now_ms)
@@ -199,7 +212,7 @@ class Inline(EnqueueRecorder, AbstractContextManager["Inline"]):
             raise Undeliverable(str(error)) from None
 
     def _settle(self, kept: InlineJob, result: bytes, error: Exception | None) -> None:
-        """What becomes of it. Raises what the task raised, where that is asked for."""
+        """Record the outcome of a run. Raises the exception of the task if it propagates."""
         task = self._task(kept)
         retry = task.retry if task is not None else self.app.queues[kept.queue].settings.retry
         self.app.middleware.tell(kept.settle(result, error, retry, self.now_ms))
@@ -211,7 +224,7 @@ class Inline(EnqueueRecorder, AbstractContextManager["Inline"]):
             yield waiting[0]
 
     def _passing(self, seconds: float) -> Iterator[InlineJob]:
-        """The jobs to run until so many seconds have passed, each when the clock is at its time."""
+        """The jobs to run within this many seconds, each when the clock reaches its time."""
         if seconds < 0:
             raise QbullError(f"advance({seconds}): time goes forward only")
         until = self.now_ms + int(seconds * 1000)
@@ -248,7 +261,7 @@ class Inline(EnqueueRecorder, AbstractContextManager["Inline"]):
             self.keep(queue.name, job)
 
     def _run_sync_of_app(self, coroutine: Coroutine[Any, Any, A]) -> A:
-        """What `app.run_sync` is in the block: jobs run when the call is over, in the thread that made it."""
+        """Replaces `app.run_sync` in the block: jobs run after the call, in the thread of the caller."""
         if asyncio._get_running_loop() is not None:
             coroutine.close()
             raise QbullError(
@@ -266,7 +279,7 @@ class Inline(EnqueueRecorder, AbstractContextManager["Inline"]):
 
 
 class _NoWorker:
-    """What `app.worker()` gives in the block: jobs run without one."""
+    """The worker of `app.worker()` in the block. It does nothing: jobs run without one."""
 
     def __init__(self, *_: object, **__: object) -> None:
         self.id = "inline"
@@ -287,7 +300,7 @@ class _NoWorker:
 
 
 def _in_a_loop(coroutine: Coroutine[Any, Any, A]) -> A:
-    """In an event loop of its own, which this thread does not have afterwards."""
+    """Run a coroutine in a new event loop, which is closed afterwards."""
     loop = asyncio.new_event_loop()
     try:
         return loop.run_until_complete(coroutine)

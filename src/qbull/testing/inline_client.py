@@ -1,4 +1,4 @@
-"""The client of an app whose tasks run inline: what queues and handles ask of a server is answered from memory."""
+"""The client of an app whose tasks run inline: answers from memory instead of a server."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ A = TypeVar("A")
 
 
 class InlineClient(Client):
-    """One for all event loops: nothing here belongs to one."""
+    """One client for all event loops: nothing in it belongs to a loop."""
 
     def __init__(self, inline: Inline) -> None:
         self._inline = inline
@@ -40,7 +40,9 @@ class InlineClient(Client):
 
     async def find(self, settings: QueueSettings, id: str) -> tuple[Partition, StoredJob] | None:
         kept = self._inline.kept.get((settings.name, id))
-        return (_InlineJobs(self._inline, settings.name), kept.found()) if kept is not None else None  # type: ignore[return-value]
+        if kept is None:
+            return None
+        return _InlineJobs(self._inline, settings.name), kept.found()  # type: ignore[return-value]
 
     async def on_job(
         self, settings: QueueSettings, id: str, verb: Callable[[Partition], Awaitable[str]]
@@ -50,13 +52,13 @@ class InlineClient(Client):
         return await verb(_InlineJobs(self._inline, settings.name))  # type: ignore[arg-type]
 
     async def close(self) -> None:
-        """Nothing is open but, perhaps, the way into an outbox."""
+        """Only a connection to an outbox may be open."""
         if self._outbox is not None:
             await self._outbox.close()
 
 
 class _InlineRouter(JobRouter):
-    """Takes jobs in memory."""
+    """Accepts jobs in memory."""
 
     def __init__(self, inline: Inline) -> None:
         self._inline = inline
@@ -117,7 +119,7 @@ class _InlineRouter(JobRouter):
 
 
 class _InlineJobs:
-    """What handles do with the jobs of a queue."""
+    """The methods by which handles act on the jobs of a queue."""
 
     def __init__(self, inline: Inline, queue: str) -> None:
         self._inline = inline
@@ -159,7 +161,7 @@ class _InlineJobs:
 
 
 class _NoServer:
-    """Stands where the store would be."""
+    """Takes the place of the store."""
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -174,7 +176,7 @@ class _NoServer:
 
 
 class _InlineResults(_NoServer):
-    """Whoever waits is answered at once."""
+    """Answers callers that wait for results at once."""
 
     async def wait_for(
         self, id: str, look: Callable[[], Awaitable[tuple[Any, StoredJob]]], timeout: float | None

@@ -1,9 +1,10 @@
-"""Kept: a job without a server. Its record and its ending are the same bytes that a server would keep."""
+"""A job in memory. Its record and its ending are the same bytes that a server would store."""
 
 from __future__ import annotations
 
 import traceback
 from concurrent.futures import Future
+from typing import Literal
 
 from qbull.core.outcome import Delay, decide
 from qbull.core.record import (
@@ -40,13 +41,16 @@ class InlineJob:
         self.lines: list[LogLine] = []
 
     def wait(self, when: int | str, now_ms: int) -> None:
-        """Until when: milliseconds from now, or "@" and a moment; after a blank the moment by which it must have begun."""
+        """When the job may run: milliseconds from now, or "@" and a time.
+
+        The time by which it must start may follow after a blank.
+        """
         due = str(when).partition(" ")[0]
         self.due_ms = int(due[1:]) if due.startswith("@") else now_ms + int(due)
         self.state = "delayed" if self.due_ms > now_ms else "waiting"
 
     def promote(self, now_ms: int) -> None:
-        """Its time has come; unless it must have begun before."""
+        """Make the job runnable, or cancel it if it has expired."""
         ends = expires_ms(body_of(self.record), self.created_ms)
         if ends is not None and ends <= now_ms and body_of(self.record).attempt == 1:
             self.finish("cancelled", Ending(0, 0.0, "", error="expired"), now_ms)
@@ -54,7 +58,7 @@ class InlineJob:
             self.state = "waiting"
 
     def settle(self, result: bytes, error: Exception | None, retry: Retry, now_ms: int) -> Settled:
-        """What becomes of an attempt, by the worker's own rules."""
+        """Apply the outcome of an attempt, by the rules of a worker."""
         body = body_of(self.record)
         if error is None:
             self.finish("completed", Ending(body.attempt, 0.0, INLINE_WORKER_ID, result), now_ms)
@@ -62,7 +66,8 @@ class InlineJob:
         outcome = decide(error, body.attempt, body.attempts or retry.attempts, retry)
         if isinstance(outcome, Delay):
             told = Settled(
-                self.id, self.queue, body.task, body.key, body.attempt, "delayed", 0.0, outcome.error, outcome.seconds
+                self.id, self.queue, body.task, body.key, body.attempt,
+                "delayed", 0.0, outcome.error, outcome.seconds,
             )  # fmt: skip
             body.history = [
                 *body.history,
@@ -81,7 +86,7 @@ class InlineJob:
         self.state, self.ending, self.finished_ms = state, ending, now_ms
 
     def found(self) -> StoredJob:
-        """As a server would show it."""
+        """The job as a server would show it."""
         finished = self.ending is not None
         return StoredJob(
             self.id,
@@ -96,12 +101,12 @@ class InlineJob:
         )
 
     def _told(self, body: Body, error: str | None = None) -> Settled:
-        state = "completed" if error is None else "failed"
-        return Settled(self.id, self.queue, body.task, body.key, body.attempt, state, 0.0, error)  # type: ignore[arg-type]
+        state: Literal["completed", "failed"] = "completed" if error is None else "failed"
+        return Settled(self.id, self.queue, body.task, body.key, body.attempt, state, 0.0, error)
 
 
 class InlineProgress:
-    """Takes down what a job says of itself."""
+    """Records the progress and the log lines of a job."""
 
     def __init__(self, kept: InlineJob, now_ms: int) -> None:
         self._kept = kept

@@ -1,4 +1,4 @@
-"""A stand-in: an app speaks to something else for the length of a test, and is afterwards as it was."""
+"""Stand-ins: an app uses other parts during a test, and is restored afterwards."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ class StandIn:
 
 
 async def close(app: App) -> None:
-    """Close what the stand-in has opened, from asynchronous code."""
+    """Close the connections of the stand-in, from asynchronous code."""
     await app.close()
     await asyncio.to_thread(app.close_sync)
     close_elsewhere(app)
 
 
 def close_elsewhere(app: App) -> None:
-    """Close the connections of event loops that are not running now, as those of tests that have ended."""
+    """Close the connections of event loops that no longer run, such as those of ended tests."""
     for loop, client in list(app._clients.items()):
         if not loop.is_closed() and not loop.is_running():
             loop.run_until_complete(client.close())

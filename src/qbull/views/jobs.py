@@ -204,7 +204,7 @@ class FailuresQuery(FilterShape, kw_only=True):
 
 
 class FailureGroupView(Shape, kw_only=True):
-    """Dead letters with the same error. `error` is normalized, `lastError` the exact error of the newest one."""
+    """Dead letters with the same error. `error` is normalized, `lastError` the exact error of the newest."""
 
     fingerprint: str
     error: str

@@ -37,17 +37,20 @@ def on_commit(call: Call[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> None:
 
 
 class DjangoConnections(Middleware):
-    """Around each task: database connections that are broken are not used again.
+    """Closes broken database connections around each task.
 
-    In a plain one, nor those older than CONN_MAX_AGE.
+    Around plain functions it also closes those that are older than CONN_MAX_AGE.
     """
 
     @asynccontextmanager
     async def around_run(self, job: CurrentJob) -> AsyncIterator[None]:
-        """Asynchronous tasks share the thread of their connections with each other: another one may be using
-        what is only old.
+        """Close broken connections of asynchronous tasks.
 
-        One that was cancelled does not wait for that thread, in which its query may still hang.
+        These tasks share the thread of their connections, so another task may be using a connection that is
+        only old. A cancelled task does not wait for that thread, in which its query may still hang.
+
+        Args:
+            job: the running job.
         """
         _is_asynchronous.set(False)
         try:
@@ -58,9 +61,10 @@ class DjangoConnections(Middleware):
 
     @contextmanager
     def around_call(self, job: CurrentJob) -> Iterator[None]:
-        """In the thread of the task, to which its connections belong.
+        """Close connections in the thread of a plain function, to which they belong.
 
-        An asynchronous task has none of its own.
+        Args:
+            job: the running job.
         """
         if asyncio._get_running_loop() is not None:
             _is_asynchronous.set(True)

@@ -9,9 +9,9 @@ under its own name.
         }
     }
 
-Options: `app` ("module:app", one of your own) or what makes one (`url`, `prefix`, `database`, `durability`);
-`transaction`, which is None (enqueue at once), "on_commit", or "outbox" (a row in the same transaction;
-PostgreSQL).
+Options: `app` ("module:app", an app of your own), or the arguments of a new one (`url`, `prefix`, `database`,
+`durability`); and `transaction`, which is None (enqueue at once), "on_commit", or "outbox" (a row in the same
+transaction; PostgreSQL).
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ BACKEND_OPTIONS = ("url", "prefix", "database", "durability")
 
 
 class QbullBackend(BaseTaskBackend):  # type: ignore[misc]
-    """Serves `QUEUES` on the queues of one app.
+    """Serves `QUEUES` with the queues of one app.
 
-    Those that the app does not declare are made, without retries, as Django's tasks have none.
+    It declares the queues that the app lacks, without retries, because Django's tasks have none.
     """
 
     supports_defer = True
@@ -78,8 +78,10 @@ class QbullBackend(BaseTaskBackend):  # type: ignore[misc]
             self._queues[name] = self.app.queues.get(name) or self.app.queue(name, retry=NO_RETRIES)
 
     def validate_task(self, task: Any) -> None:
-        """Every task is declared through here, so this is where qbull learns of it: on all queues, which it
-        can be sent to.
+        """Register a task in all queues, because Django can send it to any. Django calls this for every task.
+
+        Args:
+            task: the task.
         """
         super().validate_task(task)
         for queue in self._queues.values():
@@ -88,7 +90,13 @@ class QbullBackend(BaseTaskBackend):  # type: ignore[misc]
                 queue.task(name=task.module_path)(_function_of(run, type(self)))
 
     def enqueue(self, task: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """The result says READY; its id is known before the job is there."""
+        """Enqueue a task. The result is READY; its id is known before the job exists.
+
+        Args:
+            task: the task.
+            args: its arguments.
+            kwargs: its arguments by name.
+        """
         call, result = self._call(task, args, kwargs)
         arguments = {"args": list(result.args), "kwargs": result.kwargs}
         call.check(**arguments)
@@ -100,7 +108,15 @@ class QbullBackend(BaseTaskBackend):  # type: ignore[misc]
         return result
 
     async def aenqueue(self, task: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """Without a thread, where no transaction is to be waited for: those are of threads."""
+        """Enqueue a task from asynchronous code.
+
+        Only a transaction needs a thread, because transactions belong to threads.
+
+        Args:
+            task: the task.
+            args: its arguments.
+            kwargs: its arguments by name.
+        """
         if self.transaction is not None:
             return await super().aenqueue(task, args, kwargs)
         call, result = self._call(task, args, kwargs)
@@ -109,11 +125,19 @@ class QbullBackend(BaseTaskBackend):  # type: ignore[misc]
         return result
 
     def get_result(self, result_id: str) -> Any:
-        """From any process, as long as the queue keeps the job."""
+        """The result of a job, from any process, as long as the queue keeps the job.
+
+        Args:
+            result_id: its id.
+        """
         return self.app.run_sync(self.aget_result(result_id))
 
     async def aget_result(self, result_id: str) -> Any:
-        """The same from asynchronous code."""
+        """`get_result` from asynchronous code.
+
+        Args:
+            result_id: its id.
+        """
         name, _, id = result_id.partition(":")
         queue = self._queues.get(name)
         there = await self.app._client().find(queue.settings, id) if queue is not None and id else None
@@ -126,7 +150,7 @@ class QbullBackend(BaseTaskBackend):  # type: ignore[misc]
         return self._result_of(info, payload, value)
 
     def _result_of(self, info: JobInfo, payload: Mapping[str, Any], value: Any) -> Any:
-        """What is known of a job, in Django's words."""
+        """A job as a result of Django."""
         declared = import_string(info.task).using(queue_name=info.queue)
         result = self._result(declared, info.id, payload["args"], payload["kwargs"], info.created_at)
         workers = [attempt.worker for attempt in info.history] + ([info.worker] if info.worker else [])
@@ -184,7 +208,7 @@ class QbullBackend(BaseTaskBackend):  # type: ignore[misc]
 
 
 def configured_backend() -> QbullBackend:
-    """The one of `TASKS` that is qbull's."""
+    """The backend of qbull in `TASKS`."""
     found = [each for each in framework.task_backends.all() if isinstance(each, QbullBackend)]
     if len(found) != 1:
         raise ConfigError(
@@ -234,7 +258,7 @@ async def _arun(backend: type, args: list[Any], kwargs: dict[str, Any]) -> Any:
 
 
 def _begun(job: CurrentJob, args: list[Any], kwargs: dict[str, Any]) -> tuple[Any, Any, tuple[Any, ...]]:
-    """The task of Django's that runs, its result so far, and its context where it takes one."""
+    """The running task of Django, its result so far, and its context if it takes one."""
     task = import_string(job.task).using(queue_name=job.queue)
     result = task.get_backend()._result(task, job.id, args, kwargs, job.enqueued_at)
     now = timezone.now()
@@ -249,7 +273,7 @@ def _begun(job: CurrentJob, args: list[Any], kwargs: dict[str, Any]) -> tuple[An
 
 
 def _ended(result: Any, error: BaseException | None = None) -> Any:
-    """The same result at the end of a run, as receivers of signals see it."""
+    """The result at the end of a run, as receivers of signals see it."""
     status = base.TaskResultStatus.SUCCESSFUL
     if error is not None:
         status = base.TaskResultStatus.FAILED
@@ -298,7 +322,7 @@ def _priority(priority: int) -> int:
 
 
 def _class_of(info: JobInfo) -> str:
-    """What was raised, from the last line of the traceback that begins with a name."""
+    """The exception, from the last line of the traceback that starts with a name."""
     for line in reversed((info.stacktrace or "").splitlines()):
         if found := re.match(r"([A-Za-z_][\w.]*)(:|$)", line):
             path = found.group(1)
