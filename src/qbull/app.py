@@ -95,7 +95,8 @@ class App:
             raise ConfigError(
                 "App(url=''): the server's address is empty; leave it out for the embedded server"
             )
-        self.url = url or self.environment.server_url() or DEFAULT_URL
+        self._wanted_durability = check_durability(durability) or self.environment.durability
+        self._use_address(url or self.environment.server_url() or DEFAULT_URL)
         self.prefix = check_prefix(prefix) if prefix is not None else self.environment.prefix or "qbull"
         self.database = check_database(database) if database is not None else self.environment.database
         self.payload_limit = payload_limit
@@ -110,17 +111,21 @@ class App:
         self.queues: dict[str, Queue] = {}
         self.declared: dict[str, Schedule] = {}
         self.schedules = Schedules(self)
-        # A wrong address is an error here, not at the first enqueue.
-        address = Address.parse(self.url)
-        own: Durability | None = "durable" if address.directory is not None else None
-        self.durability: Durability | None = (
-            check_durability(durability) or self.environment.durability or own
-        )
         self._clients: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Client] = (
             weakref.WeakKeyDictionary()
         )
         self._portal: Portal | None = None
         _forget_after_fork(self)
+
+    def _use_address(self, url: str) -> None:
+        """Set the server's address, and the durability that is the default there.
+
+        A wrong address is an error here, not at the first enqueue.
+        """
+        is_embedded = Address.parse(url).directory is not None
+        own: Durability | None = "durable" if is_embedded else None
+        self.url = url
+        self.durability: Durability | None = self._wanted_durability or own
 
     def queue(
         self,

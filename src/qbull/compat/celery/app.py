@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.util import find_spec
@@ -24,7 +25,6 @@ from qbull.config import Keep
 from qbull.core.retry import Retry
 from qbull.errors import ConfigError, DeclarationError, NotFound
 from qbull.queue import Queue
-from qbull.store.connection.address import Address
 from qbull.task import Task
 from qbull.worker.assignment import Assignment
 
@@ -47,7 +47,9 @@ _current: Celery | None = None
 class Celery(App):
     """`Celery("shop", broker="redis://…")`.
 
-    Without a broker: QBULL_URL, else REDIS_URL, else an embedded server.
+    The broker may also come from the settings. As in Celery, CELERY_BROKER_URL of the environment wins over
+    both; it is not read if QBULL_URL is set. Without a broker: QBULL_URL, else REDIS_URL, else an embedded
+    server.
     """
 
     def __init__(
@@ -66,13 +68,14 @@ class Celery(App):
             raise ConfigError(
                 "Celery(backend=…): results are stored with the jobs, on the server of the broker; remove it"
             )
-        super().__init__(address_of(broker) if broker else None, **own)
+        used = broker_in_environment() or broker
+        super().__init__(address_of(used) if used else None, **own)
         self.main = main
         self.tasks: dict[str, CeleryTask] = {}
         self.conf = Conf(self._check_setting)
         self._include = list(include)
         self._discover: list[tuple[Callable[[], Iterable[str]], str | None]] = []
-        self.conf.update(settings)
+        self.conf.update({"broker_url": broker}, settings)
         global _current
         _current = self
 
@@ -235,8 +238,7 @@ class Celery(App):
                 raise ConfigError(
                     "conf.broker_url: the app is connected already; set it before the first call"
                 )
-            self.url = address_of(value)
-            Address.parse(self.url)
+            self._use_address(address_of(broker_in_environment() or value))
 
 
 def shared_task(function: Callable[..., Any] | None = None, /, **traits: Any) -> Any:
@@ -253,8 +255,18 @@ def current_app(what: str) -> Celery:
     return _current
 
 
+def broker_in_environment() -> str | None:
+    """Return CELERY_BROKER_URL, which Celery prefers to the settings; None if QBULL_URL names the server."""
+    return None if os.environ.get("QBULL_URL") else os.environ.get("CELERY_BROKER_URL") or None
+
+
 def address_of(broker: str) -> str:
     """Convert the URL of a Celery broker to an address of qbull."""
+    if not isinstance(broker, str) or ";" in broker:
+        raise ConfigError(
+            "conf.broker_url: several brokers are not supported; give one address, "
+            "or name all nodes in it: redis+sentinel://… or redis+cluster://…"
+        )
     if broker.startswith("redis+socket://"):
         return "unix://" + broker.removeprefix("redis+socket://").replace("virtual_host=", "db=")
     scheme = broker.partition("://")[0]
