@@ -49,6 +49,7 @@ from qbull.store.verbs.progress import LogLine
 from qbull.task import Task
 from qbull.worker.chunk import current_jobs
 from qbull.worker.current import CurrentJob, current_job
+from qbull.worker.job_log import JobLogFilter
 
 if _typing.TYPE_CHECKING:
     from qbull import postgres as postgres
@@ -83,6 +84,7 @@ __all__ = [
     "JobCancelled",
     "JobFailed",
     "JobInfo",
+    "JobLogFilter",
     "Keep",
     "Lane",
     "LogLine",

@@ -188,6 +188,8 @@ class Environment:
     timezone: str = "UTC"
     log_format: Literal["text", "json"] = "text"
     log_level: str = "INFO"
+    job_log: bool = True
+    """Whether `qbull worker` logs each job."""
     access: Access = field(default_factory=Access)
     trace: bool = False
     alerts: Alerts = field(default_factory=Alerts)
@@ -234,6 +236,7 @@ def read_environment(environ: Mapping[str, str] | None = None) -> Environment:
         timezone=_timezone(env),
         log_format="json" if _choice(env, "QBULL_LOG_FORMAT", "text", "json") == "json" else "text",
         log_level=_choice(env, "QBULL_LOG_LEVEL", "INFO", "DEBUG", "WARNING", "ERROR"),
+        job_log=_choice(env, "QBULL_JOB_LOG", "yes", "no") == "yes",
         access=_access(env),
         trace=_choice(env, "QBULL_TRACE", "no", "yes") == "yes",
         alerts=_alerts(env),

@@ -136,6 +136,7 @@ def test_an_empty_environment_says_nothing() -> None:
         ({"MIN_IDLE_TIME_MS": "1500"}, {"min_idle": 1.5}),
         ({"QBULL_LOG_FORMAT": "JSON"}, {"log_format": "json"}),
         ({"QBULL_LOG_LEVEL": "debug"}, {"log_level": "DEBUG"}),
+        ({"QBULL_JOB_LOG": "no"}, {"job_log": False}),
         ({"HOME": "/root", "partitions": "9"}, {}),
     ],
 )

@@ -286,6 +286,11 @@ async def postgres(given: Given) -> Names:
     }
 
 
+@scene("docs/guides/job_logging.md")
+async def job_logging(given: Given) -> Names:
+    return {"reports": given.app.queue("reports")}
+
+
 @scene("docs/guides/progress_and_logs.md")
 async def progress_and_logs(given: Given) -> Names:
     reports = given.app.queue("reports")

@@ -43,6 +43,7 @@ VARIABLES: dict[str, list[tuple[str, str, str]]] = {
         ("MIN_IDLE_TIME_MS", "30000", "how long a worker may be silent before others take its jobs over"),
         ("QBULL_LOG_FORMAT", "text", "`text` or `json`"),
         ("QBULL_LOG_LEVEL", "INFO", "`DEBUG`, `INFO`, `WARNING` or `ERROR`"),
+        ("QBULL_JOB_LOG", "yes", "`no`: `qbull worker` does not log [each job](../guides/job_logging.md)"),
     ],
     "The REST server": [
         ("QUEUES_UI_PASS, ADMIN_PASSWORD", "", "the password of the dashboard"),

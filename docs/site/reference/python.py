@@ -18,7 +18,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     "Inside a task": ("current_job", "current_jobs", "CurrentJob", "RetryAfter", "Fail"),
     "Flows": ("chain", "group", "Step", "Chain", "Group", "Flow"),
     "What is known": ("JobInfo", "LogLine", "Event", "ScheduleInfo", "Page", "FailureGroup", "Redriven", "Repartitioning"),
-    "Around jobs": ("Middleware", "Enqueueing", "Settled", "Compressed", "Encrypted", "Signed", "ResultStore", "FileResults", "asgi"),
+    "Around jobs": ("Middleware", "Enqueueing", "Settled", "Compressed", "Encrypted", "Signed", "ResultStore", "FileResults", "JobLogFilter", "asgi"),
     "Errors": (
         "QbullError", "ConfigError", "DeclarationError", "ServerError", "ServerAway", "DatabaseAway", "ServerRefused", "DatabaseRefused", "NotConfirmed",
         "EmbeddedError", "PayloadError", "ArgumentsError", "TooLarge", "NotFound", "Conflict", "TakenOver", "JobFailed", "JobCancelled", "ResultTimeout",

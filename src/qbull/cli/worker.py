@@ -28,6 +28,7 @@ from qbull.errors import ConfigError
 from qbull.observe.log import set_up_logging
 from qbull.store.connection.address import Address
 from qbull.worker.actor import stop_actors
+from qbull.worker.job_log import follow_jobs_in_log
 from qbull.worker.process.crash_board import CrashBoard, board_slots_for
 from qbull.worker.process.memory import trim_memory
 from qbull.worker.process.supervisor import Supervisor, SupervisorSettings
@@ -45,6 +46,7 @@ class WorkerOptions:
     sharing: Sharing
     queues: list[str] | None = None
     concurrency: int | None = None
+    job_log: bool = True
 
 
 def _with_sharing(command: F) -> F:
@@ -111,6 +113,11 @@ def _with_sharing(command: F) -> F:
     show_default=True,
     help="Seconds that running jobs have to finish after SIGTERM.",
 )
+@click.option(
+    "--job-log/--no-job-log",
+    default=None,
+    help="Log the start and the end of each job.  [default: log, except with QBULL_JOB_LOG=no]",
+)
 @_with_sharing
 def worker(
     app_path: str,
@@ -118,6 +125,7 @@ def worker(
     processes: int,
     concurrency: int | None,
     grace: float,
+    job_log: bool | None,
     sharing: Sharing,
 ) -> None:
     """Run jobs of the app in MODULE:APP until SIGTERM or Ctrl-C.
@@ -133,7 +141,8 @@ def worker(
     names = None if queues is None else _names(queues)
     app = load_app(app_path)
     set_up_logging(app.environment.log_format, app.environment.log_level)
-    options = WorkerOptions(app_path, grace, sharing, names, concurrency)
+    logs_jobs = app.environment.job_log if job_log is None else job_log
+    options = WorkerOptions(app_path, grace, sharing, names, concurrency, logs_jobs)
 
     async def main() -> int:
         supervisor = make_supervisor(app, options, processes)
@@ -205,6 +214,7 @@ def worker_process(told: str, id: str, board: int, life: int) -> None:
     options = msgspec.json.decode(told, type=WorkerOptions)
     app = load_app(options.app)
     set_up_logging(app.environment.log_format, app.environment.log_level)
+    follow_jobs_in_log(job_log_on=options.job_log)
     asyncio.run(_serve(app, options, id, board, life))
 
 

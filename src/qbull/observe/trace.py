@@ -44,15 +44,19 @@ class Tracing:
             yield "\n".join(value for name in ("traceparent", "tracestate") if (value := carrier.get(name)))
 
     @contextmanager
-    def process(self, queue: str, task: str, id: str, attempt: int, carried: str) -> Iterator[None]:
-        """The span around a run. Spans of the task itself become its children."""
+    def process(self, queue: str, task: str, id: str, attempt: int, carried: str) -> Iterator[str]:
+        """The span around a run; yields the id of its trace, if there is one.
+
+        Spans of the task itself become its children.
+        """
         attributes = self._attributes("process", queue, task)
         attributes |= {"messaging.message.id": id, "qbull.attempt": attempt}
         kind = self._trace.SpanKind.CONSUMER
         with self._tracer.start_as_current_span(
             f"process {queue}", kind=kind, attributes=attributes, links=self._links(carried)
-        ):
-            yield
+        ) as span:
+            trace = span.get_span_context().trace_id
+            yield self._trace.format_trace_id(trace) if trace else ""
 
     def _attributes(self, operation: str, queue: str, task: str) -> dict[str, str | int]:
         return {

@@ -30,6 +30,7 @@ from qbull.worker.cancel import CancelMarks
 from qbull.worker.current import RunningJob, running
 from qbull.worker.dependencies import DependencyLoader
 from qbull.worker.held_deliveries import HeldDeliveries
+from qbull.worker.job_log import log_end, log_start
 from qbull.worker.limiter import Limiter
 from qbull.worker.outcome import OutcomeRecorder
 from qbull.worker.progress import ProgressWriter
@@ -122,14 +123,11 @@ class AttemptRunner:
     async def run(self, slot: Slot, delivered: DeliveredJob) -> bool:
         """Run one job. Returns whether its delivery ends with it."""
         delivery, record = delivered.delivery, delivered.record
-        body: ExtendedBody | None = None
         task: TaskSpec | None = None
         job: RunningJob | None = None
         started = time.perf_counter()
         try:
             body = _read(record)
-            task = self._task(body.task)
-            args, kwargs = self._decode(task, body)
             job = RunningJob(
                 self._queue,
                 delivery.position,
@@ -140,6 +138,8 @@ class AttemptRunner:
                 delivery.lane,
                 self._progress,
             )
+            task = self._task(body.task)
+            args, kwargs = self._decode(task, body)
             if record[2] & HAS_DEPENDENCIES_FLAG:
                 job.dependencies = await self._load_dependencies(job)
             if crashes_of(record) < SUSPECT_CRASHES:
@@ -156,19 +156,21 @@ class AttemptRunner:
                 return True
         except Interrupted:
             # The worker stops before the job has ended, and releases the delivery.
+            if job is not None:
+                log_end(job, "released", time.perf_counter() - started)
             return True
         except Exception as error:
             if job is not None and job.has_output:
                 await self._hear_out(slot, job)
             if job is not None and job.cancelled is not None:
-                return self._outcomes.cancelled(delivered, job.body, job.cancelled, started)
-            return self._outcomes.failed(delivered, body, task, error, started)
+                return self._outcomes.cancelled(delivered, job, job.cancelled, started)
+            return self._outcomes.failed(delivered, job, task, error, started)
         if job.has_output:
             await self._hear_out(slot, job)
         if job.cancelled is not None:
-            return self._outcomes.cancelled(delivered, body, job.cancelled, started)
+            return self._outcomes.cancelled(delivered, job, job.cancelled, started)
         give_way = bool(delivery.lane) and time.perf_counter() - slot.since > MAX_TRAIN_SECONDS
-        return self._outcomes.completed(delivered, body, result, started, give_way=give_way)
+        return self._outcomes.completed(delivered, job, result, started, give_way=give_way)
 
     async def _hear_out(self, slot: Slot, job: RunningJob) -> None:
         """Write a job's last progress and log lines before its outcome, unless the worker cannot wait."""
@@ -260,10 +262,14 @@ class AttemptRunner:
         try:
             self._histograms.started += 1
             if self._tracing is None:
+                log_start(job)
                 result = await self._call(task, args, kwargs, job)
             else:
                 body, id = job.body, job.id.decode("utf-8", "replace")
-                with self._tracing.process(job.queue, body.task, id, body.attempt, body.trace):
+                with self._tracing.process(
+                    job.queue, body.task, id, body.attempt, body.trace
+                ) as job.trace_id:
+                    log_start(job)
                     result = await self._call(task, args, kwargs, job)
         except asyncio.CancelledError as cancelled:
             job.stopped = True

@@ -138,6 +138,12 @@ class ChunkCaller:
         return list(results)
 
 
+def jobs_running_here() -> list[RunningJob]:
+    """The jobs whose task is running now, in the order of their chunk; none outside of a task."""
+    job = running.get()
+    return [job] if job is not None else _together.get([])
+
+
 def current_jobs() -> list[CurrentJob]:
     """The jobs that the running task handles: those of a chunk in the order of its list, or a single one."""
     if running.get() is not None:

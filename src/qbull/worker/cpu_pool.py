@@ -35,6 +35,7 @@ from qbull.core.task import TaskSpec
 from qbull.errors import Fail, PayloadError, RetryAfter
 from qbull.store.verbs.progress import MAX_LOG_LINE_CHARS
 from qbull.worker.current import RunningJob, running
+from qbull.worker.process.forwarded_log import ForwardingHandler, handle_forwarded, logger_levels
 from qbull.worker.process.lifeline import end_group, follow_parent, is_cut
 from qbull.worker.slot import StartTooLate
 
@@ -75,6 +76,8 @@ class ProcessRequest(msgspec.Struct):
     payload: bytes | None = None
     """The decoded arguments, if those in the record are encrypted or signed: a process has no keys."""
     dependencies: list[tuple[str, Dependency]] = []
+    log_levels: dict[str, int] = {}
+    """The levels of the worker's loggers."""
 
 
 class ProcessReply(msgspec.Struct):
@@ -108,6 +111,7 @@ class ProcessPool:
                 job.start_by,
                 payload,
                 job.dependencies,
+                logger_levels(),
             )
             if job.process_started is not None:
                 job.process_started(process.pid)
@@ -214,7 +218,7 @@ class _PoolProcess:
             while True:
                 length = _LENGTH_PREFIX.unpack(await self._reader.readexactly(4))[0]
                 answer = msgspec.msgpack.decode(await self._reader.readexactly(length), type=ProcessReply)
-                if answer.word not in ("log", "progress"):
+                if answer.word not in ("log", "progress", "record"):
                     return answer
                 on_progress(answer)
         except (asyncio.IncompleteReadError, OSError):
@@ -243,6 +247,9 @@ class _PoolProcess:
 
 def _pass_progress_on(job: RunningJob, answer: ProcessReply) -> None:
     """Report the progress and the log lines of a job that runs in another process."""
+    if answer.word == "record":
+        handle_forwarded(answer.result or b"", job)
+        return
     if job.progress_sink is None:
         return
     job.has_output = True
@@ -268,6 +275,10 @@ class ProcessProgressSink:
         written.set_result(None)
         return written
 
+    def tell_record(self, record: bytes) -> None:
+        """Pass a log record on, as `forwarded_log` encodes it."""
+        self.tell(ProcessReply(word="record", result=record))
+
     def tell(self, answer: ProcessReply) -> None:
         # An error text may contain lone surrogates, which no encoding can carry.
         answer.error = answer.error.encode("utf-8", "replace").decode()
@@ -282,9 +293,15 @@ def _exit_description(code: int) -> str:
     return f"signal {-code}" if code < 0 else f"code {code}"
 
 
-def _run_request(request: ProcessRequest, sink: ProcessProgressSink, life: int) -> ProcessReply:
+def _run_request(
+    request: ProcessRequest, sink: ProcessProgressSink, log_handler: ForwardingHandler, life: int
+) -> ProcessReply:
     try:
+        imported = request.module in sys.modules
         function = _find_function(request)
+        if not imported:
+            log_handler.take_over()
+        log_handler.apply_levels(request.log_levels)
         body = body_of(request.record)
         args, kwargs = Signature(body.task, function).decode(
             body.payload if request.payload is None else request.payload
@@ -325,6 +342,8 @@ def serve(fd: int, life: int, parent: int) -> None:
     sys.path.insert(0, os.getcwd())
     with os.fdopen(os.dup(fd), "rb") as source, os.fdopen(fd, "wb") as answers:
         sink = ProcessProgressSink(answers)
+        log_handler = ForwardingHandler(sink.tell_record)
+        log_handler.take_over()
         while len(head := source.read(4)) == 4:
             request = msgspec.msgpack.decode(source.read(_LENGTH_PREFIX.unpack(head)[0]), type=ProcessRequest)
-            sink.tell(_run_request(request, sink, life))
+            sink.tell(_run_request(request, sink, log_handler, life))

@@ -61,6 +61,8 @@ class RunningJob(msgspec.Struct, eq=False):
     """Receives the id of the process that is about to run it."""
     dependencies: list[tuple[str, Dependency]] = []
     """The outcomes of the jobs that it waited for in its flow."""
+    trace_id: str = ""
+    """The trace of this run, if the app has tracing on."""
 
 
 running: ContextVar[RunningJob | None] = ContextVar("qbull_running", default=None)

@@ -19,9 +19,10 @@ from qbull.store.delivery import DeliveredJob
 from qbull.store.verbs.live_settings import LiveSettings
 from qbull.worker.assignment import Assignment
 from qbull.worker.cpu_pool import ProcessDied, RemoteError, RemoteFail
-from qbull.worker.current import entry_ms
+from qbull.worker.current import RunningJob, entry_ms
 from qbull.worker.failure_counts import FailureCounter
 from qbull.worker.held_deliveries import HeldDeliveries
+from qbull.worker.job_log import log_end, log_failure
 from qbull.worker.live_settings import LiveSettingsFollower
 from qbull.worker.slot import TimedOut
 
@@ -70,18 +71,19 @@ class OutcomeRecorder:
     def completed(
         self,
         delivered: DeliveredJob,
-        body: Body,
+        job: RunningJob,
         result: bytes | StoredResult,
         started: float,
         *,
         give_way: bool,
     ) -> bool:
         """Settle a job as completed. With `give_way` the rest of its train is released."""
-        delivery = delivered.delivery
+        delivery, body = delivered.delivery, job.body
         ended = time.perf_counter()
         duration = (ended - started) * 1000
         entered = entry_ms(delivery.position)
         self.histograms.ended(body.task, started, ended, entered)
+        log_end(job, "completed", ended - started)
         created = 0 if delivered.record[4] else entered
         if isinstance(result, StoredResult):
             ending = Ending(body.attempt, duration, self._worker, None, None, None, created, result.reference)
@@ -95,7 +97,7 @@ class OutcomeRecorder:
     def failed(
         self,
         delivered: DeliveredJob,
-        body: Body | None,
+        job: RunningJob | None,
         task: TaskSpec | None,
         error: Exception,
         started: float,
@@ -107,36 +109,41 @@ class OutcomeRecorder:
         duration = ended - started
         if task is not None:
             self.histograms.ended(task.name, started, ended, entry_ms(delivery.position))
-        body = body or Body(task="?", payload=b"")
+        body = job.body if job is not None else Body(task="?", payload=b"")
         retry = self._retry or (task.retry if task is not None else self._settings.retry)
-        outcome = decide(error, body.attempt, body.attempts or retry.attempts, retry, _stacktrace_of(error))
+        stacktrace = _stacktrace_of(error)
+        outcome = decide(error, body.attempt, body.attempts or retry.attempts, retry, stacktrace)
         who = (self._settings.name, delivered.id.decode("utf-8", "replace"), body.task)
         if isinstance(error, RetryAfter) and error.queue and error.delay > 0:
             self._live_settings.hold(error.delay, f"job {who[1]} ({body.task}): {outcome.error}")
         if self._failures is not None and not isinstance(error, RetryAfter):
             self._failures.failed(body.task if task is not None else "?", who[1], outcome.error)
         if isinstance(outcome, Delay):
-            log.info(
-                'queue "%s": job %s (%s) failed and runs again in %.3g s: %s',
-                *who,
-                outcome.seconds,
-                outcome.error,
-            )
+            text = 'queue "%s": job %s (%s) failed and runs again in %.3g s: %s'
+            shown = (*who, outcome.seconds, outcome.error)
+            log_failure(logging.INFO, text, shown, error, stacktrace, job)
+            if job is not None:
+                log_end(job, "retry", duration)
             if self._on_settled is not None:
                 self._on_settled(
                     self._settled(delivered, body, "delayed", duration, outcome.error, outcome.seconds)
                 )
             again = repack(delivered.record, self._next(body, outcome.error, duration))
             return settler.delay(delivered, again, int(outcome.seconds * 1000))
-        log.error('queue "%s": job %s (%s) failed permanently: %s', *who, outcome.error)
+        text = 'queue "%s": job %s (%s) failed permanently: %s'
+        log_failure(logging.ERROR, text, (*who, outcome.error), error, stacktrace, job)
+        if job is not None:
+            log_end(job, "failed", duration)
         if self._on_settled is not None:
             self._on_settled(self._settled(delivered, body, "failed", duration, outcome.error))
         ending = Ending(body.attempt, duration * 1000, self._worker, None, outcome.error, outcome.stacktrace)
         return settler.dead(delivered, append_ending(ending))
 
-    def cancelled(self, delivered: DeliveredJob, body: Body, reason: str, started: float) -> bool:
+    def cancelled(self, delivered: DeliveredJob, job: RunningJob, reason: str, started: float) -> bool:
         """Settle a job as cancelled, whether its task returned or raised."""
+        body = job.body
         duration = (time.perf_counter() - started) * 1000
+        log_end(job, "cancelled", duration / 1000)
         if self._on_settled is not None:
             self._on_settled(self._settled(delivered, body, "cancelled", duration / 1000, reason))
         log.info(
@@ -184,7 +191,7 @@ def _stacktrace_of(error: Exception) -> str | None:
     match error:
         case RemoteError() | RemoteFail():
             return error.stacktrace
-        case TimedOut() | ProcessDied() | Undeliverable():
+        case TimedOut() | ProcessDied() | Undeliverable() | RetryAfter():
             return None
         case _:
             return format_stacktrace(error.with_traceback(_skip_own_frames(error)))

@@ -115,7 +115,9 @@ def _supervisor(processes: int) -> Supervisor:
     from qbull.cli.worker import WorkerOptions, make_supervisor
     from qbull.core.sharing import Sharing
 
-    return make_supervisor(app, WorkerOptions(DEMO_APP_PATH, DEMO_GRACE_SECONDS, Sharing()), processes)
+    return make_supervisor(
+        app, WorkerOptions(DEMO_APP_PATH, DEMO_GRACE_SECONDS, Sharing(), job_log=False), processes
+    )
 
 
 async def _run_beside(

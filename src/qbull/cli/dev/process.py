@@ -18,7 +18,6 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 
 import click
 import msgspec
@@ -33,9 +32,6 @@ from qbull.errors import QbullError, ServerError
 from qbull.observe.log import one_line, set_up_logging
 from qbull.store.connection.address import Address
 from qbull.store.verbs.workers import RegisteredWorker
-from qbull.worker.actor import start_actor, stop_actors
-
-log = logging.getLogger("qbull.dev")
 
 TAKEOVER_POLL_SECONDS = 0.02
 """Seconds between two polls of the worker registry while one version takes over from another."""
@@ -71,7 +67,9 @@ def dev_process(app_path: str, line: int, listening: int, grace: float) -> None:
     # These log each start and stop, of which there are many here.
     for noisy in ("uvicorn", "qbull.supervisor"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
-    version = RunningVersion(app, WorkerOptions(app_path, grace, Sharing()), sock, parent)
+    version = RunningVersion(
+        app, WorkerOptions(app_path, grace, Sharing(), job_log=app.environment.job_log), sock, parent
+    )
     sys.exit(asyncio.run(version.run()))
 
 
@@ -165,15 +163,11 @@ class RunningVersion:
         from qbull.api.server import beside
 
         api = qbull.asgi(self._app, replace(self._app.environment.access, password=start.password))
-        logging_ends = start_actor(partial(_log_finished_jobs, self._app))
-        try:
-            async with beside(api, self._listening):
-                await self._wait_for_pods(lambda pods: start.before not in pods)
-                self._parent.send(LoadReport())
-                # Serve until this task is cancelled.
-                await asyncio.Event().wait()
-        finally:
-            await stop_actors([logging_ends])
+        async with beside(api, self._listening):
+            await self._wait_for_pods(lambda pods: start.before not in pods)
+            self._parent.send(LoadReport())
+            # Serve until this task is cancelled.
+            await asyncio.Event().wait()
 
     async def _wait_for_pods(self, holds: Callable[[set[str]], bool]) -> None:
         """Wait until a condition holds for the pods that read jobs, according to the worker registry."""
@@ -200,19 +194,6 @@ async def _register_queues(app: App) -> None:
     store = app._client().store
     for assignment in app._assignments():
         await store.register(assignment.settings, sorted(assignment.tasks))
-
-
-async def _log_finished_jobs(app: App) -> None:
-    """Log each job that completes, and print the traceback of each that fails; the worker logs the failure
-    itself.
-    """
-    async for event in app.events():
-        if event.state == "completed":
-            log.info('queue "%s": job %s (%s) completed', event.queue, event.id, event.task)
-        elif event.state == "failed":
-            info = await app.job(event.queue, event.id).info()
-            for line in (info.stacktrace or "").splitlines() if info is not None else ():
-                click.echo(f"  {one_line(line)}", err=True)
 
 
 def _server(app: App) -> str:
