@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 
@@ -85,3 +86,32 @@ def leave(number: int, code: int = 3) -> None:
     """Ends the whole process."""
     record("start", "leave", number)
     os._exit(code)
+
+
+def wait_for_gate() -> None:
+    """Wait until the test creates the file."""
+    while not os.path.exists(os.environ["EVERYDAY_GATE"]):
+        time.sleep(0.02)
+
+
+@work.task(key="{key}")
+async def gated(key: str, number: int) -> None:
+    """A coroutine that ends when the test says so."""
+    record("start", key, number)
+    while not os.path.exists(os.environ["EVERYDAY_GATE"]):
+        await asyncio.sleep(0.02)
+    record("end", key, number)
+
+
+@work.task(key="{key}")
+def gated_plain(key: str, number: int) -> None:
+    record("start", key, number)
+    wait_for_gate()
+    record("end", key, number)
+
+
+@work.task(key="{key}", cpu=True)
+def gated_cpu(key: str, number: int) -> None:
+    record("start", key, number)
+    wait_for_gate()
+    record("end", key, number)

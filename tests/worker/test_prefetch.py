@@ -9,15 +9,18 @@ from qbull.worker.prefetch import PrefetchBuffer, delivery_key
 
 
 class Anywhere:
-    """Stands for a partition; the hand only asks for its number."""
+    """Stands for a partition; the buffer only asks for its number."""
 
     def __init__(self, number: int) -> None:
         self.number = number
 
 
-def delivery(entry: str, band: str = "5", partition: int = 0) -> Delivery:
+def delivery(entry: str, band: str = "5", partition: int = 0, jobs: str = "") -> Delivery:
+    """A delivery of these jobs, separated by spaces; by default one of its own."""
     place = f"{band}{entry}".encode()
-    return Delivery(cast(Any, Anywhere(partition)), band, entry.encode(), [b"id", b"record"], place, 0.0)
+    ids = jobs.split() or [f"{partition} {entry}"]
+    fields = [part for id in ids for part in (id.encode(), b"record")]
+    return Delivery(cast(Any, Anywhere(partition)), band, entry.encode(), fields, place, 0.0)
 
 
 def test_the_most_urgent_is_begun_first() -> None:
@@ -71,3 +74,58 @@ def test_what_could_not_be_given_away_waits_again() -> None:
 
     assert buffer.waiting == 2
     assert [one.entry for one in (buffer.take(), buffer.take()) if one] == [b"1-0", b"2-0"]
+
+
+def test_a_job_that_is_here_is_not_started_again_until_its_earlier_delivery_has_left() -> None:
+    buffer = PrefetchBuffer()
+    first, second, third = (delivery(entry, jobs="a") for entry in ("1-0", "2-0", "3-0"))
+    buffer.put([first])
+    buffer.take()
+
+    buffer.put([second, third])
+    started = [(buffer.take(), buffer.resumed.is_set())]
+    for ended in (first, second):
+        buffer.drop(ended)
+        started.append((buffer.take(), buffer.resumed.is_set()))
+
+    assert started == [(None, False), (second, True), (third, True)]
+
+
+def test_a_train_waits_for_all_earlier_deliveries_of_its_jobs() -> None:
+    buffer = PrefetchBuffer()
+    one, other, train = delivery("1-0", jobs="a"), delivery("2-0", jobs="b c"), delivery("3-0", jobs="a b c")
+    buffer.put([one, other, train])
+    taken = [buffer.take(), buffer.take(), buffer.take()]
+
+    buffer.drop(one)
+    still_waiting = buffer.take()
+    buffer.drop(other)
+
+    assert taken == [one, other, None]
+    assert still_waiting is None
+    assert buffer.take() == train
+
+
+def test_a_delivery_that_waits_for_an_abandoned_run_is_not_released_either() -> None:
+    buffer = PrefetchBuffer()
+    running, again, free = delivery("1-0", jobs="a"), delivery("2-0", jobs="a"), delivery("3-0", jobs="b")
+    buffer.put([running, again, free])
+    buffer.take()
+
+    buffer.abandon(0, running.position)
+
+    assert [buffer.is_abandoned(one) for one in (running, again, free)] == [True, True, False]
+    assert buffer.abandoned == 2
+
+
+def test_a_deferred_delivery_that_could_not_be_released_still_waits() -> None:
+    buffer = PrefetchBuffer()
+    running, again = delivery("1-0", jobs="a"), delivery("2-0", jobs="a")
+    buffer.put([running])
+    buffer.take()
+
+    buffer.put_back(buffer.hold_for_release([again]))
+
+    assert buffer.take() is None
+    buffer.drop(running)
+    assert buffer.take() == again

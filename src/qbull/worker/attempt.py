@@ -44,6 +44,9 @@ MAX_TRAIN_SECONDS = 0.25
 slot.
 """
 
+STILL_RUNNING_RETRY_MS = 1000
+"""Milliseconds by which a job is put off whose earlier run has not ended in this process."""
+
 
 class AttemptRunner:
     """For one queue. The slot runner keeps `slots`.
@@ -87,6 +90,8 @@ class AttemptRunner:
         self._sealing = assignment.seals.used
         self._caller = TaskCaller(assignment)
         self._call = self._caller.within_hooks if assignment.middleware.around_run else self._caller.__call__
+        self._left_behind: list[RunningJob] = []
+        """Jobs whose plain functions still run although nobody waits for them any more."""
         self.slots: list[Slot] = []
         self._deadlines = Deadlines(self.slots)
 
@@ -140,6 +145,9 @@ class AttemptRunner:
             )
             task = self._task(body.task)
             args, kwargs = self._decode(task, body)
+            if self._left_behind and self._still_runs_here(job):
+                # Another worker may run it; here it would run twice at the same time.
+                return self._settlers[delivery.partition.number].postpone(delivered, STILL_RUNNING_RETRY_MS)
             if record[2] & HAS_DEPENDENCIES_FLAG:
                 job.dependencies = await self._load_dependencies(job)
             if crashes_of(record) < SUSPECT_CRASHES:
@@ -286,6 +294,8 @@ class AttemptRunner:
             raise
         finally:
             self._isolation.left()
+            if job.in_thread:
+                self._left_behind.append(job)
             running.reset(token)
             if self._crash_board is not None:
                 self._crash_board.end(slot.number)
@@ -293,6 +303,11 @@ class AttemptRunner:
         if slot.why is not None:
             await _late_interrupt(slot)
         return result
+
+    def _still_runs_here(self, job: RunningJob) -> bool:
+        """Whether a plain function still runs for this job in this process: its timeout did not stop it."""
+        self._left_behind = [left for left in self._left_behind if left.in_thread]
+        return any(left.id == job.id for left in self._left_behind)
 
     def _refuse_cancelled(self, number: int, job: RunningJob) -> None:
         """Do not start a job that was cancelled after its delivery."""

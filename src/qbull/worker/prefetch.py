@@ -3,6 +3,9 @@
 A delivery enters when it is fetched, waits in the order of its priority level, and leaves when all of it is
 settled or released. If the server names a delivery of this worker that is not in the buffer, the reply that
 carried it was lost.
+
+One job never runs twice at the same time here. If a job is delivered again while its earlier delivery is
+still here, because others took this worker for dead, the later delivery waits until the earlier one has left.
 """
 
 from __future__ import annotations
@@ -23,10 +26,16 @@ class PrefetchBuffer:
 
     def __init__(self) -> None:
         self._held: dict[tuple[int, bytes], Delivery] = {}
+        self._holders: dict[bytes, Delivery] = {}
+        """The delivery of each job that runs or waits for a slot, by the id of the job."""
+        self._deferred: list[Delivery] = []
+        """Deliveries of jobs that are here already: each waits until the earlier delivery has left."""
         self._abandoned: set[tuple[int, bytes]] = set()
         self._trackers: list[set[tuple[int, bytes]]] = []
         self._levels: tuple[deque[Delivery], ...] = tuple(deque() for _ in PRIORITY_LEVELS)
         self.room = asyncio.Event()
+        self.resumed = asyncio.Event()
+        """Set when a deferred delivery may run."""
         self.waiting = 0
         self.finished = 0
         self.last_taken_at = time.monotonic()
@@ -56,8 +65,8 @@ class PrefetchBuffer:
             name = delivery_key(delivery)
             if name not in self._held:
                 self._held[name] = delivery
-                self._levels[int(delivery.level, 16)].append(delivery)
-                self.waiting += 1
+                if not self._admit(delivery):
+                    self._deferred.append(delivery)
 
     def hold_for_release(self, deliveries: Iterable[Delivery]) -> list[Delivery]:
         """Hold the deliveries that are not here yet without running them, and return these for release."""
@@ -77,10 +86,40 @@ class PrefetchBuffer:
     def drop(self, delivery: Delivery) -> None:
         """Forget a delivery that this worker no longer holds."""
         name = delivery_key(delivery)
-        if self._held.pop(name, None) is not None:
+        held = self._held.pop(name, None)
+        if held is not None:
             self.finished += 1
+            holders = self._holders
+            for id in held.fields[::2]:
+                if holders.get(id) is held:
+                    del holders[id]
+            if self._deferred:
+                self._resume()
             for left in self._trackers:
                 left.add(name)
+
+    def _admit(self, delivery: Delivery) -> bool:
+        """Let a delivery wait for a slot, unless one of its jobs is here already."""
+        holders, ids = self._holders, delivery.fields[::2]
+        for id in ids:
+            if id in holders:
+                return False
+        for id in ids:
+            holders[id] = delivery
+        self._levels[int(delivery.level, 16)].append(delivery)
+        self.waiting += 1
+        return True
+
+    def _resume(self) -> None:
+        """Let deferred deliveries wait for a slot whose jobs are no longer here otherwise, in order."""
+        before, self._deferred = self._deferred, []
+        for delivery in before:
+            if delivery not in self:
+                continue
+            if self._admit(delivery):
+                self.resumed.set()
+            else:
+                self._deferred.append(delivery)
 
     def abandon(self, partition: int, place: bytes) -> None:
         """Never release this delivery: a job of it runs on, and only the end of this process ends it."""
@@ -89,11 +128,15 @@ class PrefetchBuffer:
     @property
     def abandoned(self) -> int:
         """The number of abandoned deliveries."""
-        return len(self._abandoned)
+        return sum(self.is_abandoned(delivery) for delivery in self._held.values()) if self._abandoned else 0
 
     def is_abandoned(self, delivery: Delivery) -> bool:
-        """Whether a job of this delivery runs on until the process ends."""
-        return delivery_key(delivery) in self._abandoned
+        """Whether a job of it runs on until the process ends, for this delivery or for an earlier one."""
+        if not self._abandoned:
+            return False
+        holders = (self._holders.get(id) for id in delivery.fields[::2])
+        names = {delivery_key(holder) for holder in (delivery, *holders) if holder is not None}
+        return not self._abandoned.isdisjoint(names)
 
     def take_all(self, of: Container[int] | None = None) -> list[Delivery]:
         """All deliveries that no slot has taken, for release. With `of`, only those of these partitions."""
@@ -109,9 +152,13 @@ class PrefetchBuffer:
     def put_back(self, deliveries: Iterable[Delivery]) -> None:
         """Let deliveries wait here again that could not be released."""
         for delivery in deliveries:
-            if delivery in self:
-                self._levels[int(delivery.level, 16)].append(delivery)
-                self.waiting += 1
+            if delivery not in self or delivery in self._deferred:
+                continue
+            for id in delivery.fields[::2]:
+                if self._holders.get(id) is delivery:
+                    del self._holders[id]
+            if not self._admit(delivery):
+                self._deferred.append(delivery)
 
     def __contains__(self, delivery: Delivery) -> bool:
         return delivery_key(delivery) in self._held

@@ -118,6 +118,7 @@ class QueueRunner:
             self._flow_dispatcher.run,
             self._look_for_priority_levels,
             self._release_unstarted,
+            self._start_deferred,
             self._histograms.run,
         ]
         if self.settings.track:
@@ -306,6 +307,13 @@ class QueueRunner:
                 and time.monotonic() - self._buffer.last_taken_at >= UNSTARTED_RELEASE_SECONDS
             ):
                 await self._release(self._buffer.take_all())
+
+    async def _start_deferred(self) -> None:
+        """Start deliveries that waited for an earlier run of the same job."""
+        while True:
+            await self._buffer.resumed.wait()
+            self._buffer.resumed.clear()
+            self._slots.arrived()
 
     async def _release(self, deliveries: Iterable[Delivery]) -> None:
         """Let other workers start these.
