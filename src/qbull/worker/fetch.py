@@ -16,7 +16,6 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from functools import partial
-from math import inf
 
 from qbull.errors import ServerError
 from qbull.store.connection.server import ErrorReply
@@ -37,6 +36,11 @@ CLOSED_READ_GRACE_SECONDS = 1.0
 """Seconds after which a busy server has noticed that a read was closed.
 
 Until then it may still deliver to it.
+"""
+PENDING_CHECK_SECONDS = 30.0
+"""How often a worker asks the server which deliveries it has.
+
+A primary that is replaced twice within moments may bring back a delivery that was settled long ago.
 """
 PLAIN_STREAM_COUNT = 2
 """Streams of a partition without priorities: the default level, and the one for released and retried jobs."""
@@ -121,7 +125,7 @@ class Fetcher:
     async def _read(self, group: tuple[int, ...], *, cut: bool) -> None:
         # A reply may have been lost, with deliveries in it.
         lost = cut
-        look_again = time.monotonic() + CLOSED_READ_GRACE_SECONDS if cut else inf
+        look_again = time.monotonic() + (CLOSED_READ_GRACE_SECONDS if cut else PENDING_CHECK_SECONDS)
         # Partitions that have more than was wanted.
         more: deque[int] = deque()
         # There may be more than the limiter granted.
@@ -134,7 +138,7 @@ class Fetcher:
                 await self._buffer.room.wait()
                 continue
             if time.monotonic() > look_again:
-                lost, look_again = True, inf
+                lost, look_again = True, time.monotonic() + PENDING_CHECK_SECONDS
             try:
                 if lost:
                     with self._buffer.track_departures() as left:
