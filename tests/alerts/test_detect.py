@@ -13,8 +13,10 @@ from conftest import eventually
 from qbull.alerts import detect as module
 from qbull.alerts.detect import ProblemWatcher
 from qbull.core.alerts import Alert, Alerts
+from qbull.core.health import DEFAULT_HEALTH_LIMITS, HealthLimits
 from qbull.core.problems import AlertNotification
 from qbull.core.record import Ending, ExtendedBody, append_ending, body_of, pack
+from qbull.store.read import inspect
 from qbull.store.read.inspect import server_time
 from qbull.store.read.pages import page
 from qbull.store.store import Store
@@ -28,8 +30,8 @@ TO = Alerts(slack="https://hooks.slack.com/services/x", urls=("https://example.c
 EMAIL = qbull.config.QueueSettings("email", alert=Alert(stale_after=1, repeated=3))
 
 
-def watcher(store: Store, who: str = "w1") -> ProblemWatcher:
-    return ProblemWatcher(store, TO, who)
+def watcher(store: Store, who: str = "w1", limits: HealthLimits = DEFAULT_HEALTH_LIMITS) -> ProblemWatcher:
+    return ProblemWatcher(store, TO, who, limits)
 
 
 async def messages(store: Store, to: str = "slack") -> list[AlertNotification]:
@@ -95,7 +97,7 @@ async def test_ten_watchers_at_once_say_a_thing_once(store: Store, email: None) 
         assert seen is not None
         watch = watcher(store, who)
         watch._queues = [EMAIL]
-        readings = [reading async for reading in watch._readings(seen, False)]
+        readings = [reading async for reading in watch._readings(seen)]
         state, message = module.evaluate_problems(seen.state, readings, seen.now_ms, watch._policy)
         assert message is not None or seen.rev != "1"
         await board.write(store, seen, state, watch._jobs(message, seen.rev) if message else [])
@@ -184,7 +186,7 @@ async def test_a_stale_queue_is_said_unless_it_is_paused(app: qbull.App, store: 
 
     async def old() -> bool:
         await watcher(store).look()
-        oldest = (await board.counts(store, EMAIL)).oldest_waiting_ms
+        oldest = (await inspect.count(partition)).oldest_waiting_ms
         return oldest is not None and await server_time(store) * 1000 - oldest > 1000
 
     await eventually(old)
@@ -216,10 +218,7 @@ async def test_failed_attempts_of_one_task_are_said_with_the_newest(store: Store
     )
 
 
-async def test_a_schedule_that_nobody_fires_is_said(
-    app: qbull.App, store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "OVERDUE_SCHEDULE_SECONDS", 0.2)
+async def test_a_schedule_that_nobody_fires_is_said(app: qbull.App, store: Store) -> None:
     queue = app.queue("email", alert=True)
 
     @queue.cron(every=0.1, name="tick", catch_up="skip")
@@ -229,7 +228,7 @@ async def test_a_schedule_that_nobody_fires_is_said(
         await eventually(lambda: _fired(app))
 
     async def overdue() -> bool:
-        await watcher(store).look()
+        await watcher(store, limits=HealthLimits(overdue_after=0.2)).look()
         return ("firing", "overdue") in [(status, kind) for status, kind, _ in await kinds(store)]
 
     await eventually(overdue)

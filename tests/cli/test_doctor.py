@@ -15,6 +15,7 @@ from shop import Shop
 
 import qbull
 from conftest import eventually
+from qbull.store import clock
 from qbull.store.store import Store
 
 
@@ -63,10 +64,17 @@ async def test_a_sound_server_has_no_problems(shell: Shell, shop: Shop) -> None:
     assert shown.endswith("no problems\n")
 
 
-async def test_waiting_jobs_without_a_worker_are_a_problem(shell: Shell, shop: Shop) -> None:
+async def test_waiting_jobs_without_a_worker_are_noted_and_become_a_problem(
+    shell: Shell, shop: Shop, own: str
+) -> None:
     await shop.send.enqueue(to="a")
+    assert 'queue "email": 1 waiting and no worker; run "qbull worker' in lines(examine(shell), "note")
 
-    assert 'queue "email": 1 waiting and no worker; run "qbull worker' in lines(examine(shell), "problem")
+    async with qbull.App(f"{own}?test_clock=1", prefix="test") as earlier:
+        await clock.advance_clock(earlier._client().store, -3_600_000)
+        await Shop(earlier).send.options(priority=1).enqueue(to="b")
+    found = lines(examine(shell), "problem")
+    assert 'queue "email": 2 jobs wait and no worker serves it; run "qbull worker' in found
 
 
 async def test_a_job_out_of_place_is_a_problem(shell: Shell, shop: Shop, broken: Store) -> None:

@@ -129,7 +129,7 @@ def test_the_doctor_knows_schedules(office: Shell) -> None:
     worker.terminate()
     worker.wait(30)
 
-    assert 'problem  schedule "nightly": no worker serves queue "maintenance"' in lonely.out
+    assert 'note     schedule "nightly": no worker serves queue "maintenance"' in lonely.out
     assert "ok       schedules: the data of all 2 is consistent" in healthy.out
     assert 'note     schedule "nightly": its last run failed: ValueError: no disk' in failed.out
 

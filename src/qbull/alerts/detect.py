@@ -6,13 +6,15 @@ If another process has written since the read, the server refuses the write (lua
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 
 import msgspec
 
 from qbull.config import QueueSettings
 from qbull.core.alerts import Alert, Alerts
 from qbull.core.codec import encode_payload
+from qbull.core.health import DEFAULT_HEALTH_LIMITS, HealthLimits, find_problems
+from qbull.core.health_problem import HealthProblem
 from qbull.core.problems import (
     MAX_REASON_CHARS,
     AlertNotification,
@@ -20,23 +22,26 @@ from qbull.core.problems import (
     CounterReading,
     GaugeReading,
     Problem,
+    ProblemKind,
     evaluate_problems,
 )
 from qbull.core.record import DEFAULT_PRIORITY, ExtendedBody, pack
 from qbull.errors import ServerAway, ServerError
+from qbull.store.read.health import read_health
 from qbull.store.read.inspect import Counts
 from qbull.store.store import Store
 from qbull.store.verbs import alerts as problem_store
-from qbull.store.verbs import live_settings
 from qbull.store.verbs.alerts import AlertSnapshot
 from qbull.store.verbs.partition import NewJob
-from qbull.store.verbs.schedules import SCHEDULE_BATCH_SIZE, ScheduleLocation, ScheduleStore, in_batches
-from qbull.store.verbs.tick import first_due_ms
+from qbull.store.verbs.schedules import ScheduleLocation, ScheduleStore, in_batches
 
-SLOW_CHECK_SECONDS = 10.0
-"""Interval between two reads of things that change rarely: the list of queues, late schedules."""
-OVERDUE_SCHEDULE_SECONDS = 60.0
-"""How late a scheduled run may be."""
+QUEUE_LIST_SECONDS = 10.0
+"""Interval between two reads of the list of queues."""
+ALERTED_KINDS: frozenset[ProblemKind] = frozenset(
+    {"unserved", "unread", "unknown", "stale", "blocked", "overdue"}
+)
+"""The problems of the health check that raise alerts. The others have alerts of their own (dead letters,
+repeated failures), or somebody has asked for them (pauses)."""
 ALERT_EXPIRES_MS = 3_600_000
 """Messages older than an hour are dropped."""
 WATCHER_TAKEOVER_SECONDS = 10.0
@@ -46,13 +51,16 @@ WATCHER_TAKEOVER_SECONDS = 10.0
 class ProblemWatcher:
     """Detects the problems of one app. `who` names this process."""
 
-    def __init__(self, store: Store, alerts: Alerts, who: str) -> None:
+    def __init__(
+        self, store: Store, alerts: Alerts, who: str, limits: HealthLimits = DEFAULT_HEALTH_LIMITS
+    ) -> None:
         self._store = store
         self._alerts = alerts
         self._who = who
+        self._limits = limits
         self._policy = AlertPolicy(int(alerts.every * 1000), alerts.rate)
         self._queues: list[QueueSettings] = []
-        self._rarely = -SLOW_CHECK_SECONDS
+        self._listed = -QUEUE_LIST_SECONDS
         self._missed_before: dict[str, int] = {}
 
     async def look(self) -> bool:
@@ -60,11 +68,10 @@ class ProblemWatcher:
         seen = await problem_store.take_turn(self._store, self._who, WATCHER_TAKEOVER_SECONDS)
         if seen is None:
             return False
-        rarely = time.monotonic() - self._rarely >= SLOW_CHECK_SECONDS
-        if rarely:
+        if time.monotonic() - self._listed >= QUEUE_LIST_SECONDS:
             self._queues = await self._alerting()
-            self._rarely = time.monotonic()
-        readings = [reading async for reading in self._readings(seen, rarely)]
+            self._listed = time.monotonic()
+        readings = [reading async for reading in self._readings(seen)]
         state, message = evaluate_problems(seen.state, readings, seen.now_ms, self._policy)
         if state != seen.state or message is not None:
             jobs = [] if message is None else self._jobs(message, seen.rev)
@@ -85,20 +92,18 @@ class ProblemWatcher:
                 found.append(settings)
         return found
 
-    async def _readings(
-        self, seen: AlertSnapshot, rarely: bool
-    ) -> AsyncIterator[CounterReading | GaugeReading]:
+    async def _readings(self, seen: AlertSnapshot) -> AsyncIterator[CounterReading | GaugeReading]:
+        reading = await read_health(self._store, self._queues, self._limits)
         for settings in self._queues:
             assert settings.alert is not None
-            counts = await problem_store.counts(self._store, settings)
+            counts = reading.counts[settings.name]
             yield await self._failed(settings, counts, seen)
             yield await self._missed(settings, counts, seen)
-            yield await self._stale(settings, settings.alert, counts, seen)
             async for level in self._repeated(settings, settings.alert, seen):
                 yield level
-            if rarely:
-                async for level in self._overdue(settings, seen):
-                    yield level
+        alerts = {settings.name: settings.alert for settings in self._queues if settings.alert is not None}
+        for level in _level_readings(find_problems(reading.facts, self._limits), alerts, seen):
+            yield level
         total, worker = await problem_store.lost_workers(self._store)
         yield CounterReading(Problem("lost", reason=worker), total, first=total)
 
@@ -138,15 +143,6 @@ class ProblemWatcher:
                     self._missed_before[name] = plan.missed
         return found
 
-    async def _stale(
-        self, settings: QueueSettings, alert: Alert, counts: Counts, seen: AlertSnapshot
-    ) -> GaugeReading:
-        waited = 0 if counts.oldest_waiting_ms is None else (seen.now_ms - counts.oldest_waiting_ms) // 1000
-        stale = alert.stale_after is not None and waited >= alert.stale_after
-        if stale and await live_settings.is_paused(self._store, settings.name):
-            stale = False
-        return GaugeReading(Problem("stale", settings.name, count=max(waited, 1)), stale)
-
     async def _repeated(
         self, settings: QueueSettings, alert: Alert, seen: AlertSnapshot
     ) -> AsyncIterator[GaugeReading]:
@@ -163,32 +159,6 @@ class ProblemWatcher:
             if (problem.kind, problem.queue) == ("repeated", settings.name) and problem.task not in found:
                 yield GaugeReading(problem, there=False)
 
-    async def _overdue(self, settings: QueueSettings, seen: AlertSnapshot) -> AsyncIterator[GaugeReading]:
-        late: set[str] = set()
-        schedules = ScheduleStore(self._store)
-        partitions = await self._store.partitions(settings)
-        for partition, due in zip(partitions, await first_due_ms(partitions), strict=True):
-            if due is None or due > seen.now_ms:
-                continue
-            look = await schedules.read(
-                ScheduleLocation(settings.name, partition.number), (), due=SCHEDULE_BATCH_SIZE
-            )
-            for name, plan in look.plans.items():
-                schedule = plan.schedule
-                if schedule is None or plan.next_ms is None or plan.paused_ms is not None:
-                    continue
-                seconds = (look.now_ms - schedule.due(plan.next_ms)) / 1000
-                if seconds > OVERDUE_SCHEDULE_SECONDS and not _held(schedule.catch_up):
-                    late.add(name)
-                    yield GaugeReading(
-                        Problem("overdue", settings.name, schedule.task, count=int(seconds), schedule=name),
-                        True,
-                    )
-        for one in seen.state.open.values():
-            problem = one.problem
-            if (problem.kind, problem.queue) == ("overdue", settings.name) and problem.schedule not in late:
-                yield GaugeReading(problem, there=False)
-
     def _jobs(self, message: AlertNotification, rev: str) -> list[NewJob]:
         """One job for each destination: an unreachable one must not cause duplicates at the others."""
         content = msgspec.to_builtins(message)
@@ -198,9 +168,40 @@ class ProblemWatcher:
         ]
 
 
-def _held(catch_up: str) -> bool:
-    """With catch_up="all" a scheduled run waits for the one before it: it is late on purpose."""
-    return catch_up == "all"
+def _level_readings(
+    problems: Sequence[HealthProblem], alerts: Mapping[str, Alert], seen: AlertSnapshot
+) -> Iterator[GaugeReading]:
+    """The problems that are there now, and those that were and are not any more."""
+    there = [
+        _alert_problem(one, seen.now_ms)
+        for one in problems
+        if one.kind in ALERTED_KINDS and _is_wanted(one, alerts.get(one.queue or ""))
+    ]
+    yield from (GaugeReading(problem, True) for problem in there)
+    names = {problem.name for problem in there}
+    unread = {one.queue for one in problems if one.kind in ("unserved", "unread")}
+    for known in seen.state.open.values():
+        problem = known.problem
+        if problem.kind in ALERTED_KINDS and problem.queue in alerts and problem.name not in names:
+            # A stale queue that loses its workers is still stale.
+            yield GaugeReading(problem, problem.kind == "stale" and problem.queue in unread)
+
+
+def _is_wanted(problem: HealthProblem, alert: Alert | None) -> bool:
+    return alert is not None and (problem.kind != "stale" or alert.stale_after is not None)
+
+
+def _alert_problem(one: HealthProblem, now_ms: int) -> Problem:
+    late = one.kind in ("stale", "overdue")
+    count = (now_ms - (one.since_ms or now_ms)) // 1000 if late else one.values.get("jobs", 1)
+    return Problem(
+        one.kind,
+        one.queue or "",
+        one.task or "",
+        count=max(count, 1),
+        schedule=one.schedule or "",
+        fact="" if late else one.fact,
+    )
 
 
 def _record(to: str, content: object) -> bytes:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from qbull.api.audit import AuditWriter
 from qbull.api.auth import Authenticator
-from qbull.api.endpoint import Reply
 from qbull.api.live_stream import EventBroadcaster
 from qbull.api.recent_waits import RecentWaits
 from qbull.api.redaction import Redaction
@@ -20,13 +19,13 @@ from qbull.api.running_operations import OperationRunner
 from qbull.app import App
 from qbull.config import check_name
 from qbull.core.access import Access
-from qbull.core.health import HealthProblem
 from qbull.errors import ConfigError, NotFound
 from qbull.queue import Queue
 from qbull.store.read.minutes import MinuteCache
 from qbull.store.store import Store
 
 if TYPE_CHECKING:
+    from qbull.api.health import HealthReport
     from qbull.views.flows import FlowsView
     from qbull.views.overview import Overview
 
@@ -36,10 +35,10 @@ QUEUE_SETTINGS_CACHE_SECONDS = 5.0
 """How long the settings of a queue are cached if its code is not in this process."""
 
 
-HEALTH_CACHE_SECONDS = 1.0
+HEALTH_CACHE_SECONDS = 2.0
 """How long a health report is cached: anybody may ask, as often as they like."""
-HALTED_CACHE_SECONDS = 3.0
-"""How long the halted keys are cached: finding them reads every partition."""
+METRICS_CACHE_SECONDS = 1.0
+"""How long the metrics are cached."""
 FLOWS_CACHE_SECONDS = 1.5
 """How long the list of flows is cached."""
 
@@ -53,11 +52,8 @@ class ApiContext:
         self.redaction = Redaction(access)
         self.operations = OperationRunner(lambda: self.store)
         self.broadcaster = EventBroadcaster(lambda: self.store, self.queues, errors=not access.redact)
-        self.health: CachedValue[Reply] = CachedValue(lambda: _health(self), HEALTH_CACHE_SECONDS)
-        self.halted: CachedValue[list[HealthProblem]] = CachedValue(
-            lambda: _halted(self), HALTED_CACHE_SECONDS
-        )
-        self.metrics: CachedValue[str] = CachedValue(lambda: _metrics(self), HEALTH_CACHE_SECONDS)
+        self.health: CachedValue[HealthReport] = CachedValue(lambda: _health(self), HEALTH_CACHE_SECONDS)
+        self.metrics: CachedValue[str] = CachedValue(lambda: _metrics(self), METRICS_CACHE_SECONDS)
         self.answered: Counter[tuple[str, int]] = Counter()
         self.flows: CachedValue[FlowsView] = CachedValue(lambda: _flows(self), FLOWS_CACHE_SECONDS)
         self.overviews: dict[int, CachedValue[Overview]] = {}
@@ -116,16 +112,10 @@ class CachedValue(Generic[T]):
             return self._value
 
 
-async def _health(context: ApiContext) -> Reply:
-    from qbull.api.health import read_health  # It is made of the values above.
+async def _health(context: ApiContext) -> HealthReport:
+    from qbull.api.health import read_report  # It is made of the values above.
 
-    return await read_health(context)
-
-
-async def _halted(context: ApiContext) -> list[HealthProblem]:
-    from qbull.api.health import find_halted_queues
-
-    return await find_halted_queues(context)
+    return await read_report(context)
 
 
 async def _flows(context: ApiContext) -> FlowsView:

@@ -1,31 +1,47 @@
-"""Health: is the server up, are there workers, do jobs wait too long or for a person?
+"""Health: the problems of the queues and workers, and a status for load balancers.
 
-The answer has texts for people and a status for load balancers.
+core/health.py finds the problems. They are read at most once in two seconds, however many ask.
 """
 
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from qbull.api.context import ApiContext, now
 from qbull.api.endpoint import ApiCall, Endpoint, Nothing, Reply
-from qbull.api.queues import read_counts
-from qbull.core import health
-from qbull.core.health import HealthProblem
+from qbull.core.health import HealthLimits, find_problems
+from qbull.core.health_problem import HealthProblem, status_of, summarize, unavailable
 from qbull.errors import ServerError
-from qbull.store.read.partition_report import halted_summary
-from qbull.views import queues as views
-from qbull.views.shape import view_of
+from qbull.store.read import health as health_facts
+from qbull.store.read.inspect import Counts
+from qbull.views import health as views
+from qbull.views.queues import StatsView
 
 HEALTH_TIMEOUT_SECONDS = 2.0
 """How long a load balancer's request waits for the server."""
-UNSERVED_AFTER_SECONDS = 30.0
-"""How long a job may wait for the first worker."""
+
+
+@dataclass(frozen=True)
+class HealthReport:
+    """The problems, and the counts of each queue."""
+
+    problems: tuple[HealthProblem, ...]
+    counts: Mapping[str, Counts] = field(default_factory=dict)
 
 
 async def queues_health(call: ApiCall[Nothing, Nothing]) -> Reply:
-    return await call.context.health.get()
+    report = await call.context.health.get()
+    status = status_of(report.problems)
+    answer = views.HealthView(
+        status=status,
+        message=summarize(report.problems),
+        problems=[views.HealthProblemView.of(one, anonymous=True) for one in report.problems],
+        details={name: StatsView.of(name, counts) for name, counts in report.counts.items()},
+        timestamp=now(),
+    )
+    return Reply(answer, 503 if status == "unhealthy" else 200)
 
 
 async def healthz(call: ApiCall[Nothing, Nothing]) -> views.AliveView:
@@ -42,61 +58,16 @@ async def readyz(call: ApiCall[Nothing, Nothing]) -> Reply:
     return Reply(views.AliveView(status="ok", message="the job server answers"))
 
 
-async def read_health(context: ApiContext) -> Reply:
-    """Build the health report."""
+async def read_report(context: ApiContext) -> HealthReport:
+    """Read the facts and find the problems."""
+    limits = HealthLimits(stale_after=context.access.stale_after)
     try:
         async with asyncio.timeout(HEALTH_TIMEOUT_SECONDS * 2):
-            found = await read_counts(context)
-            served = {
-                name for who in (await context.store.without_retry.workers()).values() for name in who.queues
-            }
-            still = await context.halted.get()
+            queues = [queue.settings for queue in await context.queues()]
+            reading = await health_facts.read_health(context.store.without_retry, queues, limits)
     except (ServerError, TimeoutError):
-        return _health_reply([health.unavailable()], {})
-    return _health_reply([*find_problems(found, served, context.access.stale_after), *still], found)
-
-
-def find_problems(
-    found: dict[str, views.StatsView], served: set[str], stale_after: float
-) -> list[HealthProblem]:
-    """The problems that the counts of the queues show."""
-    wrong = []
-    for name, stats in found.items():
-        oldest = stats.oldest_waiting_at
-        if stats.is_paused:
-            if stats.waiting:
-                wrong.append(health.paused(name, stats.waiting))
-            continue
-        if oldest is None:
-            continue
-        age = (datetime.now(UTC) - oldest).total_seconds()
-        if name not in served and age > UNSERVED_AFTER_SECONDS:
-            wrong.append(health.unserved(name, stats.waiting))
-        elif age > stale_after:
-            wrong.append(health.stale(name, age))
-    return wrong
-
-
-async def find_halted_queues(context: ApiContext) -> list[HealthProblem]:
-    """The queues with keys that are halted until somebody deals with a dead letter."""
-    found = []
-    for queue in await context.queues():
-        still = await halted_summary(context.store, queue.settings)
-        if still is not None:
-            found.append(health.halted(queue.name, still.keys, still.waiting))
-    return found
-
-
-def _health_reply(wrong: list[HealthProblem], found: dict[str, views.StatsView]) -> Reply:
-    serious = any(ill.serious for ill in wrong)
-    answer = views.HealthView(
-        status="unhealthy" if serious else "healthy",
-        message=health.summarize(wrong),
-        problems=[view_of(views.IllView, ill) for ill in wrong],
-        details=found,
-        timestamp=now(),
-    )
-    return Reply(answer, 503 if serious else 200)
+        return HealthReport((unavailable(),))
+    return HealthReport(find_problems(reading.facts, limits), reading.counts)
 
 
 ENDPOINTS = [
@@ -104,7 +75,7 @@ ENDPOINTS = [
         method="GET",
         path="/api/queues/health",
         role="open",
-        summary="Health of the queues; 503 if unhealthy, with the reasons in the message",
+        summary="Health of the queues; 503 if a problem is critical, with the reasons in the message",
         handler=queues_health,
         answer=views.HealthView,
         answers=(503,),

@@ -7,6 +7,9 @@ label. Wait and run times are histograms that all workers have recorded.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from typing import get_args
 
 from starlette.responses import Response
 
@@ -14,6 +17,7 @@ import qbull
 from qbull.api.context import ApiContext
 from qbull.api.endpoint import ApiCall, Endpoint, Nothing
 from qbull.core import histograms
+from qbull.core.health_problem import HealthProblem, HealthStatus, status_of, unavailable
 from qbull.core.histograms import Histogram
 from qbull.core.layout import Layout
 from qbull.errors import ServerError
@@ -92,10 +96,18 @@ SCRIPT_ERRORS_METRIC = Metric(
 REQUESTS_METRIC = Metric(
     "qbull_api_requests_total", "counter", "Requests answered by this process.", ("endpoint", "status")
 )
+HEALTH_METRIC = Metric("qbull_health", "gauge", "1 for the present status of the health check.", ("status",))
+PROBLEMS_METRIC = Metric(
+    "qbull_problems",
+    "gauge",
+    "Problems that the health check reports.",
+    ("kind", "severity", "queue"),
+)
 LISTENERS_METRIC = Metric("qbull_api_listeners", "gauge", "Open event streams of this process.")
 
 METRICS = [
-    UP_METRIC, BUILD_METRIC, JOBS_METRIC, OLDEST_WAITING_METRIC, IN_LANES_METRIC, PAUSED_METRIC,
+    UP_METRIC, BUILD_METRIC, HEALTH_METRIC, PROBLEMS_METRIC, JOBS_METRIC, OLDEST_WAITING_METRIC,
+    IN_LANES_METRIC, PAUSED_METRIC,
     PARTITIONS_METRIC, OWNED_PARTITIONS_METRIC, QUEUE_WORKERS_METRIC, SLOTS_METRIC, WORKER_PROCESSES_METRIC,
     SCHEDULE_LAG_METRIC, *TOTAL_METRICS.values(), STARTED_METRIC, DURATION_METRIC, WAIT_METRIC,
     SCRIPT_ERRORS_METRIC, REQUESTS_METRIC, LISTENERS_METRIC,
@@ -121,8 +133,10 @@ async def collect(context: ApiContext) -> str:
         samples = MetricSamples()  # Half of the metrics would look like all of them.
         samples.add(BUILD_METRIC, 1, qbull.__version__)
         samples.add(UP_METRIC, 0)
+        _add_problems(samples, (unavailable(),))
         return samples.text()
     samples.add(UP_METRIC, 1)
+    _add_problems(samples, (await context.health.get()).problems)
     return samples.text()
 
 
@@ -138,6 +152,15 @@ async def _collect(context: ApiContext, samples: MetricSamples) -> None:
         _add_workers(samples, queue.name, members, layout)
         _add_histograms(samples, queue.name, await written.read(store, queue.name))
         samples.add(SCHEDULE_LAG_METRIC, await _lag(context, queue, now * 1000), queue.name)
+
+
+def _add_problems(samples: MetricSamples, problems: Sequence[HealthProblem]) -> None:
+    status = status_of(problems)
+    for one in get_args(HealthStatus):
+        samples.add(HEALTH_METRIC, one == status, one)
+    counted = Counter((one.kind, one.severity, one.queue or "") for one in problems)
+    for labels, count in sorted(counted.items()):
+        samples.add(PROBLEMS_METRIC, count, *labels)
 
 
 def _add_counts(samples: MetricSamples, queue: str, counts: Counts, now: float) -> None:

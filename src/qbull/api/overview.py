@@ -1,4 +1,4 @@
-"""Overview: all queues in one answer: jobs per minute, wait times, current failures.
+"""Overview: all queues in one answer: the verdict, jobs per minute, wait times, current failures.
 
 It is computed at most once in two seconds.
 """
@@ -17,6 +17,7 @@ from qbull.queue import Queue
 from qbull.store.read import histograms as written
 from qbull.store.read import minutes as counted
 from qbull.views import overview as views
+from qbull.views.health import VerdictView
 from qbull.views.queues import MinutesQuery, MinuteView
 
 OVERVIEW_CACHE_SECONDS = 2.0
@@ -62,6 +63,7 @@ async def read_overview(context: ApiContext, span: int) -> views.Overview:
     failing.sort(key=lambda group: group.group.count, reverse=True)
     return views.Overview(
         timestamp=now(),
+        verdict=VerdictView.of((await context.health.get()).problems),
         minutes=[MinuteView.of(minute) for minute in _sum([rows for rows, _, _ in found])],
         wait=views.WaitingView(
             p50_ms=histograms.quantile(lately, 0.5), p95_ms=histograms.quantile(lately, 0.95)
@@ -96,7 +98,7 @@ ENDPOINTS = [
         method="GET",
         path="/api/overview",
         role="viewer",
-        summary="All queues together: jobs per minute, wait times and current failures",
+        summary="All queues together: the verdict, jobs per minute, wait times and current failures",
         handler=overview,
         query=MinutesQuery,
         answer=views.Overview,

@@ -18,9 +18,17 @@ import msgspec
 
 from qbull.core.rate import Rate
 
-ProblemKind = Literal["failed", "repeated", "stale", "missed", "overdue", "lost"]
+ProblemKind = Literal[
+    "away", "unserved", "unread", "unknown", "stale", "blocked", "halted", "paused", "failing",
+    "overdue", "lost", "failed", "repeated", "missed",
+]  # fmt: skip
+"""All kinds of problems. core/health.py finds most of them in the state of the queues."""
 NoticeStatus = Literal["firing", "still", "resolved"]
 
+LASTING_KINDS: frozenset[ProblemKind] = frozenset(
+    {"unserved", "unread", "unknown", "stale", "blocked", "overdue", "repeated"}
+)
+"""Alerts about a state. People are told again while it lasts, even if it does not get worse."""
 MAX_REPEAT_INTERVAL_MS = 3_600_000
 """A problem that goes on is reported again after an hour at the latest."""
 MAX_OPEN_PROBLEMS = 500
@@ -36,7 +44,8 @@ MAX_REASON_CHARS = 300
 class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
     """Something that is wrong.
 
-    `count` is the number of cases; `task`, `job` and `reason` are of the newest.
+    `count` is the number of cases; `task`, `job` and `reason` are of the newest. `fact` is the problem as a
+    sentence, if core/health.py has found it.
     """
 
     kind: ProblemKind
@@ -46,11 +55,12 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
     reason: str = ""
     count: int = 1
     schedule: str = ""
+    fact: str = ""
 
     @property
     def name(self) -> str:
         """The same problem has the same name, whatever its newest job is."""
-        which = {"overdue": self.schedule, "repeated": self.task}.get(self.kind, "")
+        which = {"overdue": self.schedule, "repeated": self.task, "unknown": self.task}.get(self.kind, "")
         return f"{self.kind} {self.queue} {which}".rstrip()
 
 
@@ -192,7 +202,7 @@ def _apply_gauge(known: dict[str, OpenProblem], reading: GaugeReading, now_ms: i
 def _is_due(one: OpenProblem, now_ms: int, policy: AlertPolicy) -> bool:
     if one.over or not one.told_ms:
         return True
-    goes_on = one.problem.count > one.told or one.problem.kind in ("stale", "overdue", "repeated")
+    goes_on = one.problem.count > one.told or one.problem.kind in LASTING_KINDS
     wait = min(policy.every_ms * 2 ** min(one.times - 1, 20), max(MAX_REPEAT_INTERVAL_MS, policy.every_ms))
     return goes_on and not 0 <= now_ms - one.told_ms < wait
 
@@ -220,16 +230,26 @@ def _status(one: OpenProblem) -> NoticeStatus:
 _PROBLEM_TEXTS: dict[ProblemKind, tuple[str, str]] = {
     "failed": ("{n} {jobs} failed permanently", "no more jobs failed permanently; {n} did"),
     "repeated": ("{n} attempts failed within five minutes", "its attempts no longer fail"),
-    "stale": ("its oldest job has waited for {n} s", "its jobs start again"),
     "missed": ("{n} {ticks} missed", "no more ticks were missed; {n} were"),
-    "overdue": ("it has not run for {n} s", "it runs again"),
     "lost": ("{n} {workers} lost", "no more workers were lost; {n} were"),
+    "unserved": ("{n} {jobs} wait and no worker serves it", "a worker serves it again"),
+    "unread": (
+        "{n} {jobs} wait in partitions that no worker reads",
+        "workers read all its partitions again",
+    ),
+    "unknown": ("{n} {jobs} wait for a task that no worker knows", "a worker knows its task again"),
+    "stale": ("its oldest job has waited for {n} s", "its jobs start again"),
+    "blocked": ("{n} {jobs} wait behind a job that fails", "no key waits for a job that fails"),
+    "overdue": ("it has not run for {n} s", "it runs again"),
 }
+"""The start and the end of each kind of alert. A problem that has a fact is told with it."""
 
 
 def text_of(said: ProblemNotice) -> str:
     """A sentence for a problem, or for its end."""
     n, over = said.problem.count, said.status == "resolved"
+    if said.problem.fact and not over:
+        return said.problem.fact
     one = n == 1
     return _PROBLEM_TEXTS[said.problem.kind][over].format(
         n=f"{n:,}",

@@ -76,6 +76,8 @@ short names below to `base`, and list the ones they use in their NAMES lines.
       roster              hash     worker → host, process and queues of the worker; deleted with the worker
       schedules           hash     schedule → its queue and partition; deleted with the schedule
       losses              hash     number of lost workers, and the last one
+      lost                list     the last 100 lost workers, each with its time and its entry of the roster;
+                                   expires after a day
       truce               string   exists after an outage, while no worker is declared dead; expires
       tokens              hash     token id → digest, role and data of an API token (store/verbs/tokens.py);
                                    until revoked

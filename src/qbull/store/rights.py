@@ -106,13 +106,14 @@ _WORKER_ROLE = AclRole(
         ),
         *("flow_start", "flow_continue", "flow_deliver", "flow_outbox", "find", *_MOVE_VERBS),
         *("failure_counts", "alert_watch", "alert_raise", "minutes", "newest_finished"),
+        *("health_report", "lost_workers"),
     ),
     commands=(
         *("hdel", "hget", "hgetall", "hkeys", "hlen", "hmget", "hscan", "smembers", "sscan"),
         *("subscribe", "ping", "zrange"),
         *("xdel", "xrange", "xreadgroup", "xrevrange", "xinfo|consumers"),
     ),
-    names=("", "queues", "workers", "roster", "losses", "truce", "schedules"),
+    names=("", "queues", "workers", "roster", "losses", "lost", "truce", "schedules"),
     channels=("bell", "done"),
 )
 _RELAY_ROLE = AclRole(
@@ -132,13 +133,16 @@ _READER_ROLE = AclRole(
         "progress_read",
         "workers",
         "partition_report",
+        "health_report",
+        "lost_workers",
+        "minutes",
         "drain_status",
     ),
     commands=(
         *("hexists", "hget", "hkeys", "hmget", "hscan", "lrange", "smembers", "zrange"),
         *("xinfo|groups", "xpending", "xrange", "xrevrange"),
     ),
-    names=("", "queues", "workers", "roster", "schedules"),
+    names=("", "queues", "workers", "roster", "lost", "truce", "schedules"),
 )
 _ADMIN_ROLE = (
     _PRODUCER_ROLE
@@ -157,7 +161,7 @@ _ADMIN_ROLE = (
             ),
         ),
         commands=("config|get", "hdel", "hlen", "role", "sscan", "time", "type", "zscan"),
-        names=("truce",),
+        names=(),
         channels=("bell",),
     )
 )
@@ -168,7 +172,6 @@ _API_ROLE = _ADMIN_ROLE | AclRole(
             "lane_report",
             "jobs_ahead",
             "flow_jobs",
-            "minutes",
             "finished_since",
             "operation",
             "audit_log",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from qbull.views.health import VerdictView
 from qbull.views.jobs import FailureGroupView
 from qbull.views.queues import MinuteView
 from qbull.views.shape import AnswerShape, Shape
@@ -22,8 +23,11 @@ class WaitingView(Shape, kw_only=True):
 
 
 class Overview(AnswerShape, kw_only=True):
-    """All queues together: `minutes` from the oldest on; `failing` from the most frequent on."""
+    """All queues together: `minutes` from the oldest on; `failing` from the most frequent on; `verdict` is
+    the same as the health check, with the workers that are concerned.
+    """
 
+    verdict: VerdictView
     minutes: list[MinuteView]
     wait: WaitingView
     failing: list[FailingView]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from msgspec import Meta
 
 from qbull.config import OnFailed, Order
-from qbull.core.health import HealthCode
 from qbull.core.record import to_datetime
 from qbull.store.read.inspect import Counts
 from qbull.store.read.minutes import MinuteCounts
@@ -83,37 +82,6 @@ class QueueView(AnswerShape, kw_only=True):
     slots: int
     tasks: list[TaskView]
     declared_here: bool
-
-
-class IllView(Shape, kw_only=True):
-    """A health problem: `text` for people, `code` with its `values` for programs. A problem that is not
-    serious waits for a person and blocks nothing else.
-    """
-
-    code: HealthCode
-    serious: bool
-    queue: str | None
-    text: str
-    values: dict[str, int]
-
-
-class HealthView(Shape, kw_only=True):
-    """The health of all queues. `message` sums up the `problems`. The status is unhealthy if one of them is
-    serious.
-    """
-
-    status: Literal["healthy", "unhealthy"]
-    message: str
-    problems: list[IllView]
-    details: dict[str, StatsView]
-    timestamp: Timestamp
-
-
-class AliveView(Shape, kw_only=True):
-    """The state of the API for load balancers."""
-
-    status: Literal["ok", "away"]
-    message: str
 
 
 class MinutesQuery(Shape, kw_only=True):

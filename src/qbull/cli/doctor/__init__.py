@@ -1,1 +1,1 @@
-"""`qbull doctor`: checks of the server, the queues, the schedules, durability and alerts."""
+"""`qbull doctor`: checks of the server, the queues, their health, the schedules, durability and alerts."""

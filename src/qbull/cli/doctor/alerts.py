@@ -1,4 +1,4 @@
-"""Alert checks of `qbull doctor`: are there destinations, do messages arrive, and which problems are open?"""
+"""Alert checks of `qbull doctor`: are there destinations, and do messages arrive?"""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from qbull.alerts.deliver import missing_package
 from qbull.alerts.destinations import type_of
 from qbull.cli.doctor.finding import Finding, note, ok, problem
 from qbull.core.alerts import Alerts
-from qbull.core.problems import ProblemNotice, subject_of, text_of
 from qbull.errors import ServerError
 from qbull.store.store import Store
-from qbull.store.verbs.alerts import ALERT_QUEUE, newest_failed, read_known_problems
+from qbull.store.verbs.alerts import ALERT_QUEUE, newest_failed
 
 
 async def check_alerts(alerts: Alerts, store: Store) -> AsyncIterator[Finding]:
-    """Check the destinations of alerts, alerts that could not be sent, and the open problems."""
+    """Check the destinations of alerts, and alerts that could not be sent."""
     try:
         queues = [name for name in await store.queues() if (await store.settings(name)).alert is not None]
         failed = await newest_failed(store, ALERT_QUEUE)
@@ -27,9 +26,6 @@ async def check_alerts(alerts: Alerts, store: Store) -> AsyncIterator[Finding]:
     if failed is not None and failed.ending is not None:
         step = f'run "qbull alerts test", then "qbull clean {ALERT_QUEUE.name} --state failed"'
         yield note("alerts", f"some were not sent, the last one because of: {failed.ending.error}", step)
-    for one in (await read_known_problems(store)).open.values():
-        notice = ProblemNotice("firing", one.problem, one.since_ms)
-        yield note("alerts", f"{subject_of(one.problem)}: {text_of(notice)}", 'see "qbull alerts"')
 
 
 def _check_destinations(alerts: Alerts, queues: list[str]) -> list[Finding]:

@@ -9,6 +9,7 @@ import click
 
 from qbull.cli.doctor.alerts import check_alerts
 from qbull.cli.doctor.finding import Finding
+from qbull.cli.doctor.health import check_health
 from qbull.cli.doctor.queues import check_queue, check_workers
 from qbull.cli.doctor.schedules import check_schedules
 from qbull.cli.doctor.server import check_server
@@ -62,6 +63,8 @@ async def _check_all(target: Target) -> AsyncIterator[Finding]:
     for name in await target.store.queues():
         async for finding in check_queue(target.store, name, _print_progress):
             yield finding
+    async for finding in check_health(target.store):
+        yield finding
     async for finding in check_schedules(target.app.schedules, target.store):
         yield finding
     async for finding in check_alerts(target.app.alerts, target.store):

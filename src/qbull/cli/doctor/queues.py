@@ -1,28 +1,21 @@
-"""Queue checks of `qbull doctor`: is the data of each queue consistent, and does a worker run its jobs?"""
+"""Queue checks of `qbull doctor`: is the data of each queue consistent, and do its workers agree?"""
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncIterator, Callable
 
 from qbull.cli.doctor.finding import Finding, note, ok, problem
-from qbull.cli.terminal import span
 from qbull.config import QueueSettings
-from qbull.core import health
 from qbull.core.config_warnings import config_warnings
 from qbull.errors import ServerError
 from qbull.store.read import inspect
 from qbull.store.read.drain_status import repartitioning_status
 from qbull.store.read.inspect import Counts
 from qbull.store.read.integrity import check_integrity, wrong_types
-from qbull.store.read.partition_report import halted_summary
 from qbull.store.store import Store
-from qbull.store.verbs.live_settings import is_paused
 from qbull.store.verbs.partition import Partition
 from qbull.store.verbs.workers import settings_digest, worker_declarations
 
-OLD_JOB_SECONDS = 300.0
-"""A job that waits longer than this is worth a note, although workers are alive."""
 MAX_CHECKED_JOBS = 20_000
 MAX_SHOWN_FAULTS = 20
 
@@ -78,10 +71,9 @@ async def check_queue(store: Store, name: str, on_progress: Callable[[str], None
         yield finding
     async for finding in _check_repartitioning(store, settings):
         yield finding
-    async for finding in _check_progress(store, name, counts):
-        yield finding
-    async for finding in _check_halted(store, settings, counts):
-        yield finding
+    if counts.failed:
+        step = f'see "qbull jobs {name} --state failed"'
+        yield note(subject, f"{counts.failed} jobs failed permanently", step)
 
 
 async def _check_integrity(partition: Partition) -> AsyncIterator[Finding]:
@@ -129,52 +121,6 @@ async def _check_repartitioning(store: Store, settings: QueueSettings) -> AsyncI
             fact = f"{left.jobs:,} jobs and {left.keys:,} keys are left in the old {old} partitions"
             next_step = f'the workers run them; "{command} {left.partitions}" shows the progress'
         yield note(subject, fact, next_step)
-
-
-async def _check_progress(store: Store, name: str, counts: Counts) -> AsyncIterator[Finding]:
-    subject = f'queue "{name}"'
-    try:
-        served = any(name in who.queues for who in (await store.workers()).values())
-    except ServerError:
-        # The check of the workers has reported it.
-        return
-    if counts.unfinished and not served:
-        jobs = ", ".join(
-            f"{n} {state}"
-            for state, n in (
-                ("waiting", counts.waiting),
-                ("active", counts.active),
-                ("delayed", counts.delayed),
-            )
-            if n
-        )
-        yield problem(subject, f"{jobs} and no worker", f'run "qbull worker MODULE:APP --queues {name}"')
-    elif counts.oldest_waiting_ms is not None and not await is_paused(store, name):
-        age = time.time() - counts.oldest_waiting_ms / 1000
-        if age > OLD_JOB_SECONDS:
-            yield note(
-                subject, f"a job has been waiting for {span(age)}", "add worker processes or concurrency"
-            )
-    if counts.failed:
-        yield note(
-            subject, f"{counts.failed} jobs failed permanently", f'see "qbull jobs {name} --state failed"'
-        )
-
-
-async def _check_halted(store: Store, settings: QueueSettings, counts: Counts) -> AsyncIterator[Finding]:
-    """Check whether jobs wait for a person: in halted lanes or a paused queue.
-
-    The API's health check says the same.
-    """
-    name = settings.name
-    halted = await halted_summary(store, settings)
-    if halted is not None:
-        fact = health.halted(name, halted.keys, halted.waiting).fact
-        step = f'see "qbull partitions {name}", then retry or remove the dead letter'
-        yield note(f'queue "{name}"', fact, step)
-    if counts.waiting and await is_paused(store, name):
-        fact = health.paused(name, counts.waiting).fact
-        yield note(f'queue "{name}"', fact, f'run "qbull resume {name}"')
 
 
 def _partitions(count: int) -> str:

@@ -36,7 +36,7 @@ def _check_schedule(info: ScheduleInfo) -> list[Finding]:
     findings = []
     if info.problem is not None and not info.paused and info.next:
         step = f'run "qbull worker MODULE:APP --queues {info.queue}", or "qbull schedules remove {info.name}"'
-        findings.append(problem(subject, info.problem, step))
+        findings.append(note(subject, info.problem, step))
     if info.last is not None and info.last.state == "failed":
         step = f'see "qbull job {info.queue} {info.last.job_id}"'
         findings.append(note(subject, f"its last run failed: {info.last.error}", step))

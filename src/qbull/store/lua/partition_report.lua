@@ -1,7 +1,7 @@
 -- partition_report: the owner of a partition's lease, its longest lanes, and its halted lanes.
 -- The work is limited. If there are more lanes than `sample`, it examines the lanes of `sample` random jobs
--- that wait in one, which finds any lane with a large share of them. With a `sample` of 0 it examines no
--- lanes. Of the dead letters it reads the newest.
+-- that wait in one, which finds any lane with a large share of them. Of the dead letters it reads the
+-- newest.
 -- KEYS  base
 -- FLAGS no-writes
 -- NAMES lease lanes index failed
@@ -18,8 +18,7 @@ local function add_lane(lane)
   if length > 0 then longest[#longest + 1] = {lane, length} end
 end
 
-if sample == 0 then -- only halted lanes are wanted
-elseif redis.call('HLEN', lanes) <= sample then
+if redis.call('HLEN', lanes) <= sample then
   for _, lane in ipairs(redis.call('HKEYS', lanes)) do add_lane(lane) end
 else
   local hits = 0

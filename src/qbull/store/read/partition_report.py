@@ -29,8 +29,6 @@ MAX_READ_DEAD_LETTERS = 50
 """Entries of a partition's dead letters that are read."""
 MAX_SHOWN_LANES = 10
 """Lanes of the whole queue that are listed, of each kind."""
-MAX_HALTED_LANES = 1000
-"""Lanes of a partition that are counted as halted, at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,17 +80,6 @@ class HaltedLane:
     waiting: int
     job: str
     since_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class HaltedSummary:
-    """The number of halted keys of a queue, and of the jobs behind them.
-
-    If there are very many, the real numbers may be higher.
-    """
-
-    keys: int
-    waiting: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,23 +135,11 @@ async def partition_report(store: Store, settings: QueueSettings) -> PartitionRe
     return found
 
 
-async def halted_summary(store: Store, settings: QueueSettings) -> HaltedSummary | None:
-    """The keys of a queue that are halted until someone deals with a dead letter; None if there are none."""
-    if settings.on_failed != "halt":
-        return None
-    looked = await _sample_lanes(await store.partitions(settings), settings, sample=0, limit=MAX_HALTED_LANES)
-    lanes = [lane for _, _, halted in looked for lane in halted]
-    return HaltedSummary(len(lanes), sum(lane.waiting for lane in lanes)) if lanes else None
-
-
 async def _sample_lanes(
-    partitions: Sequence[Partition],
-    settings: QueueSettings,
-    sample: int = LANE_SAMPLE_SIZE,
-    limit: int = MAX_SHOWN_LANES,
+    partitions: Sequence[Partition], settings: QueueSettings
 ) -> list[tuple[PartitionLease | None, list[_SampledLane], list[_SampledLane]]]:
     letters = MAX_READ_DEAD_LETTERS if settings.on_failed == "halt" else 0
-    calls = [(partition.base, sample, limit, letters) for partition in partitions]
+    calls = [(partition.base, LANE_SAMPLE_SIZE, MAX_SHOWN_LANES, letters) for partition in partitions]
     replies = await run_scripts(partitions[0].server, "partition_report", calls)
     return [
         (

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import replace
 from typing import NamedTuple
 
 import msgspec
@@ -16,9 +15,8 @@ import msgspec
 from qbull.config import Keep, QueueSettings
 from qbull.core.problems import MAX_REASON_CHARS, AlertState
 from qbull.core.retry import Retry
-from qbull.store.read import inspect
 from qbull.store.read.finished import TimeSpan, merged
-from qbull.store.read.inspect import Counts, StoredJob
+from qbull.store.read.inspect import StoredJob
 from qbull.store.read.minutes import last_minutes
 from qbull.store.retry import idempotent
 from qbull.store.store import Store
@@ -97,14 +95,6 @@ async def failures(store: Store, queue: str, now_ms: int) -> dict[str, TaskFailu
         job, _, reason = fields.get(task.encode(), b"").decode("utf-8", "replace").partition("\n")
         found[task] = TaskFailures(count, job, reason)
     return found
-
-
-async def counts(store: Store, settings: QueueSettings) -> Counts:
-    """The counts of a whole queue, with the totals of deleted partitions."""
-    layout = await store.layout(settings)
-    numbers = [number for generation in layout.generations for number in generation.numbers]
-    found = sum(await inspect.counts([store.partition(settings, number) for number in numbers]), Counts())
-    return replace(found, totals=layout.in_all(found.totals))
 
 
 async def recently_failed(store: Store, settings: QueueSettings) -> int:

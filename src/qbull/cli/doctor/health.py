@@ -1,0 +1,56 @@
+"""Health checks of `qbull doctor`: the problems that the API's health check reports, in the same words."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from qbull.cli.doctor.finding import Finding, note, problem
+from qbull.config import QueueSettings
+from qbull.core.health import find_problems
+from qbull.errors import ServerError
+from qbull.store.read.health import HealthReading, read_health
+from qbull.store.read.inspect import Counts
+from qbull.store.store import Store
+
+
+async def check_health(store: Store) -> AsyncIterator[Finding]:
+    """Report each problem. A critical one is a problem here too, any other is a note."""
+    try:
+        reading = await read_health(store, await _readable_queues(store))
+    except ServerError:
+        # The checks of the server, the workers and the queues have reported it.
+        return
+    problems = find_problems(reading.facts)
+    for one in problems:
+        judge = problem if one.severity == "critical" else note
+        yield judge(one.subject, one.fact, one.remedy)
+    reported = {one.queue for one in problems if one.kind == "unserved"}
+    for name in _without_workers(reading):
+        if name not in reported:
+            step = f'run "qbull worker MODULE:APP --queues {name}"'
+            yield note(f'queue "{name}"', f"{_unfinished(reading.counts[name])} and no worker", step)
+
+
+async def _readable_queues(store: Store) -> list[QueueSettings]:
+    found = []
+    for name in await store.queues():
+        try:
+            found.append(await store.settings(name))
+        except ServerError:
+            # The check of the queue has reported it.
+            continue
+    return found
+
+
+def _without_workers(reading: HealthReading) -> list[str]:
+    """Queues with jobs and without workers. They are no problem yet if the jobs are new or not due."""
+    return [
+        queue.name
+        for queue in reading.facts.queues
+        if not queue.workers and reading.counts[queue.name].unfinished
+    ]
+
+
+def _unfinished(counts: Counts) -> str:
+    states = (("waiting", counts.waiting), ("active", counts.active), ("delayed", counts.delayed))
+    return ", ".join(f"{n} {state}" for state, n in states if n)

@@ -1,0 +1,143 @@
+"""Health facts: the state of the queues and workers from which core/health.py makes its verdict.
+
+store/read/health.py reads them. All times are milliseconds on the server's clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from qbull.core.problems import AlertState
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionFacts:
+    """One partition. `waiting` are its waiting jobs, `oldest_ms` is since when the oldest of them could run.
+
+    `idle_ms` has the time since each worker last read the partition. It is empty if no job has waited long.
+    `deliveries` has the number of jobs of this partition that each worker holds.
+    """
+
+    number: int
+    waiting: int = 0
+    oldest_ms: int | None = None
+    idle_ms: Mapping[str, int] = field(default_factory=dict)
+    deliveries: Mapping[str, int] = field(default_factory=dict)
+    lease_owner: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ServingFacts:
+    """A live worker of a queue: its slots, and since when it reads each of its partitions."""
+
+    slots: int
+    partitions: frozenset[int] = frozenset()
+    since_ms: Mapping[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class BlockedLane:
+    """A lane whose first job waits for its next attempt. `since_ms` is when that job first failed."""
+
+    since_ms: int
+    behind: int
+
+
+@dataclass(frozen=True, slots=True)
+class HaltedLanes:
+    """The lanes of a queue that are halted by a dead letter, and the number of jobs behind them."""
+
+    keys: int = 0
+    behind: int = 0
+    since_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LateSchedule:
+    """A schedule that should have fired at `due_ms`."""
+
+    name: str
+    due_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownTask:
+    """A task that no live worker of the queue knows, and its waiting jobs."""
+
+    task: str
+    jobs: int
+    since_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class MinuteOutcomes:
+    """Attempts of one minute that succeeded and that failed, and the jobs that were enqueued in it."""
+
+    at_ms: int
+    succeeded: int = 0
+    failed: int = 0
+    enqueued: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """An operator has paused the queue."""
+
+    since_ms: int
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class QueueFacts:
+    """One queue.
+
+    Args:
+        name: its name.
+        stale_after: seconds that a job may wait, by the queue's alert.
+        limited: a rate, max_active or a hold keeps jobs waiting on purpose.
+        pause: set if the queue is paused.
+        partitions: those that may have unfinished jobs.
+        workers: its live workers that are not leaving, by id.
+        blocked: lanes whose first job waits for its next attempt.
+        halted: lanes that are halted by a dead letter.
+        late: schedules that should have fired.
+        unknown: tasks that no live worker knows.
+        minutes: the last minutes, the oldest first.
+        succeeded: all attempts that have ever succeeded.
+        failed: all attempts that have ever failed.
+    """
+
+    name: str
+    stale_after: float | None = None
+    limited: bool = False
+    pause: Pause | None = None
+    partitions: tuple[PartitionFacts, ...] = ()
+    workers: Mapping[str, ServingFacts] = field(default_factory=dict)
+    blocked: tuple[BlockedLane, ...] = ()
+    halted: HaltedLanes = HaltedLanes()
+    late: tuple[LateSchedule, ...] = ()
+    unknown: tuple[UnknownTask, ...] = ()
+    minutes: tuple[MinuteOutcomes, ...] = ()
+    succeeded: int = 0
+    failed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LostWorker:
+    """A worker that died, or whose heartbeats have stopped."""
+
+    worker: str
+    host: str
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class HealthFacts:
+    """All queues and workers of an app. `started_ms` has the start of each live worker."""
+
+    now_ms: int
+    queues: tuple[QueueFacts, ...] = ()
+    started_ms: Mapping[str, int] = field(default_factory=dict)
+    lost: tuple[LostWorker, ...] = ()
+    alerts: AlertState = field(default_factory=AlertState)
