@@ -1,26 +1,47 @@
 // What the server says of itself, in the language of the page: it gives a code and values, and its own English words for whoever knows no better.
 import { duration, moment } from "./format";
 import { type Text, t } from "./words";
-import type { AlertProblem, Ill, Reason } from "./wire";
+import type { AlertProblem, HealthProblem, Reason } from "./wire";
 
 type Values = Record<string, string | number>;
 
-/** What is wrong with a queue. Its name is said elsewhere. */
-export function ill({ code, values }: Ill): string {
+/** A problem in one sentence. Its subject is shown beside it. */
+export function problem(one: HealthProblem): string {
+  const { code, values } = one;
   const n = values.jobs ?? 0;
+  const time = duration((values.seconds ?? 0) * 1000);
   switch (code) {
     case "away":
       return t("The server that keeps the jobs cannot be reached.");
     case "unserved":
       return t("{n} job waits and no worker serves the queue.|{n} jobs wait and no worker serves the queue.", { n });
+    case "unread":
+      return t("{n} job waits in a partition that no worker reads ({partitions}).|{n} jobs wait in partitions that no worker reads ({partitions}).", { n, partitions: one.partitions.join(", ") });
+    case "unknown":
+      return t("{n} job waits for the task {task}, which no worker knows.|{n} jobs wait for the task {task}, which no worker knows.", { n, task: one.task ?? "" });
     case "stale":
-      return t("The oldest waiting job could have run {time} ago.", { time: duration((values.seconds ?? 0) * 1000) });
+      return t("The oldest waiting job could have run {time} ago.", { time });
+    case "blocked":
+      return `${t("{n} key waits for the next attempt of a job that fails.|{n} keys wait for the next attempt of a job that fails.", { n: values.keys ?? 0 })} ${t("{n} job waits behind.|{n} jobs wait behind.", { n })}`;
     case "halted": {
       const keys = t("{n} key is halted by a dead letter.|{n} keys are halted by dead letters.", { n: values.keys ?? 0 });
       return n ? `${keys} ${t("{n} job waits behind.|{n} jobs wait behind.", { n })}` : keys;
     }
-    case "paused":
-      return t("Paused: {n} job waits until somebody resumes it.|Paused: {n} jobs wait until somebody resumes it.", { n });
+    case "paused": {
+      const paused = t("Paused: {n} job waits until somebody resumes it.|Paused: {n} jobs wait until somebody resumes it.", { n });
+      return values.added ? `${paused} ${t("{n} came in the last minutes.", { n: values.added })}` : paused;
+    }
+    case "failing":
+      return t("{failed} of {attempts} attempts failed in the last minutes, usually {usual} %.", { failed: values.failed ?? 0, attempts: values.attempts ?? 0, usual: values.usual ?? 0 });
+    case "overdue":
+      return `${t("Nobody has fired it for {time}", { time })}.`;
+    case "lost":
+      if (values.workers) return t("{n} worker was lost and not replaced.|{n} workers were lost and not replaced.", { n: values.workers });
+      return `${t(begun.lost, { n: values.count ?? 0 })}.`;
+    case "failed":
+    case "repeated":
+    case "missed":
+      return `${t(begun[code], { n: values.count ?? 0 })}.`;
   }
 }
 
@@ -92,26 +113,38 @@ function flow(told: Values): string {
     : t("It waits for {task} of the queue {queue}, a job of its flow", told);
 }
 
+/** The kinds of problems that people are told of. */
+type AlertKind = Exclude<AlertProblem["kind"], "away" | "halted" | "paused" | "failing">;
+
 /** What people are told of, without whose problem it is. */
-export function alert({ kind, count: n, over }: AlertProblem): string {
-  if (over) return t(ended[kind], { n });
-  return t(begun[kind], { n, time: duration(n * 1000) });
+export function alert({ kind, count: n, over, text }: AlertProblem): string {
+  if (!(kind in begun)) return text;
+  if (over) return t(ended[kind as AlertKind], { n });
+  return t(begun[kind as AlertKind], { n, time: duration(n * 1000) });
 }
 
-const begun: Record<AlertProblem["kind"], Text> = {
+const begun: Record<AlertKind, Text> = {
   failed: "{n} job failed for good|{n} jobs failed for good",
   repeated: "{n} attempt failed within five minutes|{n} attempts failed within five minutes",
   stale: "Its oldest job has waited for {time}",
   missed: "{n} tick was missed|{n} ticks were missed",
   overdue: "Nobody has fired it for {time}",
   lost: "{n} worker was lost|{n} workers were lost",
+  unserved: "{n} job waits and no worker serves the queue|{n} jobs wait and no worker serves the queue",
+  unread: "{n} job waits in a partition that no worker reads|{n} jobs wait in partitions that no worker reads",
+  unknown: "{n} job waits for a task that no worker knows|{n} jobs wait for a task that no worker knows",
+  blocked: "{n} job waits behind a job that fails|{n} jobs wait behind jobs that fail",
 };
 
-const ended: Record<AlertProblem["kind"], Text> = {
+const ended: Record<AlertKind, Text> = {
   failed: "No more jobs failed for good",
   repeated: "Its attempts no longer fail",
   stale: "Its jobs are begun again",
   missed: "No more ticks were missed",
   overdue: "It is fired again",
   lost: "No more workers were lost",
+  unserved: "A worker serves the queue again",
+  unread: "Workers read all partitions again",
+  unknown: "A worker knows the task again",
+  blocked: "No key waits for a job that fails",
 };

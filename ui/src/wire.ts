@@ -27,7 +27,7 @@ export interface AlertPlace {
 }
 
 export interface AlertProblem {
-  kind: "failed" | "lost" | "missed" | "overdue" | "repeated" | "stale";
+  kind: "away" | "blocked" | "failed" | "failing" | "halted" | "lost" | "missed" | "overdue" | "paused" | "repeated" | "stale" | "unknown" | "unread" | "unserved";
   text: string;
   queue: string | null;
   task: string | null;
@@ -189,11 +189,27 @@ export interface HaltedLane {
 }
 
 export interface Health {
-  status: "healthy" | "unhealthy";
+  status: "degraded" | "healthy" | "unhealthy";
   message: string;
-  problems: Ill[];
+  problems: HealthProblem[];
   details: Record<string, Stats>;
   timestamp: string;
+}
+
+export interface HealthProblem {
+  code: "away" | "blocked" | "failed" | "failing" | "halted" | "lost" | "missed" | "overdue" | "paused" | "repeated" | "stale" | "unknown" | "unread" | "unserved";
+  severity: "critical" | "info" | "warning";
+  serious: boolean;
+  queue: string | null;
+  partitions: number[];
+  schedule: string | null;
+  task: string | null;
+  worker: string | null;
+  since: string | null;
+  text: string;
+  fact: string;
+  remedy: string;
+  values: Record<string, number>;
 }
 
 export interface History {
@@ -204,14 +220,6 @@ export interface History {
   attempts: Attempt[];
   worker: string | null;
   crashes: number;
-}
-
-export interface Ill {
-  code: "away" | "halted" | "paused" | "stale" | "unserved";
-  serious: boolean;
-  queue: string | null;
-  text: string;
-  values: Record<string, number>;
 }
 
 export interface Job {
@@ -451,6 +459,7 @@ export interface Operations {
 export interface Overview {
   success?: boolean;
   timestamp: string;
+  verdict: Verdict;
   minutes: Minute[];
   wait: Waiting;
   failing: Failing[];
@@ -760,6 +769,12 @@ export interface Unique {
   window?: number | null;
   by?: string[] | null;
   mode?: "after" | "debounce" | "first" | "last";
+}
+
+export interface Verdict {
+  status: "degraded" | "healthy" | "unhealthy";
+  message: string;
+  problems: HealthProblem[];
 }
 
 export interface Waiting {

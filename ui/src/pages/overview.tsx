@@ -1,7 +1,7 @@
 // The overview: does it work, how much is done, what fails, what waits for how long.
 import { useMemo, useState } from "preact/hooks";
 import { useAsk } from "../ask";
-import { clock, count, duration, rate, short } from "../format";
+import { clock, count, duration, moment, rate, short } from "../format";
 import { finished, queues, type LiveStats } from "../live";
 import { Ago, Card, CountLink, Figure, Head, StateBadge, Tag } from "../parts/basics";
 import { Empty, Failed, Loading } from "../parts/blank";
@@ -10,9 +10,9 @@ import { Choice } from "../parts/field";
 import { Icon } from "../parts/icon";
 import { inOrder, workersOf } from "../parts/own";
 import { to } from "../route";
-import { ill } from "../said";
-import { t } from "../words";
-import type { Health, Ill, Overview as Told, Workers } from "../wire";
+import { problem } from "../said";
+import { type Text, t } from "../words";
+import type { Health, HealthProblem, Overview as Told, Verdict as Judged, Workers } from "../wire";
 
 type Span = "60" | "360" | "1440";
 
@@ -27,7 +27,7 @@ export function Overview() {
   return (
     <>
       <Head title={t("Overview")} />
-      <Verdict health={health.data} />
+      <Verdict told={health.data?.status === "unhealthy" && told.error ? health.data : (told.data?.verdict ?? health.data)} />
       <Figures now={Object.values(now)} told={told.data} workers={workers.data} />
       <Card
         title={t("Jobs per minute")}
@@ -55,24 +55,26 @@ export function Overview() {
   );
 }
 
-/** Well, something waits for a person, or something is wrong: in words, each leading to where it can be dealt with. */
-function Verdict({ health }: { health: Health | undefined }) {
-  if (!health) return <div class="verdict" role="status"><Loading rows={1} /></div>;
-  const ills = [...health.problems].sort((a, b) => Number(b.serious) - Number(a.serious));
-  const bad = health.status === "unhealthy";
+/** How it is, and each problem with its subject, since when, and where to act. The server sorts them by severity. */
+function Verdict({ told }: { told: Judged | undefined }) {
+  if (!told) return <div class="verdict" role="status"><Loading rows={1} /></div>;
+  const { status, problems } = told;
+  const tone = { unhealthy: "bad", degraded: "warn", healthy: "good" } as const;
+  const icon = { unhealthy: "failed", degraded: "dead", healthy: "done" } as const;
   return (
-    <div class={`verdict ${bad ? "bad" : ills.length ? "warn" : "good"}`} role="status">
-      <Icon name={bad ? "failed" : ills.length ? "dead" : "done"} size={20} />
+    <div class={`verdict ${tone[status]}`} role="status">
+      <Icon name={icon[status]} size={20} />
       <div class="grow">
-        <b>{bad ? t("Something needs attention") : ills.length ? t("All queues work; something waits for you") : t("All queues work normally")}</b>
-        {ills.length > 0 && (
+        <b>{status === "unhealthy" ? t("Something needs attention") : status === "degraded" ? t("All queues work; something waits for you") : t("All queues work normally")}</b>
+        {problems.length > 0 && (
           <ul>
-            {ills.slice(0, 6).map((one) => (
-              <li key={one.code + one.queue}>
-                {one.queue && <a href={whereTo(one)}>{one.queue}</a>} {ill(one)}
+            {problems.slice(0, SHOWN_PROBLEMS).map((one) => (
+              <li key={`${one.code} ${one.queue} ${one.schedule} ${one.task}`} class={one.severity} title={one.remedy}>
+                <b>{one.schedule ?? one.queue ?? one.worker ?? ""}</b> {problem(one)}{" "}
+                {one.since && <small class="faint">{t("since {time}", { time: moment(one.since) })}</small>} <a href={whereTo(one)}>{t(action[one.code])}</a>
               </li>
             ))}
-            {ills.length > 6 && <li>{t("and {n} more", { n: ills.length - 6 })}</li>}
+            {problems.length > SHOWN_PROBLEMS && <li>{t("and {n} more", { n: problems.length - SHOWN_PROBLEMS })}</li>}
           </ul>
         )}
       </div>
@@ -80,9 +82,49 @@ function Verdict({ health }: { health: Health | undefined }) {
   );
 }
 
-function whereTo(one: Ill): string {
+const SHOWN_PROBLEMS = 8;
+
+const action: Record<HealthProblem["code"], Text> = {
+  away: "Show the server",
+  unserved: "Show the workers",
+  unread: "Show the partitions",
+  unknown: "Show the jobs",
+  stale: "Show the jobs",
+  blocked: "Show the keys",
+  halted: "Show the keys",
+  paused: "Resume the queue",
+  failing: "Show the failures",
+  failed: "Show the failures",
+  repeated: "Show the failures",
+  missed: "Show the schedules",
+  overdue: "Show the schedules",
+  lost: "Show the workers",
+};
+
+function whereTo(one: HealthProblem): string {
   const queue = one.queue ?? "";
-  return one.code === "halted" ? to.keys(queue) : one.code === "paused" ? to.queue(queue) : to.jobs(queue, "waiting");
+  switch (one.code) {
+    case "away":
+      return to.system();
+    case "unserved":
+    case "lost":
+      return to.workers();
+    case "unread":
+    case "paused":
+      return to.queue(queue);
+    case "blocked":
+    case "halted":
+      return to.keys(queue);
+    case "failing":
+    case "failed":
+    case "repeated":
+      return to.dead(queue);
+    case "missed":
+    case "overdue":
+      return to.schedules();
+    default:
+      return to.jobs(queue, "waiting");
+  }
 }
 
 function Figures({ now, told, workers }: { now: LiveStats[]; told: Told | undefined; workers: Workers | undefined }) {
