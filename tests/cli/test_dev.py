@@ -210,3 +210,16 @@ async def test_only_saves_of_the_project_count(tmp_path: Path) -> None:
     again = asyncio.create_task(files.changed())
     (tmp_path / "new/b.py").write_text("changed")
     assert await again == [tmp_path / "new/b.py"]
+
+
+def test_a_task_that_blocks_the_event_loop_is_named_with_its_stack(workshop: Workshop) -> None:
+    blocking = "\n\n@orders.task\nasync def hog() -> None:\n    time.sleep(2)\n"
+    workshop.save(SHOP + blocking)
+    workshop.dev()
+    with workshop.api() as api:
+        id = enqueue(api, "hog")
+        said = workshop.said(r"the event loop has been blocked for ([0-9.]+) s by job (\S+) \(hog\)")
+        workshop.said(r"\n    .*in hog\n")
+
+    assert said.group(2) == id
+    assert float(said.group(1)) < 2

@@ -115,3 +115,19 @@ def gated_cpu(key: str, number: int) -> None:
     record("start", key, number)
     wait_for_gate()
     record("end", key, number)
+
+
+spread = app.queue("spread", partitions=8, concurrency=int(os.environ.get("EVERYDAY_CONCURRENCY", "10")))
+
+
+@spread.task
+async def block_loop(number: int) -> None:
+    """Keeps the event loop to itself until the test says so."""
+    record("start", "block", number)
+    wait_for_gate()
+    record("end", "block", number)
+
+
+@spread.task
+async def spread_quick(number: int) -> None:
+    record("start", "quick", number)

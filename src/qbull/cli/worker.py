@@ -29,6 +29,7 @@ from qbull.observe.log import set_up_logging
 from qbull.store.connection.address import Address
 from qbull.worker.actor import stop_actors
 from qbull.worker.job_log import follow_jobs_in_log
+from qbull.worker.loop_watch import LOOP_WARNING_SECONDS
 from qbull.worker.process.crash_board import CrashBoard, board_slots_for
 from qbull.worker.process.memory import trim_memory
 from qbull.worker.process.supervisor import Supervisor, SupervisorSettings
@@ -47,6 +48,7 @@ class WorkerOptions:
     queues: list[str] | None = None
     concurrency: int | None = None
     job_log: bool = True
+    loop_warning: float = LOOP_WARNING_SECONDS
 
 
 def _with_sharing(command: F) -> F:
@@ -227,7 +229,7 @@ async def _serve(app: App, options: WorkerOptions, id: str, board: int, life: in
         assignments,
         sharing=options.sharing,
         min_idle=min_idle,
-        supervision=Supervision(id, CrashBoard(board, slots)),
+        supervision=Supervision(id, CrashBoard(board, slots), options.loop_warning),
     )
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()

@@ -33,9 +33,8 @@ class TextFormatter(logging.Formatter):
         line = (
             f"{_time_of(record)} {record.levelname:<7} {record.name}: {record.getMessage()}{_job_of(record)}"
         )
-        exception = exception_text(record)
-        lines = [line, *(f"    {each}" for each in exception.splitlines())] if exception else [line]
-        return "\n".join(one_line(each) for each in lines)
+        below = "\n".join(text for text in (exception_text(record), record.stack_info) if text)
+        return "\n".join(one_line(each) for each in (line, *(f"    {each}" for each in below.splitlines())))
 
 
 class JsonFormatter(logging.Formatter):
@@ -54,6 +53,8 @@ class JsonFormatter(logging.Formatter):
         exception = exception_text(record)
         if exception:
             event["exception"] = exception
+        if record.stack_info:
+            event["stack"] = record.stack_info
         return to_json(event)
 
 

@@ -92,7 +92,16 @@ _WORKER_ROLE = AclRole(
             "lease",
             "unlease",
         ),
-        *("worker_register", "heartbeat", "worker_forget", "workers", "live_settings", "histograms", "count"),
+        *(
+            "worker_register",
+            "worker_update",
+            "heartbeat",
+            "worker_forget",
+            "workers",
+            "live_settings",
+            "histograms",
+            "count",
+        ),
         *(
             *_REGISTER_VERBS,
             "declare",

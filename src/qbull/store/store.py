@@ -269,6 +269,21 @@ class Store(Retriable):
         )
 
     @idempotent
+    async def mark_blocked(self, worker: str, *, blocked: bool) -> bool:
+        """Mark in a registration whether the event loop of the worker stands still.
+
+        Returns whether the mark is there. A worker that is not registered is not marked.
+        """
+        before = await self.server.call("HGET", self.names.roster, worker)
+        if before is None:
+            return False
+        member = unpack_worker(before)
+        if member.blocked == blocked:
+            return True
+        packed = pack_worker(msgspec.structs.replace(member, blocked=blocked))
+        return bool(await self.server.script("worker_update", self.names.app, worker, before, packed))
+
+    @idempotent
     async def forget_worker(self, worker: str, *, certain: bool = False, lost: bool = False) -> bool:
         """Forget a worker whose deliveries were taken back, unless it is alive again.
 

@@ -20,7 +20,7 @@ from functools import partial
 from qbull.errors import ServerError
 from qbull.store.connection.server import ErrorReply
 from qbull.store.delivery import Delivery
-from qbull.store.store import ReadyStream
+from qbull.store.store import ReadyStream, Store
 from qbull.store.verbs.partition import Partition
 from qbull.worker.actor import start_actor
 from qbull.worker.limiter import Limiter
@@ -101,15 +101,7 @@ class Fetcher:
 
     async def pending_deliveries(self, partitions: Sequence[Partition]) -> list[Delivery]:
         """The deliveries of these partitions that the server counts as pending for this worker."""
-        found: list[Delivery] = []
-        for partition in partitions:
-            for name, stream in (await self._store.streams([partition])).items():
-                try:
-                    found += await self._store.fetch({name: stream}, self._worker, 10_000, None, again=True)
-                except ErrorReply as error:
-                    if error.code != "NOGROUP":  # not read yet, or the server was emptied
-                        raise
-        return found
+        return await pending_deliveries(self._store, self._worker, partitions)
 
     def _partition(self, number: int) -> Partition:
         return next(iter(self._streams[number].values())).partition
@@ -252,6 +244,19 @@ class Fetcher:
         return (
             self._slots.free_slots() + int(self._pace(self._buffer.finished) * ahead) - self._buffer.waiting
         )
+
+
+async def pending_deliveries(store: Store, worker: str, partitions: Sequence[Partition]) -> list[Delivery]:
+    """The deliveries of these partitions that the server counts as pending for a worker."""
+    found: list[Delivery] = []
+    for partition in partitions:
+        for name, stream in (await store.streams([partition])).items():
+            try:
+                found += await store.fetch({name: stream}, worker, 10_000, None, again=True)
+            except ErrorReply as error:
+                if error.code != "NOGROUP":  # not read yet, or the server was emptied
+                    raise
+    return found
 
 
 class ThroughputMeter:

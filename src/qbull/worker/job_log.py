@@ -24,7 +24,7 @@ MAX_LOGGED_IDS = 10
 
 
 class JobLogFilter(logging.Filter):
-    """Adds the running job to log records: `job_id`, `task`, `queue`, `trace_id`. Each is None outside of a job.
+    """Adds the running job to log records: `job_id`, `task`, `queue`, `trace_id`; None outside of a job.
 
     Add it to a handler. `qbull worker` adds it to every handler that exists when the app is loaded. A value
     that the caller gives in `extra` stays.

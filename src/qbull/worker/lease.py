@@ -128,6 +128,7 @@ class PartitionLeases:
                 and serving is not None
                 and serving.sharing == "auto"
                 and not serving.leaving
+                and not member.blocked
             ):
                 readers[name] = ShareMember(generation.places(serving.partitions), serving.most)
         share = assign_partitions(generation.partitions, readers)[self._worker]

@@ -167,6 +167,11 @@ class PrefetchBuffer:
         """The partitions that have a delivery here, by number."""
         return {delivery.partition.number: delivery.partition for delivery in self._held.values()}
 
+    def started(self) -> set[tuple[int, bytes]]:
+        """The names of the deliveries that do not wait for a slot. Other threads may ask."""
+        waiting = {delivery_key(delivery) for level in self._levels for delivery in list(level)}
+        return set(self._held) - waiting
+
     def held(self) -> list[Delivery]:
         """All deliveries, also those that run."""
         return list(self._held.values())

@@ -32,6 +32,7 @@ from qbull.worker.prefetch import PrefetchBuffer
 from qbull.worker.progress import ProgressWriter
 from qbull.worker.promote import PROMOTE_POLL_SECONDS, Promoter
 from qbull.worker.repartition import PartitionMover
+from qbull.worker.slot import Slot
 from qbull.worker.slots import SlotRunner
 from qbull.worker.start_reports import StartReporter
 from qbull.worker.tick import ScheduleRunner
@@ -173,6 +174,21 @@ class QueueRunner:
             schedules=self._version,
             tasks=sorted(self._assignment.tasks),
         )
+
+    @property
+    def shared_partitions(self) -> list[int]:
+        """The partitions that it reads and others could read instead: none unless they are shared evenly."""
+        return list(self._share) if self._wiring.sharing.mode == "auto" else []
+
+    @property
+    def buffer(self) -> PrefetchBuffer:
+        """The deliveries of the queue that this worker holds."""
+        return self._buffer
+
+    @property
+    def slots(self) -> list[Slot]:
+        """The slots that run its jobs."""
+        return self._attempts.slots
 
     @property
     def paused(self) -> bool:

@@ -58,6 +58,7 @@ class SlotRunner:
         self.settings = settings
         self._outage = wiring.outage
         self._max_age = wiring.min_idle / 2
+        self._loop_fence = wiring.loop_fence
         self._supervised = wiring.crash_board is not None
         self._deliveries = deliveries
         self._buffer = deliveries.buffer
@@ -314,6 +315,9 @@ class SlotRunner:
         Returns the next job if the slot was spoilt before it, None if the delivery has ended here.
         """
         delivery = delivered.delivery
+        if delivery.requested_at < self._loop_fence.revoked_at:
+            self._deliveries.release_rest(delivery)
+            return None
         if time.monotonic() - delivery.requested_at > self._max_age and not await self._still_ours(delivery):
             self._deliveries.drop(delivery)
             return None

@@ -13,6 +13,14 @@ from qbull.worker.outage import Outage
 from qbull.worker.process.crash_board import CrashBoard
 
 
+@dataclass
+class LoopFence:
+    """The deliveries that must not start here: the event loop stood still, and others got them meanwhile."""
+
+    revoked_at: float = 0.0
+    """Deliveries that were requested before this time of the monotonic clock and have not started."""
+
+
 @dataclass(frozen=True)
 class WorkerWiring:
     """One value for each worker. Its queue runners and their parts take from it what they need."""
@@ -28,5 +36,6 @@ class WorkerWiring:
     isolation: Isolation
     crash_board: CrashBoard | None
     """The memory in which the supervisor sees the running jobs; None without a supervisor."""
+    loop_fence: LoopFence
     register: Callable[[], Coroutine[Any, Any, None]]
     """Writes to the registry which partitions the worker reads: `Worker._register`."""

@@ -24,14 +24,16 @@ from qbull.store.verbs.move import PartitionMoves
 from qbull.store.verbs.workers import RegisteredWorker
 from qbull.worker.actor import start_actor, stop_actors
 from qbull.worker.assignment import Assignment
+from qbull.worker.blocked_worker import BlockedWorker
 from qbull.worker.declare import ScheduleDeclarer
 from qbull.worker.isolation import Isolation
+from qbull.worker.loop_watch import LOOP_WARNING_SECONDS, LoopWatch
 from qbull.worker.outage import Outage
 from qbull.worker.process.crash_board import CrashBoard, board_slots_for
 from qbull.worker.process.heartbeat import Heartbeat, HeartbeatThread
 from qbull.worker.queue_runner import QueueRunner
 from qbull.worker.wakeups import WakeUpListener
-from qbull.worker.wiring import WorkerWiring
+from qbull.worker.wiring import LoopFence, WorkerWiring
 
 
 def new_worker_id() -> str:
@@ -45,6 +47,8 @@ class Supervision:
     worker: str
     """The id of the worker."""
     crash_board: CrashBoard
+    loop_warning: float = LOOP_WARNING_SECONDS
+    """Seconds for which a task may block the event loop before the worker warns."""
 
 
 class Worker:
@@ -85,6 +89,7 @@ class Worker:
             self._outage,
             Isolation(),
             supervision.crash_board if supervision is not None else None,
+            LoopFence(),
             self._register,
         )
         self._runners: list[QueueRunner] = []
@@ -95,6 +100,13 @@ class Worker:
         self._declarers = [
             ScheduleDeclarer(self._store, assignment, self._outage) for assignment in assignments
         ]
+        self._loop_watch = LoopWatch(
+            self._wiring.crash_board,
+            lambda: [slot for runner in self._runners for slot in runner.slots],
+            BlockedWorker(self.id, make_store, self._wiring.loop_fence, self._runners),
+            self._register,
+            supervision.loop_warning if supervision is not None else LOOP_WARNING_SECONDS,
+        )
         self._started: list[QueueRunner] = []
         self._actors: list[asyncio.Task[None]] = []
         self._stopped = False
@@ -109,6 +121,7 @@ class Worker:
         for declarer in self._declarers:
             await self._taken(declarer.tick)
             self._actors.append(start_actor(declarer.run))
+        self._loop_watch.start()
         # Not earlier: from now on the other workers leave its share to it.
         await self._taken(self._register)
         for runner in self._runners:
@@ -135,6 +148,7 @@ class Worker:
         if self._stopped:
             return
         self._stopped = True
+        await self._loop_watch.stop()
         await stop_actors(self._actors)
         await asyncio.gather(*(runner.stop(grace) for runner in self._started))
         if self._heartbeat is not None:

@@ -33,6 +33,8 @@ from qbull.observe.log import one_line, set_up_logging
 from qbull.store.connection.address import Address
 from qbull.store.verbs.workers import RegisteredWorker
 
+DEV_LOOP_WARNING_SECONDS = 0.2
+"""Seconds for which a task may block the event loop before the worker warns, while somebody develops it."""
 TAKEOVER_POLL_SECONDS = 0.02
 """Seconds between two polls of the worker registry while one version takes over from another."""
 
@@ -68,7 +70,12 @@ def dev_process(app_path: str, line: int, listening: int, grace: float) -> None:
     for noisy in ("uvicorn", "qbull.supervisor"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
     version = RunningVersion(
-        app, WorkerOptions(app_path, grace, Sharing(), job_log=app.environment.job_log), sock, parent
+        app,
+        WorkerOptions(
+            app_path, grace, Sharing(), job_log=app.environment.job_log, loop_warning=DEV_LOOP_WARNING_SECONDS
+        ),
+        sock,
+        parent,
     )
     sys.exit(asyncio.run(version.run()))
 

@@ -41,6 +41,8 @@ class RegisteredWorker(msgspec.Struct, frozen=True):
     pid: int = 0
     pod: str = ""
     queues: dict[str, ServedQueue] = {}
+    blocked: bool = False
+    """Its event loop stands still: others read its partitions until it runs again."""
 
 
 def pack_worker(member: RegisteredWorker) -> bytes:

@@ -9,12 +9,16 @@ from __future__ import annotations
 
 import mmap
 import os
+import struct
 import tempfile
 
 BOARD_SLOT_BYTES = 160
 """Enough for a queue name of 100 characters."""
+BOARD_TIME_BYTES = 8
+"""Behind the slots: when the event loop last ran."""
 MIN_BOARD_SLOTS = 1000
 """Slots for each queue: its concurrency can be raised up to this while the worker runs."""
+_TIME = struct.Struct("=d")
 
 
 def board_slots_for(concurrency: int) -> int:
@@ -31,13 +35,14 @@ class CrashBoard:
     def __init__(self, fd: int, slots: int) -> None:
         self.fd = fd
         self.slots = slots
-        self._memory = mmap.mmap(fd, slots * BOARD_SLOT_BYTES)
+        self._time_at = slots * BOARD_SLOT_BYTES
+        self._memory = mmap.mmap(fd, self._time_at + BOARD_TIME_BYTES)
 
     @classmethod
     def make(cls, slots: int) -> CrashBoard:
         """Make a board in memory that a child process can inherit."""
         with tempfile.TemporaryFile() as file:
-            file.truncate(slots * BOARD_SLOT_BYTES)
+            file.truncate(slots * BOARD_SLOT_BYTES + BOARD_TIME_BYTES)
             fd = os.dup(file.fileno())
         try:
             return cls(fd, slots)
@@ -61,6 +66,16 @@ class CrashBoard:
     def end(self, slot: int) -> None:
         """The job in this slot has ended."""
         self._memory[slot * BOARD_SLOT_BYTES] = 0
+
+    def loop_ran(self, at: float) -> None:
+        """The event loop of the worker runs, at this time of the monotonic clock; 0 if nobody watches it."""
+        _TIME.pack_into(self._memory, self._time_at, at)
+
+    @property
+    def loop_ran_at(self) -> float:
+        """When the event loop last ran; 0 if that is not known."""
+        found: float = _TIME.unpack_from(self._memory, self._time_at)[0]
+        return found
 
     def running(self) -> list[tuple[str, int, bytes]]:
         """Queue, partition and position of each job that has started and not ended."""

@@ -23,6 +23,7 @@ from qbull.core.backoff import ExponentialBackoff
 from qbull.store.store import Store
 from qbull.worker.actor import start_actor, stop_actors
 from qbull.worker.outage import Outage
+from qbull.worker.process.blocked_loops import BlockedLoops
 from qbull.worker.process.crash_board import CrashBoard, board_slots_for
 from qbull.worker.process.heartbeat import Heartbeat
 from qbull.worker.process.wait_for_server import wait_for_server
@@ -99,6 +100,9 @@ class Supervisor:
         self._heartbeat = Heartbeat(
             self._store, queues, lambda: list(self._children), settings.min_idle, self._outage
         )
+        self._blocked_loops = BlockedLoops(
+            self._store, lambda: {id: child.board for id, child in self._children.items()}
+        )
         self._alongside = alongside
         self._children: dict[str, WorkerProcess] = {}
         self._cleaning: set[asyncio.Task[None]] = set()
@@ -130,7 +134,9 @@ class Supervisor:
             if not await self.reach():
                 return 0
             keepers = [asyncio.create_task(self._keep(number)) for number in range(self._processes)]
-            duties = [start_actor(duty) for duty in (self._heartbeat.run, *self._alongside)]
+            duties = [
+                start_actor(duty) for duty in (self._heartbeat.run, self._blocked_loops.run, *self._alongside)
+            ]
             await asyncio.wait(keepers)
             for task in (*keepers, *self._cleaning):
                 await task
