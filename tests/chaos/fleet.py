@@ -147,8 +147,7 @@ class Fleet:
             "CHAOS_LOADS": ",".join(self.loads),
             "CHAOS_VERSION": "2",
             "MIN_IDLE_TIME_MS": str(int(MIN_IDLE * 1000)),
-            "QBULL_LOG_LEVEL": "INFO",
-            "QBULL_JOB_LOG": "no",
+            "QBULL_LOG_LEVEL": "WARNING",
             "PYTHONPATH": os.pathsep.join(str(place) for place in places),
         }
         if self.database is not None:
