@@ -131,3 +131,20 @@ async def block_loop(number: int) -> None:
 @spread.task
 async def spread_quick(number: int) -> None:
     record("start", "quick", number)
+
+
+@free.task(cpu=True, retry=qbull.Retry(attempts=1))
+def raise_in_process(text: str) -> None:
+    """Escapes in the text become characters here: no argument could carry a lone surrogate."""
+    odd = text.encode().decode("unicode_escape")
+    raise ValueError(f"{odd} of process {os.getpid()}")
+
+
+@free.task(cpu=True)
+def process_of() -> int:
+    return os.getpid()
+
+
+@free.task(cpu=True)
+def fail_in_process() -> None:
+    raise qbull.Fail("no such customer")
