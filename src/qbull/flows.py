@@ -34,7 +34,14 @@ FlowOnFailed: TypeAlias = Literal["stop", "continue"]
 
 
 class Step(Generic[R]):
-    """One job of a flow, as `task.step(…)` returns it: a call with arguments and options."""
+    """One job of a flow, as `task.step(…)` returns it.
+
+    Args:
+        call: the task, or the task with options.
+        queue: the queue of the task.
+        arguments: the encoded arguments.
+        options: the options of the job.
+    """
 
     def __init__(
         self, call: Call[Any, R], queue: Queue, arguments: EncodedArguments, options: Options

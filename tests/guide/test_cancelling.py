@@ -295,7 +295,7 @@ async def test_a_running_job_is_not_removed(app: qbull.App) -> None:
     async with app.worker():
         await eventually(lambda: _is(job, "active"))
 
-        with pytest.raises(qbull.Conflict, match=r"is with a worker; cancel\(\) it first") as refused:
+        with pytest.raises(qbull.Conflict, match=r"is running; cancel\(\) it first") as refused:
             await job.remove()
 
         go.set()

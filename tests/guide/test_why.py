@@ -202,7 +202,7 @@ async def test_a_halted_lane_names_the_dead_letter(app: qbull.App) -> None:
         await eventually(halted)
         (reason,) = (await behind.why()).reasons
         assert reason.job == broken.id
-        assert "retry or remove that one" in reason.text
+        assert "retry or remove it" in reason.text
 
 
 async def test_limits_that_are_used_up_are_named(app: qbull.App) -> None:

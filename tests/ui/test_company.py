@@ -83,7 +83,7 @@ async def test_alerts_are_seen_tried_and_silenced(stage: Stage, admin: Person) -
     page = await admin.go("alerts")
 
     await expect(page.locator(".rows li", has_text="email").first).to_contain_text("failed for good")
-    await expect(page.locator("td", has_text="failed for good").first).to_be_visible()
+    await expect(page.locator("td", has_text="failed permanently").first).to_be_visible()
     await admin.press("Send a test")
     await expect(page.get_by_role("dialog")).to_contain_text(re.compile("sent.*webhook"))
     await page.get_by_role("dialog").get_by_role("button", name="Close").last.click()

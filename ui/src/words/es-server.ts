@@ -9,7 +9,7 @@ export const sentences: Sentence[] = [
   [/^queue "([^"]*)": no job (.+); it never was there, or is not kept any more$/, "cola «$1»: no hay un trabajo $2; nunca estuvo, o ya no se guarda"],
   [/^queue "([^"]*)": not on this server.*$/, "cola «$1»: no está en este servidor"],
   [/^queue "([^"]*)": job (.+) is (\w+).*$/, "cola «$1»: el trabajo $2 está en estado $3, y así no se puede"],
-  [/^queue "([^"]*)" is ordered by key; give its key.*$/, "la cola «$1» va en orden por clave: indicá la clave"],
+  [/^queue "([^"]*)" is ordered by key; give the key.*$/, "la cola «$1» va en orden por clave: indicá la clave"],
   [/^queue "([^"]*)" has no task "([^"]*)"(?:.*)it has: (.+)$/, "la cola «$1» no tiene la tarea «$2»; tiene: $3"],
   [/^task "([^"]*)": (.+)$/, "tarea «$1»: $2"],
   [/^schedule "([^"]*)": not on this server$/, "programación «$1»: no está en este servidor"],
