@@ -143,6 +143,7 @@ class App:
         on_failed: OnFailed = "continue",
         alert: bool | Alert = False,
         track: bool = False,
+        confirm_order: bool = True,
     ) -> Queue:
         """Declare a queue.
 
@@ -160,6 +161,8 @@ class App:
             on_failed: whether a lane continues after a job that failed permanently, or halts.
             alert: whether to send alerts about the queue.
             track: whether every job has a row in PostgreSQL.
+            confirm_order: whether the replicas must have the outcome of a job before the next one of its lane
+                starts. Only with `order`, and with the durability "replicated" or "strict".
         """
         if name in self.queues:
             raise ConfigError(f'queue "{name}": declared twice; keep one declaration and import it')
@@ -179,6 +182,7 @@ class App:
             rate,
             track,
             (Alert() if alert else None) if isinstance(alert, bool) else alert,
+            confirm_order,
         )
         self.queues[name] = queue = Queue(self, settings)
         return queue

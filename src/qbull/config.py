@@ -102,6 +102,7 @@ class QueueSettings:
     rate: Rate | None = None
     track: bool = False
     alert: Alert | None = None
+    confirm_order: bool = True
 
     def __post_init__(self) -> None:
         check_name("queue", self.name)

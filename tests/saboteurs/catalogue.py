@@ -318,4 +318,28 @@ SABOTEURS = (
         "",
         ("tests/everyday/test_processes.py",),
     ),
+    Saboteur(
+        "a fetched job starts unconfirmed",
+        "the next job of a key starts although no replica has the outcome of the one before it",
+        "worker/confirm.py",
+        "if not delivery.is_in_lane:",
+        "if True:",
+        ("tests/worker/test_confirmed_order.py",),
+    ),
+    Saboteur(
+        "a train runs on unconfirmed",
+        "the same within a train",
+        "worker/slots.py",
+        "if self._confirmer is not None and delivery.lane:",
+        "if False:",
+        ("tests/worker/test_confirmed_order.py",),
+    ),
+    Saboteur(
+        "an outcome counts as confirmed at once",
+        "the settle call does not wait for the replicas",
+        "worker/settle.py",
+        "then(is_confirmed and id not in stale)",
+        "then(True)",
+        ("tests/worker/test_confirmed_order.py",),
+    ),
 )

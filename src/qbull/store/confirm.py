@@ -69,6 +69,21 @@ class ConfirmedServer:
         except NoScript:
             return await self._run(key, "EVAL", verb.source, 1, key, *args)
 
+    async def try_script(self, name: str, key: str, *args: CommandArgument) -> tuple[Any, bool]:
+        """Run a verb in any case, and wait only a moment for its confirmation.
+
+        Returns the answer, and whether its writes are confirmed.
+        """
+        verb = script(name)
+        try:
+            return await self._server.converse(
+                key, partial(self._run_and_try, key, ("EVALSHA", verb.digest, 1, key, *args))
+            )
+        except NoScript:
+            return await self._server.converse(
+                key, partial(self._run_and_try, key, ("EVAL", verb.source, 1, key, *args))
+            )
+
     async def confirm(self, *keys: str) -> None:
         """Confirm earlier writes to the servers that have these keys.
 
@@ -93,16 +108,36 @@ class ConfirmedServer:
             raise self._refusal(conversation.server, links)
         if not self.waits:
             return await conversation.call(*command)
+        reply = await self._run_with_mark(key, command, conversation)
+        await self._wait(conversation, links, CONFIRM_TIMEOUT_SECONDS)
+        return reply
+
+    async def _run_and_try(
+        self, key: str, command: tuple[CommandArgument, ...], conversation: Conversation
+    ) -> tuple[Any, bool]:
+        links = await self._check_profile(conversation)
+        if isinstance(links, UnmetRequirement):
+            return await conversation.call(*command), False
+        reply = await self._run_with_mark(key, command, conversation)
+        try:
+            await self._wait(conversation, links, 0.0)
+        except NotConfirmed:
+            return reply, False
+        return reply, True
+
+    @staticmethod
+    async def _run_with_mark(
+        key: str, command: tuple[CommandArgument, ...], conversation: Conversation
+    ) -> Any:
         mark = ("EVAL", script("set_flag").source, 1, key + CONFIRM_MARK, CONFIRM_MARK_SECONDS)
         await conversation.send(command, mark)
         reply = await conversation.receive()
         await conversation.receive()
-        await self._wait(conversation, links)
         return reply
 
-    async def _wait(self, conversation: Conversation, links: ReplicaLinks) -> None:
+    async def _wait(self, conversation: Conversation, links: ReplicaLinks, timeout: float) -> None:
         clock = asyncio.get_running_loop().time
-        deadline = clock() + CONFIRM_TIMEOUT_SECONDS
+        deadline = clock() + timeout
         while True:
             is_last = clock() > deadline
             count, connected = await self._ask(conversation, self._profile.confirmations(len(links)))
@@ -121,9 +156,7 @@ class ConfirmedServer:
                     f"{conversation.server.address.shown}: another server has become the primary"
                 )
             if is_last:
-                raise NotConfirmed(
-                    f"{conversation.server.address.shown}: {fact} after {CONFIRM_TIMEOUT_SECONDS:g} s"
-                )
+                raise NotConfirmed(f"{conversation.server.address.shown}: {fact} after {timeout:g} s")
 
     async def _ask(self, conversation: Conversation, need: int) -> tuple[int, ReplicaLinks]:
         """How many replicas have the write after a short wait, and which replicas are connected."""

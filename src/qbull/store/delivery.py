@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from qbull.store.verbs.outcomes import JobPosition
+from qbull.core.record import lane_of
+from qbull.store.verbs.outcomes import DeliveryState, JobPosition
 from qbull.store.verbs.partition import Partition
 
 TRAIN_MARK = b""
@@ -37,6 +38,28 @@ class Delivery(NamedTuple):
     """The lane of a train; empty for a job that is alone in its entry."""
     settled_before: int = 0
     """How many jobs of the train were settled before it came here."""
+    started_at: float = 0.0
+    """When the first job of the train started here, on the clock of `time.perf_counter`; 0 before that."""
+
+    @property
+    def is_in_lane(self) -> bool:
+        """Whether its jobs have a lane. A program that knows no records may have written the entry."""
+        return bool(self.lane) or (len(self.fields) == 2 and bool(lane_of(self.fields[1])))
+
+    @property
+    def state(self) -> DeliveryState:
+        """Its state on the server before its first job is settled."""
+        if self.lane:
+            return DeliveryState(self.lane, self.position, self.job(0).position.state)
+        return DeliveryState(b"", self.fields[0], b"r" + self.position)
+
+    def after(self, number: int, started_at: float) -> Delivery:
+        """The rest of a train after the job with this number is settled."""
+        return self._replace(
+            fields=self.fields[2 * number + 2 :],
+            settled_before=self.settled_before + number + 1,
+            started_at=started_at,
+        )
 
     @property
     def job_count(self) -> int:

@@ -82,6 +82,7 @@ _WORKER_ROLE = AclRole(
         *(
             "consumer_groups",
             "fetch",
+            "holds",
             "suspect_start",
             "progress_write",
             "reports_add",

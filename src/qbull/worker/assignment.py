@@ -9,7 +9,7 @@ from qbull.codecs.chain import CodecChain
 from qbull.codecs.offload import ResultStore
 from qbull.config import QueueSettings
 from qbull.core.codec import PAYLOAD_LIMIT_BYTES
-from qbull.core.durability import Durability
+from qbull.core.durability import Durability, profile_of
 from qbull.core.schedule import Schedule
 from qbull.core.task import TaskSpec
 from qbull.middleware import MiddlewareChain
@@ -31,3 +31,10 @@ class Assignment:
     """The durability of writes to other partitions."""
     payload_limit: int = PAYLOAD_LIMIT_BYTES
     """The maximum size of a result in bytes."""
+
+    @property
+    def confirmed_order(self) -> Durability | None:
+        """The durability with which the order of the queue is confirmed; None if it is not."""
+        if self.durability is None or not profile_of(self.durability).waits_for_replicas:
+            return None
+        return self.durability if self.settings.order is not None and self.settings.confirm_order else None

@@ -160,8 +160,7 @@ class Fetcher:
                 continue
             self._outage.recovered(who)
             if deliveries:
-                self._buffer.put(deliveries)
-                self._slots.arrived()
+                self._slots.admit(deliveries)
                 # The new deliveries start before the next read.
                 await asyncio.sleep(0)
 
@@ -182,7 +181,7 @@ class Fetcher:
         deliveries: list[Delivery] = []
         try:
             deliveries = await self._store.fetch_some(self._in_turn(group), self._worker, permitted)
-            self._buffer.put(deliveries)
+            self._slots.admit(deliveries)
         finally:
             self._limiter.fetched(permitted, len(deliveries))
         if not deliveries:
@@ -194,7 +193,7 @@ class Fetcher:
         block = FETCH_BLOCK_SECONDS * max(len(self._readers) / 8, 1)
         found = await self._store.fetch(self._in_turn(group), self._worker, 1, block)
         permitted = await self._limiter.acquire(len(found), wait_for_one=False) if found else 0
-        self._buffer.put(found[:permitted])
+        self._slots.admit(found[:permitted])
         self._limiter.fetched(permitted, permitted)
         await self._give_back(found[permitted:])
         return bool(found), found[:permitted]
@@ -241,9 +240,8 @@ class Fetcher:
     def _want(self) -> int:
         # With max_active, a prefetched delivery would occupy a slot without running.
         ahead = 0.0 if self._limiter.has_max_active else PREFETCH_SECONDS
-        return (
-            self._slots.free_slots() + int(self._pace(self._buffer.finished) * ahead) - self._buffer.waiting
-        )
+        held = self._buffer.waiting + self._buffer.unconfirmed
+        return self._slots.free_slots() + int(self._pace(self._buffer.finished) * ahead) - held
 
 
 async def pending_deliveries(store: Store, worker: str, partitions: Sequence[Partition]) -> list[Delivery]:

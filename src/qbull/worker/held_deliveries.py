@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from functools import partial
 
-from qbull.config import QueueSettings
 from qbull.store.delivery import Delivery
 from qbull.store.verbs.partition import Partition
 from qbull.worker.actor import BackgroundTasks
+from qbull.worker.assignment import Assignment
 from qbull.worker.limiter import Limiter
 from qbull.worker.prefetch import PrefetchBuffer
 from qbull.worker.settle import Settler
@@ -19,22 +19,27 @@ from qbull.worker.wiring import WorkerWiring
 
 
 class HeldDeliveries:
-    """For one queue: its partitions, a settler for each, and the deliveries in the prefetch buffer."""
+    """For one queue: its partitions, a settler for each, and the deliveries in the prefetch buffer.
+
+    `confirmed` is the server that confirms outcomes; None if the order of the queue is not confirmed.
+    """
 
     def __init__(
         self,
         wiring: WorkerWiring,
-        settings: QueueSettings,
+        assignment: Assignment,
         buffer: PrefetchBuffer,
         limiter: Limiter,
         background: BackgroundTasks,
     ) -> None:
         self._store = wiring.store
         self._outage = wiring.outage
-        self._settings = settings
+        self._settings = assignment.settings
         self._limiter = limiter
         self._background = background
         self.buffer = buffer
+        durability = assignment.confirmed_order
+        self.confirmed = wiring.store.confirmed(durability) if durability is not None else None
         self.partitions: dict[int, Partition] = {}
         self.settlers: dict[int, Settler] = {}
 
@@ -42,7 +47,7 @@ class HeldDeliveries:
         """The partition with this number; the first use opens it and its settler."""
         if number not in self.partitions:
             partition = self.partitions[number] = self._store.partition(self._settings, number)
-            self.settlers[number] = Settler(partition, self._outage, self.settled)
+            self.settlers[number] = Settler(partition, self._outage, self.settled, self.confirmed)
         return self.partitions[number]
 
     def settled(self, delivery: Delivery) -> None:

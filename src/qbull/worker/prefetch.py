@@ -33,6 +33,7 @@ class PrefetchBuffer:
         self._abandoned: set[tuple[int, bytes]] = set()
         self._trackers: list[set[tuple[int, bytes]]] = []
         self._levels: tuple[deque[Delivery], ...] = tuple(deque() for _ in PRIORITY_LEVELS)
+        self._unconfirmed: dict[tuple[int, bytes], Delivery] = {}
         self.room = asyncio.Event()
         self.resumed = asyncio.Event()
         """Set when a deferred delivery may run."""
@@ -68,6 +69,41 @@ class PrefetchBuffer:
                 if not self._admit(delivery):
                     self._deferred.append(delivery)
 
+    def put_unconfirmed(self, delivery: Delivery) -> bool:
+        """Add a delivery that may not start yet. Returns False if it is here already."""
+        name = delivery_key(delivery)
+        if name in self._held:
+            return False
+        self._held[name] = self._unconfirmed[name] = delivery
+        return True
+
+    def park(self, rest: Delivery) -> bool:
+        """The rest of a train may not start yet. Returns False if this worker no longer holds it."""
+        name = delivery_key(rest)
+        held = self._held.get(name)
+        if held is None:
+            return False
+        self._unhold(held)
+        self._held[name] = self._unconfirmed[name] = rest
+        return True
+
+    def confirm(self, delivery: Delivery, asked: float) -> None:
+        """A delivery may start: at the time `asked` the server still had it as this worker does."""
+        name = delivery_key(delivery)
+        if self._unconfirmed.pop(name, None) is not None:
+            self._held[name] = delivery = delivery._replace(requested_at=asked)
+            if not self._admit(delivery):
+                self._deferred.append(delivery)
+
+    @property
+    def unconfirmed(self) -> int:
+        """The number of deliveries that may not start yet."""
+        return len(self._unconfirmed)
+
+    def is_unconfirmed(self, delivery: Delivery) -> bool:
+        """Whether a delivery waits for its confirmation. It may have been released meanwhile."""
+        return delivery_key(delivery) in self._unconfirmed
+
     def hold_for_release(self, deliveries: Iterable[Delivery]) -> list[Delivery]:
         """Hold the deliveries that are not here yet without running them, and return these for release."""
         new = [delivery for delivery in deliveries if delivery not in self]
@@ -89,12 +125,10 @@ class PrefetchBuffer:
         held = self._held.pop(name, None)
         if held is not None:
             self.finished += 1
-            holders = self._holders
-            for id in held.fields[::2]:
-                if holders.get(id) is held:
-                    del holders[id]
+            self._unhold(held)
             if self._deferred:
                 self._resume()
+            self._unconfirmed.pop(name, None)
             for left in self._trackers:
                 left.add(name)
 
@@ -109,6 +143,13 @@ class PrefetchBuffer:
         self._levels[int(delivery.level, 16)].append(delivery)
         self.waiting += 1
         return True
+
+    def _unhold(self, delivery: Delivery) -> None:
+        """Its jobs are no longer running or waiting for a slot here."""
+        holders = self._holders
+        for id in delivery.fields[::2]:
+            if holders.get(id) is delivery:
+                del holders[id]
 
     def _resume(self) -> None:
         """Let deferred deliveries wait for a slot whose jobs are no longer here otherwise, in order."""
@@ -147,6 +188,9 @@ class PrefetchBuffer:
             level.clear()
             level.extend(kept)
         self.waiting -= len(taken)
+        for name, delivery in list(self._unconfirmed.items()):
+            if of is None or delivery.partition.number in of:
+                taken.append(self._unconfirmed.pop(name))
         return taken
 
     def put_back(self, deliveries: Iterable[Delivery]) -> None:
@@ -154,9 +198,7 @@ class PrefetchBuffer:
         for delivery in deliveries:
             if delivery not in self or delivery in self._deferred:
                 continue
-            for id in delivery.fields[::2]:
-                if self._holders.get(id) is delivery:
-                    del self._holders[id]
+            self._unhold(delivery)
             if not self._admit(delivery):
                 self._deferred.append(delivery)
 

@@ -65,7 +65,7 @@ class QueueRunner:
         self._brake = Brake()
         self._buffer = PrefetchBuffer()
         self._limiter = Limiter(store, settings, worker, self._buffer, outage)
-        self._deliveries = HeldDeliveries(wiring, settings, self._buffer, self._limiter, self._background)
+        self._deliveries = HeldDeliveries(wiring, assignment, self._buffer, self._limiter, self._background)
         self._live_settings = LiveSettingsFollower(
             wiring, settings, self._brake, self._background, self._apply_settings
         )
@@ -345,8 +345,7 @@ class QueueRunner:
             try:
                 await partition.release([delivery.position for delivery in returned])
             except ServerError:
-                self._buffer.put_back(returned)
-                self._slots.arrived()
+                self._slots.put_back(returned)
             else:
                 for delivery in returned:
                     self._deliveries.drop(delivery)

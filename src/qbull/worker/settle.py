@@ -14,7 +14,9 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from qbull.store.confirm import ConfirmedServer
 from qbull.store.delivery import DeliveredJob, Delivery
+from qbull.store.verbs.confirmed_order import settle_confirmed
 from qbull.store.verbs.outcomes import PartitionOutcomes
 from qbull.store.verbs.partition import Partition
 from qbull.worker.outage import Outage
@@ -35,16 +37,26 @@ class OutcomeBatch:
     ended: list[Delivery] = field(default_factory=list)
     written: asyncio.Future[list[bytes]] | None = None
     """Resolves with the ids that were refused, if somebody waits for it."""
+    then: list[tuple[bytes, Callable[[bool], None]]] = field(default_factory=list)
+    """Jobs whose outcomes must be confirmed, and a callback for each."""
 
 
 class Settler:
     """For one partition. Its methods return whether the delivery ends with the outcome.
 
-    `settled` receives each delivery that has ended: `HeldDeliveries.settled`.
+    `settled` receives each delivery that has ended: `HeldDeliveries.settled`. `confirmed` is the server that
+    confirms outcomes, in a queue whose order is confirmed.
     """
 
-    def __init__(self, partition: Partition, outage: Outage, settled: Callable[[Delivery], None]) -> None:
+    def __init__(
+        self,
+        partition: Partition,
+        outage: Outage,
+        settled: Callable[[Delivery], None],
+        confirmed: ConfirmedServer | None = None,
+    ) -> None:
         self._partition = partition
+        self._confirmed = confirmed
         self._outage = outage
         self._settled = settled
         self._halts = partition.settings.on_failed == "halt"
@@ -117,6 +129,10 @@ class Settler:
             batch.written = asyncio.get_running_loop().create_future()
         return await asyncio.shield(batch.written)
 
+    def confirm(self, delivered: DeliveredJob, then: Callable[[bool], None]) -> None:
+        """Call `then` when the last outcome, of this job, is written: with True if it is confirmed."""
+        self._waiting[-1].then.append((delivered.id, then))
+
     async def flush(self) -> None:
         """Wait until all outcomes are written."""
         while self._sending is not None:
@@ -136,19 +152,23 @@ class Settler:
                 batch = self._waiting.popleft()
                 tries = 0
 
-                async def call(outcomes: PartitionOutcomes = batch.outcomes) -> list[bytes]:
+                async def call(batch: OutcomeBatch = batch) -> tuple[list[bytes], bool]:
                     nonlocal tries
                     tries += 1
-                    return await self._partition.settle(outcomes)
+                    if batch.then and self._confirmed is not None:
+                        return await settle_confirmed(self._partition, self._confirmed, batch.outcomes)
+                    return await self._partition.settle(batch.outcomes), False
 
                 self._sent = time.perf_counter()
-                stale = await self._outage.retry_until_up(call)
+                stale, is_confirmed = await self._outage.retry_until_up(call)
                 if stale and tries == 1:
                     self._log_stale(stale)
                 if batch.written is not None:
                     batch.written.set_result(stale)
                 for delivery in batch.ended:
                     self._settled(delivery)
+                for id, then in batch.then:
+                    then(is_confirmed and id not in stale)
         finally:
             self._sending = None
 

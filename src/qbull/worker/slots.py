@@ -12,6 +12,7 @@ import itertools
 import logging
 import time
 from collections import deque
+from collections.abc import Sequence
 from functools import partial
 
 from qbull.config import QueueSettings
@@ -20,6 +21,7 @@ from qbull.store.delivery import DeliveredJob, Delivery
 from qbull.store.verbs.live_settings import LiveSettings
 from qbull.worker.attempt import AttemptRunner
 from qbull.worker.brake import Brake
+from qbull.worker.confirm import OrderConfirmer
 from qbull.worker.held_deliveries import HeldDeliveries
 from qbull.worker.slot import Interrupted, Slot
 from qbull.worker.wiring import WorkerWiring
@@ -74,6 +76,9 @@ class SlotRunner:
         # Slots that have yielded to the event loop, and when the present turn of the loop started.
         self._resting: deque[asyncio.Future[None]] = deque()
         self._turn_started = 0.0
+        self._confirmer: OrderConfirmer | None = None
+        if deliveries.confirmed is not None:
+            self._confirmer = OrderConfirmer(deliveries.confirmed, deliveries, brake, wiring, self.arrived)
 
     def start(self) -> None:
         """Open all slots."""
@@ -92,6 +97,22 @@ class SlotRunner:
         """The number of free slots, including those that were woken and have not taken a delivery yet."""
         return len(self._idle) + self._woken
 
+    def admit(self, deliveries: Sequence[Delivery]) -> None:
+        """Deliveries were fetched: they start now, or when the order of their lanes is confirmed."""
+        if self._confirmer is None:
+            self._buffer.put(deliveries)
+        else:
+            self._confirmer.admit(deliveries)
+        self.arrived()
+
+    def put_back(self, deliveries: Sequence[Delivery]) -> None:
+        """Deliveries could not be released: they start here in their turn."""
+        if self._confirmer is None:
+            self._buffer.put_back(deliveries)
+        else:
+            self._confirmer.put_back(deliveries)
+        self.arrived()
+
     def arrived(self) -> None:
         """The buffer has deliveries: wake a slot, which wakes the next one when it has taken its own."""
         if self._brake.held:
@@ -108,6 +129,8 @@ class SlotRunner:
         function. In both cases no other worker gets the job before the function is over.
         """
         self._brake.stop()
+        if self._confirmer is not None:
+            await self._confirmer.stop()
         while self._idle:
             self._idle.popleft().cancel()
         late = await self._still_running(grace)
@@ -322,11 +345,14 @@ class SlotRunner:
             self._deliveries.drop(delivery)
             return None
         last = delivery.job_count - 1
-        slot.since = time.perf_counter()
+        slot.since = delivery.started_at or time.perf_counter()
         while True:
             started = time.perf_counter()
             ended = await self._attempts.run(slot, delivered)
             if ended or delivered.number >= last:
+                return None
+            if self._confirmer is not None and delivery.lane:
+                self._confirmer.ended(delivered, slot.since)
                 return None
             now = time.perf_counter()
             behind = self._settlers[delivery.partition.number].is_behind(started, now)

@@ -21,6 +21,14 @@ class JobPosition(NamedTuple):
         return b"%s %d" % (self.delivery, self.number) if self.number else self.delivery
 
 
+class DeliveryState(NamedTuple):
+    """A delivery as a worker has it, for lua/holds.lua: a train, or a job that is alone in its entry."""
+
+    lane: bytes
+    name: bytes
+    state: bytes
+
+
 class PartitionOutcomes:
     """The outcomes of some jobs of a partition, written in one call."""
 

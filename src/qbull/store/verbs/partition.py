@@ -170,16 +170,13 @@ class Partition(Retriable):
     @idempotent
     async def settle(self, outcomes: PartitionOutcomes) -> list[bytes]:
         """Record a batch of outcomes; returns the ids whose delivery was stale, for which nothing changed."""
-        stale: list[bytes] = await self.server.script(
-            "settle",
-            self.base,
-            self._limit,
-            self._halt,
-            *self._keep_completed,
-            *self._keep_failed,
-            *outcomes.arguments(),
-        )
+        stale: list[bytes] = await self.server.script("settle", self.base, *self.settle_arguments(outcomes))
         return stale
+
+    def settle_arguments(self, outcomes: PartitionOutcomes) -> list[str | bytes | int]:
+        """The arguments of lua/settle.lua."""
+        keep = (*self._keep_completed, *self._keep_failed)
+        return [self._limit, self._halt, *keep, *outcomes.arguments()]
 
     @idempotent
     async def promote(
