@@ -31,8 +31,7 @@ _PREFIX_PATTERN = re.compile(r"[A-Za-z0-9._:-]{1,100}")
 class Keep:
     """How long finished jobs stay: by count, by age in seconds, or both.
 
-    By default completed jobs stay for a day, at most 10,000 of them; failed jobs for 30 days, at most
-    100,000.
+    By default completed jobs stay for a day, at most 10,000; failed jobs for 30 days, at most 100,000.
 
     Args:
         completed: maximum number of completed jobs.

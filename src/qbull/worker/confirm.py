@@ -69,7 +69,7 @@ class OrderConfirmer:
         """Let nothing more start. The worker releases the deliveries that wait here."""
         await self._tasks.stop()
 
-    def admit(self, deliveries: Iterable[Delivery]) -> None:
+    def put(self, deliveries: Iterable[Delivery]) -> None:
         """Deliveries were fetched. Those without a lane wait for a slot at once."""
         for delivery in deliveries:
             if not delivery.is_in_lane:

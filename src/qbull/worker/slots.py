@@ -99,18 +99,12 @@ class SlotRunner:
 
     def admit(self, deliveries: Sequence[Delivery]) -> None:
         """Deliveries were fetched: they start now, or when the order of their lanes is confirmed."""
-        if self._confirmer is None:
-            self._buffer.put(deliveries)
-        else:
-            self._confirmer.admit(deliveries)
+        (self._confirmer or self._buffer).put(deliveries)
         self.arrived()
 
     def put_back(self, deliveries: Sequence[Delivery]) -> None:
         """Deliveries could not be released: they start here in their turn."""
-        if self._confirmer is None:
-            self._buffer.put_back(deliveries)
-        else:
-            self._confirmer.put_back(deliveries)
+        (self._confirmer or self._buffer).put_back(deliveries)
         self.arrived()
 
     def arrived(self) -> None:
