@@ -25,6 +25,7 @@ from qbull.store.connection.scripts import script
 from qbull.store.connection.server import open_server
 from qbull.store.read import inspect, pages
 from qbull.store.read.drain_status import drain_status
+from qbull.store.read.health import read_health
 from qbull.store.read.inspect import StoredJob
 from qbull.store.rights import ACL_ROLES, AclScope, acl, acl_at_sentinels, commands_of
 from qbull.store.store import Store
@@ -224,7 +225,7 @@ async def watch(store: Store, driver: PartitionDriver) -> None:
     seen = await board.take_turn(store, "w1", 10)
     assert seen is not None
     assert await board.failures(store, "q", seen.now_ms)
-    assert await board.counts(store, driver.settings)
+    assert (await read_health(store, [driver.settings])).facts.queues
     assert await board.recently_failed(store, driver.settings)
     assert await board.newest_failed(store, driver.settings)
     assert await board.lost_workers(store) == (0, "")
