@@ -238,8 +238,8 @@ def test_names_settings_and_attributes_that_are_not_there_say_what_to_use(app: C
         _ = app.control
     with pytest.raises(qbull.ConfigError, match=r"task_always_eager=….: call the task like a function"):
         app.conf.task_always_eager = True
-    with pytest.raises(qbull.ConfigError, match=r"backend=….: results are stored with the jobs"):
-        Celery("shop", backend="redis://elsewhere")
+    with pytest.raises(qbull.ConfigError, match=r"result_backend=….: results are stored with the jobs"):
+        Celery("shop", broker="redis://here", backend="redis://elsewhere")
     with pytest.raises(qbull.ConfigError, match="set it before the first task"):
         app.conf.worker_concurrency = 3
     with pytest.raises(qbull.ConfigError, match="qbull stores jobs on Redis or Valkey"):

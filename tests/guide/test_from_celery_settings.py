@@ -102,3 +102,57 @@ def test_a_durability_that_was_asked_for_stays_with_the_broker_of_the_settings(b
 def test_several_brokers_are_refused() -> None:
     with pytest.raises(qbull.ConfigError, match="give one address"):
         Celery("shop").conf.broker_url = "redis://one/0;redis://two/0"
+
+
+def test_settings_without_a_counterpart_are_ignored_and_named_in_one_line(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    app = Celery("shop")
+
+    app.conf.update(
+        {"DEBUG": True, "worker_prefetch_multiplier": 1, "broker_use_ssl": None, "task_acks_late": True},
+        task_track_started=False,
+        accept_content=("json",),
+    )
+
+    [line] = [record.getMessage() for record in caplog.records]
+    assert "no effect here: DEBUG, task_track_started, worker_prefetch_multiplier;" in line
+    assert (app.conf.DEBUG, app.conf.get("nowhere", 3)) == (True, 3)
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"task_acks_late": False},
+        {"task_always_eager": True},
+        {"CELERY_ALWAYS_EAGER": True},
+        {"task_serializer": "pickle"},
+        {"task_annotations": {"*": {"rate_limit": "1/s"}}},
+        {"broker_use_ssl": {"ssl_cert_reqs": "none"}},
+        {"broker_transport_options": {"global_keyprefix": "shop"}},
+        {"result_backend": "db+sqlite:///results.sqlite"},
+        {"result_backend": "django-db"},
+    ],
+)
+def test_settings_whose_meaning_would_be_lost_are_refused(setting: dict[str, object]) -> None:
+    [name] = setting
+
+    with pytest.raises(qbull.ConfigError, match=rf"conf\({name}=…\): (?!is not supported)"):
+        Celery("shop").conf.update(setting)
+
+
+@pytest.mark.parametrize("first", ["broker_url", "result_backend"])
+def test_a_result_backend_on_the_server_of_the_broker_is_accepted_and_another_is_not(first: str) -> None:
+    same = {"broker_url": "redis://localhost/0", "result_backend": "redis://:secret@localhost:6379/1"}
+    other = {"broker_url": "redis://localhost/0", "result_backend": "redis://results/1"}
+
+    Celery("shop").conf.update(dict(sorted(same.items(), reverse=first == "result_backend")))
+    with pytest.raises(qbull.ConfigError, match="stored with the jobs, on the server of the broker"):
+        Celery("shop").conf.update(dict(sorted(other.items(), reverse=first == "result_backend")))
+
+
+def test_names_from_before_celery_4_are_read(broker: str) -> None:
+    app = Celery("shop")
+    app.conf.update(BROKER_URL=broker, CELERY_TIMEZONE="Europe/Berlin", CELERYD_TASK_TIME_LIMIT=9)
+
+    assert (app.url, app.conf.zone, app.conf.task_time_limit) == (broker, "Europe/Berlin", 9)

@@ -6,6 +6,8 @@ import importlib
 import os
 import sys
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import ModuleType
 
 from qbull.app import App
@@ -23,15 +25,23 @@ def load_app(path: str) -> App:
     if not isinstance(app, App):
         apps = ", ".join(key for key, value in vars(module).items() if isinstance(value, App)) or "none"
         raise ConfigError(f'"{path}": "{name}" is not a qbull.App; apps in this module: {apps}')
-    app._loaded()
+    with _explained(path, module_name):
+        app._loaded()
     return app
 
 
 def _import(path: str, module: str) -> ModuleType:
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
-    try:
+    with _explained(path, module):
         return importlib.import_module(module)
+
+
+@contextmanager
+def _explained(path: str, module: str) -> Iterator[None]:
+    """Turn an error of an import into one line that names the file and the line."""
+    try:
+        yield
     except ConfigError:
         raise
     except (Exception, SystemExit) as error:
@@ -52,4 +62,4 @@ def _location(error: BaseException) -> str:
     if isinstance(error, SyntaxError):
         return ""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith("<frozen")]
-    return f" ({frames[-1].filename}, line {frames[-1].lineno})" if len(frames) > 1 else ""
+    return f" ({frames[-1].filename}, line {frames[-1].lineno})" if len(frames) > 2 else ""

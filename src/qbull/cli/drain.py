@@ -12,7 +12,7 @@ import click
 
 from qbull.cli.target import Target, as_json, on_target
 from qbull.cli.terminal import print_json, print_table
-from qbull.compat.celery.app import address_of
+from qbull.compat.celery.broker import address_of
 from qbull.core.cron import zone_of
 from qbull.drain.celery import CelerySource
 from qbull.drain.deliver import JobImporter

@@ -8,16 +8,26 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import os
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any
 
 from qbull.app import App
+from qbull.compat.celery.broker import address_of, broker_in_environment, check_backend, server_in
 from qbull.compat.celery.conf import STARTUP_SETTINGS, Conf, read_object
 from qbull.compat.celery.crontab import rule_of
-from qbull.compat.celery.instead import CELERY_APP_ATTRIBUTE_HINTS, CELERY_APP_HINTS, CELERY_GUIDE
+from qbull.compat.celery.django_project import (
+    django_packages,
+    is_django_project,
+    set_up_django,
+    with_django_connections,
+)
+from qbull.compat.celery.instead import (
+    CELERY_APP_ATTRIBUTE_HINTS,
+    CELERY_APP_HINTS,
+    CELERY_CONF_HINTS,
+    CELERY_GUIDE,
+)
 from qbull.compat.celery.result import AsyncResult
 from qbull.compat.celery.task import CeleryTask, CeleryTaskOptions, guarded
 from qbull.compat.refusal import refuse, refuse_attribute
@@ -64,18 +74,16 @@ class Celery(App):
         own = {name: others.pop(name) for name in APP_OPTIONS if name in others}
         settings = {name: others.pop(name) for name in list(others) if name not in CELERY_APP_HINTS}
         refuse("Celery", others, CELERY_APP_HINTS, ConfigError, CELERY_GUIDE)
-        if backend is not None and backend != broker:
-            raise ConfigError(
-                "Celery(backend=…): results are stored with the jobs, on the server of the broker; remove it"
-            )
         used = broker_in_environment() or broker
+        if is_django_project():
+            own["middleware"] = with_django_connections(own.get("middleware", ()))
         super().__init__(address_of(used) if used else None, **own)
         self.main = main
         self.tasks: dict[str, CeleryTask] = {}
         self.conf = Conf(self._check_setting)
         self._include = list(include)
         self._discover: list[tuple[Callable[[], Iterable[str]], str | None]] = []
-        self.conf.update({"broker_url": broker}, settings)
+        self.conf.update({"broker_url": broker}, {"result_backend": backend}, settings)
         global _current
         _current = self
 
@@ -141,7 +149,7 @@ class Celery(App):
         apps.
         """
         if packages is None:
-            self._discover.append((_django_apps, related_name))
+            self._discover.append((django_packages, related_name))
         elif callable(packages):
             self._discover.append((packages, related_name))
         else:
@@ -156,6 +164,9 @@ class Celery(App):
 
     def _loaded(self) -> None:
         """Import the configured modules, and declare the queues and schedules of the settings."""
+        self._check_backend(self.conf.result_backend)
+        if is_django_project():
+            set_up_django()
         modules = [*self._include, *_names(self.conf.include), *_names(self.conf.imports)]
         for packages, related in self._discover:
             modules += [module for package in packages() if (module := _related(package, related))]
@@ -169,7 +180,7 @@ class Celery(App):
 
     def _declare(self, function: Callable[..., Any], given: dict[str, Any]) -> CeleryTask:
         name = given.get("name") or self._name_of(function)
-        traits = CeleryTaskOptions.of({"time_limit": self.conf.task_time_limit} | given | {"name": name})
+        traits = CeleryTaskOptions.of({"time_limit": self.conf.limit_seconds} | given | {"name": name})
         run = guarded(function, traits, lambda: self.tasks[name])
         home = self._queue(traits.queue) if traits.queue else self.home_of(name)
         for queue in self.queues.values():
@@ -230,7 +241,7 @@ class Celery(App):
         self.declared[name] = Task(home, home.tasks[task.name]).schedule(name, rule, arguments)
 
     def _check_setting(self, name: str, value: Any) -> None:
-        """Raise if a setting comes too late."""
+        """Raise if a setting comes too late or names another server; use the broker."""
         if name in STARTUP_SETTINGS and self.queues:
             raise ConfigError(f"conf.{name}: set it before the first task or queue is declared")
         if name == "broker_url" and value is not None:
@@ -239,6 +250,16 @@ class Celery(App):
                     "conf.broker_url: the app is connected already; set it before the first call"
                 )
             self._use_address(address_of(broker_in_environment() or value))
+            self._check_backend(self.conf.result_backend)
+        elif name == "result_backend" and value:
+            check_backend(value)
+            if self.conf.broker_url or broker_in_environment():
+                self._check_backend(value)
+
+    def _check_backend(self, backend: str | None) -> None:
+        """Raise if the results are wanted on another server than the jobs."""
+        if backend and server_in(address_of(backend)) != server_in(self.url):
+            refuse("conf", {"result_backend": backend}, CELERY_CONF_HINTS, ConfigError, CELERY_GUIDE)
 
 
 def shared_task(function: Callable[..., Any] | None = None, /, **traits: Any) -> Any:
@@ -253,30 +274,6 @@ def current_app(what: str) -> Celery:
             "for example in the package's __init__.py"
         )
     return _current
-
-
-def broker_in_environment() -> str | None:
-    """Return CELERY_BROKER_URL, which Celery prefers to the settings; None if QBULL_URL names the server."""
-    return None if os.environ.get("QBULL_URL") else os.environ.get("CELERY_BROKER_URL") or None
-
-
-def address_of(broker: str) -> str:
-    """Convert the URL of a Celery broker to an address of qbull."""
-    if not isinstance(broker, str) or ";" in broker:
-        raise ConfigError(
-            "conf.broker_url: several brokers are not supported; give one address, "
-            "or name all nodes in it: redis+sentinel://… or redis+cluster://…"
-        )
-    if broker.startswith("redis+socket://"):
-        return "unix://" + broker.removeprefix("redis+socket://").replace("virtual_host=", "db=")
-    scheme = broker.partition("://")[0]
-    if scheme == "sentinel":
-        raise ConfigError('broker "sentinel://…": write redis+sentinel://HOST:PORT,HOST:PORT/NAME/DB')
-    if scheme in ("amqp", "amqps", "pyamqp", "sqs", "memory", "filesystem", "mongodb", "kafka"):
-        raise ConfigError(
-            f'broker "{scheme}://…": qbull stores jobs on Redis or Valkey; use redis://HOST:PORT/DB'
-        )
-    return broker
 
 
 def _by_name(
@@ -297,10 +294,3 @@ def _related(package: str, related: str | None) -> str | None:
         return package
     importlib.import_module(package)
     return f"{package}.{related}" if find_spec(f"{package}.{related}") is not None else None
-
-
-def _django_apps() -> list[str]:
-    apps = sys.modules.get("django.apps")
-    if apps is None:
-        raise ConfigError("autodiscover_tasks(): Django is not set up here; name the packages")
-    return [config.name for config in apps.apps.get_app_configs()]

@@ -1,11 +1,13 @@
-"""Conf: the supported settings of Celery. Others are refused with a hint at the replacement.
+"""Conf: the settings of Celery.
 
-Some settings describe what qbull always does; they are accepted with that value only.
+Settings whose meaning would be lost are refused with a hint at the replacement. Others without a counterpart
+are ignored, and one log line names them.
 """
 
 from __future__ import annotations
 
 import importlib
+import logging
 import types
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta, tzinfo
@@ -16,14 +18,18 @@ from qbull.compat.celery.instead import CELERY_CONF_HINTS, CELERY_GUIDE
 from qbull.compat.refusal import refuse
 from qbull.errors import ConfigError
 
+log = logging.getLogger("qbull")
+
 CELERY_DEFAULTS: dict[str, Any] = {
     "broker_url": None,
+    "result_backend": None,
     "timezone": "UTC",
     "task_default_queue": "celery",
     "task_default_priority": None,
     "task_routes": None,
     "task_queues": (),
     "task_time_limit": None,
+    "task_soft_time_limit": None,
     "task_ignore_result": False,
     "task_default_retry_delay": 180,
     "result_expires": None,
@@ -36,21 +42,70 @@ FIXED_SETTINGS: dict[str, Any] = {
     "enable_utc": True,
     "task_serializer": "json",
     "result_serializer": "json",
+    "task_acks_late": True,
+    "task_reject_on_worker_lost": True,
+    "task_acks_on_failure_or_timeout": True,
+    "task_always_eager": False,
+}
+"""Settings with only one possible value, because qbull always behaves so; other values are refused."""
+DESCRIPTIVE_SETTINGS: dict[str, Any] = {
     "event_serializer": "json",
     "accept_content": ["json"],
     "result_accept_content": ["json"],
-    "task_acks_late": True,
-    "task_reject_on_worker_lost": True,
     "task_track_started": True,
     "task_store_errors_even_if_ignored": True,
     "task_create_missing_queues": False,
-    "task_always_eager": False,
     "result_extended": True,
     "worker_hijack_root_logger": False,
 }
-"""Settings with only one possible value, because qbull always behaves so; other values are refused."""
+"""Settings that describe what qbull always does. Other values change no job, so they are ignored."""
+REFUSED_SETTINGS = frozenset(
+    (
+        "broker_use_ssl",
+        "redis_backend_use_ssl",
+        "task_annotations",
+        "task_default_rate_limit",
+        "task_inherit_parent_priority",
+    )
+)
+"""Settings whose meaning would be lost."""
+REFUSED_TRANSPORT_OPTIONS = frozenset(("global_keyprefix", "master_name", "sentinel_kwargs"))
+OLD_SETTING_NAMES = {
+    "BROKER_URL": "broker_url",
+    "BROKER_USE_SSL": "broker_use_ssl",
+    "BROKER_TRANSPORT_OPTIONS": "broker_transport_options",
+    "CELERY_ACKS_LATE": "task_acks_late",
+    "CELERY_ALWAYS_EAGER": "task_always_eager",
+    "CELERY_ANNOTATIONS": "task_annotations",
+    "CELERY_DEFAULT_QUEUE": "task_default_queue",
+    "CELERY_DEFAULT_RATE_LIMIT": "task_default_rate_limit",
+    "CELERY_ENABLE_UTC": "enable_utc",
+    "CELERY_IGNORE_RESULT": "task_ignore_result",
+    "CELERY_IMPORTS": "imports",
+    "CELERY_INCLUDE": "include",
+    "CELERY_QUEUES": "task_queues",
+    "CELERY_RESULT_BACKEND": "result_backend",
+    "CELERY_RESULT_SERIALIZER": "result_serializer",
+    "CELERY_ROUTES": "task_routes",
+    "CELERY_TASK_RESULT_EXPIRES": "result_expires",
+    "CELERY_TASK_SERIALIZER": "task_serializer",
+    "CELERY_TIMEZONE": "timezone",
+    "CELERYBEAT_SCHEDULE": "beat_schedule",
+    "CELERYBEAT_SCHEDULER": "beat_scheduler",
+    "CELERYD_CONCURRENCY": "worker_concurrency",
+    "CELERYD_TASK_SOFT_TIME_LIMIT": "task_soft_time_limit",
+    "CELERYD_TASK_TIME_LIMIT": "task_time_limit",
+}
+"""Names from before Celery 4, which Celery still reads, with their present names."""
 STARTUP_SETTINGS = frozenset(
-    ("task_default_queue", "task_time_limit", "task_ignore_result", "result_expires", "worker_concurrency")
+    (
+        "task_default_queue",
+        "task_time_limit",
+        "task_soft_time_limit",
+        "task_ignore_result",
+        "result_expires",
+        "worker_concurrency",
+    )
 )
 """Tasks and queues are declared with these settings, so they must be set first."""
 
@@ -66,27 +121,47 @@ class Conf:
         object.__setattr__(self, "_changed", changed)
 
     def update(self, *mappings: Mapping[str, Any], **settings: Any) -> None:
+        ignored: list[str] = []
         for mapping in (*mappings, settings):
             for name, value in mapping.items():
-                setattr(self, name, value)
+                if not self._set(name, value):
+                    ignored.append(name)
+        _log_ignored(ignored)
 
     def __setattr__(self, name: str, value: Any) -> None:
+        if not self._set(name, value):
+            _log_ignored([name])
+
+    def _set(self, given: str, value: Any) -> bool:
+        """Change a setting. Returns False if it has no effect here."""
+        name = OLD_SETTING_NAMES.get(given, given)
+        if name in CELERY_DEFAULTS:
+            self._changed(name, value)
+            self._values[name] = value
+            return True
         if name in FIXED_SETTINGS:
-            if (list(value) if isinstance(value, tuple | set) else value) != FIXED_SETTINGS[name]:
-                refuse("conf", {name: value}, CELERY_CONF_HINTS, ConfigError, CELERY_GUIDE)
-            return
-        if name not in CELERY_DEFAULTS:
-            refuse("conf", {name: value}, CELERY_CONF_HINTS, ConfigError, CELERY_GUIDE)
-        self._changed(name, value)
+            if value != FIXED_SETTINGS[name]:
+                _refuse(given, name)
+            return True
+        if value and (name in REFUSED_SETTINGS or _names_another_place(name, value)):
+            _refuse(given, name)
         self._values[name] = value
+        if name in DESCRIPTIVE_SETTINGS:
+            return bool(
+                (list(value) if isinstance(value, tuple | set) else value) == DESCRIPTIVE_SETTINGS[name]
+            )
+        # Many settings modules have None for options that they do not use.
+        return value is None
 
     def __getattr__(self, name: str) -> Any:
-        if name in FIXED_SETTINGS:
-            return FIXED_SETTINGS[name]
-        try:
-            return self._values[name]
-        except KeyError:
-            raise AttributeError(f"conf.{name}: {CELERY_CONF_HINTS.get(name, 'unknown setting')}") from None
+        values = self._values
+        for known in (FIXED_SETTINGS, values, DESCRIPTIVE_SETTINGS):
+            if name in known:
+                return known[name]
+        raise AttributeError(f"conf.{name}: {CELERY_CONF_HINTS.get(name, 'unknown setting')}")
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return getattr(self, name, default)
 
     def __setitem__(self, name: str, value: Any) -> None:
         setattr(self, name, value)
@@ -98,6 +173,12 @@ class Conf:
     def zone(self) -> str:
         zone = self.timezone
         return str(getattr(zone, "key", zone)) if isinstance(zone, tzinfo) else str(zone or "UTC")
+
+    @property
+    def limit_seconds(self) -> float | None:
+        """Seconds that a run may take. No code can catch the soft limit here, so the job ends at it."""
+        limits = [limit for limit in (self.task_time_limit, self.task_soft_time_limit) if limit]
+        return min(limits) if limits else None
 
     @property
     def keep_for(self) -> float | None:
@@ -134,19 +215,42 @@ def read_object(source: object, namespace: str | None) -> dict[str, Any]:
         source = importlib.import_module(module)
         source = getattr(source, attribute) if attribute else source
     names: Iterable[str] = source if isinstance(source, Mapping) else dir(source)
-    values = {name: source[name] if isinstance(source, Mapping) else getattr(source, name) for name in names}
+    start = f"{namespace}_" if namespace else ""
+    values = {
+        name: source[name] if isinstance(source, Mapping) else getattr(source, name)
+        for name in names
+        if name.startswith(start)
+    }
     if namespace:
-        start = f"{namespace}_"
-        return {
-            name.removeprefix(start).lower(): value
-            for name, value in values.items()
-            if name.startswith(start)
-        }
+        return {name.removeprefix(start).lower(): value for name, value in values.items()}
     return {
         name: value
         for name, value in values.items()
         if not name.startswith("_") and not isinstance(value, types.ModuleType) and not callable(value)
     }
+
+
+def _refuse(given: str, name: str) -> None:
+    """Raise for a setting, by the name that the user wrote."""
+    refuse("conf", {given: None}, {given: CELERY_CONF_HINTS[name]}, ConfigError, CELERY_GUIDE)
+
+
+def _names_another_place(name: str, value: Any) -> bool:
+    """Whether options of the broker name a server or keys that an address of qbull must name."""
+    return name == "broker_transport_options" and not REFUSED_TRANSPORT_OPTIONS.isdisjoint(value)
+
+
+def _log_ignored(names: list[str]) -> None:
+    """Log all settings of one call that have no effect, in one line."""
+    if not names:
+        return
+    log.warning(
+        "settings of Celery that have no effect here: %s; see docs/guides/%s.md",
+        ", ".join(sorted(names)),
+        CELERY_GUIDE,
+    )
+    if "beat_scheduler" in names:
+        log.warning("conf.beat_scheduler: %s", CELERY_CONF_HINTS["beat_scheduler"])
 
 
 def _routes(given: Any) -> Iterable[tuple[str, str]]:

@@ -186,7 +186,9 @@ CELERY_APP_ATTRIBUTE_HINTS = {
 }
 
 CELERY_CONF_HINTS = {
-    "result_backend": "results are stored with the jobs, on the same server; remove it",
+    "result_backend": "results are stored with the jobs, on the server of the broker; remove it. "
+    "result_expires=… sets how long they are kept; "
+    "app.queue(…, track=True) has a row in PostgreSQL for each job",
     "task_serializer": _JSON_ONLY,
     "result_serializer": _JSON_ONLY,
     "event_serializer": _JSON_ONLY,
@@ -198,7 +200,6 @@ CELERY_CONF_HINTS = {
     "task_acks_on_failure_or_timeout": "a failed job becomes a dead letter; remove it",
     "task_track_started": "the state is always stored; remove it",
     "task_store_errors_even_if_ignored": "errors are always stored; remove it",
-    "task_soft_time_limit": _USE_TIME_LIMIT,
     "task_always_eager": _USE_INLINE,
     "task_eager_propagates": _USE_INLINE,
     "task_annotations": "set the options on the tasks",
@@ -234,7 +235,8 @@ CELERY_CONF_HINTS = {
     "worker_cancel_long_running_tasks_on_connection_loss": "if another worker has taken over a job, "
     "the outcome of the old run is refused; remove it",
     "worker_disable_rate_limits": _USE_QUEUE_RATE,
-    "beat_scheduler": "workers run the schedules; create schedules at run time with app.schedules.upsert(…)",
+    "beat_scheduler": "workers run conf.beat_schedule; they do not read schedules from a database. "
+    "Create schedules at run time with app.schedules.upsert(…)",
     "beat_schedule_filename": "schedules are on the server; remove it",
     "beat_max_loop_interval": "workers run the schedules; remove it",
     "beat_sync_every": "schedules are on the server; remove it",

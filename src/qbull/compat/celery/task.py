@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NoReturn
 from zoneinfo import ZoneInfo
 
+from qbull.compat.celery.django_project import call_on_commit
 from qbull.compat.celery.instead import (
     CELERY_CALL_HINTS,
     CELERY_GUIDE,
@@ -196,6 +197,20 @@ class CeleryTask(Task[..., Any]):
         call: Call[..., Any] = Call(home, home.tasks[self.name], options)
         job = call.enqueue_sync(*(args or ()), **(kwargs or {}))
         return AsyncResult(job.id, self.app, job=job)
+
+    def delay_on_commit(self, *args: Any, **kwargs: Any) -> None:
+        """Enqueue the task with these arguments when Django's current transaction commits."""
+        self.apply_async_on_commit(args, kwargs)
+
+    def apply_async_on_commit(
+        self, args: Sequence[Any] | None = None, kwargs: Mapping[str, Any] | None = None, **options: Any
+    ) -> None:
+        """Do `apply_async` when Django's current transaction commits; at once without one.
+
+        The arguments are checked now.
+        """
+        self.check(*(args or ()), **(kwargs or {}))
+        call_on_commit(functools.partial(self.apply_async, args, kwargs, **options))
 
     def AsyncResult(self, task_id: str) -> AsyncResult:
         return AsyncResult(task_id, self.app)

@@ -6,13 +6,15 @@ tasks.py has a backend for Django's own tasks; worker.py has the app that `qbull
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from functools import partial
 from typing import Any, ParamSpec
 
+import django
 from asgiref.sync import sync_to_async
+from django.apps import apps
 from django.db import close_old_connections, connections, transaction
 
 from qbull.middleware import Middleware
@@ -33,7 +35,23 @@ def on_commit(call: Call[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> None:
     is lost. Jobs that must not be lost go into an outbox with `options(transaction=connection)`.
     """
     call.check(*args, **kwargs)
-    transaction.on_commit(partial(call.enqueue_sync, *args, **kwargs))
+    call_when_committed(partial(call.enqueue_sync, *args, **kwargs))
+
+
+def call_when_committed(call: Callable[[], Any]) -> None:
+    """Make a call when the current transaction commits; at once without one."""
+    transaction.on_commit(call)
+
+
+def set_up() -> None:
+    """Load the applications of the project, once."""
+    if not apps.ready:
+        django.setup()
+
+
+def application_packages() -> list[str]:
+    """Return the packages of the project's applications."""
+    return [config.name for config in apps.get_app_configs()]
 
 
 class DjangoConnections(Middleware):
