@@ -12,6 +12,7 @@ from web import ADMIN, VIEWER, Person, Web, make_admin, make_viewer, open_web, o
 
 import qbull
 from conftest import eventually
+from qbull.store.store import Store
 
 ONCE = qbull.Retry(attempts=1)
 
@@ -138,7 +139,7 @@ async def test_flows_are_listed_while_they_run_and_when_they_have_ended(
     assert (last[flows[0].id]["queue"], last[flows[0].id]["id"]) == ("mail", flows[0].last.id)
 
 
-async def test_alerts_say_what_is_wrong_and_whether_people_heard(server_url: str) -> None:
+async def test_alerts_say_what_is_wrong_and_whether_people_heard(server_url: str, store: Store) -> None:
     async with Inbox() as inbox:
         where = qbull.Alerts(slack=f"{inbox.url}/services/secret", allow=("127.0.0.1",))
         async with qbull.App(server_url, prefix="test", alerts=where) as app, opened(app) as web:

@@ -66,7 +66,8 @@ async def pod(app: qbull.App, sharing: Sharing) -> AsyncIterator[Worker]:
 class BlockedWorker:
     """A worker in a thread of its own, whose task blocks its event loop."""
 
-    def __init__(self, url: str, sharing: SharingMode) -> None:
+    def __init__(self, url: str, sharing: SharingMode, slots: int) -> None:
+        self._slots = slots
         self.blocked, self.go = threading.Event(), threading.Event()
         self._sharing = Sharing(sharing)
         self._url = url
@@ -74,7 +75,7 @@ class BlockedWorker:
         self._thread = threading.Thread(target=lambda: asyncio.run(self._main()))
 
     def declare(self, app: qbull.App) -> qbull.Call[[int], Any]:
-        @app.queue("mail", concurrency=5).task
+        @app.queue("mail", concurrency=self._slots).task
         async def send(n: int) -> None:
             self.blocked.set()
             self.go.wait(60)
@@ -185,17 +186,18 @@ async def test_a_queue_without_a_worker_is_unserved(
     assert await alerts(store) == {("unserved", "mail")}
 
 
-@pytest.mark.parametrize("sharing", ["auto", "leased"])
+@pytest.mark.parametrize(("sharing", "slots"), [("auto", 5), ("auto", 1), ("leased", 5)])
 async def test_a_worker_whose_event_loop_is_blocked_reads_nothing(
     app: qbull.App,
     server_url: str,
     nobody: Person,
     viewer: Person,
     sharing: SharingMode,
+    slots: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(api_health, "HealthLimits", lambda **given: HealthLimits(unread_after=1.0, **given))
-    with BlockedWorker(server_url, sharing) as worker:
+    with BlockedWorker(server_url, sharing, slots) as worker:
         send = worker.declare(app)
         await send.enqueue(0)
         await asyncio.to_thread(worker.blocked.wait, 60)

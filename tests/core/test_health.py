@@ -93,6 +93,8 @@ def test_a_partition_is_unread_without_a_reader_or_with_one_that_has_free_slots_
     assert told(busy, {"w": READER}) == told(reads, {"w": READER}) == told(never, just_came) == []
     limited = QueueFacts("mail", partitions=(hung,), workers={"w": READER}, limited=True)
     assert kinds(limited) == [], "a limit keeps its jobs waiting"
+    blocked = {"w": replace(READER, blocked=True)}
+    assert told(busy, blocked) == kinds(replace(limited, workers=blocked)) == ["unread"]
 
 
 def test_slots_are_counted_over_all_partitions_of_the_queue() -> None:

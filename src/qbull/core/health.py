@@ -104,11 +104,7 @@ def _is_unread(partition: PartitionFacts, queue: QueueFacts, now_ms: int, limits
     A worker whose slots are all in use does not read: it is busy. One with a free slot should.
     """
     readers = {id: one for id, one in queue.workers.items() if partition.number in one.partitions}
-    if not readers:
-        return True
-    return not queue.limited and not any(
-        _is_reading(id, one, partition, queue, now_ms, limits) for id, one in readers.items()
-    )
+    return not any(_is_reading(id, one, partition, queue, now_ms, limits) for id, one in readers.items())
 
 
 def _is_reading(
@@ -119,6 +115,8 @@ def _is_reading(
     now_ms: int,
     limits: HealthLimits,
 ) -> bool:
+    if serving.blocked or queue.limited:
+        return not serving.blocked
     held = sum(one.deliveries.get(worker, 0) for one in queue.partitions)
     begun_ms = serving.since_ms.get(partition.number, 0)
     idle_ms = partition.idle_ms.get(worker, now_ms - begun_ms)

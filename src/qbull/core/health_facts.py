@@ -29,11 +29,15 @@ class PartitionFacts:
 
 @dataclass(frozen=True, slots=True)
 class ServingFacts:
-    """A live worker of a queue: its slots, and since when it reads each of its partitions."""
+    """A live worker of a queue: its slots, and since when it reads each of its partitions.
+
+    A `blocked` one reads nothing, because its event loop stands still.
+    """
 
     slots: int
     partitions: frozenset[int] = frozenset()
     since_ms: Mapping[int, int] = field(default_factory=dict)
+    blocked: bool = False
 
 
 @dataclass(frozen=True, slots=True)

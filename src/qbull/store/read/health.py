@@ -142,7 +142,7 @@ def _partition(partition: Partition, counted: Counts, reply: Sequence[Any]) -> P
 
 def _serving(members: Mapping[str, RegisteredWorker], queue: str) -> dict[str, ServingFacts]:
     return {
-        id: ServingFacts(serving.concurrency, frozenset(serving.partitions), serving.since)
+        id: ServingFacts(serving.concurrency, frozenset(serving.partitions), serving.since, member.blocked)
         for id, member in members.items()
         if (serving := member.queues.get(queue)) is not None and not serving.leaving
     }
