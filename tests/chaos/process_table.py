@@ -10,7 +10,7 @@ from pathlib import Path
 
 from job_plan import MIN_IDLE
 
-ORPHAN_SECONDS = MIN_IDLE / 2 + 3
+ORPHAN_SECONDS = MIN_IDLE / 2 + 8
 """Workers whose supervisor was killed stop by themselves, within half of MIN_IDLE; a busy machine needs a moment more."""
 PROC = Path("/proc")
 
@@ -18,10 +18,12 @@ PROC = Path("/proc")
 class OrphanWatch:
     """Looks for processes of the campaign that run on without the one that started them.
 
-    All of them have the campaign's directory in their environment. `started` are those that the campaign started itself.
+    All of them have the campaign's directory in their environment. `started` are those that the campaign started itself. A
+    process that has not run a job yet is none: one that still starts sees the end of its supervisor when it has loaded the app.
     """
 
     def __init__(self, directory: Path, proc: Path = PROC) -> None:
+        self._directory = directory
         self._mark = f"CHAOS_DIRECTORY={directory}".encode()
         self._proc = proc
         self._known: dict[tuple[int, str], bool] = {}
@@ -38,11 +40,14 @@ class OrphanWatch:
         }
         self._since = {pid: self._since.get(pid, now) for pid in lost}
         for pid, since in self._since.items():
-            if now - since > ORPHAN_SECONDS and pid not in self.found:
+            if now - since > ORPHAN_SECONDS and pid not in self.found and self._has_run_jobs(pid):
                 command = b""
                 with suppress(OSError):
                     command = (self._proc / str(pid) / "cmdline").read_bytes()
                 self.found[pid] = command.replace(b"\0", b" ").decode(errors="replace")[:120]
+
+    def _has_run_jobs(self, pid: int) -> bool:
+        return any(self._directory.glob(f"{pid}-*.runs")) or any(self._directory.glob(f"{pid}-*.events"))
 
     def _ours(self) -> dict[int, tuple[int, str]]:
         """The parent and the state of each process of the campaign."""

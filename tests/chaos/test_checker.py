@@ -141,6 +141,7 @@ def test_a_process_that_runs_on_without_its_parent_is_an_orphan(
     assert parent.stdin is not None and parent.stdout is not None
     orphan = int(parent.stdout.readline())
     watch = OrphanWatch(tmp_path)
+    (tmp_path / f"{orphan}-1.events").touch()
 
     watch.look([parent.pid])
     assert watch.found == {}, "its parent lives"
