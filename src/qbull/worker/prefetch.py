@@ -62,12 +62,19 @@ class PrefetchBuffer:
 
     def put(self, deliveries: Iterable[Delivery]) -> None:
         """Add deliveries that wait for a slot. One that is here already is not added again."""
+        held, holders = self._held, self._holders
         for delivery in deliveries:
             name = delivery_key(delivery)
-            if name not in self._held:
-                self._held[name] = delivery
-                if not self._admit(delivery):
-                    self._deferred.append(delivery)
+            if name in held:
+                continue
+            held[name] = delivery
+            fields = delivery.fields
+            if len(fields) == 2 and holders.setdefault(fields[0], delivery) is delivery:
+                # Most deliveries have one job, which is not here yet.
+                self._levels[int(delivery.level, 16)].append(delivery)
+                self.waiting += 1
+            elif not self._admit(delivery):
+                self._deferred.append(delivery)
 
     def put_unconfirmed(self, delivery: Delivery) -> bool:
         """Add a delivery that may not start yet. Returns False if it is here already."""
@@ -135,11 +142,9 @@ class PrefetchBuffer:
     def _admit(self, delivery: Delivery) -> bool:
         """Let a delivery wait for a slot, unless one of its jobs is here already."""
         holders, ids = self._holders, delivery.fields[::2]
-        for id in ids:
-            if id in holders:
-                return False
-        for id in ids:
-            holders[id] = delivery
+        if any(id in holders for id in ids):
+            return False
+        holders.update(dict.fromkeys(ids, delivery))
         self._levels[int(delivery.level, 16)].append(delivery)
         self.waiting += 1
         return True
