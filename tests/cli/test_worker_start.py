@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 
 import msgspec
@@ -64,12 +65,25 @@ async def test_a_worker_process_waits_too(shell: Shell, later: Node, comes: bool
     app = qbull.App(url_of(later), prefix="test")
     shop = Shop(app)
     board, (theirs, ours) = CrashBoard.make(board_slots_for(shop.email.settings.concurrency)), os.pipe()
+    here, there = socket.socketpair()
+    channel = ("--channel", str(there.fileno()))
     told = msgspec.json.encode(WorkerOptions("shop", 5.0, Sharing(), ["email"])).decode()
     with (shell.directory / "err").open("w") as err:
         process = subprocess.Popen(
-            [*QBULL, "worker-process", told, "--id", "w1", "--board", str(board.fd), "--life", str(theirs)],
+            [
+                *QBULL,
+                "worker-process",
+                told,
+                "--id",
+                "w1",
+                "--board",
+                str(board.fd),
+                "--life",
+                str(theirs),
+                *channel,
+            ],
             env={**shell.environment, "QBULL_URL": url_of(later)},
-            pass_fds=(board.fd, theirs),
+            pass_fds=(board.fd, theirs, there.fileno()),
             stderr=err,
             start_new_session=True,
             text=True,
@@ -88,6 +102,8 @@ async def test_a_worker_process_waits_too(shell: Shell, later: Node, comes: bool
     await app.close()
     os.close(ours)
     os.close(theirs)
+    here.close()
+    there.close()
     board.close()
 
 

@@ -12,6 +12,8 @@ app = qbull.App(os.environ.get("EVERYDAY_URL") or "redis://127.0.0.1:1/0", prefi
 work = app.queue("work", order="key", concurrency=int(os.environ.get("EVERYDAY_CONCURRENCY", "10")))
 free = app.queue("free", concurrency=int(os.environ.get("EVERYDAY_CONCURRENCY", "10")))
 
+_grown: list[bytes] = []
+
 
 def record(word: str, key: str, number: int) -> None:
     """Write what happened as one line."""
@@ -69,11 +71,29 @@ def heavy(key: str, number: int, seconds: float = 0.0) -> None:
     record("end", key, number)
 
 
-@free.task(timeout=1)
+@free.task(timeout=1, retry=qbull.Retry(attempts=1))
 def hang(number: int) -> None:
     """A plain function that does not return."""
     record("start", "hang", number)
     time.sleep(3600)
+
+
+@work.task(key="{key}", timeout=1, retry=qbull.Retry(attempts=2, delay=0))
+def hang_once(key: str, number: int, seconds: float = 3600.0) -> None:
+    """A plain function that does not return in time when it runs first."""
+    record("start", key, number)
+    if overlaps(key):
+        record("overlap", key, number)
+    if qbull.current_job().attempt == 1:
+        time.sleep(seconds)
+    record("end", key, number)
+
+
+@free.task
+def grow(number: int, megabytes: int) -> None:
+    """Takes memory and never returns it."""
+    record("start", "grow", number)
+    _grown.append(b"x" * (megabytes << 20))
 
 
 @free.task
@@ -148,3 +168,16 @@ def process_of() -> int:
 @free.task(cpu=True)
 def fail_in_process() -> None:
     raise qbull.Fail("no such customer")
+
+
+@work.task(key="{key}")
+def fragile(key: str, number: int) -> None:
+    """Ends the whole process the first time, if its number is odd."""
+    record("start", key, number)
+    if overlaps(key):
+        record("overlap", key, number)
+    with open(os.environ["EVERYDAY_LOG"]) as log:
+        starts = sum(line.startswith(f"start {key} {number} ") for line in log)
+    if number % 2 and starts < 2:
+        os._exit(3)
+    record("end", key, number)

@@ -23,6 +23,7 @@ import msgspec
 from qbull.app import DEFAULT_URL, App
 from qbull.cli.app_loading import load_app
 from qbull.cli.duration import SecondsParam
+from qbull.cli.size import SizeParam
 from qbull.core.sharing import SHARING_MODES, Sharing, make_sharing
 from qbull.errors import ConfigError
 from qbull.observe.log import set_up_logging
@@ -30,9 +31,13 @@ from qbull.store.connection.address import Address
 from qbull.worker.actor import stop_actors
 from qbull.worker.job_log import follow_jobs_in_log
 from qbull.worker.loop_watch import LOOP_WARNING_SECONDS
+from qbull.worker.process.channel import Leaving, open_channel
+from qbull.worker.process.child import ProcessHandles
 from qbull.worker.process.crash_board import CrashBoard, board_slots_for
 from qbull.worker.process.memory import trim_memory
+from qbull.worker.process.recycle import Recycler
 from qbull.worker.process.supervisor import Supervisor, SupervisorSettings
+from qbull.worker.supervisor_link import SupervisorLink
 from qbull.worker.worker import Supervision, Worker
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -49,6 +54,10 @@ class WorkerOptions:
     concurrency: int | None = None
     job_log: bool = True
     loop_warning: float = LOOP_WARNING_SECONDS
+    max_jobs: int | None = None
+    max_memory_bytes: int | None = None
+    quarantine: bool = False
+    """The process runs only suspects: jobs whose worker crashed."""
 
 
 def _with_sharing(command: F) -> F:
@@ -120,6 +129,20 @@ def _with_sharing(command: F) -> F:
     default=None,
     help="Log the start and the end of each job.  [default: log, except with QBULL_JOB_LOG=no]",
 )
+@click.option(
+    "--max-jobs-per-process",
+    "max_jobs",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Replace a process after it has started N jobs.",
+)
+@click.option(
+    "--max-memory-per-process",
+    "max_memory_bytes",
+    type=SizeParam(),
+    metavar="SIZE",
+    help="Replace a process that uses more memory than this, such as 500MB or 2GB.",
+)
 @_with_sharing
 def worker(
     app_path: str,
@@ -128,6 +151,8 @@ def worker(
     concurrency: int | None,
     grace: float,
     job_log: bool | None,
+    max_jobs: int | None,
+    max_memory_bytes: int | None,
     sharing: Sharing,
 ) -> None:
     """Run jobs of the app in MODULE:APP until SIGTERM or Ctrl-C.
@@ -144,7 +169,16 @@ def worker(
     app = load_app(app_path)
     set_up_logging(app.environment.log_format, app.environment.log_level)
     logs_jobs = app.environment.job_log if job_log is None else job_log
-    options = WorkerOptions(app_path, grace, sharing, names, concurrency, logs_jobs)
+    options = WorkerOptions(
+        app_path,
+        grace,
+        sharing,
+        names,
+        concurrency,
+        logs_jobs,
+        max_jobs=max_jobs,
+        max_memory_bytes=max_memory_bytes,
+    )
 
     async def main() -> int:
         supervisor = make_supervisor(app, options, processes)
@@ -185,11 +219,15 @@ def make_supervisor(app: App, options: WorkerOptions, processes: int, pod: str |
     pod = pod or new_pod()
     settings = [assignment.settings for assignment in app._assignments(options.queues, options.concurrency)]
 
-    def command(number: int, id: str, board: int, life: int) -> list[str]:
-        sharing = options.sharing.of_process(number, processes, pod)
-        encoded = msgspec.json.encode(replace(options, sharing=sharing)).decode()
-        flags = ["--id", id, "--board", str(board), "--life", str(life)]
-        return [sys.executable, "-m", "qbull.cli.main", "worker-process", encoded, *flags]
+    def command(number: int | None, id: str, handles: ProcessHandles) -> list[str]:
+        # The quarantine process has no number, and reads no partition.
+        sharing = (
+            Sharing(most=0, pod=pod) if number is None else options.sharing.of_process(number, processes, pod)
+        )
+        own = replace(options, sharing=sharing, quarantine=number is None)
+        flags = ["--id", id, "--board", handles.board, "--life", handles.life, "--channel", handles.channel]
+        encoded = msgspec.json.encode(own).decode()
+        return [sys.executable, "-m", "qbull.cli.main", "worker-process", encoded, *map(str, flags)]
 
     return Supervisor(
         app._make_store(),
@@ -205,11 +243,12 @@ def make_supervisor(app: App, options: WorkerOptions, processes: int, pod: str |
 @click.option("--id", required=True)
 @click.option("--board", type=int, required=True)
 @click.option("--life", type=int, required=True)
-def worker_process(told: str, id: str, board: int, life: int) -> None:
+@click.option("--channel", type=int, required=True)
+def worker_process(told: str, id: str, board: int, life: int, channel: int) -> None:
     """Run one worker process under a supervisor.
 
     `told` is a WorkerOptions in JSON. `board` is the file descriptor of the crash board, `life` that of a
-    pipe which closes when the supervisor dies.
+    pipe which closes when the supervisor dies, `channel` that of the control channel.
     """
     # Ctrl-C reaches the whole process group. The supervisor decides and passes the signal on.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -217,38 +256,45 @@ def worker_process(told: str, id: str, board: int, life: int) -> None:
     app = load_app(options.app)
     set_up_logging(app.environment.log_format, app.environment.log_level)
     follow_jobs_in_log(job_log_on=options.job_log)
-    asyncio.run(_serve(app, options, id, board, life))
+    asyncio.run(_serve(app, options, id, ProcessHandles(board, life, channel)))
 
 
-async def _serve(app: App, options: WorkerOptions, id: str, board: int, life: int) -> None:
+async def _serve(app: App, options: WorkerOptions, id: str, handles: ProcessHandles) -> None:
     assignments = app._assignments(options.queues, options.concurrency)
     slots = sum(board_slots_for(assignment.settings.concurrency) for assignment in assignments)
     min_idle = app.environment.min_idle
+    link = SupervisorLink(open_channel(handles.channel), quarantined=options.quarantine)
     worker = Worker(
         app._make_store,
         assignments,
         sharing=options.sharing,
         min_idle=min_idle,
-        supervision=Supervision(id, CrashBoard(board, slots), options.loop_warning),
+        supervision=Supervision(id, CrashBoard(handles.board, slots), options.loop_warning, link),
     )
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     # Further signals change nothing: a service manager may signal the whole group, and the supervisor passes
     # its own signal on.
     loop.add_signal_handler(signal.SIGTERM, stop.set)
-    _follow_parent(life, loop, stop, min_idle / 2)
-    trimming = asyncio.create_task(trim_memory())
+    _follow_parent(handles.life, loop, stop, min_idle / 2)
+    beside: list[asyncio.Task[Any]] = [asyncio.create_task(trim_memory()), asyncio.create_task(link.run())]
     starting, stopping = asyncio.create_task(worker.start()), asyncio.create_task(stop.wait())
     await asyncio.wait([starting, stopping], return_when=asyncio.FIRST_COMPLETED)
     if starting.done():
         await starting
-        await stopping
+        leaving = asyncio.create_task(link.leave.wait())
+        recycler = Recycler(link, lambda: worker.started_jobs, options.max_jobs, options.max_memory_bytes)
+        beside += [asyncio.create_task(recycler.run()), leaving]
+        await asyncio.wait([stopping, leaving], return_when=asyncio.FIRST_COMPLETED)
     else:
         # The worker is still waiting for its server.
         starting.cancel()
         await asyncio.wait([starting])
-    await worker.stop(options.grace)
-    await stop_actors([trimming])
+    if stop.is_set():
+        await worker.stop(options.grace)
+    else:
+        await worker.leave(options.grace, lambda seconds: link.channel.send(Leaving(seconds)), stop)
+    await stop_actors([*beside, stopping])
     await app.close()
     if worker.abandoned:
         # Python would wait for the threads of plain functions; the supervisor reclaims their jobs when the

@@ -84,6 +84,7 @@ _WORKER_ROLE = AclRole(
             "fetch",
             "holds",
             "suspect_start",
+            "take_over",
             "progress_write",
             "reports_add",
             "settle",

@@ -20,7 +20,7 @@ def start_actor(duty: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
     return asyncio.create_task(_run_forever(duty))
 
 
-async def stop_actors(actors: Sequence[asyncio.Task[None]]) -> None:
+async def stop_actors(actors: Sequence[asyncio.Task[Any]]) -> None:
     """Cancel them, and wait until they have ended."""
     for actor in actors:
         actor.cancel()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -30,11 +31,13 @@ from qbull.worker.cancel import CancelMarks
 from qbull.worker.current import RunningJob, running
 from qbull.worker.dependencies import DependencyLoader
 from qbull.worker.held_deliveries import HeldDeliveries
+from qbull.worker.hung import HungFunctions
 from qbull.worker.job_log import log_end, log_start
 from qbull.worker.limiter import Limiter
 from qbull.worker.outcome import OutcomeRecorder
+from qbull.worker.process.crash_board import CrashBoard
 from qbull.worker.progress import ProgressWriter
-from qbull.worker.slot import Cancelled, Deadlines, Interrupted, Slot, StartTooLate
+from qbull.worker.slot import Cancelled, Deadlines, Interrupted, Slot, StartTooLate, TimedOut
 from qbull.worker.start_check import StartCheck
 from qbull.worker.wiring import WorkerWiring
 
@@ -81,6 +84,10 @@ class AttemptRunner:
         self._outage = wiring.outage
         self._isolation = wiring.isolation
         self._crash_board = wiring.crash_board
+        self._suspects = wiring.link.suspects if wiring.link is not None else None
+        # The quarantine process leaves the jobs behind a suspect to others.
+        quarantined = wiring.link is not None and self._suspects is None
+        self._max_train_seconds = 0.0 if quarantined else MAX_TRAIN_SECONDS
         self._start_check = StartCheck(settings, wiring.outage)
         self._load_dependencies = DependencyLoader(assignment.results, assignment.seals, wiring.outage)
         self._has_limits = False
@@ -94,6 +101,7 @@ class AttemptRunner:
         """Jobs whose plain functions still run although nobody waits for them any more."""
         self.slots: list[Slot] = []
         self._deadlines = Deadlines(self.slots)
+        self.hung = HungFunctions(wiring, self._queue, deliveries, limiter)
 
     def apply_settings(self, live: LiveSettings) -> None:
         """Apply the retry policy, and whether jobs need a start check."""
@@ -106,6 +114,7 @@ class AttemptRunner:
 
     async def close(self) -> None:
         self._deadlines.close()
+        await self.hung.close()
         await self._caller.close()
 
     def running(self) -> list[RunningJob]:
@@ -150,7 +159,8 @@ class AttemptRunner:
                 return self._settlers[delivery.partition.number].postpone(delivered, STILL_RUNNING_RETRY_MS)
             if record[2] & HAS_DEPENDENCIES_FLAG:
                 job.dependencies = await self._load_dependencies(job)
-            if crashes_of(record) < SUSPECT_CRASHES:
+            crashes = crashes_of(record)
+            if not crashes or not self._is_suspect(crashes):
                 if self._isolation.closed:
                     await self._isolation.opened()
                 if self._has_limits or body.expires:
@@ -172,13 +182,30 @@ class AttemptRunner:
                 await self._hear_out(slot, job)
             if job is not None and job.cancelled is not None:
                 return self._outcomes.cancelled(delivered, job, job.cancelled, started)
+            if job is not None and job.in_thread and isinstance(error, TimedOut):
+                fail = partial(self._outcomes.failed, delivered, job, task, error, started)
+                return await self._outlived(job, delivered, fail)
             return self._outcomes.failed(delivered, job, task, error, started)
         if job.has_output:
             await self._hear_out(slot, job)
         if job.cancelled is not None:
             return self._outcomes.cancelled(delivered, job, job.cancelled, started)
-        give_way = bool(delivery.lane) and time.perf_counter() - slot.since > MAX_TRAIN_SECONDS
+        give_way = bool(delivery.lane) and time.perf_counter() - slot.since > self._max_train_seconds
         return self._outcomes.completed(delivered, job, result, started, give_way=give_way)
+
+    def _is_suspect(self, crashes: int) -> bool:
+        """Whether a job with so many crashes may run beside others only in the quarantine process, or not
+        at all.
+        """
+        cautious = self._suspects is not None and self._suspects.cautious
+        return crashes >= (1 if cautious else SUSPECT_CRASHES)
+
+    async def _outlived(self, job: RunningJob, delivered: DeliveredJob, fail: Callable[..., bool]) -> bool:
+        """A plain function runs on after its timeout: go on with a fresh thread, unless too many do."""
+        ends = self.hung.add(job, delivered, fail)
+        self._caller.resize(len(self.slots))
+        await self.hung.room(len(self.slots))
+        return ends
 
     async def _hear_out(self, slot: Slot, job: RunningJob) -> None:
         """Write a job's last progress and log lines before its outcome, unless the worker cannot wait."""
@@ -193,10 +220,15 @@ class AttemptRunner:
     ) -> bytes | StoredResult | None:
         """Run a suspect while nothing else runs, and mark it first. Returns None if it was not started.
 
+        An ordinary process of `qbull worker` leaves it to the quarantine process instead.
+
         If the server does not take the mark, the job waits outside of the isolation, or all others would wait
         too.
         """
         delivery = delivered.delivery
+        if self._suspects is not None:
+            self._deliveries.hand_over(delivery, crashes_of(delivered.record))
+            return None
         id, partition = delivered.id, delivery.partition
         while True:
             async with self._isolation.alone():
@@ -261,9 +293,7 @@ class AttemptRunner:
         if timeout is not None:
             self._deadlines.limit(slot, timeout)
         if self._crash_board is not None:
-            self._crash_board.start(slot.number, b"%s %d %s" % (job.queue.encode(), number, job.place))
-            if task.kind == "process":
-                job.process_started = partial(self._crash_board.in_process, slot.number)
+            self._show_on_board(self._crash_board, slot.number, number, job, task)
         token = running.set(job)
         slot.job = job
         self._isolation.busy += 1
@@ -308,6 +338,18 @@ class AttemptRunner:
         """Whether a plain function still runs for this job in this process: its timeout did not stop it."""
         self._left_behind = [left for left in self._left_behind if left.in_thread]
         return any(left.id == job.id for left in self._left_behind)
+
+    def _show_on_board(
+        self, board: CrashBoard, slot: int, number: int, job: RunningJob, task: TaskSpec
+    ) -> None:
+        """Tell the supervisor what runs. A job whose function has not started is not to blame for a crash."""
+        text = b"%s %d %s" % (job.queue.encode(), number, job.place)
+        if task.kind == "thread":
+            job.thread_started = partial(board.start, slot, text)
+            return
+        board.start(slot, text)
+        if task.kind == "process":
+            job.process_started = partial(board.in_process, slot)
 
     def _refuse_cancelled(self, number: int, job: RunningJob) -> None:
         """Do not start a job that was cancelled after its delivery."""

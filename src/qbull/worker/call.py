@@ -104,6 +104,8 @@ class TaskCaller:
             try:
                 if job.stopped:
                     raise RuntimeError("the job was stopped before it started")
+                if job.thread_started is not None:
+                    job.thread_started()
                 return context.run(function, *args, **kwargs)
             except StopIteration as error:  # no future can carry it
                 raise RuntimeError("the task raised StopIteration") from error

@@ -57,6 +57,8 @@ class RunningJob(msgspec.Struct, eq=False):
     """It has reported progress or log lines."""
     start_by: float = inf
     """The latest moment at which it may start, on this machine's monotonic clock."""
+    thread_started: Callable[[], object] | None = None
+    """Called by the thread that is about to run it."""
     process_started: Callable[[int], None] | None = None
     """Receives the id of the process that is about to run it."""
     dependencies: list[tuple[str, Dependency]] = []

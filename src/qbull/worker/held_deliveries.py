@@ -14,6 +14,7 @@ from qbull.worker.actor import BackgroundTasks
 from qbull.worker.assignment import Assignment
 from qbull.worker.limiter import Limiter
 from qbull.worker.prefetch import PrefetchBuffer
+from qbull.worker.process.channel import SuspectFound
 from qbull.worker.settle import Settler
 from qbull.worker.wiring import WorkerWiring
 
@@ -37,6 +38,7 @@ class HeldDeliveries:
         self._settings = assignment.settings
         self._limiter = limiter
         self._background = background
+        self._suspects = wiring.link.suspects if wiring.link is not None else None
         self.buffer = buffer
         durability = assignment.confirmed_order
         self.confirmed = wiring.store.confirmed(durability) if durability is not None else None
@@ -73,6 +75,28 @@ class HeldDeliveries:
             self.drop(delivery)
 
         self._background.start(release())
+
+    def hand_over(self, delivery: Delivery, crashes: int) -> None:
+        """Leave the unfinished jobs of a delivery to the quarantine process, in the background.
+
+        The outcomes of its finished jobs are written first. While it waits, the delivery holds no slot of a
+        limit.
+        """
+        suspects = self._suspects
+        assert suspects is not None
+
+        async def offer() -> None:
+            await self.settlers[delivery.partition.number].flush()
+            if delivery not in self.buffer:
+                return
+            self.buffer.park(delivery)
+            if self._limiter.limited:
+                self._limiter.slot_freed()
+            name, number = self._settings.name, delivery.partition.number
+            suspect = SuspectFound(name, number, delivery.position, crashes)
+            suspects.offer(suspect, partial(self.buffer.unpark, delivery))
+
+        self._background.start(offer())
 
     async def flush(self) -> None:
         """Wait until all outcomes are written."""

@@ -28,6 +28,12 @@ class HistogramWriter:
         self._queue = queue
         self._outage = outage
         self.histograms = Histograms()
+        self._started_before = 0
+
+    @property
+    def started_jobs(self) -> int:
+        """The number of jobs that were started in this process."""
+        return self._started_before + self.histograms.started
 
     async def run(self) -> None:
         await self._outage.retry_until_up(partial(self._write, new_token(), {}))
@@ -43,6 +49,7 @@ class HistogramWriter:
                 await self._write(new_token(), counted)
 
     def _counted(self) -> dict[str, int]:
+        self._started_before += self.histograms.started
         counted = self.histograms.take()
         errors = histograms.take_errors(self._store, self._queue)
         return counted | {SCRIPT_ERRORS_FIELD: errors} if errors else counted

@@ -7,6 +7,8 @@ import os
 import time
 from types import TracebackType
 
+import msgspec
+
 from qbull.codecs.offload import StoredResult
 from qbull.core.histograms import Histograms
 from qbull.core.outcome import Delay, Undeliverable, decide, format_stacktrace
@@ -22,8 +24,10 @@ from qbull.worker.cpu_pool import ProcessDied, RemoteError, RemoteFail
 from qbull.worker.current import RunningJob, entry_ms
 from qbull.worker.failure_counts import FailureCounter
 from qbull.worker.held_deliveries import HeldDeliveries
+from qbull.worker.hung import OutcomeHolder
 from qbull.worker.job_log import log_end, log_failure
 from qbull.worker.live_settings import LiveSettingsFollower
+from qbull.worker.settle import Settler
 from qbull.worker.slot import TimedOut
 
 log = logging.getLogger("qbull.worker")
@@ -101,10 +105,11 @@ class OutcomeRecorder:
         task: TaskSpec | None,
         error: Exception,
         started: float,
+        settler: Settler | OutcomeHolder | None = None,
     ) -> bool:
         """Settle a job as delayed, or as dead if it may not run again."""
         delivery = delivered.delivery
-        settler = self._settlers[delivery.partition.number]
+        settler = settler or self._settlers[delivery.partition.number]
         ended = time.perf_counter()
         duration = ended - started
         if task is not None:
@@ -182,9 +187,9 @@ class OutcomeRecorder:
         """The body for the next attempt, with this one in its history."""
         at_ms = int((time.time() - duration) * 1000)
         attempt = Attempt(body.attempt, at_ms, duration * 1000, error, self._worker)
-        body.attempt += 1
-        body.history = [*body.history, attempt][-MAX_HISTORY_ATTEMPTS:]
-        return body
+        history = [*body.history, attempt][-MAX_HISTORY_ATTEMPTS:]
+        # A function that runs on after its timeout still reads its own body.
+        return msgspec.structs.replace(body, attempt=body.attempt + 1, history=history)
 
 
 def _stacktrace_of(error: Exception) -> str | None:

@@ -31,6 +31,7 @@ class PrefetchBuffer:
         self._deferred: list[Delivery] = []
         """Deliveries of jobs that are here already: each waits until the earlier delivery has left."""
         self._abandoned: set[tuple[int, bytes]] = set()
+        self._parked: set[tuple[int, bytes]] = set()
         self._trackers: list[set[tuple[int, bytes]]] = []
         self._levels: tuple[deque[Delivery], ...] = tuple(deque() for _ in PRIORITY_LEVELS)
         self._unconfirmed: dict[tuple[int, bytes], Delivery] = {}
@@ -65,7 +66,7 @@ class PrefetchBuffer:
         held, holders = self._held, self._holders
         for delivery in deliveries:
             name = delivery_key(delivery)
-            if name in held:
+            if name in held or name in self._parked:
                 continue
             held[name] = delivery
             fields = delivery.fields
@@ -171,13 +172,32 @@ class PrefetchBuffer:
         """Never release this delivery: a job of it runs on, and only the end of this process ends it."""
         self._abandoned.add((partition, place))
 
+    def park(self, delivery: Delivery) -> None:
+        """Hold a delivery that another process will take over: it neither runs here nor is released."""
+        self.drop(delivery)
+        self._parked.add(delivery_key(delivery))
+
+    def unpark(self, delivery: Delivery) -> None:
+        """Forget a parked delivery: another process has it."""
+        self._parked.discard(delivery_key(delivery))
+
+    @property
+    def parked(self) -> int:
+        """The number of parked deliveries."""
+        return len(self._parked)
+
     @property
     def abandoned(self) -> int:
         """The number of abandoned deliveries."""
         return sum(self.is_abandoned(delivery) for delivery in self._held.values()) if self._abandoned else 0
 
     def is_abandoned(self, delivery: Delivery) -> bool:
-        """Whether a job of it runs on until the process ends, for this delivery or for an earlier one."""
+        """Whether only the end of this process ends its hold on the delivery.
+
+        Another process will take it over, or a job of it runs on, for this delivery or for an earlier one.
+        """
+        if delivery_key(delivery) in self._parked:
+            return True
         if not self._abandoned:
             return False
         holders = (self._holders.get(id) for id in delivery.fields[::2])
@@ -208,16 +228,17 @@ class PrefetchBuffer:
                 self._deferred.append(delivery)
 
     def __contains__(self, delivery: Delivery) -> bool:
-        return delivery_key(delivery) in self._held
+        name = delivery_key(delivery)
+        return name in self._held or name in self._parked
 
     def partitions(self) -> dict[int, Partition]:
         """The partitions that have a delivery here, by number."""
         return {delivery.partition.number: delivery.partition for delivery in self._held.values()}
 
     def started(self) -> set[tuple[int, bytes]]:
-        """The names of the deliveries that do not wait for a slot. Other threads may ask."""
+        """The deliveries that do not wait for a slot, by name: others must not get them. Other threads may ask."""
         waiting = {delivery_key(delivery) for level in self._levels for delivery in list(level)}
-        return set(self._held) - waiting
+        return set(self._held) - waiting | self._parked
 
     def held(self) -> list[Delivery]:
         """All deliveries, also those that run."""

@@ -28,6 +28,7 @@ from qbull.worker.lease import PartitionLeases
 from qbull.worker.limiter import Limiter
 from qbull.worker.live_settings import LiveSettingsFollower
 from qbull.worker.outcome import OutcomeRecorder
+from qbull.worker.patience import Patience
 from qbull.worker.prefetch import PrefetchBuffer
 from qbull.worker.progress import ProgressWriter
 from qbull.worker.promote import PROMOTE_POLL_SECONDS, Promoter
@@ -35,6 +36,7 @@ from qbull.worker.repartition import PartitionMover
 from qbull.worker.slot import Slot
 from qbull.worker.slots import SlotRunner
 from qbull.worker.start_reports import StartReporter
+from qbull.worker.suspect_taker import SuspectTaker
 from qbull.worker.tick import ScheduleRunner
 from qbull.worker.wiring import WorkerWiring
 
@@ -88,6 +90,10 @@ class QueueRunner:
         self._mover = PartitionMover(store, settings, outage)
         self._flow_dispatcher = FlowDispatcher(store, worker, assignment.durability, outage)
         self._leases = PartitionLeases(wiring, settings, self._mover, self._serve)
+        quarantine = wiring.link.quarantine if wiring.link is not None else None
+        self._quarantine = quarantine
+        # The quarantine process reads no partition.
+        self._leases.leaving = quarantine is not None
         self._canceller = Canceller(self._buffer, self._attempts, outage)
         self._base = store.names.queue(settings.name)
         self._handlers = self._wake_up_handlers()
@@ -122,21 +128,27 @@ class QueueRunner:
             self._start_deferred,
             self._histograms.run,
         ]
+        if self._quarantine is not None:
+            taker = SuspectTaker(
+                self._wiring, self._deliveries, self._limiter, self._slots, self._fetcher, self._quarantine
+            )
+            self._quarantine.serve(self.settings.name, taker)
+            duties.append(taker.run)
         if self.settings.track:
             duties.append(StartReporter(self._attempts, self._wiring.worker, self._outage).run)
         if self._failures is not None:
             duties.append(self._failures.run)
         self._actors = [start_actor(duty) for duty in duties]
 
-    async def stop(self, grace: float) -> None:
-        """Fetch nothing more, let running jobs end within `grace` seconds, and release the rest."""
+    async def stop(self, patience: Patience) -> None:
+        """Fetch nothing more, let running jobs end, and release the rest."""
         promoters = [task for _, task in self._promoters.values()]
         await stop_actors([*self._actors, *self._background.tasks, *promoters])
         self._promoters.clear()
         await self._fetcher.stop()
         await self._release(self._buffer.take_all())
         leaving = asyncio.create_task(self._leave())
-        await self._slots.stop(grace)
+        await self._slots.stop(patience)
         await stop_actors(self._cancelling)
         await self._progress.close()
         await self.flush()
@@ -151,8 +163,27 @@ class QueueRunner:
 
     @property
     def abandoned(self) -> int:
-        """The number of deliveries whose jobs run on after `stop()`, until the process ends."""
-        return self._buffer.abandoned
+        """The number of functions that run on after `stop()`, until the process ends."""
+        return max(self._buffer.abandoned, self.hung)
+
+    @property
+    def hung(self) -> int:
+        """The number of plain functions that run on after their timeouts."""
+        return len(self._attempts.hung)
+
+    @property
+    def started_jobs(self) -> int:
+        """The number of jobs that this process has started."""
+        return self._histograms.started_jobs
+
+    def time_left(self, grace: float) -> float:
+        """Seconds in which the running jobs will have ended."""
+        return self._slots.time_left(grace)
+
+    @property
+    def parked(self) -> int:
+        """The number of suspects that the quarantine process has not taken over yet."""
+        return self._buffer.parked
 
     async def flush(self) -> None:
         """Wait until all outcomes are written."""

@@ -23,6 +23,7 @@ from qbull.worker.attempt import AttemptRunner
 from qbull.worker.brake import Brake
 from qbull.worker.confirm import OrderConfirmer
 from qbull.worker.held_deliveries import HeldDeliveries
+from qbull.worker.patience import Patience
 from qbull.worker.slot import Interrupted, Slot
 from qbull.worker.wiring import WorkerWiring
 
@@ -115,8 +116,8 @@ class SlotRunner:
         if self._idle and not self._woken and self._buffer.waiting:
             self._wake()
 
-    async def stop(self, grace: float) -> None:
-        """Start nothing more. Running jobs have `grace` seconds to end, then they are interrupted.
+    async def stop(self, patience: Patience) -> None:
+        """Start nothing more. Running jobs have some time to end, then they are interrupted.
 
         Nothing can interrupt a plain function. A process of `qbull worker` abandons its delivery, and the
         supervisor reclaims it when the process has ended. A worker inside another program waits for the
@@ -127,7 +128,8 @@ class SlotRunner:
             await self._confirmer.stop()
         while self._idle:
             self._idle.popleft().cancel()
-        late = await self._still_running(grace)
+        late = await self._still_running(patience)
+        grace = patience.seconds
         plain = [slot for slot in late if self._stop_job(slot)]
         if len(late) > len(plain):
             log.warning(
@@ -142,7 +144,7 @@ class SlotRunner:
         if plain:
             await self._leave_plain_functions(plain, grace)
         within = SUPERVISED_INTERRUPT_GRACE_SECONDS if self._supervised else INTERRUPT_GRACE_SECONDS
-        for slot in await self._still_running(within):
+        for slot in await self._still_running(Patience(within)):
             log.error(
                 'queue "%s": a job ignored its interruption for %g s; the worker stops without it',
                 self.settings.name,
@@ -151,6 +153,7 @@ class SlotRunner:
             self._abandon(slot)
             if slot.task is not None:
                 slot.task.cancel()
+        await self._leave_hung_functions()
         await self._attempts.close()
 
     def _stop_job(self, slot: Slot) -> bool:
@@ -177,6 +180,20 @@ class SlotRunner:
         tasks = [slot.task for slot in slots if slot.task is not None]
         if tasks and not self._supervised:
             await asyncio.wait(tasks)
+
+    async def _leave_hung_functions(self) -> None:
+        """Nobody else gets the jobs of functions that run on after their timeouts before these are over."""
+        hung = self._attempts.hung
+        for delivered in hung.held():
+            self._buffer.abandon(delivered.delivery.partition.number, delivered.delivery.position)
+        if not self._supervised:
+            await hung.over()
+
+    def time_left(self, grace: float) -> float:
+        """Seconds in which the running jobs will have ended: their timeouts, or `grace` without one."""
+        now = asyncio.get_running_loop().time()
+        busy = [slot for slot in self._slots if slot.job is not None]
+        return max((grace if slot.deadline is None else slot.deadline - now for slot in busy), default=0.0)
 
     def _wake(self) -> None:
         while self._idle:
@@ -215,10 +232,8 @@ class SlotRunner:
         self._brake.update()
         return True
 
-    async def _still_running(self, within: float) -> list[Slot]:
-        tasks = [slot.task for slot in self._slots if slot.task is not None and not slot.task.done()]
-        if tasks and within > 0:
-            await asyncio.wait(tasks, timeout=within)
+    async def _still_running(self, patience: Patience) -> list[Slot]:
+        await patience.wait([slot.task for slot in self._slots if slot.task is not None])
         return [slot for slot in self._slots if slot.task is not None and not slot.task.done()]
 
     def _open(self, slot: Slot, delivered: DeliveredJob | None = None) -> None:

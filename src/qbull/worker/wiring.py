@@ -11,6 +11,7 @@ from qbull.store.store import Store
 from qbull.worker.isolation import Isolation
 from qbull.worker.outage import Outage
 from qbull.worker.process.crash_board import CrashBoard
+from qbull.worker.supervisor_link import SupervisorLink
 
 
 @dataclass
@@ -37,5 +38,7 @@ class WorkerWiring:
     crash_board: CrashBoard | None
     """The memory in which the supervisor sees the running jobs; None without a supervisor."""
     loop_fence: LoopFence
+    link: SupervisorLink | None
+    """The control channel to the supervisor; None without one."""
     register: Callable[[], Coroutine[Any, Any, None]]
     """Writes to the registry which partitions the worker reads: `Worker._register`."""

@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 
 from qbull.core.sharing import Sharing
 from qbull.errors import ServerError
@@ -29,9 +30,12 @@ from qbull.worker.declare import ScheduleDeclarer
 from qbull.worker.isolation import Isolation
 from qbull.worker.loop_watch import LOOP_WARNING_SECONDS, LoopWatch
 from qbull.worker.outage import Outage
+from qbull.worker.patience import Patience
+from qbull.worker.process.channel import WorkerReady
 from qbull.worker.process.crash_board import CrashBoard, board_slots_for
 from qbull.worker.process.heartbeat import Heartbeat, HeartbeatThread
 from qbull.worker.queue_runner import QueueRunner
+from qbull.worker.supervisor_link import SupervisorLink
 from qbull.worker.wakeups import WakeUpListener
 from qbull.worker.wiring import LoopFence, WorkerWiring
 
@@ -49,6 +53,8 @@ class Supervision:
     crash_board: CrashBoard
     loop_warning: float = LOOP_WARNING_SECONDS
     """Seconds for which a task may block the event loop before the worker warns."""
+    link: SupervisorLink | None = None
+    """The control channel to the supervisor."""
 
 
 class Worker:
@@ -90,6 +96,7 @@ class Worker:
             Isolation(),
             supervision.crash_board if supervision is not None else None,
             LoopFence(),
+            supervision.link if supervision is not None else None,
             self._register,
         )
         self._runners: list[QueueRunner] = []
@@ -128,6 +135,11 @@ class Worker:
             self._started.append(runner)
             await runner.start()
         self._actors += [start_actor(duty) for duty in self._alongside]
+        link = self._wiring.link
+        if link is not None:
+            if link.quarantine is not None:
+                self._actors.append(start_actor(link.quarantine.run))
+            link.channel.send(WorkerReady())
 
     async def _taken(self, call: Callable[[], Awaitable[object]]) -> None:
         """Repeat the call while the server is unavailable: for ever in a worker process, else for some
@@ -145,15 +157,49 @@ class Worker:
 
     async def stop(self, grace: float = 25.0) -> None:
         """Fetch nothing more, let running jobs end within `grace` seconds, and release the rest."""
+        await self._stop(Patience(grace))
+
+    async def leave(
+        self, grace: float, announce: Callable[[float | None], None], stop: asyncio.Event
+    ) -> None:
+        """Stop because a successor runs: running jobs end here, without a limit unless a function hangs.
+
+        Args:
+            grace: Seconds that jobs without a timeout have if a function hangs, and all jobs after `stop`.
+            announce: Receives the limit in seconds.
+            stop: Set if the whole pod stops meanwhile.
+        """
+        seconds = None
+        if any(runner.hung for runner in self._started):
+            seconds = max(runner.time_left(grace) for runner in self._started)
+        announce(seconds)
+        patience = Patience(inf if seconds is None else seconds)
+
+        async def hurry() -> None:
+            await stop.wait()
+            patience.shorten(grace)
+
+        hurrying = asyncio.create_task(hurry())
+        try:
+            await self._stop(patience)
+        finally:
+            hurrying.cancel()
+
+    @property
+    def started_jobs(self) -> int:
+        """The number of jobs that this process has started."""
+        return sum(runner.started_jobs for runner in self._runners)
+
+    async def _stop(self, patience: Patience) -> None:
         if self._stopped:
             return
         self._stopped = True
         await self._loop_watch.stop()
         await stop_actors(self._actors)
-        await asyncio.gather(*(runner.stop(grace) for runner in self._started))
+        await asyncio.gather(*(runner.stop(patience) for runner in self._started))
         if self._heartbeat is not None:
             await self._heartbeat.stop()
-        if not self.abandoned:
+        if not self.abandoned and not any(runner.parked for runner in self._started):
             with suppress(ServerError):
                 await self._store.forget_worker(self.id, certain=True)
         await self._store.close()

@@ -343,6 +343,14 @@ class Partition(Retriable):
         return bool(await self.server.script("suspect_start", self.base, job, position))
 
     @idempotent
+    async def take_over(self, position: bytes, holder: str, taker: str) -> bool:
+        """Take over a delivery that the worker `holder` has not started.
+
+        False if it has ended, or if another worker has it.
+        """
+        return bool(await self.server.script("take_over", self.base, position, holder, taker))
+
+    @idempotent
     async def update_jobs(self, notes: Sequence[JobUpdate]) -> None:
         """Store the progress and log lines of running jobs."""
         flat = [argument for note in notes for argument in note.arguments()]

@@ -13,6 +13,8 @@ from qbull.core.record import MAX_CRASHES, Ending, append_ending
 from qbull.errors import NotFound, ServerAway, ServerError
 from qbull.store.store import Store
 from qbull.store.verbs import limits
+from qbull.store.verbs.outcomes import JobPosition, PartitionOutcomes
+from qbull.worker.process.channel import TimedOutJob
 
 log = logging.getLogger("qbull.worker")
 
@@ -59,6 +61,22 @@ class Reclaimer:
         reclaimed = await self.reclaim(worker) + await self._reclaim_other_queues(worker)
         await self._store.forget_worker(worker, lost=True)
         log.info("worker %s: %d deliveries were reclaimed", worker, reclaimed)
+
+    async def settle_timed_out(self, job: TimedOutJob) -> None:
+        """Record that a job timed out, after its function has ended with its process.
+
+        Does nothing if the job is settled.
+        """
+        settings = next((queue for queue in self._queues if queue.name == job.queue), None)
+        if settings is None:
+            return
+        position = JobPosition(job.delivery, job.lane, job.number, job.last)
+        outcomes = PartitionOutcomes()
+        if job.delay_ms is None:
+            outcomes.dead(position, job.id, job.record, job.ending)
+        else:
+            outcomes.delay(position, job.id, job.record, job.delay_ms)
+        await self._store.partition(settings, job.partition).settle(outcomes)
 
     async def sweep(self, own: set[str]) -> None:
         """Reclaim deliveries of workers that are not in the registry: it may have been lost.

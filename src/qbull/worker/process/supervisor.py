@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import signal
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from qbull.config import QueueSettings
 from qbull.core.backoff import ExponentialBackoff
@@ -24,10 +23,23 @@ from qbull.store.store import Store
 from qbull.worker.actor import start_actor, stop_actors
 from qbull.worker.outage import Outage
 from qbull.worker.process.blocked_loops import BlockedLoops
-from qbull.worker.process.crash_board import CrashBoard, board_slots_for
+from qbull.worker.process.channel import (
+    BeCautious,
+    LeaveNow,
+    Leaving,
+    Message,
+    QuarantineIdle,
+    ReplacementWanted,
+    SuspectFound,
+    SuspectTaken,
+    TimedOutJob,
+    WorkerReady,
+)
+from qbull.worker.process.child import StartCommand, WorkerProcess
+from qbull.worker.process.crash_board import board_slots_for
 from qbull.worker.process.heartbeat import Heartbeat
+from qbull.worker.process.quarantine import QuarantineKeeper
 from qbull.worker.process.wait_for_server import wait_for_server
-from qbull.worker.worker import new_worker_id
 
 log = logging.getLogger("qbull.supervisor")
 A = TypeVar("A")
@@ -44,19 +56,12 @@ SHUTDOWN_RECONNECT_SECONDS = 2.0
 """Seconds in which an unavailable server has to come back while the supervisor stops."""
 EXTRA_STOP_SECONDS = 2.0
 """How long a process may take to record outcomes and to end, after its grace period."""
-ORPHAN_TIMEOUT_SECONDS = 10.0
-"""How long to wait for the processes of a dead worker to end. After that its jobs go to others anyway."""
+CRASH_SIGNALS = (signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSEGV)
+"""The signals by which a process ends because of its own code. SIGKILL comes from somebody else."""
+CAUTION_SECONDS = 60.0
+"""For so long after a job has crashed its process, jobs run in quarantine after their first crash."""
 SIGNAL_DEBOUNCE_SECONDS = 0.5
 """SIGTERMs this close together count as one: some senders signal a process and then its whole group."""
-
-
-@dataclass
-class WorkerProcess:
-    id: str
-    process: asyncio.subprocess.Process
-    board: CrashBoard
-    life: int
-    started: float = field(default_factory=time.monotonic)
 
 
 @dataclass(frozen=True)
@@ -76,8 +81,7 @@ class Supervisor:
     Args:
         store: The server.
         queues: The queues that the worker processes serve.
-        command: Returns the command line of a worker process, from its number, the id of the worker, and the
-            file descriptors of its crash board and of its lifeline.
+        command: Returns the command line of a worker process.
         settings: The number of processes, and times.
         alongside: Duties that run while the supervisor runs.
     """
@@ -86,7 +90,7 @@ class Supervisor:
         self,
         store: Store,
         queues: Sequence[QueueSettings],
-        command: Callable[[int, str, int, int], Sequence[str]],
+        command: StartCommand,
         settings: SupervisorSettings,
         *,
         alongside: Sequence[Callable[[], Awaitable[None]]] = (),
@@ -105,7 +109,10 @@ class Supervisor:
         )
         self._alongside = alongside
         self._children: dict[str, WorkerProcess] = {}
-        self._cleaning: set[asyncio.Task[None]] = set()
+        self._cleaning: set[asyncio.Task[Any]] = set()
+        self._quarantine = QuarantineKeeper()
+        self._cautious_until = 0.0
+        self._replacing = asyncio.Lock()
         self._stop = asyncio.Event()
         self._stopped = 0.0
         # The machine is short of memory, processes or files.
@@ -133,13 +140,15 @@ class Supervisor:
         try:
             if not await self.reach():
                 return 0
-            keepers = [asyncio.create_task(self._keep(number)) for number in range(self._processes)]
+            numbers = [*range(self._processes), None]
+            keepers = [asyncio.create_task(self._keep(number)) for number in numbers]
             duties = [
                 start_actor(duty) for duty in (self._heartbeat.run, self._blocked_loops.run, *self._alongside)
             ]
             await asyncio.wait(keepers)
-            for task in (*keepers, *self._cleaning):
-                await task
+            await asyncio.gather(*keepers)
+            while self._cleaning:
+                await self._cleaning.pop()
         finally:
             await stop_actors(duties)
             for name in (signal.SIGTERM, signal.SIGINT):
@@ -147,23 +156,25 @@ class Supervisor:
             await self._store.close()
         return 1 if self._at_once else 0
 
-    async def _keep(self, number: int) -> None:
-        """Keep one worker process alive until the supervisor is told to stop."""
+    async def _keep(self, number: int | None) -> None:
+        """Keep one worker process alive until the supervisor is told to stop.
+
+        Without a number it is the quarantine process, which lives while there are suspects.
+        """
         quick_deaths = 0
-        while not self._stop.is_set():
-            child = await self._start_at_last(number)
+        successor: WorkerProcess | None = None
+        while True:
+            if number is None:
+                await self._or_stop(self._quarantine.wanted.wait())
+            child = successor or await self._start_at_last(number)
             if child is None:
                 return
-            code = await self._end_of(child)
-            running = child.board.running()
-            crashed = not self._stop.is_set() and (code != 0 or bool(running))
-            self._log_end(child, code, running)
-            cleaning = asyncio.create_task(self._clean_up(child, running, lost=crashed))
-            self._cleaning.add(cleaning)
-            await asyncio.wait([cleaning], timeout=2 * RECLAIM_TIMEOUT_SECONDS)
-            for done in [task for task in self._cleaning if task.done()]:
-                self._cleaning.discard(done)
-                await done
+            ending = asyncio.create_task(self._end_of(child))
+            successor = await self._successor_of(child, ending)
+            if successor is not None:
+                self._cleaning.add(asyncio.create_task(self._see_off(child, ending)))
+                continue
+            running = await self._see_off(child, ending)
             if running or time.monotonic() - child.started >= STABLE_UPTIME_SECONDS:
                 # A job is to blame, and it is known which: the others need not wait for a new process.
                 quick_deaths = 0
@@ -176,6 +187,58 @@ class Supervisor:
                 )
                 await self._pause(wait)
 
+    async def _successor_of(self, child: WorkerProcess, ending: asyncio.Task[int]) -> WorkerProcess | None:
+        """Wait until the process ends or asks for a successor, and start the successor.
+
+        Returns None if the process has ended.
+
+        The process goes on until its successor runs jobs: one that cannot start must not cost capacity.
+        """
+        await _first_of(ending, child.replace.wait())
+        delays = RESTART_BACKOFF.delays()
+        while not ending.done():
+            async with self._replacing:
+                successor = await self._start_at_last(child.number)
+                if successor is None:
+                    break
+                dying = asyncio.create_task(successor.process.wait())
+                await self._or_stop(_first_of(dying, ending, successor.ready.wait()))
+                if not dying.done():
+                    child.channel.send(LeaveNow())
+                    return successor
+            log.error("worker %s: its successor died before it was ready; trying again", child.id)
+            await self._see_off(successor, dying)
+            await self._pause(next(delays))
+        await asyncio.wait([ending])
+        return None
+
+    async def _see_off(
+        self, child: WorkerProcess, ending: asyncio.Task[int]
+    ) -> Sequence[tuple[str, int, bytes]]:
+        """Wait for the end of a process, log it, and reclaim its deliveries. Returns what it was running."""
+        code = await ending
+        running = child.board.running()
+        crashed = not self._stop.is_set() and (code != 0 or bool(running))
+        self._log_end(child, code, running)
+        self._quarantine.ended(child)
+        if running and not self._stop.is_set() and (code >= 0 or -code in CRASH_SIGNALS):
+            self._be_cautious(child)
+        cleaning = asyncio.create_task(self._clean_up(child, running, lost=crashed))
+        self._cleaning.add(cleaning)
+        await asyncio.wait([cleaning], timeout=2 * RECLAIM_TIMEOUT_SECONDS)
+        for done in [task for task in self._cleaning if task.done()]:
+            self._cleaning.discard(done)
+            await done
+        return running
+
+    def _be_cautious(self, crashed: WorkerProcess) -> None:
+        """A job has crashed its process: the jobs that ran there must not crash another one."""
+        self._cautious_until = time.monotonic() + CAUTION_SECONDS
+        for child in self._children.values():
+            child.channel.send(BeCautious(CAUTION_SECONDS))
+        if crashed.number is not None:
+            self._quarantine.expect()
+
     def _log_end(self, child: WorkerProcess, code: int, running: Sequence[tuple[str, int, bytes]]) -> None:
         how = f"signal {-code}" if code < 0 else f"code {code}"
         if running and not self._stop.is_set():
@@ -183,7 +246,7 @@ class Supervisor:
         elif code != 0:
             log.warning("worker %s ended with %s", child.id, how)
 
-    async def _start_at_last(self, number: int) -> WorkerProcess | None:
+    async def _start_at_last(self, number: int | None) -> WorkerProcess | None:
         """Start a process; wait while the machine is short of memory, processes or files.
 
         Returns None if a signal came first.
@@ -207,27 +270,47 @@ class Supervisor:
             async with asyncio.timeout(seconds):
                 await self._stop.wait()
 
-    async def _start(self, number: int) -> WorkerProcess:
+    async def _or_stop(self, event: Coroutine[Any, Any, object]) -> None:
+        """Wait for an event, or until the supervisor is told to stop."""
+        await _first_of(event, self._stop.wait())
+
+    async def _start(self, number: int | None) -> WorkerProcess:
         slots = sum(board_slots_for(queue.concurrency) for queue in self._queues)
-        id = new_worker_id()
-        with ExitStack() as opened:
-            board = CrashBoard.make(slots)
-            opened.callback(board.close)
-            theirs, ours = os.pipe()
-            opened.callback(os.close, ours)
-            try:
-                process = await asyncio.create_subprocess_exec(
-                    *self._command(number, id, board.fd, theirs),
-                    pass_fds=(board.fd, theirs),
-                    stdin=asyncio.subprocess.DEVNULL,
-                )
-            finally:
-                os.close(theirs)
-            opened.pop_all()
-        child = self._children[id] = WorkerProcess(id, process, board, ours)
-        log.info("worker %s started, process %d", id, process.pid)
+        child = await WorkerProcess.start(self._command, number, slots)
+        self._children[child.id] = child
+        child.listen(self._receive)
+        caution = self._cautious_until - time.monotonic()
+        if caution > 0:
+            child.channel.send(BeCautious(caution))
+        what = "quarantine worker" if number is None else "worker"
+        log.info("%s %s started, process %d", what, child.id, child.process.pid)
         self._heartbeat.soon()
         return child
+
+    def _receive(self, child: WorkerProcess, message: Message) -> None:
+        """Handle a message of a worker process."""
+        match message:
+            case WorkerReady():
+                child.ready.set()
+                if child.number is None:
+                    self._quarantine.ready(child)
+            case SuspectFound():
+                self._quarantine.found(child, message)
+            case SuspectTaken(suspect=suspect):
+                self._quarantine.taken(suspect)
+            case QuarantineIdle():
+                self._quarantine.idle()
+            case ReplacementWanted(reason=reason):
+                log.info("worker %s asks for a successor: %s", child.id, reason)
+                child.replace.set()
+            case Leaving(seconds=seconds):
+                if seconds is not None:
+                    loop = asyncio.get_running_loop()
+                    loop.call_later(seconds + EXTRA_STOP_SECONDS, child.send_signal, signal.SIGKILL)
+            case TimedOutJob():
+                child.timed_out.append(message)
+            case _:
+                pass
 
     async def _end_of(self, child: WorkerProcess) -> int:
         """Wait for the end of the process.
@@ -239,11 +322,11 @@ class Supervisor:
         await asyncio.wait([ending, stopping], return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
         if not ending.done():
-            _send_signal(child.process, signal.SIGTERM)
+            child.send_signal(signal.SIGTERM)
             await asyncio.wait([ending], timeout=self._grace + EXTRA_STOP_SECONDS)
             if not ending.done():
                 log.error("worker %s did not stop in time and is killed", child.id)
-                _send_signal(child.process, signal.SIGKILL)
+                child.send_signal(signal.SIGKILL)
         return await ending
 
     async def _clean_up(
@@ -253,17 +336,17 @@ class Supervisor:
 
         Only the jobs that were running are suspected of the crash.
         """
-        await self._end_orphans(child)
-        taking = asyncio.create_task(
-            self._until_told(lambda: self._heartbeat.reclaimer.reclaim(child.id, running))
-        )
+        await child.end_orphans()
+        reclaimer = self._heartbeat.reclaimer
+        for job in child.timed_out:
+            await self._until_told(partial(reclaimer.settle_timed_out, job))
+        taking = asyncio.create_task(self._until_told(lambda: reclaimer.reclaim(child.id, running)))
         await asyncio.wait([taking], timeout=RECLAIM_TIMEOUT_SECONDS)
         # Its partitions go to other workers now, also while a part of its deliveries is out of reach.
         del self._children[child.id]
         await self._until_told(lambda: self._store.forget_worker(child.id, certain=True, lost=lost))
         taken = await taking
-        child.board.close()
-        os.close(child.life)
+        child.close()
         if taken:
             log.warning(
                 "worker %s: %d deliveries were reclaimed, %d of them had started",
@@ -271,18 +354,6 @@ class Supervisor:
                 taken,
                 len(running),
             )
-
-    async def _end_orphans(self, child: WorkerProcess) -> None:
-        """End the processes in which the dead worker ran `cpu=True` jobs, before others start these jobs."""
-        left = child.board.processes()
-        deadline = time.monotonic() + ORPHAN_TIMEOUT_SECONDS
-        while left := [pid for pid in left if _kill_group(pid)]:
-            if time.monotonic() > deadline:
-                log.error(
-                    "worker %s: processes %s cannot be killed; their jobs start elsewhere", child.id, left
-                )
-                return
-            await asyncio.sleep(0.01)
 
     async def _until_told(self, call: Callable[[], Awaitable[A]]) -> A | None:
         """Repeat the call until the server answers.
@@ -315,18 +386,15 @@ class Supervisor:
         elif name == signal.SIGINT or time.monotonic() - self._stopped > SIGNAL_DEBOUNCE_SECONDS:
             self._at_once = True
             for child in self._children.values():
-                _send_signal(child.process, signal.SIGKILL)
+                child.send_signal(signal.SIGKILL)
 
 
-def _send_signal(process: asyncio.subprocess.Process, name: signal.Signals) -> None:
-    with suppress(ProcessLookupError):
-        process.send_signal(name)
-
-
-def _kill_group(pid: int) -> bool:
-    """Kill a process and everything that it has started. Returns whether anything of it was left."""
+async def _first_of(*events: asyncio.Task[Any] | Coroutine[Any, Any, object]) -> None:
+    """Wait for the first of these. Tasks go on, coroutines are cancelled."""
+    waiting = [event if isinstance(event, asyncio.Task) else asyncio.create_task(event) for event in events]
     try:
-        os.killpg(pid, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        return False
-    return True
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task, event in zip(waiting, events, strict=True):
+            if task is not event:
+                task.cancel()

@@ -1,0 +1,120 @@
+"""A worker process as its supervisor sees it: the process, its crash board, its lifeline and its control
+channel.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+
+from qbull.worker.process.channel import ControlChannel, Message, TimedOutJob
+from qbull.worker.process.crash_board import CrashBoard
+from qbull.worker.worker import new_worker_id
+
+log = logging.getLogger("qbull.supervisor")
+
+ORPHAN_TIMEOUT_SECONDS = 10.0
+"""How long to wait for the processes of a dead worker to end. After that its jobs go to others anyway."""
+
+
+@dataclass(frozen=True)
+class ProcessHandles:
+    """The file descriptors that a worker process inherits."""
+
+    board: int
+    life: int
+    channel: int
+
+
+StartCommand = Callable[[int | None, str, ProcessHandles], Sequence[str]]
+"""The command line of a worker process, from its number, the id of its worker, and its file descriptors.
+
+The quarantine process has no number.
+"""
+
+
+@dataclass
+class WorkerProcess:
+    id: str
+    number: int | None
+    """None for the quarantine process."""
+    process: asyncio.subprocess.Process
+    board: CrashBoard
+    life: int
+    channel: ControlChannel
+    ready: asyncio.Event = field(default_factory=asyncio.Event)
+    """It runs jobs."""
+    replace: asyncio.Event = field(default_factory=asyncio.Event)
+    """It has asked for a successor."""
+    timed_out: list[TimedOutJob] = field(default_factory=list)
+    """Outcomes to record if the process ends before the functions of these jobs return."""
+    started: float = field(default_factory=time.monotonic)
+    listening: asyncio.Task[None] | None = None
+
+    @classmethod
+    async def start(cls, command: StartCommand, number: int | None, slots: int) -> WorkerProcess:
+        """Start a process with a crash board of so many slots.
+
+        Raises OSError if the machine is short of something.
+        """
+        id = new_worker_id()
+        with ExitStack() as opened, ExitStack() as theirs:
+            board = CrashBoard.make(slots)
+            opened.callback(board.close)
+            life, ours = os.pipe()
+            theirs.callback(os.close, life)
+            opened.callback(os.close, ours)
+            here, there = socket.socketpair()
+            theirs.callback(there.close)
+            opened.callback(here.close)
+            here.setblocking(False)
+            handles = ProcessHandles(board.fd, life, there.fileno())
+            process = await asyncio.create_subprocess_exec(
+                *command(number, id, handles),
+                pass_fds=(handles.board, handles.life, handles.channel),
+                stdin=asyncio.subprocess.DEVNULL,
+            )
+            opened.pop_all()
+        return cls(id, number, process, board, ours, ControlChannel(here))
+
+    def listen(self, receive: Callable[[WorkerProcess, Message], None]) -> None:
+        """Pass on the messages of the process."""
+        self.listening = asyncio.create_task(self.channel.run(lambda message: receive(self, message)))
+
+    def send_signal(self, name: signal.Signals) -> None:
+        with suppress(ProcessLookupError):
+            self.process.send_signal(name)
+
+    async def end_orphans(self) -> None:
+        """End the processes in which the dead worker ran `cpu=True` jobs, before others start these jobs."""
+        left = self.board.processes()
+        deadline = time.monotonic() + ORPHAN_TIMEOUT_SECONDS
+        while left := [pid for pid in left if _kill_group(pid)]:
+            if time.monotonic() > deadline:
+                log.error(
+                    "worker %s: processes %s cannot be killed; their jobs start elsewhere", self.id, left
+                )
+                return
+            await asyncio.sleep(0.01)
+
+    def close(self) -> None:
+        """Close everything that belongs to the dead process."""
+        self.board.close()
+        os.close(self.life)
+        self.channel.close()
+
+
+def _kill_group(pid: int) -> bool:
+    """Kill a process and everything that it has started. Returns whether anything of it was left."""
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
