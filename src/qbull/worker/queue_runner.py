@@ -72,20 +72,21 @@ class QueueRunner:
             wiring, settings, self._brake, self._background, self._apply_settings
         )
         self._progress = ProgressWriter(outage)
-        self._histograms = HistogramWriter(store, settings.name, outage)
+        self.histograms = HistogramWriter(store, settings.name, outage)
         self._failures = FailureCounter(store, settings.name, outage) if settings.alert is not None else None
         outcomes = OutcomeRecorder(
             assignment,
             worker,
             self._deliveries,
             self._live_settings,
-            self._histograms.histograms,
+            self.histograms.histograms,
             self._failures,
         )
         self._attempts = AttemptRunner(
             wiring, assignment, self._deliveries, self._limiter, self._progress, outcomes
         )
         self._slots = SlotRunner(wiring, settings, first_slot, self._deliveries, self._attempts, self._brake)
+        self.time_left = self._slots.time_left
         self._fetcher = Fetcher(wiring, self._buffer, self._slots, self._limiter)
         self._mover = PartitionMover(store, settings, outage)
         self._flow_dispatcher = FlowDispatcher(store, worker, assignment.durability, outage)
@@ -126,7 +127,7 @@ class QueueRunner:
             self._look_for_priority_levels,
             self._release_unstarted,
             self._start_deferred,
-            self._histograms.run,
+            self.histograms.run,
         ]
         if self._quarantine is not None:
             taker = SuspectTaker(
@@ -157,7 +158,7 @@ class QueueRunner:
         await leaving
         await self._background.stop()
         await self._release_all()
-        await self._histograms.close()
+        await self.histograms.close()
         with suppress(ServerError):
             await self._limiter.leave()
 
@@ -170,20 +171,6 @@ class QueueRunner:
     def hung(self) -> int:
         """The number of plain functions that run on after their timeouts."""
         return len(self._attempts.hung)
-
-    @property
-    def started_jobs(self) -> int:
-        """The number of jobs that this process has started."""
-        return self._histograms.started_jobs
-
-    def time_left(self, grace: float) -> float:
-        """Seconds in which the running jobs will have ended."""
-        return self._slots.time_left(grace)
-
-    @property
-    def parked(self) -> int:
-        """The number of suspects that the quarantine process has not taken over yet."""
-        return self._buffer.parked
 
     async def flush(self) -> None:
         """Wait until all outcomes are written."""

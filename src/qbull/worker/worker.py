@@ -188,7 +188,7 @@ class Worker:
     @property
     def started_jobs(self) -> int:
         """The number of jobs that this process has started."""
-        return sum(runner.started_jobs for runner in self._runners)
+        return sum(runner.histograms.started_jobs for runner in self._runners)
 
     async def _stop(self, patience: Patience) -> None:
         if self._stopped:
@@ -199,7 +199,7 @@ class Worker:
         await asyncio.gather(*(runner.stop(patience) for runner in self._started))
         if self._heartbeat is not None:
             await self._heartbeat.stop()
-        if not self.abandoned and not any(runner.parked for runner in self._started):
+        if not self.abandoned and not any(runner.buffer.parked for runner in self._started):
             with suppress(ServerError):
                 await self._store.forget_worker(self.id, certain=True)
         await self._store.close()
