@@ -89,12 +89,12 @@ class HeldDeliveries:
             await self.settlers[delivery.partition.number].flush()
             if delivery not in self.buffer:
                 return
-            self.buffer.park(delivery)
+            self.buffer.offer(delivery)
             if self._limiter.limited:
                 self._limiter.slot_freed()
             name, number = self._settings.name, delivery.partition.number
             suspect = SuspectFound(name, number, delivery.position, crashes)
-            suspects.offer(suspect, partial(self.buffer.unpark, delivery))
+            suspects.offer(suspect, partial(self.buffer.take_away, delivery))
 
         self._background.start(offer())
 

@@ -160,6 +160,14 @@ class HungFunctions:
             self._changed.clear()
             await self._changed.wait()
 
+    async def leave(self) -> None:
+        """The worker stops: nobody else gets the jobs of these functions before the functions are over."""
+        for delivered in self.held():
+            delivery = delivered.delivery
+            self._deliveries.buffer.abandon(delivery.partition.number, delivery.position)
+        if self._link is None:
+            await self.over()
+
     async def close(self) -> None:
         """Stop watching."""
         if self._watching is not None:

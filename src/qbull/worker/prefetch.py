@@ -31,7 +31,7 @@ class PrefetchBuffer:
         self._deferred: list[Delivery] = []
         """Deliveries of jobs that are here already: each waits until the earlier delivery has left."""
         self._abandoned: set[tuple[int, bytes]] = set()
-        self._parked: set[tuple[int, bytes]] = set()
+        self._offered: set[tuple[int, bytes]] = set()
         self._trackers: list[set[tuple[int, bytes]]] = []
         self._levels: tuple[deque[Delivery], ...] = tuple(deque() for _ in PRIORITY_LEVELS)
         self._unconfirmed: dict[tuple[int, bytes], Delivery] = {}
@@ -66,7 +66,7 @@ class PrefetchBuffer:
         held, holders = self._held, self._holders
         for delivery in deliveries:
             name = delivery_key(delivery)
-            if name in held or name in self._parked:
+            if name in held or name in self._offered:
                 continue
             held[name] = delivery
             fields = delivery.fields
@@ -172,19 +172,19 @@ class PrefetchBuffer:
         """Never release this delivery: a job of it runs on, and only the end of this process ends it."""
         self._abandoned.add((partition, place))
 
-    def park(self, delivery: Delivery) -> None:
+    def offer(self, delivery: Delivery) -> None:
         """Hold a delivery that another process will take over: it neither runs here nor is released."""
         self.drop(delivery)
-        self._parked.add(delivery_key(delivery))
+        self._offered.add(delivery_key(delivery))
 
-    def unpark(self, delivery: Delivery) -> None:
-        """Forget a parked delivery: another process has it."""
-        self._parked.discard(delivery_key(delivery))
+    def take_away(self, delivery: Delivery) -> None:
+        """Forget an offered delivery: another process has it."""
+        self._offered.discard(delivery_key(delivery))
 
     @property
-    def parked(self) -> int:
-        """The number of parked deliveries."""
-        return len(self._parked)
+    def offered(self) -> int:
+        """The number of deliveries that another process will take over."""
+        return len(self._offered)
 
     @property
     def abandoned(self) -> int:
@@ -196,7 +196,7 @@ class PrefetchBuffer:
 
         Another process will take it over, or a job of it runs on, for this delivery or for an earlier one.
         """
-        if delivery_key(delivery) in self._parked:
+        if delivery_key(delivery) in self._offered:
             return True
         if not self._abandoned:
             return False
@@ -229,7 +229,7 @@ class PrefetchBuffer:
 
     def __contains__(self, delivery: Delivery) -> bool:
         name = delivery_key(delivery)
-        return name in self._held or name in self._parked
+        return name in self._held or name in self._offered
 
     def partitions(self) -> dict[int, Partition]:
         """The partitions that have a delivery here, by number."""
@@ -238,7 +238,7 @@ class PrefetchBuffer:
     def started(self) -> set[tuple[int, bytes]]:
         """The deliveries that do not wait for a slot, by name: others must not get them. Other threads may ask."""
         waiting = {delivery_key(delivery) for level in self._levels for delivery in list(level)}
-        return set(self._held) - waiting | self._parked
+        return set(self._held) - waiting | self._offered
 
     def held(self) -> list[Delivery]:
         """All deliveries, also those that run."""

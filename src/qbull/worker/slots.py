@@ -153,7 +153,7 @@ class SlotRunner:
             self._abandon(slot)
             if slot.task is not None:
                 slot.task.cancel()
-        await self._leave_hung_functions()
+        await self._attempts.hung.leave()
         await self._attempts.close()
 
     def _stop_job(self, slot: Slot) -> bool:
@@ -180,14 +180,6 @@ class SlotRunner:
         tasks = [slot.task for slot in slots if slot.task is not None]
         if tasks and not self._supervised:
             await asyncio.wait(tasks)
-
-    async def _leave_hung_functions(self) -> None:
-        """Nobody else gets the jobs of functions that run on after their timeouts before these are over."""
-        hung = self._attempts.hung
-        for delivered in hung.held():
-            self._buffer.abandon(delivered.delivery.partition.number, delivered.delivery.position)
-        if not self._supervised:
-            await hung.over()
 
     def time_left(self, grace: float) -> float:
         """Seconds in which the running jobs will have ended: their timeouts, or `grace` without one."""

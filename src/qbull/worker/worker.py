@@ -199,7 +199,7 @@ class Worker:
         await asyncio.gather(*(runner.stop(patience) for runner in self._started))
         if self._heartbeat is not None:
             await self._heartbeat.stop()
-        if not self.abandoned and not any(runner.buffer.parked for runner in self._started):
+        if not self.abandoned and not any(runner.buffer.offered for runner in self._started):
             with suppress(ServerError):
                 await self._store.forget_worker(self.id, certain=True)
         await self._store.close()
