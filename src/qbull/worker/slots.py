@@ -128,8 +128,7 @@ class SlotRunner:
             await self._confirmer.stop()
         while self._idle:
             self._idle.popleft().cancel()
-        late = await self._still_running(patience)
-        grace = patience.seconds
+        late, grace = await self._still_running(patience), patience.seconds
         plain = [slot for slot in late if self._stop_job(slot)]
         if len(late) > len(plain):
             log.warning(
@@ -184,8 +183,7 @@ class SlotRunner:
     def time_left(self, grace: float) -> float:
         """Seconds in which the running jobs will have ended: their timeouts, or `grace` without one."""
         now = asyncio.get_running_loop().time()
-        busy = [slot for slot in self._slots if slot.job is not None]
-        return max((grace if slot.deadline is None else slot.deadline - now for slot in busy), default=0.0)
+        return max((slot.deadline or now + grace for slot in self._slots if slot.job), default=now) - now
 
     def _wake(self) -> None:
         while self._idle:
