@@ -64,7 +64,8 @@ async def test_the_first_line_of_a_worker_names_its_server_without_the_password(
     async with WorkerProgram(server_url, tmp_path / "log") as program:
         first = program.text().splitlines()[0]
 
-    assert first.startswith("qbull worker: 1 process for work, free at ")
+    queues = ", ".join(everyday_app.app.queues)
+    assert first.startswith(f"qbull worker: 1 process for {queues} at ")
     assert store.server.address.shown in first
 
 

@@ -81,6 +81,7 @@ async def test_a_cpu_process_never_starts_a_job_after_its_workers_death(log: Pat
         # The request has reached the process, or is on its way.
         old.process.kill()
         os.kill(worker, signal.SIGKILL)
+        await eventually(lambda: _is_dead(worker), within=60)
         with suppress(ProcessLookupError):
             os.kill(idle, signal.SIGCONT)
         async with WorkerProgram(server_url, log, environment=environment):
@@ -95,6 +96,14 @@ async def test_exit_code_0_in_the_middle_of_a_job_is_logged_as_a_crash(log: Path
         await eventually(lambda: _has_state(job, "failed"), within=60)
 
     assert "crashed: it ended with code 0 while it ran 1 job" in program.text()
+
+
+async def _is_dead(pid: int) -> bool:
+    """Whether a process has ended: one that is killed takes a moment."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+    except FileNotFoundError:
+        return True
 
 
 async def _has_state(job: qbull.Job[Any], state: str) -> bool:
