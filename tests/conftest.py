@@ -167,6 +167,7 @@ async def strays(store: Store) -> list[str]:
         "outgoing",
         "losses",
         "alerts",
+        "parked",
     )
     stray = []
     cursor = b"0"

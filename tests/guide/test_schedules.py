@@ -440,12 +440,15 @@ async def test_a_schedule_whose_task_no_worker_knows_is_said(
     @app.queue("maintenance").task
     async def other() -> None: ...
 
-    async def failed() -> bool:
+    async def waits() -> bool:
         last = (await app.schedules.get("nightly")).last
-        return last is not None and last.state == "failed" and 'no task "gone"' in (last.error or "")
+        return last is not None and last.state == "waiting" and "no-task" in await codes(last.job_id)
+
+    async def codes(id: str) -> list[str]:
+        return [reason.code for reason in (await app.job("maintenance", id).why()).reasons]
 
     async with app.worker():
-        await eventually(failed)
+        await eventually(waits)
 
     assert 'schedule "nightly": this worker has no task "gone"' in caplog.text
 

@@ -374,4 +374,12 @@ SABOTEURS = (
         "if not has then return 0 end",
         ("tests/store/test_take_over.py",),
     ),
+    Saboteur(
+        "unknown tasks are buried",
+        "a worker buries jobs of tasks it does not know, although another worker knows them",
+        "worker/attempt.py",
+        "error = await self.parked.park(delivered, mismatch)",
+        "error = Undeliverable(str(mismatch))",
+        ("tests/worker/test_parking.py",),
+    ),
 )

@@ -68,6 +68,8 @@ export function reason({ code, text, jobId, at, values }: Reason, queue: string)
       return t("None of the {workers} live workers reads partition {partition}", told);
     case "no-task":
       return t("No live worker of the queue knows the task {task}; they know: {tasks}", told);
+    case "parked":
+      return t("The code of the worker that read it at {at} cannot run it; a worker whose code fits takes it", told);
     case "retry":
       return t("Attempt {attempt} failed, it waits until {at} for the next", told) + error;
     case "put-off":

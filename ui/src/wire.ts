@@ -560,7 +560,7 @@ export interface Reader {
 }
 
 export interface Reason {
-  code: "behind" | "busy" | "due" | "finished" | "flow" | "halted" | "held" | "limit" | "line" | "next" | "no-task" | "no-worker" | "paused" | "put-off" | "rate" | "retry" | "running" | "stopping" | "unread";
+  code: "behind" | "busy" | "due" | "finished" | "flow" | "halted" | "held" | "limit" | "line" | "next" | "no-task" | "no-worker" | "parked" | "paused" | "put-off" | "rate" | "retry" | "running" | "stopping" | "unread";
   text: string;
   jobId: string | null;
   worker: string | null;

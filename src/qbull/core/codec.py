@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import difflib
 import enum
+import hashlib
 import inspect
 import re
 import typing
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Any, NoReturn
 
 import msgspec
@@ -36,6 +38,7 @@ class Signature:
         self._keyword_only = tuple(p.name for p in parameters.values() if p.kind is p.KEYWORD_ONLY)
         self._positional = tuple(p.name for p in parameters.values() if p.kind is not p.KEYWORD_ONLY)
         self._bind = inspect.signature(function).bind
+        self._kinds = [hints.get(name, Any) for name in parameters]
         fields: list[Any] = []
         for p in parameters.values():
             kind = hints.get(p.name, Any)
@@ -95,6 +98,13 @@ class Signature:
             return msgspec.json.schema(self._struct, schema_hook=_schema_of)
         except Exception:  # a model's own schema may raise anything
             return None
+
+    @cached_property
+    def digest(self) -> str:
+        """The same in two workers that accept the same arguments, as far as the annotations say."""
+        described = self.schema() or [self.parameters, [str(kind) for kind in self._kinds]]
+        text = msgspec.json.encode(described, order="deterministic")
+        return hashlib.sha256(text).hexdigest()[:10]
 
     def _checked(self, payload: bytes) -> Any:
         try:

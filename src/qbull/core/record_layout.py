@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from qbull.core.flow import HAS_DEPENDENCIES_FLAG, HAS_DEPENDENTS_FLAG, NEVER_DUE_MS
 from qbull.core.layout import GENERATION_SPAN_PARTITIONS
+from qbull.core.parking import PARKED_DUE_MS, UNPARKED_LEVEL
 from qbull.core.record import (
     ENDING_LENGTH_BYTES,
     HOLDS_LANE_FLAG,
@@ -45,5 +46,7 @@ LUA_CONSTANTS: dict[str, int | str] = {
     "ENDING_LENGTH_BYTES": ENDING_LENGTH_BYTES,
     # A text, because Lua drops digits of numbers of this size.
     "NEVER_DUE": str(NEVER_DUE_MS),
+    "PARKED_DUE": str(PARKED_DUE_MS),
+    "UNPARKED_BAND": UNPARKED_LEVEL,
     "GENERATION_SPAN": GENERATION_SPAN_PARTITIONS,
 }

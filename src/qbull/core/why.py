@@ -15,7 +15,7 @@ from qbull.core.record import ExtendedBody, State, to_datetime
 
 ReasonCode: TypeAlias = Literal[
     "finished", "running", "stopping", "paused", "held", "no-worker", "unread", "no-task", "due", "retry",
-    "put-off", "behind", "halted", "flow", "rate", "limit", "busy", "line", "next",
+    "put-off", "behind", "halted", "flow", "parked", "rate", "limit", "busy", "line", "next",
 ]  # fmt: skip
 
 MAX_AHEAD_COUNT = 1000
@@ -89,6 +89,8 @@ class JobFacts:
     worker: str = ""
     since_ms: int = 0
     stopping: bool = False
+    parked: datetime | None = None
+    """Since when it waits for a worker whose code can run it."""
     before: int = 0
     front: LaneHolder | None = None
     paused: tuple[str, datetime] | None = None
@@ -159,14 +161,24 @@ def _queue_reasons(facts: JobFacts) -> list[Reason]:
         reasons.append(Reason("unread", text, values=values))
     if facts.serving and facts.body.task not in facts.tasks:
         known = ", ".join(sorted(facts.tasks)[:10]) or "none"
-        text = f'no live worker of the queue knows task "{facts.body.task}"; they know: {known}'
-        reasons.append(Reason("no-task", text, values=_known(task=facts.body.task, tasks=known)))
+        lately = f" since {_clock(facts.parked)}" if facts.parked is not None else ""
+        text = f'no live worker of the queue knows task "{facts.body.task}"{lately}; they know: {known}'
+        values = _known(task=facts.body.task, tasks=known)
+        reasons.append(Reason("no-task", text, since=facts.parked, values=values))
+    elif facts.serving and facts.parked is not None:
+        text = (
+            f"the code of the worker that read it at {_clock(facts.parked)} cannot run it; "
+            "a worker whose code fits takes it"
+        )
+        reasons.append(Reason("parked", text, since=facts.parked, values=_known(task=facts.body.task)))
     return reasons
 
 
 def _job_reasons(facts: JobFacts) -> list[Reason]:
     if facts.state == "delayed":
         return [_delay_reasons(facts)]
+    if facts.parked is not None:
+        return []
     return [_lane_reasons(facts, facts.front)] if facts.front is not None else _ready_reasons(facts)
 
 

@@ -4,12 +4,14 @@ All names of one partition share one hash tag, so that each script works on one 
 short names below to `base`, and list the ones they use in their NAMES lines.
 
     {<prefix>:<queue>:<partition's number>}:
-      ready:<band>        stream   runnable jobs of a priority level (1-9, a); level 0 has returned jobs;
-                                   group `workers`
+      ready:<band>        stream   runnable jobs of a priority level (1-9, a); level 0 has returned jobs,
+                                   level b deliveries of jobs that were parked; group `workers`
       index               hash     job id → its position; the record of a job that is delayed or waits in its
                                    lane; and the state of the partition (lua/lib/index.lua), which stays when
                                    it is empty
-      delayed             zset     due time in ms → job id
+      delayed             zset     due time in ms → job id; parked jobs are due at a time of their own
+      parked              set      what parked jobs need of a worker's code (core/parking.py)
+      parked:<need>       zset     since when they are parked, in ms → job id; deleted when empty
       lanes               hash     lane → unsettled jobs admitted to it
       lane:<digest>       list     ids that wait in the lane; deleted when empty
       trains              hash     lane → the entry that delivers several of its jobs, and how many are
@@ -93,6 +95,7 @@ short names below to `base`, and list the ones they use in their NAMES lines.
     <prefix>:bell         channel  "<base>\\n" and one word: "due" (a job is due earlier than expected),
                                    "tick" (a schedule is), "bands" (a new priority level is in use),
                                    "cancel" (a worker must stop a job), "flow" (`outgoing` has messages),
+                                   "task <name>" (a job of it is parked),
                                    "move" (jobs can move to another partition, or lanes can be freed);
                                    with the base of a queue "settings" or "layout" (they have changed), or
                                    "room" (a slot is free for the worker that it names)
@@ -102,6 +105,8 @@ short names below to `base`, and list the ones they use in their NAMES lines.
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+from qbull.core.parking import UNPARKED_LEVEL
 
 PRIORITY_LEVELS = "0123456789a"
 RETURNED_LEVEL = "0"
@@ -196,14 +201,14 @@ def ready_stream(base: str, level: str) -> str:
 KEY_TYPES = {
     "hash": ("index", "lanes", "trains", "kept", "cancelling", "stats", "lease", "arrivals"),
     "zset": ("delayed", "schedules", "expiring", "leaving"),
-    "set": ("bands", "extras", "ahead", "held"),
+    "set": ("bands", "extras", "ahead", "held", "parked"),
     "stream": (
         "completed",
         "failed",
         "cancelled",
         "reports",
         "outgoing",
-        *(f"ready:{level}" for level in PRIORITY_LEVELS),
+        *(f"ready:{level}" for level in (*PRIORITY_LEVELS, UNPARKED_LEVEL)),
     ),
 }
 """The names that every partition may have, by their type on the server."""

@@ -16,6 +16,7 @@ import msgspec
 from qbull.config import QueueSettings
 from qbull.core.durability import Durability
 from qbull.core.layout import Layout
+from qbull.core.parking import UNPARKED_LEVEL
 from qbull.errors import ConfigError, NotFound, ServerError
 from qbull.store.confirm import ConfirmedServer
 from qbull.store.connection import server
@@ -247,6 +248,32 @@ class Store(Retriable):
             for stream in (streams[name],)
         ]
         return await load_trains(deliveries)
+
+    def unparked_stream(self, partition: Partition) -> ReadyStream:
+        """The stream through which parked jobs of a partition are delivered."""
+        level = UNPARKED_LEVEL
+        return ReadyStream(ready_stream(partition.base, level), partition, level, level.encode())
+
+    async def unpark(
+        self, partition: Partition, worker: str, needs: Sequence[str], count: int
+    ) -> list[Delivery]:
+        """Take up to `count` parked jobs with these needs. If the reply is lost, `unparked` finds them."""
+        asked, level = time.monotonic(), UNPARKED_LEVEL
+        reply = await self.server.script("unpark", partition.base, worker, count, *needs)
+        return [
+            Delivery(partition, level, entry, fields, level.encode() + entry, asked)
+            for entry, fields in zip(reply[::2], reply[1::2], strict=True)
+        ]
+
+    async def unparked(self, partition: Partition, worker: str) -> list[Delivery]:
+        """The deliveries that this worker has of jobs that were parked."""
+        stream = self.unparked_stream(partition)
+        try:
+            return await self.fetch({stream.name.encode(): stream}, worker, 10_000, None, again=True)
+        except ErrorReply as error:
+            if error.code != "NOGROUP":
+                raise
+            return []
 
     @idempotent
     async def ensure_groups(self, streams: dict[bytes, ReadyStream]) -> None:

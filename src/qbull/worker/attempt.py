@@ -16,11 +16,9 @@ from typing import Any
 
 from qbull.codecs.offload import StoredResult
 from qbull.core.flow import HAS_DEPENDENCIES_FLAG
-from qbull.core.outcome import Undeliverable
-from qbull.core.record import SUSPECT_CRASHES, ExtendedBody, UnreadableRecord, body_of, crashes_of
+from qbull.core.record import SUSPECT_CRASHES, crashes_of
 from qbull.core.task import TaskSpec
-from qbull.core.wrapped_payload import is_wrapped
-from qbull.errors import PayloadError, ServerAway, ServerError
+from qbull.errors import ServerAway, ServerError
 from qbull.store.delivery import DeliveredJob
 from qbull.store.verbs.live_settings import LiveSettings
 from qbull.store.verbs.partition import EXPIRED_ERROR
@@ -29,19 +27,20 @@ from qbull.worker.assignment import Assignment
 from qbull.worker.call import TaskCaller
 from qbull.worker.cancel import CancelMarks
 from qbull.worker.current import RunningJob, running
+from qbull.worker.decode import CallArguments, CallDecoder, read_body
 from qbull.worker.dependencies import DependencyLoader
 from qbull.worker.held_deliveries import HeldDeliveries
 from qbull.worker.hung import HungFunctions
 from qbull.worker.job_log import log_end, log_start
 from qbull.worker.limiter import Limiter
 from qbull.worker.outcome import OutcomeRecorder
+from qbull.worker.parking import CodeMismatch, ParkedJobs
 from qbull.worker.process.crash_board import CrashBoard
 from qbull.worker.progress import ProgressWriter
 from qbull.worker.slot import Cancelled, Deadlines, Interrupted, Slot, StartTooLate, TimedOut
 from qbull.worker.start_check import StartCheck
 from qbull.worker.wiring import WorkerWiring
 
-CallArguments = tuple[list[Any], dict[str, Any]]
 MAX_TRAIN_SECONDS = 0.25
 """Seconds after which a train gives way: its rest goes to the end of the queue, so that other keys get the
 slot.
@@ -73,6 +72,7 @@ class AttemptRunner:
         outcomes: OutcomeRecorder,
     ) -> None:
         settings = assignment.settings
+        self.parked = ParkedJobs(wiring, assignment, deliveries)
         self._queue = settings.name
         self._tasks = assignment.tasks
         self._deliveries = deliveries
@@ -93,8 +93,8 @@ class AttemptRunner:
         self._has_limits = False
         self._marks: CancelMarks = {}
         self._tracing = assignment.tracing
-        self._seals = assignment.seals
-        self._sealing = assignment.seals.used
+        decoder = CallDecoder(assignment)
+        self._task, self._arguments = decoder.task, decoder.arguments
         self._caller = TaskCaller(assignment)
         self._call = self._caller.within_hooks if assignment.middleware.around_run else self._caller.__call__
         self._left_behind: list[RunningJob] = []
@@ -141,7 +141,7 @@ class AttemptRunner:
         job: RunningJob | None = None
         started = time.perf_counter()
         try:
-            body = _read(record)
+            body = read_body(record)
             job = RunningJob(
                 self._queue,
                 delivery.position,
@@ -153,7 +153,7 @@ class AttemptRunner:
                 self._progress,
             )
             task = self._task(body.task)
-            args, kwargs = self._decode(task, body)
+            args, kwargs = self._arguments(task, body)
             if self._left_behind and self._still_runs_here(job):
                 # Another worker may run it; here it would run twice at the same time.
                 return self._settlers[delivery.partition.number].postpone(delivered, STILL_RUNNING_RETRY_MS)
@@ -169,14 +169,16 @@ class AttemptRunner:
                     result = await self._attempt(slot, delivery.partition.number, job, task, args, kwargs)
             else:
                 result = await self._attempt_alone(slot, delivered, job, task, (args, kwargs))
-            if result is None:
-                # It was not started.
+            if result is None:  # It was not started.
                 return True
         except Interrupted:
             # The worker stops before the job has ended, and releases the delivery.
             if job is not None:
                 log_end(job, "released", time.perf_counter() - started)
             return True
+        except CodeMismatch as mismatch:
+            error = await self.parked.park(delivered, mismatch)
+            return error is None or self._outcomes.failed(delivered, job, task, error, started)
         except Exception as error:
             if job is not None and job.has_output:
                 await self._hear_out(slot, job)
@@ -356,34 +358,6 @@ class AttemptRunner:
         job.cancelled = self._marks.get((number, job.place, job.id))
         if job.cancelled is not None:
             raise Cancelled(job.cancelled)
-
-    def _task(self, name: str) -> TaskSpec:
-        task = self._tasks.get(name)
-        if task is None:
-            known = ", ".join(sorted(self._tasks)[:10]) or "none"
-            raise Undeliverable(f'no task "{name}" is registered in this worker; it knows: {known}')
-        return task
-
-    def _decode(self, task: TaskSpec, body: ExtendedBody) -> CallArguments:
-        """Decode the arguments. An app without codecs tries them only if the payload is not JSON."""
-        try:
-            if not self._sealing:
-                return task.signature.decode(body.payload)
-        except PayloadError as error:
-            if not is_wrapped(body.payload):
-                raise Undeliverable(str(error)) from None
-        try:
-            opened = self._seals.decode("payload", self._queue, body.task, body.payload)
-            return task.signature.decode(opened)
-        except PayloadError as error:
-            raise Undeliverable(str(error)) from None
-
-
-def _read(record: bytes) -> ExtendedBody:
-    try:
-        return body_of(record)
-    except UnreadableRecord as error:
-        raise Undeliverable(str(error)) from None
 
 
 async def _late_interrupt(slot: Slot) -> BaseException | None:

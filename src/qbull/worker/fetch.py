@@ -240,7 +240,7 @@ class Fetcher:
     def _want(self) -> int:
         # With max_active, a prefetched delivery would occupy a slot without running.
         ahead = 0.0 if self._limiter.has_max_active else PREFETCH_SECONDS
-        held = self._buffer.waiting + self._buffer.unconfirmed
+        held = self._buffer.waiting + self._buffer.unconfirmed + self._buffer.reserved
         return self._slots.free_slots() + int(self._pace(self._buffer.finished) * ahead) - held
 
 

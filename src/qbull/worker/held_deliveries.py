@@ -6,8 +6,10 @@ its jobs is released. In each case it frees a slot of the queue's limit, and the
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 
+from qbull.errors import ServerError
 from qbull.store.delivery import Delivery
 from qbull.store.verbs.partition import Partition
 from qbull.worker.actor import BackgroundTasks
@@ -102,3 +104,20 @@ class HeldDeliveries:
         """Wait until all outcomes are written."""
         for settler in list(self.settlers.values()):
             await settler.flush()
+
+    async def release(self, deliveries: Iterable[Delivery]) -> list[Delivery]:
+        """Let other workers start these. Returns those that stay, because the server is unavailable."""
+        by_partition: dict[int, list[Delivery]] = {}
+        for delivery in deliveries:
+            if not self.buffer.is_abandoned(delivery):
+                by_partition.setdefault(delivery.partition.number, []).append(delivery)
+        left: list[Delivery] = []
+        for number, returned in by_partition.items():
+            try:
+                await self.partitions[number].release([delivery.position for delivery in returned])
+            except ServerError:
+                left += returned
+            else:
+                for delivery in returned:
+                    self.drop(delivery)
+        return left

@@ -16,9 +16,13 @@ from collections import deque
 from collections.abc import Container, Iterable, Iterator
 from contextlib import contextmanager
 
+from qbull.core.parking import UNPARKED_LEVEL
 from qbull.store.delivery import Delivery
-from qbull.store.names import PRIORITY_LEVELS
+from qbull.store.names import PRIORITY_LEVELS, RETURNED_LEVEL
 from qbull.store.verbs.partition import Partition
+
+_LEVEL_INDEX = {level: index for index, level in enumerate(PRIORITY_LEVELS)}
+_LEVEL_INDEX[UNPARKED_LEVEL] = _LEVEL_INDEX[RETURNED_LEVEL]
 
 
 class PrefetchBuffer:
@@ -39,6 +43,8 @@ class PrefetchBuffer:
         self.resumed = asyncio.Event()
         """Set when a deferred delivery may run."""
         self.waiting = 0
+        self.reserved = 0
+        """Free slots that the fetcher leaves to parked jobs."""
         self.finished = 0
         self.last_taken_at = time.monotonic()
         """When a slot last took a delivery."""
@@ -72,7 +78,7 @@ class PrefetchBuffer:
             fields = delivery.fields
             if len(fields) == 2 and holders.setdefault(fields[0], delivery) is delivery:
                 # Most deliveries have one job, which is not here yet.
-                self._levels[int(delivery.level, 16)].append(delivery)
+                self._levels[_LEVEL_INDEX[delivery.level]].append(delivery)
                 self.waiting += 1
             elif not self._admit(delivery):
                 self._deferred.append(delivery)
@@ -127,6 +133,11 @@ class PrefetchBuffer:
                 return level.popleft()
         return None
 
+    @property
+    def returned_waiting(self) -> int:
+        """The number of returned or formerly parked jobs that wait for a slot. They come first."""
+        return len(self._levels[_LEVEL_INDEX[RETURNED_LEVEL]])
+
     def drop(self, delivery: Delivery) -> None:
         """Forget a delivery that this worker no longer holds."""
         name = delivery_key(delivery)
@@ -146,7 +157,7 @@ class PrefetchBuffer:
         if any(id in holders for id in ids):
             return False
         holders.update(dict.fromkeys(ids, delivery))
-        self._levels[int(delivery.level, 16)].append(delivery)
+        self._levels[_LEVEL_INDEX[delivery.level]].append(delivery)
         self.waiting += 1
         return True
 
@@ -230,6 +241,10 @@ class PrefetchBuffer:
     def __contains__(self, delivery: Delivery) -> bool:
         name = delivery_key(delivery)
         return name in self._held or name in self._offered
+
+    def holds(self, key: tuple[int, bytes]) -> bool:
+        """Whether the delivery with this key is here."""
+        return key in self._held
 
     def partitions(self) -> dict[int, Partition]:
         """The partitions that have a delivery here, by number."""

@@ -38,6 +38,7 @@ from qbull.worker.slots import SlotRunner
 from qbull.worker.start_reports import StartReporter
 from qbull.worker.suspect_taker import SuspectTaker
 from qbull.worker.tick import ScheduleRunner
+from qbull.worker.unpark import Unparker
 from qbull.worker.wiring import WorkerWiring
 
 log = logging.getLogger("qbull.worker")
@@ -88,6 +89,11 @@ class QueueRunner:
         self._slots = SlotRunner(wiring, settings, first_slot, self._deliveries, self._attempts, self._brake)
         self.time_left = self._slots.time_left
         self._fetcher = Fetcher(wiring, self._buffer, self._slots, self._limiter)
+        self._reading = asyncio.Lock()
+        reads = (self._reading, self._partitions_read)
+        self._unparker = Unparker(
+            wiring, self._attempts.parked, self._deliveries, self._limiter, self._slots, reads
+        )
         self._mover = PartitionMover(store, settings, outage)
         self._flow_dispatcher = FlowDispatcher(store, worker, assignment.durability, outage)
         self._leases = PartitionLeases(wiring, settings, self._mover, self._serve)
@@ -102,7 +108,6 @@ class QueueRunner:
         self._limits: tuple[Rate | None, int | None] = (None, None)
         self._reads_nothing = False
         self._new_level = asyncio.Event()
-        self._reading = asyncio.Lock()
         self._version = version_of(assignment.schedules)
         self._promoters: dict[int, tuple[Promoter, asyncio.Task[None]]] = {}
         self._cancelling: list[asyncio.Task[None]] = []
@@ -128,6 +133,7 @@ class QueueRunner:
             self._release_unstarted,
             self._start_deferred,
             self.histograms.run,
+            self._unparker.run,
         ]
         if self._quarantine is not None:
             taker = SuspectTaker(
@@ -178,7 +184,7 @@ class QueueRunner:
 
     def serving(self) -> ServedQueue:
         """The entry of this queue in the worker registry."""
-        sharing, leases = self._wiring.sharing, self._leases
+        sharing, leases, code = self._wiring.sharing, self._leases, self._attempts.parked.code
         return ServedQueue(
             self._live_settings.live.settings.concurrency,
             leases.held,
@@ -190,7 +196,8 @@ class QueueRunner:
             settings=settings_digest(self.settings),
             leaving=leases.leaving,
             schedules=self._version,
-            tasks=sorted(self._assignment.tasks),
+            tasks=sorted(code),
+            signatures=[code[name] for name in sorted(code)],
         )
 
     @property
@@ -227,6 +234,7 @@ class QueueRunner:
             return
         for name in ("settings", "workers", "move", "flow", "cancel", "due", "bands"):
             self._handlers[name](base)
+        self._unparker.wake_up()
 
     def _wake_up_handlers(self) -> dict[str, Callable[[str], None]]:
         """The handlers of `on_wake_up`, by word."""
@@ -246,6 +254,9 @@ class QueueRunner:
             "due": self._on_due,
             "tick": self._on_due,
             "bands": self._on_new_level,
+            **dict.fromkeys(
+                (f"task {name}" for name in self._assignment.tasks), lambda base: self._unparker.wake_up()
+            ),
         }
 
     def _on_cancel(self, base: str) -> None:
@@ -257,6 +268,10 @@ class QueueRunner:
             if base in (self._deliveries.partition(number).base, ""):
                 promoter.wake_up()
 
+    def _partitions_read(self) -> list[int] | None:
+        """The partitions that this worker reads; None while it reads nothing."""
+        return None if self._reads_nothing or self._leases.leaving else self._share
+
     def _on_new_level(self, base: str) -> None:
         if not base or any(base == self._deliveries.partition(number).base for number in self._share):
             self._new_level.set()
@@ -267,6 +282,7 @@ class QueueRunner:
         self._flow_dispatcher.follow([self._deliveries.partition(number) for number in numbers])
         await self._read()
         await self._wiring.register()
+        self._unparker.wake_up()
 
     async def _apply_settings(self, live: LiveSettings) -> None:
         """Apply changed live settings."""
@@ -284,6 +300,7 @@ class QueueRunner:
         self._slots.apply_settings(live)
         if was_still or live.still:
             await self._read()
+            self._unparker.wake_up()
         if now.concurrency != before.settings.concurrency:
             self._background.start(self._wiring.register())
 
@@ -309,9 +326,8 @@ class QueueRunner:
 
     def _make_promoter(self, number: int, safety: float) -> Promoter:
         partition, assignment = self._deliveries.partition(number), self._assignment
-        schedules = ScheduleRunner(
-            self._wiring.store, partition, assignment.tasks, self._outage, assignment.seals
-        )
+        tasks, store = assignment.tasks, self._wiring.store
+        schedules = ScheduleRunner(store, partition, tasks, self._outage, assignment.seals)
         return Promoter(partition, self._outage, safety, schedules)
 
     async def _leave(self) -> None:
@@ -350,28 +366,12 @@ class QueueRunner:
             self._slots.arrived()
 
     async def _release(self, deliveries: Iterable[Delivery]) -> None:
-        """Let other workers start these.
-
-        If the server is unavailable, they stay and start here in their turn.
-        """
-        by_partition: dict[int, list[Delivery]] = {}
-        for delivery in deliveries:
-            if not self._buffer.is_abandoned(delivery):
-                by_partition.setdefault(delivery.partition.number, []).append(delivery)
-        for number, returned in by_partition.items():
-            partition = self._deliveries.partitions[number]
-            try:
-                await partition.release([delivery.position for delivery in returned])
-            except ServerError:
-                self._slots.put_back(returned)
-            else:
-                for delivery in returned:
-                    self._deliveries.drop(delivery)
+        """Let other workers start these. If the server is unavailable, they start here in their turn."""
+        if left := await self._deliveries.release(deliveries):
+            self._slots.put_back(left)
 
     async def _release_unknown_deliveries(self, numbers: Iterable[int]) -> None:
-        """Release deliveries of partitions that are no longer read here: a closed read may have received
-        them.
-        """
+        """Release deliveries of partitions that are no longer read: a closed read may have received them."""
         mine = await self._fetcher.pending_deliveries(
             [self._deliveries.partition(number) for number in numbers]
         )
@@ -388,6 +388,7 @@ class QueueRunner:
         try:
             pending = await self._fetcher.pending_deliveries(list(self._deliveries.partitions.values()))
             await self._release([*self._buffer.held(), *pending])
+            await self._unparker.release_lost()
         except ServerError as error:
             log.warning('queue "%s": deliveries could not be released: %s', self.settings.name, error)
         left = len(self._buffer) - self._buffer.abandoned

@@ -116,6 +116,14 @@ class Settler:
         batch.ended.append(delivered.delivery)
         return True
 
+    def park(self, delivered: DeliveredJob, need: str) -> bool:
+        """Let a job wait for a worker whose code can run it."""
+        batch = self._batch()
+        batch.outcomes.park(delivered.position, delivered.id, delivered.record, need)
+        # The rest of a train waits with it.
+        batch.ended.append(delivered.delivery)
+        return True
+
     def is_behind(self, began: float, now: float) -> bool:
         """Whether the last outcome, of a job that started at `began`, must be written before the next job
         starts.

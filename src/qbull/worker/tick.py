@@ -99,8 +99,8 @@ class ScheduleRunner:
         if what not in self._said:
             self._said.add(what)
             log.error(
-                'schedule "%s": this worker has no task "%s", its jobs become dead letters; '
-                'deploy the task or run "qbull schedules remove %s"', *what, schedule.name,
+                'schedule "%s": this worker has no task "%s"; its jobs wait for a worker that has it. '
+                'Deploy the task, or run "qbull schedules remove %s"', *what, schedule.name,
             )  # fmt: skip
 
     async def _put_off(self, look: PartitionPlans) -> None:

@@ -35,6 +35,7 @@ const icons: Partial<Record<Reason["code"], IconName>> = {
   "no-worker": "workers",
   unread: "workers",
   "no-task": "workers",
+  parked: "workers",
 };
 
 export function JobView() {

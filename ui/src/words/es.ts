@@ -538,6 +538,7 @@ export const spanish = {
   "The queue {queue} rests until {at}, after {because}": "La cola {queue} descansa hasta {at}, después de {because}",
   "No live worker serves the queue {queue}; start one with \"qbull worker MODULE:APP\"": "Ningún worker vivo atiende la cola {queue}; iniciá uno con «qbull worker MODULE:APP»",
   "None of the {workers} live workers reads partition {partition}": "Ninguno de los {workers} workers vivos lee la partición {partition}",
+  "The code of the worker that read it at {at} cannot run it; a worker whose code fits takes it": "El código del worker que lo leyó a las {at} no puede ejecutarlo; lo toma un worker cuyo código sirva",
   "No live worker of the queue knows the task {task}; they know: {tasks}": "Ningún worker vivo de la cola conoce la tarea {task}; conocen: {tasks}",
   "Attempt {attempt} failed, it waits until {at} for the next": "El intento {attempt} falló; espera hasta {at} para el siguiente",
   "The starts of {key} are used up ({rate}); it waits until {at}": "Se agotaron los inicios de {key} ({rate}); espera hasta {at}",

@@ -2,19 +2,19 @@
 -- depend on the size. A train counts as one active job; its other jobs count as waiting.
 -- KEYS  base
 -- FLAGS no-writes
--- NAMES index delayed bands stats kept
+-- NAMES index delayed stats kept
+-- USES  record_layout used_bands
 -- GIVES waiting active delayed completed failed cancelled, how many are behind others of their lane (in
 --       trains too), how many entries are in front of the workers, the oldest waiting entry, the totals as
 --       name, number …
 local ended = redis.call('HMGET', kept, 'completed', 'failed', 'cancelled', 'lanes')
 local completed, failed, cancelled = tonumber(ended[1] or 0), tonumber(ended[2] or 0), tonumber(ended[3] or 0)
-local postponed = redis.call('ZCARD', delayed)
+local postponed, parked = redis.call('ZCARD', delayed), redis.call('ZCOUNT', delayed, PARKED_DUE, '+inf')
 local in_lanes = tonumber(ended[4] or 0)
 local jobs = redis.call('HLEN', index) - redis.call('HEXISTS', index, '\n')
 local in_streams = jobs - completed - failed - cancelled - postponed - in_lanes
 local active, entries, oldest = 0, 0, ''
-local streams = {'0', '5'}
-for _, band in ipairs(redis.call('SMEMBERS', bands)) do streams[#streams + 1] = band end
+local streams = used_bands()
 for _, band in ipairs(streams) do
   local stream = base .. 'ready:' .. band
   local pending = redis.pcall('XPENDING', stream, 'workers')
@@ -36,6 +36,6 @@ for _, band in ipairs(streams) do
   end
 end
 return {
-  in_streams - active + in_lanes, active, postponed, completed, failed, cancelled, in_lanes, entries, oldest,
-  redis.call('HGETALL', stats),
+  in_streams - active + in_lanes + parked, active, postponed - parked, completed, failed, cancelled,
+  in_lanes, entries, oldest, redis.call('HGETALL', stats),
 }

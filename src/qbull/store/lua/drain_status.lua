@@ -2,10 +2,12 @@
 -- KEYS  base
 -- FLAGS no-writes
 -- NAMES index delayed lanes bands held kept schedules reports outgoing stats
+-- USES  record_layout
 -- GIVES its mark; entries in front of the workers; jobs behind others; delayed ones; lanes; held lanes; all
 --       jobs, finished ones too; completed; failed; cancelled; schedules; reports that nobody has taken;
 --       messages in the flow outbox; the totals as name, number …
 local entries = redis.call('XLEN', base .. 'ready:0') + redis.call('XLEN', base .. 'ready:5')
+  + redis.call('XLEN', base .. 'ready:' .. UNPARKED_BAND)
 for _, band in ipairs(redis.call('SMEMBERS', bands)) do
   entries = entries + redis.call('XLEN', base .. 'ready:' .. band)
 end

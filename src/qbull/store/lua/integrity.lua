@@ -2,7 +2,7 @@
 -- nothing.
 -- KEYS  base
 -- FLAGS no-writes
--- NAMES index delayed extras cancelling
+-- NAMES index delayed extras cancelling parked
 -- USES  record_layout record index train
 -- ARGV  … id
 -- GIVES one line for each fault
@@ -64,6 +64,14 @@ local function check_flow(id)
   end
 end
 
+local function check_parked(id)
+  local lists = 0
+  for _, need in ipairs(redis.call('SMEMBERS', parked)) do
+    if redis.call('ZSCORE', base .. 'parked:' .. need, id) then lists = lists + 1 end
+  end
+  if lists ~= 1 then fault(id, 'is parked, and in ' .. lists .. ' lists of what it needs') end
+end
+
 for i = rest, #ARGV do
   local id = ARGV[i]
   local place = redis.call('HGET', index, id)
@@ -72,6 +80,7 @@ for i = rest, #ARGV do
   if place and id ~= MARK then
     local kind, at = string.sub(place, 1, 1), string.sub(place, 2)
     if is_delayed == NEVER_DUE then check_flow(id) end
+    if is_delayed == PARKED_DUE then check_parked(id) end
     if (kind == 'd' or kind == 'm') ~= (is_delayed and true or false) then
       fault(id, 'index says "' .. kind .. '", but it is ' .. (is_delayed and '' or 'not ') .. 'in delayed')
     end

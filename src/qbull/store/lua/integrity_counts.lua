@@ -1,16 +1,15 @@
 -- integrity_counts: check that the counts of lanes and of finished jobs match the jobs. Changes nothing.
 -- KEYS  base
 -- FLAGS no-writes
--- NAMES index lanes trains bands kept
--- USES  record_layout record train
+-- NAMES index lanes trains kept delayed parked
+-- USES  record_layout record train used_bands
 -- GIVES one line for each fault
 local counted, faults = {}, {}
 local function count(record)
   local lane = lane_of(record)
   if lane then counted[lane] = (counted[lane] or 0) + 1 end
 end
-local names = {'0', '5'}
-for _, band in ipairs(redis.call('SMEMBERS', bands)) do names[#names + 1] = band end
+local names = used_bands()
 local riding = 0
 for _, band in ipairs(names) do
   for _, entry in ipairs(redis.call('XRANGE', base .. 'ready:' .. band, '-', '+')) do
@@ -60,6 +59,16 @@ for i = 1, #stored, 2 do
       .. (held and '' or 'not ') .. 'held'
   end
   counted[lane] = nil
+end
+local listed_parked = 0
+for _, need in ipairs(redis.call('SMEMBERS', parked)) do
+  local many = redis.call('ZCARD', base .. 'parked:' .. need)
+  if many == 0 then faults[#faults + 1] = 'a need is listed that no parked job has' end
+  listed_parked = listed_parked + many
+end
+local there = redis.call('ZCOUNT', delayed, PARKED_DUE, '+inf')
+if there ~= listed_parked then
+  faults[#faults + 1] = listed_parked .. ' jobs are listed as parked and there are ' .. there
 end
 for _, n in pairs(counted) do faults[#faults + 1] = 'a lane has ' .. n .. ' jobs and no count' end
 return faults

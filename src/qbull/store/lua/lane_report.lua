@@ -2,8 +2,8 @@
 -- it. To find the holder it reads a limited number of dead letters, delayed and ready jobs.
 -- KEYS  base
 -- FLAGS no-writes
--- NAMES index delayed lanes bands failed
--- USES  record train describe
+-- NAMES index delayed lanes failed
+-- USES  record_layout record train describe used_bands
 -- ARGV  lane most:int looks:int id
 --       most: how many waiting jobs to list; id: the job whose position is wanted, or ''
 -- GIVES how many are admitted; how many wait in the list; the first of these; those of the train that is out,
@@ -34,7 +34,8 @@ if holder == '' then
   end
 end
 if holder == '' then
-  local ids = redis.call('ZRANGE', delayed, 0, looks - 1)
+  local ids = redis.call('ZRANGE', delayed, PARKED_DUE, PARKED_DUE, 'BYSCORE', 'LIMIT', 0, looks)
+  for _, id in ipairs(redis.call('ZRANGE', delayed, 0, looks - 1)) do ids[#ids + 1] = id end
   local places = ids[1] and redis.call('HMGET', index, unpack(ids)) or {}
   for i, place in ipairs(places) do
     local record = place and string.sub(place, 2) or ''
@@ -42,8 +43,7 @@ if holder == '' then
   end
 end
 if holder == '' then
-  local streams = {'0', '5'}
-  for _, used in ipairs(redis.call('SMEMBERS', bands)) do streams[#streams + 1] = used end
+  local streams = used_bands()
   for _, used in ipairs(streams) do
     for _, found in ipairs(redis.call('XRANGE', base .. 'ready:' .. used, '-', '+', 'COUNT', looks)) do
       if holder == '' and found[2][1] ~= '' and holds(found[2][2]) then holder = found[2][1] end

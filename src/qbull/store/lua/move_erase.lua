@@ -2,12 +2,12 @@
 -- stays (move_close.lua).
 -- KEYS  base
 -- NAMES index bands schedules
--- USES  index
+-- USES  record_layout index
 -- FLAGS allow-oom
 -- GIVES 1 if it is empty
 if not is_closed() or redis.call('HLEN', index) > 1 or redis.call('ZCARD', schedules) > 0 then return 0 end
 if redis.call('XLEN', base .. 'reports') + redis.call('XLEN', base .. 'outgoing') > 0 then return 0 end
-local names = {'ready:0', 'ready:5'}
+local names = {'ready:0', 'ready:5', 'ready:' .. UNPARKED_BAND}
 for _, band in ipairs(redis.call('SMEMBERS', bands)) do names[#names + 1] = 'ready:' .. band end
 for _, name in ipairs({
   'delayed', 'lanes', 'trains', 'completed', 'failed', 'cancelled', 'kept', 'bands', 'extras', 'cancelling',

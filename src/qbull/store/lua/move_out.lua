@@ -3,7 +3,7 @@
 -- delivers them in the order of their numbers, and they stay here until they have arrived (move_ack.lua).
 -- KEYS  base
 -- NAMES delayed kept leaving extras expiring
--- USES  record index
+-- USES  clock record index parked parking
 -- FLAGS allow-oom
 -- ARGV  from:int most:int
 --       from: how many jobs of `delayed` were seen before and stay
@@ -31,6 +31,10 @@ if room > 0 then
     local place = place_of(id) or ''
     if string.sub(place, 1, 1) == 'd' and not holds_lane(string.sub(place, 2)) then
       put(id, 'm' .. string.sub(place, 2))
+      if is_parked(id) then -- the readers of its new partition may know it
+        leave_parking(id)
+        redis.call('ZADD', delayed, now_ms, id)
+      end
       redis.call('ZADD', leaving, next_number(), id)
       ids[#ids + 1] = id
     elseif string.sub(place, 1, 1) ~= 'm' then

@@ -6,8 +6,7 @@
 -- suspected either: the server may still serve the blocked read of a worker that has stopped. Jobs that were
 -- told to stop are cancelled.
 -- KEYS  base
--- NAMES bands
--- USES  record index ready train lane next_jobs delivery dropped_entries stats finish cancel_mark
+-- USES  record index ready train lane next_jobs delivery dropped_entries stats finish cancel_mark used_bands
 -- FLAGS allow-oom
 -- ARGV  limit:int halt:int failed:int failed_ms:int consumer most:int crash_limit:int blind_ms:int ending
 -- ARGV  … started
@@ -18,8 +17,7 @@
 local running = {}
 for i = rest, #ARGV do running[ARGV[i]] = true end
 
-local streams = {'0', '5'}
-for _, band in ipairs(redis.call('SMEMBERS', bands)) do streams[#streams + 1] = band end
+local streams = used_bands()
 
 local taken, dead, more = 0, 0, 0
 for _, band in ipairs(streams) do

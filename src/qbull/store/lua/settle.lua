@@ -3,7 +3,7 @@
 -- KEYS  base
 -- NAMES delayed cancelling
 -- USES  clock stamp record_layout record report index flow ready train lane next_jobs due delivery
--- USES  dropped_entries extras stats finish cancel_mark
+-- USES  dropped_entries extras stats finish cancel_mark parking
 -- FLAGS allow-oom
 -- ARGV  limit:int halt:int completed:int completed_ms:int failed:int failed_ms:int singles:int members:int  …
 --       singles (a number of arguments): band, how many, their entries, and for each
@@ -13,7 +13,8 @@
 --         after them: '' if it ends with them, '-' if the rest goes back, so that others have their turn
 --       the others: place, lane, state, id, word, last, record, detail: word is "dead", "cancel" or "done",
 --         with its ending as detail, or "delay" (another attempt) or "later" (the same one) with
---         milliseconds; lane and state are '' for a job that was alone in its entry
+--         milliseconds, or "park" with what it needs of a worker (lib/parking.lua); lane and state are ''
+--         for a job that was alone in its entry
 --       place is <band><entry>
 -- GIVES the ids whose outcomes were refused
 local stale = {}
@@ -145,7 +146,7 @@ for i = others_at, #ARGV, 8 do
     stale[#stale + 1] = id
     if not in_train and not place_of(id) then forget_extras(id) end
   else
-    local delays = word == 'delay' or word == 'later'
+    local delays = word == 'delay' or word == 'later' or word == 'park'
     local keeps_lane = lane and (delays or (word == 'dead' and halt == 1))
     local stops = delays and mark_of(id)
     if marked then redis.call('HDEL', cancelling, id) end
@@ -167,6 +168,10 @@ for i = others_at, #ARGV, 8 do
       finish_cancelled(id, record, stops or detail)
     elseif word == 'dead' then
       finish('failed', {id, record .. detail}, 1, 2)
+    elseif word == 'park' then
+      report('w', id, record, REPORT_ALL_FLAG)
+      park(id, detail)
+      put(id, 'd' .. record)
     else
       if word == 'delay' then
         count_up('retried', 1)

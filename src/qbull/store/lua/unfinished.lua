@@ -11,7 +11,7 @@
 --       before the record
 local found = redis.call('HSCAN', index, cursor, 'COUNT', count)
 local flat, answer = found[2], {found[1], #found[2] / 2}
-local kinds = state == 'delayed' and 'dm' or 'rl'
+local kinds = state == 'delayed' and 'dm' or state == 'waiting' and 'rld' or 'rl'
 for i = 1, #flat, 2 do
   local id, place = flat[i], flat[i + 1]
   if string.find(kinds, string.sub(place, 1, 1), 1, true) then

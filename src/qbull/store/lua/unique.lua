@@ -1,7 +1,7 @@
 -- unique: add jobs to a partition. Of those with the same name only one wins within its window.
 -- KEYS  base
 -- NAMES delayed
--- USES  stamp record_layout record index ready lane due new_job state stats idempotent
+-- USES  stamp record_layout record index ready lane due new_job state stats idempotent parked
 -- A closed partition adds no jobs, but a winner there stays the winner until its window ends.
 -- ARGV  limit:int  … id when record name mode window_ms counts counts_ms
 --       when: as in lib/new_job.lua
@@ -73,7 +73,7 @@ for i = rest, #ARGV, 8 do
     is_new = false
   elseif place and string.sub(place, 1, 1) == 'm' then
     word = 'moving'
-  elseif place and mode == 'debounce' and string.sub(place, 1, 1) == 'd' then
+  elseif place and mode == 'debounce' and string.sub(place, 1, 1) == 'd' and not is_parked(counts_now) then
     renew(counts_now, place, record)
     watch(delayed, counts_now, moment_of(window_ms))
     redis.call('PEXPIRE', name, window_ms)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
+from qbull.core.parking import UNPARKED_LEVEL
 from qbull.store.names import KEY_TYPES, ready_stream
 from qbull.store.store import Store
 from qbull.store.verbs.partition import Partition
@@ -96,7 +97,7 @@ async def _every_id(partition: Partition) -> AsyncIterator[list[bytes]]:
                 yield flat if scan == "SSCAN" else flat[::2]
             if cursor == b"0":
                 break
-    for level in await partition.priority_levels():
+    for level in (*await partition.priority_levels(), UNPARKED_LEVEL):
         after = b"-"
         while True:
             rows = await partition.server.call(

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import replace
 
+from qbull.core.parking import PARKED_DUE_MS, UNPARKED_LEVEL
 from qbull.core.record import State
 from qbull.store.connection import fan_out
 from qbull.store.connection.server import ErrorReply
@@ -68,7 +69,8 @@ async def _of_state(partition: Partition, state: State, limit: int) -> list[Stor
     if state == "active":
         return await _active(partition, limit)
     jobs = await _ready(partition, limit)
-    return jobs + await _in_lanes(partition, limit - len(jobs))
+    jobs += await _in_lanes(partition, limit - len(jobs))
+    return jobs + (await _parked(partition, limit - len(jobs)) if len(jobs) < limit else [])
 
 
 async def with_progress(partitions: Sequence[Partition], found: Sequence[StoredJob]) -> list[StoredJob]:
@@ -89,7 +91,10 @@ async def with_progress(partitions: Sequence[Partition], found: Sequence[StoredJ
 
 
 async def _delayed(partition: Partition, limit: int) -> list[StoredJob]:
-    rows = await partition.server.call("ZRANGE", partition.base + "delayed", 0, limit - 1, "WITHSCORES")
+    name = partition.base + "delayed"
+    rows = await partition.server.call(
+        "ZRANGE", name, "-inf", f"({PARKED_DUE_MS}", "BYSCORE", "LIMIT", 0, limit, "WITHSCORES"
+    )
     ids, dues = rows[::2], rows[1::2]
     if not ids:
         return []
@@ -101,9 +106,21 @@ async def _delayed(partition: Partition, limit: int) -> list[StoredJob]:
     ]
 
 
+async def _parked(partition: Partition, limit: int) -> list[StoredJob]:
+    """Jobs that wait for a worker whose code can run them."""
+    name = partition.base + "delayed"
+    ids = await partition.server.call("ZRANGE", name, PARKED_DUE_MS, "+inf", "BYSCORE", "LIMIT", 0, limit)
+    records = await partition.records(ids) if ids else []
+    return [
+        StoredJob(id.decode(), "waiting", record, partition=partition.number)
+        for id, record in zip(ids, records, strict=True)
+        if record
+    ]
+
+
 async def _active(partition: Partition, limit: int) -> list[StoredJob]:
     found: list[StoredJob] = []
-    for level in await partition.priority_levels():
+    for level in (*await partition.priority_levels(), UNPARKED_LEVEL):
         stream = ready_stream(partition.base, level)
         try:
             pending = await partition.server.call("XPENDING", stream, CONSUMER_GROUP, "-", "+", limit)

@@ -13,6 +13,7 @@ from qbull.core.why import MAX_AHEAD_COUNT, JobFacts, LaneHolder, Why, explain
 from qbull.store.names import CONSUMER_GROUP, ready_stream
 from qbull.store.read import lane
 from qbull.store.read.inspect import StoredJob, counts
+from qbull.store.read.parked import parked_since
 from qbull.store.retry import idempotent
 from qbull.store.store import Store
 from qbull.store.verbs import live_settings
@@ -96,6 +97,10 @@ async def _flow_facts(partition: Partition, found: StoredJob) -> tuple[Dependenc
 
 async def _lane_facts(partition: Partition, found: StoredJob, facts: JobFacts) -> JobFacts:
     """The facts about a job behind others of its lane, or in a ready stream."""
+    if not found.entry_ms:
+        parked = await parked_since(partition, found.id, facts.body.task)
+        if parked is not None:
+            return replace(facts, parked=parked)
     its_lane = lane_of(found.record)
     if its_lane and not found.entry_ms:
         line = await lane.lane_status(partition, its_lane, 0, found.id)

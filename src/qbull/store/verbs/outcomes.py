@@ -91,7 +91,13 @@ class PartitionOutcomes:
         self.count += 1
         self._other(position, id, "later", record, milliseconds)
 
-    def _other(self, position: JobPosition, id: bytes, word: str, record: bytes, detail: bytes | int) -> None:
+    def park(self, position: JobPosition, id: bytes, record: bytes, need: str) -> None:
+        self.count += 1
+        self._other(position, id, "park", record, need)
+
+    def _other(
+        self, position: JobPosition, id: bytes, word: str, record: bytes, detail: bytes | str | int
+    ) -> None:
         self.others += (
             position.delivery,
             position.lane,

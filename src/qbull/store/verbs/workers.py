@@ -11,6 +11,7 @@ import msgspec
 from qbull.config import QueueSettings
 from qbull.core.config_warnings import WorkerDeclaration
 from qbull.core.layout import Generation
+from qbull.core.parking import TaskSignatures
 
 
 class ServedQueue(msgspec.Struct, frozen=True):
@@ -32,6 +33,13 @@ class ServedQueue(msgspec.Struct, frozen=True):
     schedules: str = ""
     """The version of the schedules in its code."""
     tasks: list[str] = []
+    signatures: list[str] = []
+    """The digests of the signatures of these tasks, in the same order."""
+
+    @property
+    def code(self) -> TaskSignatures:
+        """The tasks that it can run. A worker of a release without digests takes no parked jobs."""
+        return dict(zip(self.tasks, self.signatures, strict=False))
 
 
 class RegisteredWorker(msgspec.Struct, frozen=True):

@@ -89,8 +89,9 @@ class Reclaimer:
             holders = await limits.slot_holders(self._store, settings.name)
             gone = [holder for holder in holders if holder not in known]
             await limits.free_slots(self._store, settings.name, gone)
-            streams = await self._store.streams(await self._store.partitions(settings))
-            for stream in streams.values():
+            partitions = await self._store.partitions(settings)
+            streams = await self._store.streams(partitions)
+            for stream in (*streams.values(), *map(self._store.unparked_stream, partitions)):
                 for worker, idle_ms in (await self._store.consumers(stream)).items():
                     if worker not in known and idle_ms > self._min_idle * 1000:
                         reclaimed = await self.reclaim(worker)

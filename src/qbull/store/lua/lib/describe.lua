@@ -1,7 +1,7 @@
 -- describe: the details of a job, given its place.
 -- NEEDS base
 -- NAMES delayed
--- USES  record train
+-- USES  record train parked
 local ENDED = {c = 'completed', f = 'failed', x = 'cancelled'}
 
 local function in_entry(stream, entry)
@@ -31,6 +31,7 @@ local function describe(id, place)
     if entry then return {'active', at, entry, worker} end
     return {'waiting', at, '', ''}
   end
+  if kind == 'd' and is_parked(id) then return {'waiting', at, '', ''} end
   if kind == 'd' or kind == 'm' then return {'delayed', at, redis.call('ZSCORE', delayed, id) or '', ''} end
   if kind == 'r' then
     local stream, entry = base .. 'ready:' .. string.sub(at, 1, 1), string.sub(at, 2)

@@ -1,6 +1,6 @@
 -- state: the state of a job, given its place.
 -- NEEDS base
--- USES  record train delivery
+-- USES  record train delivery parked
 local STATE = {c = 'completed', f = 'failed', x = 'cancelled', d = 'delayed', m = 'moving'}
 
 local function handed_over(place)
@@ -23,6 +23,7 @@ end
 local function state_at(id, place)
   local kind = string.sub(place, 1, 1)
   if kind == 'r' then return handed_over(string.sub(place, 2)) and 'active' or 'waiting' end
+  if kind == 'd' and is_parked(id) then return 'waiting' end
   if kind ~= 'l' then return STATE[kind] end
   local train, ids = train_of(id, lane_of(string.sub(place, 2)))
   return train and ids[1] == id and handed_over(train) and 'active' or 'waiting'

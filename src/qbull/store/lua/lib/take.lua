@@ -2,7 +2,7 @@
 -- empty entry of finished jobs is deleted) follow once, at the end of the script.
 -- NEEDS base
 -- NAMES index delayed kept
--- USES  stamp record index ready train lane next_jobs dropped_entries state
+-- USES  stamp record index ready train lane next_jobs dropped_entries state parking
 -- COMMIT write_taken
 local touched, fewer = {}, {}
 
@@ -47,6 +47,7 @@ local function take_waiting(id, place)
     record = stamped(fields[2], entry)
     leave_its_lane(record)
   elseif kind == 'd' then
+    leave_parking(id)
     redis.call('ZREM', delayed, id)
     if holds_lane(record) then leave_its_lane(record) end
   else

@@ -1,0 +1,47 @@
+"""Parking: jobs that the code of a worker cannot run wait for a worker whose code can.
+
+During a rolling deploy two versions of the code serve a queue. A job whose task or arguments only one of them
+knows is parked by the other, and taken by a worker that meets its need. docs/decisions/0018 has the reasons.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from qbull.core.flow import NEVER_DUE_MS
+
+PARKED_DUE_MS = NEVER_DUE_MS + 1
+"""The due time of parked jobs among the delayed ones. No other job has it."""
+UNPARKED_LEVEL = "b"
+"""The ready stream through which parked jobs are delivered. Workers do not read it otherwise."""
+
+TaskSignatures = Mapping[str, str]
+"""The tasks that a worker knows in a queue, each with the digest of its signature."""
+
+
+@dataclass(frozen=True, slots=True)
+class CodeNeed:
+    """The code that a parked job needs: its task, with a signature other than those that refused it."""
+
+    task: str
+    refused: frozenset[str] = frozenset()
+
+    def pack(self) -> str:
+        """The need as it is stored."""
+        return "\n".join([self.task, *sorted(self.refused)])
+
+    @classmethod
+    def unpack(cls, packed: str) -> CodeNeed:
+        """Read a stored need."""
+        task, *refused = packed.split("\n")
+        return cls(task, frozenset(refused))
+
+    def is_met_by(self, code: TaskSignatures) -> bool:
+        """Whether a worker with this code can run the job, as far as can be known before it tries."""
+        signature = code.get(self.task)
+        return signature is not None and signature not in self.refused
+
+    def is_hopeless(self, living: Iterable[TaskSignatures]) -> bool:
+        """Whether all live workers have refused the arguments. A task that nobody knows may still come."""
+        return bool(self.refused) and not any(self.is_met_by(code) for code in living)

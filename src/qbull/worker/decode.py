@@ -1,0 +1,63 @@
+"""Decode: from the record of a job to its task and its arguments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from qbull.core.outcome import Undeliverable
+from qbull.core.parking import CodeNeed
+from qbull.core.record import ExtendedBody, UnreadableRecord, body_of
+from qbull.core.task import TaskSpec
+from qbull.core.wrapped_payload import is_wrapped
+from qbull.errors import ArgumentsError, PayloadError
+from qbull.worker.assignment import Assignment
+from qbull.worker.parking import CodeMismatch
+
+CallArguments = tuple[list[Any], dict[str, Any]]
+
+
+class CallDecoder:
+    """For one queue. Raises CodeMismatch if other code may be able to run the job, else Undeliverable."""
+
+    def __init__(self, assignment: Assignment) -> None:
+        self._queue = assignment.settings.name
+        self._tasks = assignment.tasks
+        self._seals = assignment.seals
+        self._sealing = assignment.seals.used
+
+    def task(self, name: str) -> TaskSpec:
+        """The task of a job."""
+        task = self._tasks.get(name)
+        if task is None:
+            known = ", ".join(sorted(self._tasks)[:10]) or "none"
+            raise CodeMismatch(CodeNeed(name), f'this worker has no task "{name}"; it knows: {known}')
+        return task
+
+    def arguments(self, task: TaskSpec, body: ExtendedBody) -> CallArguments:
+        """The arguments of a job. An app without codecs tries them only if the payload is not JSON."""
+        try:
+            if not self._sealing:
+                return task.signature.decode(body.payload)
+        except PayloadError as error:
+            if not is_wrapped(body.payload):
+                raise _mismatch(task, error) from None
+        try:
+            opened = self._seals.decode("payload", self._queue, body.task, body.payload)
+            return task.signature.decode(opened)
+        except PayloadError as error:
+            raise _mismatch(task, error) from None
+
+
+def read_body(record: bytes) -> ExtendedBody:
+    """The body of a job's record."""
+    try:
+        return body_of(record)
+    except UnreadableRecord as error:
+        raise Undeliverable(str(error)) from None
+
+
+def _mismatch(task: TaskSpec, error: PayloadError) -> Exception:
+    """The arguments do not fit this code. A payload that cannot be opened would fit no other."""
+    if not isinstance(error, ArgumentsError):
+        return Undeliverable(str(error))
+    return CodeMismatch(CodeNeed(task.name, frozenset({task.signature.digest})), str(error))

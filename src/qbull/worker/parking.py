@@ -1,0 +1,73 @@
+"""Parking: jobs that this worker's code cannot run wait for a worker whose code can.
+
+In a rolling deploy two versions of the code serve a queue. A worker parks a job if it does not know the task,
+or if the arguments do not fit and another live worker has other code for the task. A parked job has used no
+attempt, keeps its place in its lane and costs nothing until a worker takes it whose code meets its need
+(unpark.py).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+
+from qbull.core.outcome import Undeliverable
+from qbull.core.parking import CodeNeed, TaskSignatures
+from qbull.store.delivery import DeliveredJob
+from qbull.worker.assignment import Assignment
+from qbull.worker.held_deliveries import HeldDeliveries
+from qbull.worker.prefetch import delivery_key
+from qbull.worker.wiring import WorkerWiring
+
+log = logging.getLogger("qbull.worker")
+
+LIVE_CODE_SECONDS = 1.0
+"""Seconds for which the code of the live workers counts as known."""
+
+
+class CodeMismatch(Exception):
+    """This worker's code cannot run a job: it lacks the task, or `error` says which argument does not fit."""
+
+    def __init__(self, need: CodeNeed, error: str) -> None:
+        super().__init__(error)
+        self.need = need
+
+
+class ParkedJobs:
+    """For one queue: parks jobs, and remembers which code has refused the jobs that it has taken."""
+
+    def __init__(self, wiring: WorkerWiring, assignment: Assignment, deliveries: HeldDeliveries) -> None:
+        self._store = wiring.store
+        self._outage = wiring.outage
+        self._queue = assignment.settings.name
+        self._settlers = deliveries.settlers
+        self.code: TaskSignatures = {name: task.signature.digest for name, task in assignment.tasks.items()}
+        self.refused_before: dict[tuple[int, bytes], CodeNeed] = {}
+        self._live: list[TaskSignatures] = []
+        self._live_until = 0.0
+        self._logged: set[str] = set()
+
+    async def park(self, delivered: DeliveredJob, mismatch: CodeMismatch) -> Undeliverable | None:
+        """Park a job. Returns the error if it has to fail: no live worker has other code for its task."""
+        need = mismatch.need
+        before = self.refused_before.get(delivery_key(delivered.delivery))
+        if before is not None:
+            need = CodeNeed(need.task, need.refused | before.refused)
+        if need.refused and need.is_hopeless(await self.live_code()):
+            return Undeliverable(f"{mismatch}; no live worker of the queue has code that fits")
+        if need.task not in self._logged:
+            self._logged.add(need.task)
+            log.warning(
+                'queue "%s": %s; its jobs wait for a worker whose code can run them', self._queue, mismatch
+            )
+        self._settlers[delivered.delivery.partition.number].park(delivered, need.pack())
+        return None
+
+    async def live_code(self) -> list[TaskSignatures]:
+        """The tasks that the live workers of the queue can run."""
+        if time.monotonic() > self._live_until:
+            members = await self._outage.retry_until_up(self._store.workers)
+            served = (member.queues.get(self._queue) for member in members.values())
+            self._live = [serving.code for serving in served if serving is not None and not serving.leaving]
+            self._live_until = time.monotonic() + LIVE_CODE_SECONDS
+        return self._live

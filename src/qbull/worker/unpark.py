@@ -1,0 +1,170 @@
+"""Unpark: take parked jobs that this worker's code can run.
+
+Other workers have parked them (parking.py). A wake-up names the task of a parked job, so that workers
+which do not know the task do nothing. A worker also looks when it starts, and every half minute. With `auto`
+sharing workers take parked jobs of all partitions, else only of those that they read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+
+from qbull.core.parking import CodeNeed
+from qbull.errors import ServerError
+from qbull.store.delivery import Delivery
+from qbull.store.read.parked import read_needs
+from qbull.store.verbs.partition import Partition
+from qbull.worker.held_deliveries import HeldDeliveries
+from qbull.worker.limiter import Limiter
+from qbull.worker.parking import ParkedJobs
+from qbull.worker.prefetch import delivery_key
+from qbull.worker.slots import SlotRunner
+from qbull.worker.wiring import WorkerWiring
+
+PARKED_POLL_SECONDS = 30.0
+"""Seconds between two looks for parked jobs without a wake-up, in a queue of up to 16 partitions."""
+LIMIT_RETRY_SECONDS = 0.2
+"""Seconds until the next try if the limits of the queue let no job start."""
+
+
+class Unparker:
+    """For one queue: takes parked jobs that this worker can run, as soon as it has a free slot.
+
+    Args:
+        wiring: The services of the worker.
+        parked: Knows the code of this worker.
+        deliveries: Has the prefetch buffer and the partitions of the queue.
+        limiter: Grants starts if the queue has limits.
+        slots: Run the jobs.
+        reads: The lock under which the queue runner changes what it reads, and whether it reads at all now.
+    """
+
+    def __init__(
+        self,
+        wiring: WorkerWiring,
+        parked: ParkedJobs,
+        deliveries: HeldDeliveries,
+        limiter: Limiter,
+        slots: SlotRunner,
+        reads: tuple[asyncio.Lock, Callable[[], list[int] | None]],
+    ) -> None:
+        self._store = wiring.store
+        self._worker = wiring.worker
+        self._outage = wiring.outage
+        self._takes_all = wiring.sharing.mode == "auto"
+        self._parked = parked
+        self._deliveries = deliveries
+        self._buffer = deliveries.buffer
+        self._limiter = limiter
+        self._slots = slots
+        self._reading, self._share = reads
+        self._wake_up = asyncio.Event()
+
+    def wake_up(self) -> None:
+        """A job of a task that this worker knows was parked, or this worker reads other partitions now."""
+        self._wake_up.set()
+
+    async def run(self) -> None:
+        while True:
+            self._wake_up.clear()
+            partitions = await self._outage.retry_until_up(self._partitions)
+            looks = await self._outage.retry_until_up(partial(read_needs, partitions))
+            for partition, needs in zip(partitions, looks, strict=True):
+                for need in needs:
+                    if await self._is_ours(need):
+                        await self._take(self._deliveries.partition(partition.number), need)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(PARKED_POLL_SECONDS * max(len(partitions) / 16, 1)):
+                    await self._wake_up.wait()
+
+    async def release_lost(self) -> None:
+        """Release deliveries whose replies were lost, when nothing more is taken."""
+        for partition in list(self._deliveries.partitions.values()):
+            await self._release_unknown(partition)
+
+    async def _partitions(self) -> list[Partition]:
+        share = self._share()
+        if share is None:
+            return []
+        if not self._takes_all:
+            return [self._deliveries.partition(number) for number in share]
+        return await self._store.partitions(self._slots.settings)
+
+    async def _is_ours(self, need: CodeNeed) -> bool:
+        """Whether this worker can run it, or has to let it fail because nobody can."""
+        if need.is_met_by(self._parked.code):
+            return True
+        return need.task in self._parked.code and need.is_hopeless(await self._parked.live_code())
+
+    async def _take(self, partition: Partition, need: CodeNeed) -> None:
+        """Take jobs until none is left that this worker may take."""
+        while True:
+            count = await self._room()
+            try:
+                taken, permitted = await self._unpark(partition, need, count)
+            except ServerError as error:
+                self._outage.failed(error, self)
+                await self._outage.retry_until_up(partial(self._release_unknown, partition))
+                self._outage.recovered(self)
+                continue
+            if taken is None or (permitted and len(taken) < permitted):
+                return
+            if not permitted:
+                await asyncio.sleep(LIMIT_RETRY_SECONDS)
+
+    async def _room(self) -> int:
+        """Wait for a free slot; returns how many there are."""
+        free = self._slots.free_slots() - self._buffer.waiting
+        while free <= 0:
+            self._buffer.reserved = 0 if self._limiter.limited else 1
+            try:
+                self._buffer.room.clear()
+                await self._buffer.room.wait()
+            finally:
+                self._buffer.reserved = 0
+            free = self._slots.free_slots() - self._buffer.waiting
+            if free <= 0 and not self._buffer.returned_waiting:
+                # The next slot that becomes free takes it before the prefetched jobs.
+                return 1
+        return free
+
+    async def _unpark(
+        self, partition: Partition, need: CodeNeed, count: int
+    ) -> tuple[list[Delivery] | None, int]:
+        """The deliveries, or None if the queue does not read now; and how many the limits have permitted."""
+        async with self._reading:
+            if self._share() is None:
+                return None, 0
+            limited = self._limiter.limited
+            permitted = await self._limiter.acquire(count, wait_for_one=False) if limited else count
+            taken: list[Delivery] = []
+            try:
+                if permitted:
+                    taken = await self._store.unpark(partition, self._worker, [need.pack()], permitted)
+                    self._remember(taken, need)
+                    self._slots.admit(taken)
+            finally:
+                if limited:
+                    self._limiter.fetched(permitted, len(taken))
+            if limited and len(taken) < permitted:
+                await self._limiter.settle_up()
+        return taken, permitted
+
+    def _remember(self, taken: list[Delivery], need: CodeNeed) -> None:
+        """Remember which code has refused these jobs."""
+        known = self._parked.refused_before
+        for key in [key for key in known if not self._buffer.holds(key)]:
+            del known[key]
+        if need.refused:
+            known.update((delivery_key(delivery), need) for delivery in taken)
+
+    async def _release_unknown(self, partition: Partition) -> None:
+        """Release deliveries that are not in the buffer: the reply that carried them was lost."""
+        with self._buffer.track_departures() as left:
+            mine = await self._store.unparked(partition, self._worker)
+        lost = [one for one in mine if one not in self._buffer and delivery_key(one) not in left]
+        if lost:
+            await partition.release([delivery.position for delivery in lost])

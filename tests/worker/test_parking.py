@@ -1,0 +1,204 @@
+"""Two versions of the code serve a queue: a job goes to a worker whose code can run it, and keeps its place."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+import qbull
+from conftest import eventually
+from qbull.core.parking import CodeNeed
+from qbull.store.read.parked import parked_tasks
+from qbull.store.store import Store
+
+
+class Version:
+    """One version of the code: an app with a queue, and the calls that its workers have run."""
+
+    def __init__(self, url: str, tasks: str, **settings: Any) -> None:
+        self.app = qbull.App(url, prefix="test")
+        self.queue = self.app.queue("shop", **settings)
+        self.ran: list[Any] = []
+        self.tasks = {name: self._declare(name) for name in tasks.split()}
+
+    def _declare(self, name: str) -> Any:
+        async def run(key: str, number: int = 0) -> None:
+            assert qbull.current_job().attempt == 1
+            self.ran.append((name, key, number))
+
+        return self.queue.task(name=name, key="{key}")(run)
+
+    @asynccontextmanager
+    async def worker(self) -> AsyncIterator[Any]:
+        async with self.app.worker() as worker:
+            yield worker
+
+
+@pytest.fixture
+async def versions(server_url: str, store: Store) -> AsyncIterator[Any]:
+    made: list[Version] = []
+
+    def make(tasks: str, **settings: Any) -> Version:
+        made.append(Version(server_url, tasks, **settings))
+        return made[-1]
+
+    yield make
+    for version in made:
+        await version.app.close()
+
+
+async def test_a_worker_that_does_not_know_a_task_leaves_its_jobs_to_one_that_does(versions: Any) -> None:
+    old, new = versions("pay"), versions("pay ship")
+
+    async with old.worker(), new.worker():
+        jobs = [await new.tasks["ship"].enqueue(f"k{n}", n) for n in range(40)]
+        for job in jobs:
+            await job.result(timeout=20)
+
+    assert old.ran == []
+    assert sorted(number for _, _, number in new.ran) == list(range(40))
+
+
+async def test_a_job_that_nobody_knows_waits_without_an_attempt_until_its_code_comes(
+    versions: Any, store: Store
+) -> None:
+    old, new = versions("pay"), versions("ship")
+
+    async with old.worker() as worker:
+        job = await new.tasks["ship"].enqueue("k")
+        await eventually(lambda: is_parked(store, new))
+        await worker.drain()
+        info = await job.info()
+        [waits] = await parked_tasks(store, new.queue.settings)
+        why = await job.why()
+
+    assert (info.state, info.attempt) == ("waiting", 1)
+    assert (waits.task, waits.jobs, waits.job, waits.known) == ("ship", 1, job.id, False)
+    assert [reason.code for reason in why.reasons] == ["no-task"]
+    assert why.reasons[0].since == waits.since
+    counts = await new.queue.stats()
+    assert (counts.waiting, counts.delayed) == (1, 0)
+    assert [found.id for found in await new.queue.jobs("waiting")] == [job.id]
+    assert await new.queue.jobs("delayed") == []
+    async with new.worker():
+        await job.result(timeout=20)
+    assert await parked_tasks(store, new.queue.settings) == []
+
+
+async def test_a_key_stays_in_order_behind_a_job_that_is_parked_and_other_keys_go_on(
+    versions: Any, store: Store
+) -> None:
+    old = versions("pay", order="key")
+    both = versions("pay ship", order="key")
+
+    for number, name in enumerate(["pay", "pay", "ship", "pay", "ship", "pay"]):
+        await both.tasks[name].enqueue("a", number)
+    async with old.worker():
+        await eventually(lambda: is_parked(store, both))
+        await old.tasks["pay"].options(key="b").enqueue("b", 9)
+        await eventually(lambda: has_run(old, 3))
+        assert sorted(old.ran) == [("pay", "a", 0), ("pay", "a", 1), ("pay", "b", 9)]
+        [waits] = await parked_tasks(store, both.queue.settings)
+        assert waits.jobs == 1
+        ran = old.ran
+        both.ran = ran
+        async with both.worker():
+            await eventually(lambda: has_run(both, 7))
+    assert [number for _, key, number in ran if key == "a"] == [0, 1, 2, 3, 4, 5]
+
+
+async def test_a_parked_job_can_be_cancelled_removed_and_expire(versions: Any, store: Store) -> None:
+    old, new = versions("pay"), versions("ship")
+
+    async with old.worker():
+        cancelled = await new.tasks["ship"].enqueue("a")
+        removed = await new.tasks["ship"].enqueue("b")
+        expired = await new.tasks["ship"].options(expires=0.5).enqueue("c")
+        await eventually(lambda: is_parked(store, new, 2))
+        await cancelled.cancel()
+        await removed.remove()
+        with pytest.raises(qbull.JobCancelled, match="expired"):
+            await expired.result(timeout=20)
+        assert (await cancelled.info()).state == "cancelled"
+        assert await removed.info() is None
+        assert await parked_tasks(store, new.queue.settings) == []
+
+
+async def test_arguments_that_do_not_fit_go_to_a_worker_whose_code_fits(
+    versions: Any, store: Store, server_url: str
+) -> None:
+    old = versions("pay")
+    new = qbull.App(server_url, prefix="test")
+    ran = []
+
+    @new.queue("shop").task(name="pay")
+    async def pay(key: str, currency: str) -> None:
+        ran.append((key, currency))
+
+    async with old.worker(), new.worker():
+        jobs = [await pay.enqueue(f"k{n}", currency="ARS") for n in range(20)]
+        for job in jobs:
+            await job.result(timeout=20)
+    await new.close()
+
+    assert sorted(ran) == sorted((f"k{n}", "ARS") for n in range(20))
+
+
+async def test_arguments_that_fit_no_live_worker_fail_at_once(versions: Any) -> None:
+    one, other = versions("pay"), versions("pay")
+
+    async with one.worker(), other.worker():
+        job = await enqueue_unchecked(one, key="k", number="many")
+        with pytest.raises(qbull.JobFailed, match="number: expected int, got str; no live worker"):
+            await job.result(timeout=20)
+
+
+async def test_arguments_that_two_versions_refuse_fail_and_do_not_go_back_and_forth(
+    versions: Any, server_url: str
+) -> None:
+    old = versions("pay")
+    new = qbull.App(server_url, prefix="test")
+
+    @new.queue("shop").task(name="pay")
+    async def pay(key: str, currency: str) -> None: ...
+
+    async with old.worker(), new.worker():
+        jobs = [await enqueue_unchecked(old, key="k", nothing=n) for n in range(10)]
+        for job in jobs:
+            with pytest.raises(qbull.JobFailed, match="no live worker of the queue has code that fits"):
+                await job.result(timeout=20)
+    await new.close()
+
+
+def test_a_need_says_which_code_can_run_a_job() -> None:
+    unknown, refused = CodeNeed("ship"), CodeNeed("ship", frozenset({"d1"}))
+
+    assert [CodeNeed.unpack(need.pack()) for need in (unknown, refused)] == [unknown, refused]
+    assert [need.is_met_by({"ship": "d1"}) for need in (unknown, refused)] == [True, False]
+    assert refused.is_met_by({"ship": "d2"}) and not unknown.is_met_by({"pay": "d1"})
+    assert refused.is_hopeless([{"ship": "d1"}, {"pay": "d2"}])
+    assert not unknown.is_hopeless([])
+
+
+async def enqueue_unchecked(version: Version, **arguments: Any) -> Any:
+    """Enqueue from a program whose code of the task is another."""
+    other = qbull.App(version.app.url, prefix="test")
+
+    async def pay(key: str, number: Any = None, nothing: Any = None) -> None: ...
+
+    job = await other.queue("shop").task(name="pay")(pay).enqueue(**arguments)
+    await other.close()
+    return version.queue.job(job.id)
+
+
+async def is_parked(store: Store, version: Version, jobs: int = 1) -> bool:
+    return sum(one.jobs for one in await parked_tasks(store, version.queue.settings)) >= jobs
+
+
+async def has_run(version: Version, many: int) -> bool:
+    await asyncio.sleep(0)
+    return len(version.ran) >= many
