@@ -11,7 +11,9 @@ import pytest
 
 import qbull
 from conftest import eventually
+from qbull.core.health import HealthLimits, find_problems
 from qbull.core.parking import CodeNeed
+from qbull.store.read.health import read_health
 from qbull.store.read.parked import parked_tasks
 from qbull.store.store import Store
 
@@ -182,6 +184,21 @@ def test_a_need_says_which_code_can_run_a_job() -> None:
     assert refused.is_met_by({"ship": "d2"}) and not unknown.is_met_by({"pay": "d1"})
     assert refused.is_hopeless([{"ship": "d1"}, {"pay": "d2"}])
     assert not unknown.is_hopeless([])
+
+
+async def test_health_names_a_task_that_nobody_knows(versions: Any, store: Store) -> None:
+    old, new = versions("pay"), versions("pay ship")
+    job = await new.tasks["ship"].enqueue("k", 1)
+
+    async with old.worker():
+        await eventually(lambda: is_parked(store, new))
+        reading = await read_health(store, [old.queue.settings])
+
+    [unknown] = reading.facts.queues[0].unknown
+    assert (unknown.task, unknown.jobs) == ("ship", 1)
+    [problem] = find_problems(reading.facts, HealthLimits(unread_after=0))
+    assert (problem.kind, problem.task) == ("unknown", "ship")
+    await job.cancel()
 
 
 async def enqueue_unchecked(version: Version, **arguments: Any) -> Any:

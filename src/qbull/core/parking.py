@@ -1,7 +1,7 @@
 """Parking: jobs that the code of a worker cannot run wait for a worker whose code can.
 
 During a rolling deploy two versions of the code serve a queue. A job whose task or arguments only one of them
-knows is parked by the other, and taken by a worker that meets its need. docs/decisions/0018 has the reasons.
+knows is parked by the other, and taken by a worker that meets its need. docs/decisions/0021 has the reasons.
 """
 
 from __future__ import annotations

@@ -25,10 +25,12 @@ from qbull.core.health_facts import (
     Pause,
     QueueFacts,
     ServingFacts,
+    UnknownTask,
 )
 from qbull.store.connection.fan_out import run_scripts
 from qbull.store.read.inspect import Counts, counts, server_time
 from qbull.store.read.minutes import last_minutes
+from qbull.store.read.parked import parked_tasks
 from qbull.store.store import Store
 from qbull.store.verbs import live_settings
 from qbull.store.verbs.alerts import ALERT_QUEUE, FAILURE_WINDOW_MINUTES, read_known_problems
@@ -115,6 +117,11 @@ async def read_queue(
         ),
         halted=_halted(replies),
         late=await _late(store, partitions, replies, limits),
+        unknown=tuple(
+            UnknownTask(parked.task, parked.jobs, int(parked.since.timestamp() * 1000))
+            for parked in await parked_tasks(store, registered)
+            if not parked.known
+        ),
         minutes=await _minutes(partitions),
         succeeded=total.totals.get("completed", 0),
         failed=total.totals.get("failed", 0) + total.totals.get("retried", 0),
