@@ -4,7 +4,7 @@
 -- KEYS  base
 -- FLAGS no-writes
 -- NAMES index delayed bands lease failed schedules kept
--- USES  clock record_layout record msgpack
+-- USES  clock record msgpack
 -- ARGV  old_ms:int looks:int letters:int
 --       old_ms: the readers of a stream are listed if its oldest job has waited for so long
 -- GIVES now; how many delayed jobs are due and were not promoted; since when the oldest job that nobody has
