@@ -308,6 +308,8 @@ def test_an_expired_job_does_not_start() -> None:
     assert judged(expiry, sent("j")) == []
     assert judged(expiry, [*sent("j"), *ran("j", 0.9, 1.0)]) == []
     assert "after it had expired" in judged(expiry, [*sent("j"), *ran("j", 4.0, 4.1)])[0]
+    killed = Circumstances([{"pids": [B], "at_ns": SECOND}])
+    assert judged(expiry, [*sent("j"), *ran("j", 4.0, 4.1)], killed) == [], "it may have started there"
     assert judged(expiry, [*sent("j"), *ran("j", 0.9, 1.0, how="failed")]) == ["j is lost after its start"]
 
 

@@ -88,7 +88,7 @@ await enqueue("email", "welcome", { name: "ann" }).catch((error) => console.log(
     assert err == b""
     first, second, wrong = out.decode().splitlines()
     assert (first, second) == ("a", "a")
-    assert wrong == "task \"welcome\": missing a required argument: 'to'"
+    assert wrong == "task \"welcome\": got an unexpected keyword argument 'name'; it takes: to"
     assert info is not None
     assert (info.payload, info.priority, info.state) == ({"to": "ann"}, 1, "delayed")
     await shop.app.job("email", "a").remove()

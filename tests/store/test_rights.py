@@ -45,7 +45,7 @@ STORE = Path(qbull.store.__path__[0])
 VERBS = sorted(path.stem for path in (STORE / "lua").glob("*.lua"))
 
 HOUR = 3_600_000
-pytestmark = [pytest.mark.xdist_group("security"), pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.xdist_group("security"), pytest.mark.timeout(400)]
 
 
 @pytest.fixture(scope="module")

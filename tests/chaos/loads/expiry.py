@@ -57,6 +57,9 @@ def check(events: list[Event], circumstances: Circumstances) -> Report:
             continue
         if circumstances.was_taken_over(event.process, told[job], event.at):
             report.excused["taken over"] = report.excused.get("taken over", 0) + 1
+        elif any(told[job] <= at <= event.at for at in circumstances.deaths.values()):
+            # It may have started there in time, a moment before the process was killed.
+            report.excused["killed"] = report.excused.get("killed", 0) + 1
         else:
             report.faults.append(f"{job} started {late / SECOND:.1f} s after it had expired")
     check_created(report, events)
