@@ -67,6 +67,9 @@ async def test_the_page_names_every_metric_and_no_other(app: qbull.App, client: 
     await verify.enqueue()
     async with app.worker() as worker:
         await worker.drain()
+    # A problem, so that `qbull_problems` has a sample.
+    await email.pause()
+    job = await verify.enqueue()
 
     api = qbull.asgi(app, qbull.Access(viewer_token=TOKEN))
     async with httpx.AsyncClient(
@@ -75,5 +78,6 @@ async def test_the_page_names_every_metric_and_no_other(app: qbull.App, client: 
         await other.get("/api/queues/stats")
         told = set(re.findall(r"# TYPE (\w+)", (await other.get("/metrics")).text))
     await api.close()
+    await job.cancel()
 
     assert told == set(re.findall(r"`(qbull_\w+)`", PAGE.read_text()))

@@ -251,7 +251,10 @@ class PrefetchBuffer:
         return {delivery.partition.number: delivery.partition for delivery in self._held.values()}
 
     def started(self) -> set[tuple[int, bytes]]:
-        """The deliveries that do not wait for a slot, by name: others must not get them. Other threads may ask."""
+        """The deliveries that do not wait for a slot, by name: others must not get them.
+
+        Other threads may ask.
+        """
         waiting = {delivery_key(delivery) for level in self._levels for delivery in list(level)}
         return set(self._held) - waiting | self._offered
 
