@@ -59,7 +59,7 @@ class Operations:
         self.left = ""
 
     async def mend_now_and_then(self) -> None:
-        """The other system comes back, and what has failed because of it is sent round again."""
+        """The other system comes back, and the jobs that failed because of it are redriven."""
         while True:
             await asyncio.sleep(10)
             try:
@@ -90,7 +90,7 @@ class Operations:
                 return
 
     async def work_off(self, seconds: float) -> Found:
-        """Until nothing waits any more, and what was mended has been done."""
+        """Wait until no job waits any more and the redriven jobs have run."""
         found = Found(until=int(await asyncio.to_thread(self._server_time)))
         until = time.monotonic() + seconds
         while True:

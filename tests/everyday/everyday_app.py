@@ -116,7 +116,7 @@ def wait_for_gate() -> None:
 
 @work.task(key="{key}")
 async def gated(key: str, number: int) -> None:
-    """A coroutine that ends when the test says so."""
+    """A coroutine that ends when the test tells it to."""
     record("start", key, number)
     while not os.path.exists(os.environ["EVERYDAY_GATE"]):
         await asyncio.sleep(0.02)
@@ -142,7 +142,7 @@ spread = app.queue("spread", partitions=8, concurrency=int(os.environ.get("EVERY
 
 @spread.task
 async def block_loop(number: int) -> None:
-    """Keeps the event loop to itself until the test says so."""
+    """Blocks the event loop until the test releases it."""
     record("start", "block", number)
     wait_for_gate()
     record("end", "block", number)

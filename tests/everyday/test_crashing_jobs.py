@@ -1,4 +1,4 @@
-"""Jobs that end their process stop nobody else: whoever ran beside one runs in the quarantine process, the others go on."""
+"""Jobs that end their process stop no others: suspects run in the quarantine process, all other jobs go on."""
 
 from __future__ import annotations
 

@@ -368,7 +368,7 @@ SABOTEURS = (
     ),
     Saboteur(
         "a suspect is taken from its new owner",
-        "a delivery is taken over from whoever has it",
+        "a delivery is taken over from any worker that has it",
         "store/lua/take_over.lua",
         "if has ~= holder then return 0 end",
         "if not has then return 0 end",

@@ -23,7 +23,7 @@ BURST = 30
 WRONG = 0.25
 """At most so many of all pairs."""
 ENOUGH = 20
-"""With fewer bursts nothing is said of the pairs."""
+"""With fewer bursts the pairs are not judged."""
 queue = app.queue(NAME, partitions=1, concurrency=1, retry=RETRY, keep=KEEP, alert=False)
 
 
