@@ -22,7 +22,7 @@ QUICK  := tests/house tests/core tests/net tests/guide/test_first_steps.py tests
 ONLY   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test quick check house format bench chaos proofs saboteurs soak docs dist audit sbom lock clean
+.PHONY: help setup run test quick check house format bench chaos proofs saboteurs soak diagrams docs dist audit sbom lock clean
 
 help: ## show what there is
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
@@ -102,6 +102,9 @@ soak: $(STAMP) $(PAGE) ## steady load for MINUTES=60; memory, descriptors, conne
 $(TOOLS): $(STAMP) requirements/tools.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/tools.txt
 	@touch $(TOOLS)
+
+diagrams: $(STAMP) ## draw the diagrams of the documentation from docs/diagrams
+	@PYTHONPATH=tools $(BIN)/python -m diagrams
 
 docs: $(TOOLS) ## build the site into build/site, links checked
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python docs/site/make_site.py

@@ -22,9 +22,18 @@ Scene = Callable[[Given], Awaitable[Names]]
 
 SCENES: dict[str, Scene] = {}
 """Pages that make all they need, or declare only, have none."""
-ELSEWHERE = {"docs/guides/django.md", "docs/guides/from_celery.md", "docs/guides/from_rq.md"}
-"""Run by test_django_page.py, because Django's settings are there once in a process; and by tests/guide/test_from_….py, as programs
-that workers import."""
+ELSEWHERE = {
+    "docs/guides/django.md",
+    "docs/guides/from_celery.md",
+    "docs/guides/from_rq.md",
+    "docs/tutorial/1_first_job.md",
+    "docs/tutorial/2_web.md",
+    "docs/tutorial/3_order.md",
+    "docs/tutorial/4_failures.md",
+    "docs/tutorial/5_cron_and_tests.md",
+}
+"""Run by test_django_page.py, because Django's settings are there once in a process; by tests/guide/test_from_….py, as programs
+that workers import; and by test_tutorial.py, as the files that the tutorial saves."""
 
 
 def scene(page: str) -> Callable[[Scene], Scene]:
@@ -46,16 +55,32 @@ def sending(queue: qbull.Queue) -> qbull.Task[..., Any]:
 @scene("README.md")
 @scene("README.es.md")
 async def readme(given: Given) -> Names:
-    """A worker runs as soon as the page has its task."""
-    running: list[object] = []
+    """A worker runs while the page waits for a result; a database has the reader's orders."""
+    from psycopg_pool import AsyncConnectionPool
+
+    pool = await given.stack.enter_async_context(AsyncConnectionPool(given.fixture("database"), min_size=1))
+    async with pool.connection() as made:
+        await made.execute("CREATE TABLE orders (id serial PRIMARY KEY, customer text)")
+    media = given.app.queue("media")
+
+    @media.task
+    async def download(url: str) -> str:
+        return url
+
+    @media.task
+    async def resize(width: int) -> int:
+        return width
+
+    @media.task
+    async def publish() -> None: ...
 
     async def work(statement: str) -> Names:
-        if "charge" in given.names and not running:
-            running.append(await given.stack.enter_async_context(given.names["app"].worker()))
+        if "job.result" in statement:
+            await given.stack.enter_async_context(given.names["app"].worker())
         return {}
 
     given.each = work
-    return {}
+    return {"pool": pool, "download": download, "resize": resize, "publish": publish}
 
 
 @scene("docs/guides/alerts.md")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import json
 import os
 import re
@@ -22,6 +23,7 @@ from pages import ROOT, Block, blocks_of, links_of
 from conftest import eventually
 
 README, SPANISH = ROOT / "README.md", ROOT / "README.es.md"
+CHART = re.compile(r'^value \d+ \d+ \d+ \d+ (\d+) \d+ "(\w+)"', re.MULTILINE)
 SECONDS = 60
 """What the page promises, from the end of the set-up on."""
 
@@ -107,6 +109,19 @@ async def test_a_newcomer_has_a_job_of_his_own_on_the_dashboard(short_path: Path
 
 
 @pytest.mark.timeout(200)
+async def test_the_demo_prints_what_the_page_shows(short_path: Path) -> None:
+    [demo] = commands("qbull demo")
+    first, *_ = said("text")[0].text.splitlines()
+
+    with Terminal(short_path).running(demo) as log:
+        await printed(log, r"dashboard: (http://\S+)/ui, user admin, password (\S+)")
+        assert first in log.read_text()
+        assert re.search(
+            r"  QBULL_URL=embedded://\S+ QBULL_PREFIX=demo qbull jobs email --state failed", log.read_text()
+        )
+
+
+@pytest.mark.timeout(200)
 async def test_make_run_shows_jobs_on_the_dashboard(short_path: Path) -> None:
     [run] = commands("make run")
     as_set_up = f"make -o .venv/.installed -o src/qbull/ui/.built {run.removeprefix('make ')}"
@@ -129,7 +144,7 @@ def test_both_languages_have_the_same_sections_code_links_and_figures() -> None:
     assert [code(block) for block in blocks_of(README)] == [code(block) for block in blocks_of(SPANISH)]
     other = {"README.md": "README.es.md", "#ejemplos": "#examples"}
     assert links_of(README) == [other.get(link, link) for link in links_of(SPANISH)]
-    assert figures(english) == figures(spanish)
+    assert figures(english) == [figure.translate(str.maketrans(".,", ",.")) for figure in figures(spanish)]
 
 
 def shape(text: str) -> list[str]:
@@ -139,16 +154,57 @@ def shape(text: str) -> list[str]:
 
 def code(block: Block) -> tuple[str, list[str]]:
     """A block without its comments, which are in the language of the page."""
-    return block.language, [re.split(r"  +#", line)[0].rstrip() for line in block.text.splitlines()]
+    return block.language, [line for line in block.text.splitlines() if not line.startswith("#")]
 
 
 def figures(text: str) -> list[str]:
-    return re.findall(
-        r"\b\d[\d.,]*\d\b",
-        text.partition("| jobs a second |")[2] or text.partition("| trabajos por segundo |")[2],
-    )
+    """The figures of the benchmark, from its table to the end of its section."""
+    benchmark = text.partition("| jobs a second |")[2] or text.partition("| trabajos por segundo |")[2]
+    return re.findall(r"\b\d[\d.,]*\d\b", benchmark.partition("\n## ")[0])
 
 
 def test_the_front_page_is_short() -> None:
-    assert len(README.read_text().splitlines()) < 180
+    assert len(README.read_text().splitlines()) <= 240
     assert len(said("python")[0].text.splitlines()) <= 15
+
+
+def test_every_command_has_its_expected_output() -> None:
+    """Commands that show something in the terminal are followed by what they show; `make` targets are not."""
+    blocks = list(blocks_of(README))
+    shown = {
+        block.text.splitlines()[-1].split()[1]
+        for block, after in itertools.pairwise(blocks)
+        if block.language == "sh" and after.language == "text"
+    }
+
+    assert shown == {"demo", "dev", "enqueue"}
+    dev, enqueued = (block.text for block in said("text")[1:])
+    assert enqueued == '"charged ada 12.50"\n'
+    assert "orders (1 task, in order by key)" in dev
+
+
+def test_the_comparison_is_that_of_the_features() -> None:
+    compared = table(README.read_text(), "| feature | qbull |")
+    features = table((ROOT / "docs" / "features.md").read_text(), "| feature | Celery |")
+
+    assert len(compared) >= 10
+    for name, ours, *others in compared:
+        [row] = [row for row in features if row[0] == name]
+        assert ours == "yes"
+        assert others == [re.match(r"\[?(\w+)", cell)[1] for cell in row[1:6]], name  # type: ignore[index]
+
+
+def table(text: str, head: str) -> list[list[str]]:
+    rows = text.partition(head)[2].partition("\n\n")[0].splitlines()[2:]
+    return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
+
+
+def test_the_chart_has_the_figures_of_the_page() -> None:
+    drawn = (ROOT / "docs" / "diagrams" / "benchmark.txt").read_text()
+    values = {name: int(value) for value, name in CHART.findall(drawn)}
+
+    [alternative] = re.findall(
+        r"!\[Jobs that one worker process drains in a second: (.*)\]", README.read_text()
+    )
+    assert alternative == ", ".join(f"{name} {value:,}" for name, value in values.items())
+    assert f"| {values['qbull']:,} |" in README.read_text()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from house import facts, names, prose, rooms, sizes
+from house import facts, names, pages, prose, rooms, sizes
 from house.source import Finding, House
 
 
@@ -38,4 +38,7 @@ CHECKS = (
     Check("backoff", 1, f'files that spell the backoff "{facts.BACKOFF}"', facts.backoff),
     Check("prose", 0, "idioms in comments, docstrings and messages", prose.prose),
     Check("where", 20, '"where" that may mean "if"', prose.conditions),
+    Check("page-idiom", 0, "idioms on the pages", pages.idioms),
+    Check("page-what", 0, '"what" as a subject on the pages', pages.what),
+    Check("page-where", 0, '"where" for "if" on the pages', pages.where),
 )

@@ -12,11 +12,12 @@ from qbull.app import App
 from qbull.errors import ConfigError
 
 Lifespan = Callable[[Any], AbstractAsyncContextManager[Mapping[str, Any] | None]]
+QbullLifespan = Callable[[Any], AbstractAsyncContextManager[Mapping[str, Any]]]
 
 STATE_KEY = "qbull"
 
 
-def lifespan(app: App, *, worker: bool = False, inner: Lifespan | None = None) -> Lifespan:
+def lifespan(app: App, *, worker: bool = False, inner: Lifespan | None = None) -> QbullLifespan:
     """`FastAPI(lifespan=lifespan(app))`: the connections of `app` are closed with the web application.
 
     With `worker=True` the jobs run in the same process, for small sites and development. `inner` is your own
