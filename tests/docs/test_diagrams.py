@@ -7,8 +7,9 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
-from diagrams.drawing import WrongDescription, draw, read
 from pages import DOCS, PAGES
+
+from diagrams.drawing import WrongDescription, draw, read
 
 DESCRIPTIONS = sorted((DOCS / "diagrams").glob("*.txt"))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shlex
 import socket
 import subprocess
@@ -49,8 +50,8 @@ def test_each_part_leads_to_the_next() -> None:
     index = (PARTS[0].parent / "index.md").read_text()
 
     assert [part.name for part in PARTS if f"({part.name})" not in index] == []
-    for part, after in zip(PARTS, PARTS[1:], strict=False):
-        assert f"Next: [" in part.read_text() and f"({after.name})" in part.read_text()
+    for part, after in itertools.pairwise(PARTS):
+        assert "Next: [" in part.read_text() and f"({after.name})" in part.read_text()
 
 
 def test_the_commands_of_the_containers_are_those_of_qbull() -> None:

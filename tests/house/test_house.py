@@ -371,6 +371,46 @@ def test_where_for_if_is_counted(count: Count) -> None:
     assert len(count("where", app="# refused where there is no server, or where\n# none was")) == 2
 
 
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("page-idiom", "It is kept for whoever asks."),
+        ("page-idiom", "| a | the server is away |"),
+        ("page-what", "- What runs ends."),
+        ("page-what", "Nothing is lost. What waits keeps waiting."),
+        ("page-what", "Nothing is lost; what waits keeps waiting."),
+        ("page-where", "It is refused where there is none."),
+        ("page-where", "Where no password is set, one is made."),
+    ],
+)
+def test_the_english_of_a_page_is_counted(count: Count, name: str, line: str) -> None:
+    assert count(name, {"docs/guides/one.md": f"# What is kept\n\n{line}\n"})[0].startswith(
+        "docs/guides/one.md:3"
+    )
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "# What waits",
+        "What is kept?",
+        "`what runs` is code",
+        "```text\nWhat runs, wherever whoever begins\n```",
+        "[a page](where/what.md)",
+        "You see where the job is.",
+        "The directory where the files are.",
+    ],
+)
+def test_other_lines_of_a_page_pass(count: Count, line: str) -> None:
+    found = {name: count(name, {"README.md": line}) for name in ("page-idiom", "page-what", "page-where")}
+
+    assert not any(found.values()), found
+
+
+def test_a_page_in_another_language_is_not_read(count: Count) -> None:
+    assert count("page-where", {"README.es.md": "where"}) == []
+
+
 def lint(root: Path, *arguments: str) -> int:
     return main(["--root", str(root), *arguments])
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import shlex
 from dataclasses import dataclass, field
 
 from diagrams import svg
 
 Point = tuple[float, float]
-# The average width of a letter in parts of the font's size.
-LETTER_EM = 0.56
+# The average width of a letter in parts of the font's size, in a wide font: bold, and normal.
+BOLD_EM, NORMAL_EM = 0.66, 0.58
 
 
 class WrongDescription(ValueError):
@@ -71,7 +72,7 @@ class Drawing:
         self.shapes[words[0]] = shape
         label = words[5] if len(words) > 5 else ""
         for number, line in enumerate(label.split("|")):
-            pixels = len(line) * LETTER_EM * (svg.SMALL_PIXELS if number else svg.FONT_PIXELS)
+            pixels = len(line) * (NORMAL_EM * svg.SMALL_PIXELS if number else BOLD_EM * svg.FONT_PIXELS)
             if pixels > shape.width:
                 self.tight.append(line)
         return shape, label, " ".join(words[6:])
@@ -134,7 +135,7 @@ def elbow(start: Point, end: Point, leaves: str) -> list[Point]:
 
 def middle_of(points: list[Point]) -> Point:
     """Where the label of a way stands: above the middle of its longest part."""
-    parts = list(zip(points, points[1:], strict=False))
+    parts = list(itertools.pairwise(points))
     (ax, ay), (bx, by) = max(
         parts, key=lambda part: abs(part[0][0] - part[1][0]) + abs(part[0][1] - part[1][1])
     )

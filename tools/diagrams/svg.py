@@ -44,8 +44,10 @@ ARROW = (
 def document(width: int, height: int, title: str, body: list[str]) -> str:
     return "\n".join(
         [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
-            f'height="{height}" role="img" aria-label="{escape(title)}">',
+            (
+                f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
+                f'height="{height}" role="img" aria-label="{escape(title)}">'
+            ),
             f"<title>{escape(title)}</title>",
             f"<style>{STYLE}</style>",
             ARROW,
