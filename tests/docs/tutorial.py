@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,6 +20,7 @@ PARTS = sorted((DOCS / "tutorial").glob("[1-9]_*.md"))
 SECONDS = 90
 """How long a command may take until it prints what the page shows."""
 DIRECTIVE = re.compile(r"<!-- (.+) -->")
+RELOADED = re.compile(r"(?:tasks\.py|and \d+ more) changed, reloaded")
 MODULES = {
     "pillow": "PIL",
     "qbull[api]": "uvicorn",
@@ -110,11 +111,11 @@ class Reader:
         what, _, name = step.directive.partition(": ")
         path = self.directory / name
         dev = [one for one in self.running if one.line.startswith("qbull dev")] if name == "tasks.py" else []
-        before = [one.log.read_text().count("tasks.py changed, reloaded") for one in dev]
+        before = [len(RELOADED.findall(one.log.read_text())) for one in dev]
         text = step.text if what == "file" else path.read_text() + step.text
         path.write_text(text)
         for one, count in zip(dev, before, strict=True):
-            self.waits(one, lambda log, count=count: log.count("tasks.py changed, reloaded") > count)
+            self.waits(one, lambda log, count=count: len(RELOADED.findall(log)) > count)
 
     def types(self, step: Step, shown: str) -> None:
         *first, last = [line for line in step.text.splitlines() if line and not line.startswith("#")]
@@ -166,9 +167,9 @@ class Reader:
         self.running.append(one)
         self.waits(one, lambda said: re.search(pattern(shown), said) is not None)
 
-    def waits(self, one: Running, come: object) -> None:
+    def waits(self, one: Running, come: Callable[[str], bool]) -> None:
         end = time.monotonic() + SECONDS
-        while not come(one.log.read_text()):  # type: ignore[operator]
+        while not come(one.log.read_text()):
             assert one.process.poll() is None, f"{one.line}: {one.log.read_text()}"
             assert time.monotonic() < end, f"{one.line}: {one.log.read_text()}"
             time.sleep(0.05)

@@ -150,7 +150,7 @@ def read(description: str) -> Drawing:
             continue
         try:
             getattr(drawing, element)(words)
-        except (AttributeError, IndexError, KeyError, ValueError) as error:
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
             raise WrongDescription(f"line {number}: {line.strip()}: {error!r}") from error
     return drawing
 
