@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
+import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
@@ -14,6 +16,7 @@ from hypothesis import settings
 
 import qbull
 from database import Postgres
+from patience import pause_after
 from qbull.embedded.server import EmbeddedServer
 from qbull.store.read.integrity import check_integrity, check_schedules_integrity
 from qbull.store.store import Store
@@ -22,6 +25,13 @@ settings.register_profile(
     "patient", deadline=None
 )  # how long an example takes says something of the machine only
 settings.load_profile("patient")
+
+# Tests start hundreds of processes. Each one imports compiled code, and no library that only the tests need.
+LEAN = str(Path(__file__).parent / "lean")
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+if LEAN not in os.environ.get("PYTHONPATH", "").split(os.pathsep):
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [LEAN, os.environ.get("PYTHONPATH")]))
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell that starts the tests in the background lets them ignore Ctrl-C, and what they start would inherit that.
@@ -192,11 +202,11 @@ async def strays(store: Store) -> list[str]:
 
 async def eventually(look: Callable[[], Awaitable[Any]], within: float = 20.0) -> Any:
     """Wait until `look` gives something true, and give it back."""
-    deadline = time.monotonic() + within
+    began = time.monotonic()
     while True:
         found = await look()
         if found:
             return found
-        if time.monotonic() > deadline:
+        if time.monotonic() > began + within:
             raise AssertionError(f"did not happen within {within} s; last seen: {found!r}")
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(pause_after(time.monotonic() - began))

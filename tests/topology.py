@@ -21,6 +21,7 @@ from typing import Any
 
 import redis
 
+from patience import pause_after
 from qbull.embedded.server import _find_server
 
 PASSWORD = "secret"
@@ -377,11 +378,11 @@ def _running(nodes: list[Node]) -> Iterator[None]:
 
 
 def wait_for(look: Callable[[], Any], within: float = 20.0) -> None:
-    deadline = time.monotonic() + within
+    began = time.monotonic()
     while not look():
-        if time.monotonic() > deadline:
+        if time.monotonic() > began + within:
             raise AssertionError(f"did not happen within {within} s")
-        time.sleep(0.01)
+        time.sleep(pause_after(time.monotonic() - began))
 
 
 _given: dict[int, socket.socket] = {}

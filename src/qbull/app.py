@@ -45,12 +45,12 @@ from qbull.queue import Queue
 from qbull.schedules import Schedules
 from qbull.store.connection.address import Address
 from qbull.store.store import Store
-from qbull.worker.assignment import Assignment
-from qbull.worker.worker import Worker
 
 if TYPE_CHECKING:
     from qbull.postgres.relay import Relay
+    from qbull.worker.assignment import Assignment
     from qbull.worker.outage import Outage
+    from qbull.worker.worker import Worker
 
 A = TypeVar("A")
 log = logging.getLogger("qbull")
@@ -203,6 +203,8 @@ class App:
             queues: names of the queues that it serves; all queues of the app if None.
             concurrency: jobs that it runs at a time in each queue, instead of the queue's own number.
         """
+        from qbull.worker.worker import Worker  # Programs that only enqueue start faster without it.
+
         return Worker(
             self._make_store,
             self._assignments(queues, concurrency),
@@ -223,6 +225,8 @@ class App:
         self, queues: Sequence[str] | None = None, concurrency: int | None = None
     ) -> list[Assignment]:
         """The queues that a worker of this app serves, with their tasks."""
+        from qbull.worker.assignment import Assignment
+
         if isinstance(queues, str):
             raise ConfigError(f'queues="{queues}": give a list of names, for example queues=["{queues}"]')
         served = [self._known(name) for name in queues] if queues else list(self.queues.values())

@@ -13,7 +13,6 @@ from qbull.core.codec import decode_untyped
 from qbull.core.ids import new_token
 from qbull.core.job_info import JobInfo
 from qbull.core.record import Ending, State, UnreadableRecord, append_ending, body_of
-from qbull.core.why import Why
 from qbull.core.wrapped_payload import is_wrapped
 from qbull.errors import (
     ArgumentsError,
@@ -25,12 +24,12 @@ from qbull.errors import (
     QbullError,
     ResultTimeout,
 )
-from qbull.store.read import why
 from qbull.store.read.inspect import StoredJob
 from qbull.store.verbs.partition import JobToRetry, Partition
 from qbull.store.verbs.progress import MAX_LOG_LINES, LogLine
 
 if TYPE_CHECKING:
+    from qbull.core.why import Why
     from qbull.produce.client import Client
     from qbull.queue import Queue
 else:
@@ -100,11 +99,14 @@ class Job(msgspec.Struct, Generic[R], eq=False, weakref=True):
 
     async def why(self) -> Why:
         """Why the job is not running: as a sentence, and as reasons with codes for programs."""
+        from qbull.core.why import Why
+        from qbull.store.read.why import explain_job
+
         client = self._queue.app._client()
         there = await client.find(self._queue.settings, self.id)
         if there is None:
             return Why(self.id, self.queue, None)
-        return await why.explain_job(client.store, self._queue.settings, *there)
+        return await explain_job(client.store, self._queue.settings, *there)
 
     async def logs(self, last: int = MAX_LOG_LINES) -> list[LogLine]:
         """The newest log lines of the task, in order.

@@ -16,6 +16,7 @@ import pytest
 from shop import Shop
 
 import qbull
+from patience import pause_after
 
 T = TypeVar("T")
 
@@ -116,8 +117,9 @@ def open_shop(app: qbull.App) -> Shop:
 
 def seen(look: Callable[[], T], within: float = 20.0) -> T:
     """Wait until `look` gives something true, and give it back."""
-    deadline = time.monotonic() + within
+    began = time.monotonic()
     while not (found := look()):
-        assert time.monotonic() < deadline, f"did not happen within {within} s; last seen: {found!r}"
-        time.sleep(0.01)
+        waited = time.monotonic() - began
+        assert waited < within, f"did not happen within {within} s; last seen: {found!r}"
+        time.sleep(pause_after(waited))
     return found

@@ -36,7 +36,15 @@ class WorkerProgram:
             "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]),
             **self.environment,
         }
-        before = await _workers(self.url)
+        store = Store(self.url, "test")
+        try:
+            await self._start(store, environment)
+        finally:
+            await store.close()
+        return self
+
+    async def _start(self, store: Store, environment: dict[str, str]) -> None:
+        before = await _workers(store)
         with self.output.open("ab") as output:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "qbull.cli.main", "worker", self.app, *self.options],
@@ -45,11 +53,10 @@ class WorkerProgram:
                 stderr=output,
             )
         try:
-            await eventually(lambda: self._ready(before), within=60)
+            await eventually(lambda: self._ready(store, before), within=60)
         except BaseException:
             await self.__aexit__()
             raise
-        return self
 
     async def __aexit__(self, *_: object) -> None:
         for pid in (self.process.pid, *self.children()):
@@ -62,9 +69,9 @@ class WorkerProgram:
                 self.process.kill()
         self.process.wait()
 
-    async def _ready(self, before: set[str]) -> bool:
+    async def _ready(self, store: Store, before: set[str]) -> bool:
         assert self.process.poll() is None, self.text()
-        return bool(await _workers(self.url) - before)
+        return bool(await _workers(store) - before)
 
     async def ended(self) -> float:
         """Wait until the command has ended; gives the moment."""
@@ -116,13 +123,7 @@ def _send(pid: int, name: signal.Signals) -> None:
         os.kill(pid, name)
 
 
-async def _workers(url: str) -> set[str]:
+async def _workers(store: Store) -> set[str]:
     """The ids of the workers that read partitions."""
-    store = Store(url, "test")
-    try:
-        found = await store.workers()
-        return {
-            id for id, worker in found.items() if any(queue.partitions for queue in worker.queues.values())
-        }
-    finally:
-        await store.close()
+    found = await store.workers()
+    return {id for id, worker in found.items() if any(queue.partitions for queue in worker.queues.values())}

@@ -14,10 +14,8 @@ from qbull.cli.target import Target, as_json, on_target
 from qbull.cli.terminal import print_json, print_table
 from qbull.compat.celery.broker import address_of
 from qbull.core.cron import zone_of
-from qbull.drain.celery import CelerySource
 from qbull.drain.deliver import JobImporter
 from qbull.drain.move import DrainReport, DrainRun, JobSource
-from qbull.drain.rq import RqSource
 from qbull.drain.source import SourceServer
 from qbull.errors import NotFound
 
@@ -136,6 +134,9 @@ def drain(
 
 
 def _source(library: str, server: SourceServer, options: DrainOptions) -> JobSource:
+    from qbull.drain.celery import CelerySource  # `qbull --help` loads this module and needs no source.
+    from qbull.drain.rq import RqSource
+
     if library == "rq":
         if options.unacked or options.key_prefix:
             raise click.UsageError("--unacked and --key-prefix are for Celery only")
