@@ -38,6 +38,32 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+FIRST = (
+    "chaos",
+    "ui",
+    "bench",
+    "everyday",
+    "worker",
+    "cli",
+    "deploy",
+    "examples",
+    "drain",
+    "docs",
+    "postgres",
+)
+"""The directories with long tests. They run first: all workers but one would wait for a long test that starts last."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run groups first, because each occupies one worker from its first test to its last, then the long tests."""
+    items.sort(key=lambda item: (item.get_closest_marker("xdist_group") is None, _turn(item)))
+
+
+def _turn(item: pytest.Item) -> int:
+    room = item.path.parent.name
+    return FIRST.index(room) if room in FIRST else len(FIRST)
+
+
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedServer]:
     """One real Valkey for the whole run of one test process."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from rebalancing import HARM, SHARINGS, TOPOLOGIES, RebalancingRun
 
-pytestmark = [pytest.mark.xdist_group("campaign"), pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.xdist_group("rebalancing"), pytest.mark.timeout(240)]
 
 
 @pytest.mark.parametrize("sharing", SHARINGS)

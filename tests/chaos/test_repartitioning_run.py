@@ -11,7 +11,7 @@ import pytest
 from rebalancing import SHARINGS, TOPOLOGIES
 from repartitioning_run import RepartitioningRun
 
-pytestmark = [pytest.mark.xdist_group("campaign"), pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.xdist_group("repartitioning"), pytest.mark.timeout(240)]
 
 
 @pytest.mark.parametrize(
