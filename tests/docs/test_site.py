@@ -8,7 +8,7 @@ import re
 import pytest
 import yaml
 from make_site import configuration, moved, staged
-from pages import DOCS, PAGES, ROOT
+from pages import DOCS, PAGES, ROOT, links_of
 from reference import REFERENCE
 
 from qbull.cli.main import COMMANDS
@@ -62,6 +62,18 @@ def test_the_states_of_the_pages_are_those_of_the_code() -> None:
     [line] = [line for line in glossary.splitlines() if "**state**" in line]
     assert set(re.findall(r"`(\w+)`", line)) == set(STATES)
     assert set(re.findall(r"^box (\w+)", picture, re.MULTILINE)) == set(STATES)
+
+
+def test_every_page_is_within_three_clicks_of_home() -> None:
+    reached = {DOCS / "index.md"}
+    for _ in range(3):
+        links = {
+            (page.parent / link.partition("#")[0]).resolve() for page in reached for link in links_of(page)
+        }
+        reached |= {page for page in links if page.suffix == ".md" and page.is_file()}
+
+    pages = {page for page in DOCS.rglob("*.md") if page.parent.name != "decisions"}
+    assert pages - reached == set()
 
 
 @pytest.mark.parametrize(("page", "least"), [("tour.md", 50), ("changes.md", 30)])
