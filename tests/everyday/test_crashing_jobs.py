@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import everyday_app
@@ -14,16 +13,6 @@ from program import WorkerProgram, has_lines, lines
 
 import qbull
 from conftest import eventually
-from qbull.store.store import Store
-
-
-@pytest.fixture
-async def log(
-    tmp_path: Path, store: Store, server_url: str, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[Path]:
-    monkeypatch.setattr(everyday_app.app, "url", server_url)
-    yield tmp_path / "log"
-    await everyday_app.app.close()
 
 
 @pytest.mark.timeout(240)

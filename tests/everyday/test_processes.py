@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -15,16 +14,6 @@ from program import WorkerProgram, children_of, has_lines, lines
 
 import qbull
 from conftest import eventually
-from qbull.store.store import Store
-
-
-@pytest.fixture
-async def log(
-    tmp_path: Path, store: Store, server_url: str, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[Path]:
-    monkeypatch.setattr(everyday_app.app, "url", server_url)
-    yield tmp_path / "log"
-    await everyday_app.app.close()
 
 
 @pytest.mark.timeout(240)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import everyday_app
@@ -11,16 +10,6 @@ import pytest
 from program import WorkerProgram, has_lines, lines
 
 from conftest import eventually
-from qbull.store.store import Store
-
-
-@pytest.fixture
-async def log(
-    tmp_path: Path, store: Store, server_url: str, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[Path]:
-    monkeypatch.setattr(everyday_app.app, "url", server_url)
-    yield tmp_path / "log"
-    await everyday_app.app.close()
 
 
 @pytest.mark.timeout(180)
