@@ -16,6 +16,7 @@ from shop import Shop
 import qbull
 from qbull.cli.worker import WorkerOptions
 from qbull.core.sharing import Sharing
+from qbull.worker.process.channel import TakeRole, pack_message
 from qbull.worker.process.crash_board import CrashBoard, board_slots_for
 from topology import Node
 
@@ -89,6 +90,7 @@ async def test_a_worker_process_waits_too(shell: Shell, later: Node, comes: bool
             text=True,
         )
     shell.started.append(process)
+    here.sendall(pack_message(TakeRole(Sharing())))
     seen(lambda: AWAY in shell.err)
 
     if comes:

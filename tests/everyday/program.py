@@ -33,6 +33,8 @@ class WorkerProgram:
         environment = os.environ | {
             "EVERYDAY_URL": self.url,
             "EVERYDAY_LOG": str(self.log),
+            # As users have it: compiled modules are kept, so that a process starts in half the time.
+            "PYTHONDONTWRITEBYTECODE": "",
             "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]),
             **self.environment,
         }

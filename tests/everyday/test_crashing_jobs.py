@@ -59,6 +59,24 @@ async def test_a_job_whose_worker_crashed_runs_in_a_process_of_its_own_kind(
     assert info is not None and info.error == "its worker died 3 times while it ran"
 
 
+@pytest.mark.timeout(180)
+async def test_a_spare_process_takes_over_at_the_next_crash(log: Path, server_url: str) -> None:
+    async with WorkerProgram(server_url, log) as program:
+        first = await everyday_app.leave.enqueue(number=0)
+        await eventually(lambda: has_failed([first]), within=90)
+        # The worker, and spare processes that wait for a role.
+        await (await everyday_app.quick.enqueue(number=1)).result(timeout=60)
+        waiting = set(await eventually(lambda: has_children(program, 3), within=60))
+        waiting -= {line.pid for line in lines(log, "start")}
+        await everyday_app.leave.enqueue(number=2)
+        await eventually(lambda: has_lines(log, 4, "start", "leave"), within=60)
+        await (await everyday_app.quick.enqueue(number=3)).result(timeout=60)
+        [later] = [line for line in lines(log, "start", "quick") if line.number == 3]
+
+    assert later.pid in waiting
+    assert program.children() == []
+
+
 @pytest.mark.timeout(120)
 async def test_a_long_job_is_not_interrupted_by_a_suspect(log: Path, server_url: str) -> None:
     """A suspect used to wait until its worker ran nothing else, and nothing else started meanwhile."""
@@ -87,6 +105,11 @@ async def test_a_key_stays_in_order_behind_a_suspect(log: Path, server_url: str)
 
 async def has_failed(jobs: list[qbull.Job[None]]) -> bool:
     return {await job.state() for job in jobs} == {"failed"}
+
+
+async def has_children(program: WorkerProgram, many: int) -> list[int] | None:
+    children = program.children()
+    return children if len(children) >= many else None
 
 
 async def all_started(log: Path, count: int) -> dict[int, float] | None:

@@ -12,7 +12,14 @@ import pytest
 
 import qbull
 from conftest import eventually, every_fault
+from qbull.config import QueueSettings
 from qbull.core.durability import Durability
+from qbull.core.record import Ending, ExtendedBody, append_ending, pack
+from qbull.store.read.inspect import counts
+from qbull.store.store import Store
+from qbull.store.verbs.partition import NewJob
+from qbull.worker.process.channel import TimedOutJob
+from qbull.worker.process.reclaimer import Reclaimer
 from topology import PASSWORD, Node, Pair, raised_pair, wait_for
 
 pytestmark = [pytest.mark.xdist_group("confirm"), pytest.mark.timeout(120)]
@@ -226,3 +233,40 @@ async def has_read_all_again(node: Node) -> bool:
 
 async def is_empty(queue: qbull.Queue) -> bool:
     return (await queue.stats()).unfinished == 0
+
+
+@pytest.mark.parametrize("durability", ["replicated", "strict", None])
+async def test_the_timeout_that_a_supervisor_records_for_a_dead_process_is_confirmed(
+    pair: Pair, durability: Durability | None
+) -> None:
+    """A failover could lose it otherwise, and the hung job would run again without a counted attempt."""
+    store = Store(pair.url, "test")
+    settings = QueueSettings("work", order="key", partitions=1)
+    await store.register(settings, ["step"])
+    partition = store.partition(settings, 0)
+    record = pack(ExtendedBody("step", b"{}"), priority=5, lane=b"k")
+    await partition.enqueue([NewJob("j1", 0, record)])
+    streams = await store.streams([partition])
+    await store.ensure_groups(streams)
+    [delivery] = await store.fetch(streams, "dead", 1, None)
+    position = delivery.job(0).position
+    ending = append_ending(Ending(1, 0.0, "dead", error="it ran longer than its timeout of 1 s"))
+    timed_out = TimedOutJob(
+        "work",
+        0,
+        position.delivery,
+        position.lane,
+        position.number,
+        position.last,
+        b"j1",
+        record,
+        None,
+        ending,
+    )
+    before = waits(pair.primary)
+
+    await Reclaimer(store, [settings], 30.0).settle_timed_out(timed_out, durability)
+
+    assert (waits(pair.primary) > before) == (durability is not None)
+    assert (await counts([partition]))[0].failed == 1
+    await store.close()

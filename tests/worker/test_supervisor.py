@@ -16,8 +16,11 @@ import pytest
 
 from conftest import eventually
 from qbull.config import QueueSettings
+from qbull.core.sharing import Sharing
 from qbull.errors import ServerAway
 from qbull.store.store import Store
+from qbull.worker.process.channel import TakeRole
+from qbull.worker.process.child import WorkerCommand, WorkerProcess
 from qbull.worker.process.supervisor import Supervisor, SupervisorSettings
 
 
@@ -25,7 +28,11 @@ def supervise(store: Store) -> Supervisor:
     """With a child that does nothing, and does not outlive the test for long."""
     command = [sys.executable, "-c", "import time; time.sleep(60)"]
     settings = SupervisorSettings(processes=1, grace=0.0, min_idle=30.0)
-    return Supervisor(store, [QueueSettings("work")], lambda *_: command, settings)
+    return Supervisor(store, [QueueSettings("work")], waiting_command(command), settings)
+
+
+def waiting_command(command: list[str]) -> WorkerCommand:
+    return WorkerCommand(lambda *_: command, lambda _: TakeRole(Sharing()))
 
 
 def short_of_processes(*_: Any, **__: Any) -> Any:
@@ -94,12 +101,11 @@ async def test_a_parent_that_cannot_start_a_process_ends_when_it_is_told(
 async def test_a_start_that_failed_leaves_nothing_open(
     store: Store, monkeypatch: pytest.MonkeyPatch, of: tuple[Any, str]
 ) -> None:
-    supervisor = supervise(store)
     before = boards_and_pipes()
 
     with monkeypatch.context() as short, pytest.raises(BlockingIOError):
         short.setattr(*of, short_of_processes)
-        await supervisor._start(0)
+        await WorkerProcess.start(waiting_command(["never"]), slots=10)
 
     assert boards_and_pipes() - before == Counter()
 

@@ -14,7 +14,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import click
@@ -28,11 +28,11 @@ from qbull.core.sharing import SHARING_MODES, Sharing, make_sharing
 from qbull.errors import ConfigError
 from qbull.observe.log import set_up_logging
 from qbull.store.connection.address import Address
-from qbull.worker.actor import stop_actors
+from qbull.worker.actor import first_of, stop_actors
 from qbull.worker.job_log import follow_jobs_in_log
 from qbull.worker.loop_watch import LOOP_WARNING_SECONDS
-from qbull.worker.process.channel import Leaving, open_channel
-from qbull.worker.process.child import ProcessHandles
+from qbull.worker.process.channel import Leaving, TakeRole, open_channel
+from qbull.worker.process.child import ProcessHandles, WorkerCommand
 from qbull.worker.process.crash_board import CrashBoard, board_slots_for
 from qbull.worker.process.memory import trim_memory
 from qbull.worker.process.recycle import Recycler
@@ -56,8 +56,6 @@ class WorkerOptions:
     loop_warning: float = LOOP_WARNING_SECONDS
     max_jobs: int | None = None
     max_memory_bytes: int | None = None
-    quarantine: bool = False
-    """The process runs only suspects: jobs whose worker crashed."""
 
 
 def _with_sharing(command: F) -> F:
@@ -217,23 +215,25 @@ def new_pod() -> str:
 def make_supervisor(app: App, options: WorkerOptions, processes: int, pod: str | None = None) -> Supervisor:
     """Make the supervisor that starts so many worker processes with these options."""
     pod = pod or new_pod()
-    settings = [assignment.settings for assignment in app._assignments(options.queues, options.concurrency)]
+    assignments = app._assignments(options.queues, options.concurrency)
+    confirmed = {one.settings.name: one.confirmed_order for one in assignments}
 
-    def command(number: int | None, id: str, handles: ProcessHandles) -> list[str]:
-        # The quarantine process has no number, and reads no partition.
-        sharing = (
-            Sharing(most=0, pod=pod) if number is None else options.sharing.of_process(number, processes, pod)
-        )
-        own = replace(options, sharing=sharing, quarantine=number is None)
+    def argv(id: str, handles: ProcessHandles) -> list[str]:
         flags = ["--id", id, "--board", handles.board, "--life", handles.life, "--channel", handles.channel]
-        encoded = msgspec.json.encode(own).decode()
+        encoded = msgspec.json.encode(options).decode()
         return [sys.executable, "-m", "qbull.cli.main", "worker-process", encoded, *map(str, flags)]
+
+    def role(number: int | None) -> TakeRole:
+        if number is None:
+            # The quarantine process reads no partition.
+            return TakeRole(Sharing(most=0, pod=pod), quarantine=True)
+        return TakeRole(options.sharing.of_process(number, processes, pod))
 
     return Supervisor(
         app._make_store(),
-        settings,
-        command,
-        SupervisorSettings(processes, options.grace, app.environment.min_idle),
+        [assignment.settings for assignment in assignments],
+        WorkerCommand(argv, role),
+        SupervisorSettings(processes, options.grace, app.environment.min_idle, confirmed),
         alongside=app._alongside(),
     )
 
@@ -246,6 +246,8 @@ def make_supervisor(app: App, options: WorkerOptions, processes: int, pod: str |
 @click.option("--channel", type=int, required=True)
 def worker_process(told: str, id: str, board: int, life: int, channel: int) -> None:
     """Run one worker process under a supervisor.
+
+    The process imports the app, and waits for its role from the supervisor.
 
     `told` is a WorkerOptions in JSON. `board` is the file descriptor of the crash board, `life` that of a
     pipe which closes when the supervisor dies, `channel` that of the control channel.
@@ -260,26 +262,43 @@ def worker_process(told: str, id: str, board: int, life: int, channel: int) -> N
 
 
 async def _serve(app: App, options: WorkerOptions, id: str, handles: ProcessHandles) -> None:
-    assignments = app._assignments(options.queues, options.concurrency)
-    slots = sum(board_slots_for(assignment.settings.concurrency) for assignment in assignments)
-    min_idle = app.environment.min_idle
-    link = SupervisorLink(open_channel(handles.channel), quarantined=options.quarantine)
-    worker = Worker(
-        app._make_store,
-        assignments,
-        sharing=options.sharing,
-        min_idle=min_idle,
-        supervision=Supervision(id, CrashBoard(handles.board, slots), options.loop_warning, link),
-    )
+    """Wait for the role of this process, then run jobs until it is told to stop or to leave."""
+    link = SupervisorLink(open_channel(handles.channel))
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     # Further signals change nothing: a service manager may signal the whole group, and the supervisor passes
     # its own signal on.
     loop.add_signal_handler(signal.SIGTERM, stop.set)
-    _follow_parent(handles.life, loop, stop, min_idle / 2)
+    _follow_parent(handles.life, loop, stop, app.environment.min_idle / 2)
     beside: list[asyncio.Task[Any]] = [asyncio.create_task(trim_memory()), asyncio.create_task(link.run())]
+    await first_of(link.role_given.wait(), stop.wait())
+    abandoned = 0
+    if link.role is not None:
+        assignments = app._assignments(options.queues, options.concurrency)
+        slots = sum(board_slots_for(assignment.settings.concurrency) for assignment in assignments)
+        worker = Worker(
+            app._make_store,
+            assignments,
+            sharing=link.role.sharing,
+            min_idle=app.environment.min_idle,
+            supervision=Supervision(id, CrashBoard(handles.board, slots), options.loop_warning, link),
+        )
+        await _work(worker, options, link, stop)
+        abandoned = worker.abandoned
+    await stop_actors(beside)
+    await app.close()
+    if abandoned:
+        # Python would wait for the threads of plain functions; the supervisor reclaims their jobs when the
+        # process is gone.
+        logging.shutdown()
+        os._exit(0)
+
+
+async def _work(worker: Worker, options: WorkerOptions, link: SupervisorLink, stop: asyncio.Event) -> None:
+    """Run jobs until `stop` is set or a successor runs jobs."""
     starting, stopping = asyncio.create_task(worker.start()), asyncio.create_task(stop.wait())
     await asyncio.wait([starting, stopping], return_when=asyncio.FIRST_COMPLETED)
+    beside: list[asyncio.Task[Any]] = [stopping]
     if starting.done():
         await starting
         leaving = asyncio.create_task(link.leave.wait())
@@ -294,13 +313,7 @@ async def _serve(app: App, options: WorkerOptions, id: str, handles: ProcessHand
         await worker.stop(options.grace)
     else:
         await worker.leave(options.grace, lambda seconds: link.channel.send(Leaving(seconds)), stop)
-    await stop_actors([*beside, stopping])
-    await app.close()
-    if worker.abandoned:
-        # Python would wait for the threads of plain functions; the supervisor reclaims their jobs when the
-        # process is gone.
-        logging.shutdown()
-        os._exit(0)
+    await stop_actors(beside)
 
 
 def _follow_parent(life: int, loop: asyncio.AbstractEventLoop, stop: asyncio.Event, within: float) -> None:

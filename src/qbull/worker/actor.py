@@ -28,6 +28,17 @@ async def stop_actors(actors: Sequence[asyncio.Task[Any]]) -> None:
         await asyncio.wait(actors)
 
 
+async def first_of(*events: asyncio.Task[Any] | Coroutine[Any, Any, object]) -> None:
+    """Wait for the first of these. Tasks go on, coroutines are cancelled."""
+    waiting = [event if isinstance(event, asyncio.Task) else asyncio.create_task(event) for event in events]
+    try:
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task, event in zip(waiting, events, strict=True):
+            if task is not event:
+                task.cancel()
+
+
 class BackgroundTasks:
     """Tasks that end by themselves and that nobody waits for, until the queue runner stops."""
 

@@ -229,7 +229,7 @@ class AttemptRunner:
         """
         delivery = delivered.delivery
         if self._suspects is not None:
-            self._deliveries.hand_over(delivery, crashes_of(delivered.record))
+            self._deliveries.hand_over(delivery, crashes_of(delivered.record), job.body.task)
             return None
         id, partition = delivered.id, delivery.partition
         while True:

@@ -78,7 +78,7 @@ class HeldDeliveries:
 
         self._background.start(release())
 
-    def hand_over(self, delivery: Delivery, crashes: int) -> None:
+    def hand_over(self, delivery: Delivery, crashes: int, task: str) -> None:
         """Leave the unfinished jobs of a delivery to the quarantine process, in the background.
 
         The outcomes of its finished jobs are written first. While it waits, the delivery holds no slot of a
@@ -95,7 +95,7 @@ class HeldDeliveries:
             if self._limiter.limited:
                 self._limiter.slot_freed()
             name, number = self._settings.name, delivery.partition.number
-            suspect = SuspectFound(name, number, delivery.position, crashes)
+            suspect = SuspectFound(name, number, delivery.position, crashes, task)
             suspects.offer(suspect, partial(self.buffer.take_away, delivery))
 
         self._background.start(offer())

@@ -22,6 +22,7 @@ from qbull.worker.process.channel import (
     ReplacementWanted,
     SuspectFound,
     SuspectTaken,
+    TakeRole,
     TakeSuspect,
 )
 
@@ -35,12 +36,17 @@ QUARANTINE_IDLE_SECONDS = 10.0
 
 
 class SupervisorLink:
-    """`suspects` is for ordinary workers, `quarantine` for the quarantine process; the other one is None."""
+    """The role of the process comes with the first message.
 
-    def __init__(self, channel: ControlChannel, *, quarantined: bool = False) -> None:
+    `suspects` is for ordinary workers, `quarantine` for the quarantine process; the other one is None.
+    """
+
+    def __init__(self, channel: ControlChannel) -> None:
         self.channel = channel
-        self.suspects = None if quarantined else SuspectGiver(channel)
-        self.quarantine = Quarantine(channel) if quarantined else None
+        self.role: TakeRole | None = None
+        self.role_given = asyncio.Event()
+        self.suspects: SuspectGiver | None = None
+        self.quarantine: Quarantine | None = None
         self.leave = asyncio.Event()
         """Set when a successor runs jobs in place of this process."""
         self._asked = False
@@ -58,6 +64,12 @@ class SupervisorLink:
 
     def _receive(self, message: Message) -> None:
         match message:
+            case TakeRole(quarantine=quarantine):
+                if self.role is None:
+                    self.quarantine = Quarantine(self.channel) if quarantine else None
+                    self.suspects = None if quarantine else SuspectGiver(self.channel)
+                    self.role = message
+                    self.role_given.set()
             case TakeSuspect():
                 if self.quarantine is not None:
                     self.quarantine.take(message)

@@ -52,10 +52,8 @@ class SuspectTaker:
         self._requests: asyncio.PriorityQueue[tuple[int, int, TakeSuspect]] = asyncio.PriorityQueue()
 
     def take(self, request: TakeSuspect) -> None:
-        """Take over this suspect when it is its turn: a job with fewer crashes is less likely to crash
-        again.
-        """
-        self._requests.put_nowait((request.suspect.crashes, next(self._order), request))
+        """Take over this suspect when it is its turn."""
+        self._requests.put_nowait((request.rank, next(self._order), request))
 
     async def run(self) -> None:
         """Take over one suspect after the other."""

@@ -15,9 +15,19 @@ from contextlib import suppress
 
 import msgspec
 
+from qbull.core.sharing import Sharing
+
 log = logging.getLogger("qbull.worker")
 
 _MESSAGE_LENGTH = struct.Struct(">I")
+
+
+class TakeRole(msgspec.Struct, frozen=True, tag=True):
+    """To a worker process, as its first message: which jobs it runs. A spare process waits for it."""
+
+    sharing: Sharing
+    quarantine: bool = False
+    """It runs only suspects: jobs whose worker crashed."""
 
 
 class WorkerReady(msgspec.Struct, frozen=True, tag=True):
@@ -55,6 +65,7 @@ class SuspectFound(msgspec.Struct, frozen=True, tag=True):
     partition: int
     position: bytes
     crashes: int
+    task: str = ""
 
 
 class TakeSuspect(msgspec.Struct, frozen=True, tag=True):
@@ -62,6 +73,8 @@ class TakeSuspect(msgspec.Struct, frozen=True, tag=True):
 
     suspect: SuspectFound
     holder: str
+    rank: int = 0
+    """Suspects with a smaller rank run first."""
 
 
 class SuspectTaken(msgspec.Struct, frozen=True, tag=True):
@@ -94,7 +107,8 @@ class TimedOutJob(msgspec.Struct, frozen=True, tag=True):
 
 
 Message = (
-    WorkerReady
+    TakeRole
+    | WorkerReady
     | ReplacementWanted
     | LeaveNow
     | Leaving
@@ -108,6 +122,12 @@ Message = (
 _decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
 
 
+def pack_message(message: Message) -> bytes:
+    """A message as it is sent: its length, then its body."""
+    body = msgspec.msgpack.encode(message)
+    return _MESSAGE_LENGTH.pack(len(body)) + body
+
+
 class ControlChannel:
     """One end of the channel. `receive` is called with each message of the other end."""
 
@@ -118,8 +138,7 @@ class ControlChannel:
 
     def send(self, message: Message) -> None:
         """Send a message without waiting. A dead receiver loses it."""
-        body = msgspec.msgpack.encode(message)
-        packed = _MESSAGE_LENGTH.pack(len(body)) + body
+        packed = pack_message(message)
         if self._writer is None:
             self._unsent.append(packed)
         else:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 
-from qbull.worker.process.channel import ControlChannel, Message, TimedOutJob
+from qbull.worker.process.channel import ControlChannel, Message, TakeRole, TimedOutJob
 from qbull.worker.process.crash_board import CrashBoard
 from qbull.worker.worker import new_worker_id
 
@@ -33,22 +33,28 @@ class ProcessHandles:
     channel: int
 
 
-StartCommand = Callable[[int | None, str, ProcessHandles], Sequence[str]]
-"""The command line of a worker process, from its number, the id of its worker, and its file descriptors.
+@dataclass(frozen=True)
+class WorkerCommand:
+    """How to start a worker process, and what to tell it.
 
-The quarantine process has no number.
-"""
+    Args:
+        argv: Returns the command line, from the id of the worker and its file descriptors.
+        role: Returns the role of a process, from its number. The quarantine process has no number.
+    """
+
+    argv: Callable[[str, ProcessHandles], Sequence[str]]
+    role: Callable[[int | None], TakeRole]
 
 
 @dataclass
 class WorkerProcess:
     id: str
-    number: int | None
-    """None for the quarantine process."""
     process: asyncio.subprocess.Process
     board: CrashBoard
     life: int
     channel: ControlChannel
+    number: int | None = None
+    """None for the quarantine process, and for a process without a role."""
     ready: asyncio.Event = field(default_factory=asyncio.Event)
     """It runs jobs."""
     replace: asyncio.Event = field(default_factory=asyncio.Event)
@@ -56,11 +62,12 @@ class WorkerProcess:
     timed_out: list[TimedOutJob] = field(default_factory=list)
     """Outcomes to record if the process ends before the functions of these jobs return."""
     started: float = field(default_factory=time.monotonic)
+    """When it got its role."""
     listening: asyncio.Task[None] | None = None
 
     @classmethod
-    async def start(cls, command: StartCommand, number: int | None, slots: int) -> WorkerProcess:
-        """Start a process with a crash board of so many slots.
+    async def start(cls, command: WorkerCommand, slots: int) -> WorkerProcess:
+        """Start a process without a role, with a crash board of so many slots.
 
         Raises OSError if the machine is short of something.
         """
@@ -77,12 +84,18 @@ class WorkerProcess:
             here.setblocking(False)
             handles = ProcessHandles(board.fd, life, there.fileno())
             process = await asyncio.create_subprocess_exec(
-                *command(number, id, handles),
+                *command.argv(id, handles),
                 pass_fds=(handles.board, handles.life, handles.channel),
                 stdin=asyncio.subprocess.DEVNULL,
             )
             opened.pop_all()
-        return cls(id, number, process, board, ours, ControlChannel(here))
+        return cls(id, process, board, ours, ControlChannel(here))
+
+    def take_role(self, number: int | None, role: TakeRole) -> None:
+        """Tell the process which jobs it runs."""
+        self.number = number
+        self.started = time.monotonic()
+        self.channel.send(role)
 
     def listen(self, receive: Callable[[WorkerProcess, Message], None]) -> None:
         """Pass on the messages of the process."""

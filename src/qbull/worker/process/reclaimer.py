@@ -9,10 +9,12 @@ import logging
 from collections.abc import Sequence
 
 from qbull.config import QueueSettings
+from qbull.core.durability import Durability
 from qbull.core.record import MAX_CRASHES, Ending, append_ending
 from qbull.errors import NotFound, ServerAway, ServerError
 from qbull.store.store import Store
 from qbull.store.verbs import limits
+from qbull.store.verbs.confirmed_order import settle_confirmed
 from qbull.store.verbs.outcomes import JobPosition, PartitionOutcomes
 from qbull.worker.process.channel import TimedOutJob
 
@@ -62,10 +64,16 @@ class Reclaimer:
         await self._store.forget_worker(worker, lost=True)
         log.info("worker %s: %d deliveries were reclaimed", worker, reclaimed)
 
-    async def settle_timed_out(self, job: TimedOutJob) -> None:
+    async def settle_timed_out(self, job: TimedOutJob, durability: Durability | None = None) -> None:
         """Record that a job timed out, after its function has ended with its process.
 
         Does nothing if the job is settled.
+
+        Args:
+            job: The job and its outcome.
+            durability: The durability with which the order of its queue is confirmed; None if it is not.
+                Waits a moment for the replicas. The worker that starts the next job of the lane waits for
+                them in any case.
         """
         settings = next((queue for queue in self._queues if queue.name == job.queue), None)
         if settings is None:
@@ -76,7 +84,11 @@ class Reclaimer:
             outcomes.dead(position, job.id, job.record, job.ending)
         else:
             outcomes.delay(position, job.id, job.record, job.delay_ms)
-        await self._store.partition(settings, job.partition).settle(outcomes)
+        partition = self._store.partition(settings, job.partition)
+        if durability is None:
+            await partition.settle(outcomes)
+        else:
+            await settle_confirmed(partition, self._store.confirmed(durability), outcomes)
 
     async def sweep(self, own: set[str]) -> None:
         """Reclaim deliveries of workers that are not in the registry: it may have been lost.

@@ -11,16 +11,17 @@ import asyncio
 import logging
 import signal
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
 from qbull.config import QueueSettings
 from qbull.core.backoff import ExponentialBackoff
+from qbull.core.durability import Durability
 from qbull.store.store import Store
-from qbull.worker.actor import start_actor, stop_actors
+from qbull.worker.actor import first_of, start_actor, stop_actors
 from qbull.worker.outage import Outage
 from qbull.worker.process.blocked_loops import BlockedLoops
 from qbull.worker.process.channel import (
@@ -35,10 +36,11 @@ from qbull.worker.process.channel import (
     TimedOutJob,
     WorkerReady,
 )
-from qbull.worker.process.child import StartCommand, WorkerProcess
+from qbull.worker.process.child import WorkerCommand, WorkerProcess
 from qbull.worker.process.crash_board import board_slots_for
 from qbull.worker.process.heartbeat import Heartbeat
 from qbull.worker.process.quarantine import QuarantineKeeper
+from qbull.worker.process.starter import ProcessStarter
 from qbull.worker.process.wait_for_server import wait_for_server
 
 log = logging.getLogger("qbull.supervisor")
@@ -73,6 +75,8 @@ class SupervisorSettings:
     """The time that running jobs have to end after a signal."""
     min_idle: float
     """The time without a heartbeat after which a worker counts as dead."""
+    confirmed: Mapping[str, Durability | None] = field(default_factory=dict)
+    """The durability with which the order of each queue is confirmed; None if it is not."""
 
 
 class Supervisor:
@@ -81,7 +85,7 @@ class Supervisor:
     Args:
         store: The server.
         queues: The queues that the worker processes serve.
-        command: Returns the command line of a worker process.
+        command: How to start a worker process.
         settings: The number of processes, and times.
         alongside: Duties that run while the supervisor runs.
     """
@@ -90,22 +94,22 @@ class Supervisor:
         self,
         store: Store,
         queues: Sequence[QueueSettings],
-        command: StartCommand,
+        command: WorkerCommand,
         settings: SupervisorSettings,
         *,
         alongside: Sequence[Callable[[], Awaitable[None]]] = (),
     ) -> None:
         self._store = store.without_retry
         self._queues = queues
-        self._command = command
         self._processes = settings.processes
         self._grace = settings.grace
+        self._confirmed = settings.confirmed
         self._outage = Outage()
         self._heartbeat = Heartbeat(
             self._store, queues, lambda: list(self._children), settings.min_idle, self._outage
         )
         self._blocked_loops = BlockedLoops(
-            self._store, lambda: {id: child.board for id, child in self._children.items()}
+            self._store, queues, lambda: {id: child.board for id, child in self._children.items()}
         )
         self._alongside = alongside
         self._children: dict[str, WorkerProcess] = {}
@@ -115,8 +119,8 @@ class Supervisor:
         self._replacing = asyncio.Lock()
         self._stop = asyncio.Event()
         self._stopped = 0.0
-        # The machine is short of memory, processes or files.
-        self._short = False
+        slots = sum(board_slots_for(queue.concurrency) for queue in queues)
+        self._starter = ProcessStarter(command, slots, self._stop)
         self._at_once = False
 
     async def reach(self) -> bool:
@@ -142,9 +146,8 @@ class Supervisor:
                 return 0
             numbers = [*range(self._processes), None]
             keepers = [asyncio.create_task(self._keep(number)) for number in numbers]
-            duties = [
-                start_actor(duty) for duty in (self._heartbeat.run, self._blocked_loops.run, *self._alongside)
-            ]
+            own = (self._heartbeat.run, self._blocked_loops.run, self._starter.run)
+            duties = [start_actor(duty) for duty in (*own, *self._alongside)]
             await asyncio.wait(keepers)
             await asyncio.gather(*keepers)
             while self._cleaning:
@@ -166,7 +169,7 @@ class Supervisor:
         while True:
             if number is None:
                 await self._or_stop(self._quarantine.wanted.wait())
-            child = successor or await self._start_at_last(number)
+            child = successor or await self._start(number)
             if child is None:
                 return
             ending = asyncio.create_task(self._end_of(child))
@@ -194,15 +197,15 @@ class Supervisor:
 
         The process goes on until its successor runs jobs: one that cannot start must not cost capacity.
         """
-        await _first_of(ending, child.replace.wait())
+        await first_of(ending, child.replace.wait())
         delays = RESTART_BACKOFF.delays()
         while not ending.done():
             async with self._replacing:
-                successor = await self._start_at_last(child.number)
+                successor = await self._start(child.number)
                 if successor is None:
                     break
                 dying = asyncio.create_task(successor.process.wait())
-                await self._or_stop(_first_of(dying, ending, successor.ready.wait()))
+                await self._or_stop(first_of(dying, ending, successor.ready.wait()))
                 if not dying.done():
                     child.channel.send(LeaveNow())
                     return successor
@@ -220,7 +223,7 @@ class Supervisor:
         running = child.board.running()
         crashed = not self._stop.is_set() and (code != 0 or bool(running))
         self._log_end(child, code, running)
-        self._quarantine.ended(child)
+        self._quarantine.ended(child, running)
         if running and not self._stop.is_set() and (code >= 0 or -code in CRASH_SIGNALS):
             self._be_cautious(child)
         cleaning = asyncio.create_task(self._clean_up(child, running, lost=crashed))
@@ -233,6 +236,7 @@ class Supervisor:
 
     def _be_cautious(self, crashed: WorkerProcess) -> None:
         """A job has crashed its process: the jobs that ran there must not crash another one."""
+        self._starter.keep_spares()
         self._cautious_until = time.monotonic() + CAUTION_SECONDS
         for child in self._children.values():
             child.channel.send(BeCautious(CAUTION_SECONDS))
@@ -246,25 +250,6 @@ class Supervisor:
         elif code != 0:
             log.warning("worker %s ended with %s", child.id, how)
 
-    async def _start_at_last(self, number: int | None) -> WorkerProcess | None:
-        """Start a process; wait while the machine is short of memory, processes or files.
-
-        Returns None if a signal came first.
-        """
-        delays = RESTART_BACKOFF.delays()
-        while not self._stop.is_set():
-            try:
-                child = await self._start(number)
-            except OSError as error:
-                if not self._short:
-                    log.error("cannot start a worker process: %s; trying again until it works", error)
-                self._short = True
-            else:
-                self._short = False
-                return child
-            await self._pause(next(delays))
-        return None
-
     async def _pause(self, seconds: float) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
@@ -272,11 +257,13 @@ class Supervisor:
 
     async def _or_stop(self, event: Coroutine[Any, Any, object]) -> None:
         """Wait for an event, or until the supervisor is told to stop."""
-        await _first_of(event, self._stop.wait())
+        await first_of(event, self._stop.wait())
 
-    async def _start(self, number: int | None) -> WorkerProcess:
-        slots = sum(board_slots_for(queue.concurrency) for queue in self._queues)
-        child = await WorkerProcess.start(self._command, number, slots)
+    async def _start(self, number: int | None) -> WorkerProcess | None:
+        """Start a process, or let a spare one take the role. Returns None if a signal came first."""
+        child = await self._starter.start(number)
+        if child is None:
+            return None
         self._children[child.id] = child
         child.listen(self._receive)
         caution = self._cautious_until - time.monotonic()
@@ -339,7 +326,8 @@ class Supervisor:
         await child.end_orphans()
         reclaimer = self._heartbeat.reclaimer
         for job in child.timed_out:
-            await self._until_told(partial(reclaimer.settle_timed_out, job))
+            durability = self._confirmed.get(job.queue)
+            await self._until_told(partial(reclaimer.settle_timed_out, job, durability))
         taking = asyncio.create_task(self._until_told(lambda: reclaimer.reclaim(child.id, running)))
         await asyncio.wait([taking], timeout=RECLAIM_TIMEOUT_SECONDS)
         # Its partitions go to other workers now, also while a part of its deliveries is out of reach.
@@ -379,6 +367,7 @@ class Supervisor:
             )
             self._stopped = time.monotonic()
             self._stop.set()
+            self._starter.stop()
 
     def _signalled(self, name: signal.Signals) -> None:
         if not self._stop.is_set():
@@ -387,14 +376,3 @@ class Supervisor:
             self._at_once = True
             for child in self._children.values():
                 child.send_signal(signal.SIGKILL)
-
-
-async def _first_of(*events: asyncio.Task[Any] | Coroutine[Any, Any, object]) -> None:
-    """Wait for the first of these. Tasks go on, coroutines are cancelled."""
-    waiting = [event if isinstance(event, asyncio.Task) else asyncio.create_task(event) for event in events]
-    try:
-        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task, event in zip(waiting, events, strict=True):
-            if task is not event:
-                task.cancel()
