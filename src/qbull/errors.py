@@ -8,6 +8,7 @@
     │   │   └── DatabaseAway     the same for PostgreSQL
     │   ├── ServerRefused    wrong password, too old, evicting memory policy, out of memory …
     │   │   └── DatabaseRefused  the same for PostgreSQL: no rights, no tables, tables of a newer release
+    │   ├── UnreadableSettings   the settings of a queue on the server cannot be read
     │   ├── NotConfirmed     the job is there, but not yet as safe as its durability asks
     │   └── EmbeddedError    the Valkey that qbull starts itself did not start
     ├── PayloadError         the arguments or the result cannot be encoded
@@ -69,6 +70,10 @@ class DatabaseAway(ServerAway):
 
 class DatabaseRefused(ServerRefused):
     """PostgreSQL refuses: password, rights, missing tables, tables of a newer release."""
+
+
+class UnreadableSettings(ServerError):
+    """The settings of a queue on the server cannot be read: a newer version may have written them."""
 
 
 class NotConfirmed(ServerError):

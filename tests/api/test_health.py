@@ -222,6 +222,62 @@ async def _is_empty(app: qbull.App) -> bool:
     return (await app.queues["mail"].stats()).unfinished == 0
 
 
+@pytest.mark.parametrize("sharing", ["auto", "leased"])
+async def test_a_blocked_worker_in_another_program_is_shown_with_its_task(
+    app: qbull.App, server_url: str, viewer: Person, sharing: SharingMode
+) -> None:
+    with BlockedWorker(server_url, sharing, slots=1) as worker:
+        send = worker.declare(app)
+        job = await send.enqueue(0)
+        await asyncio.to_thread(worker.blocked.wait, 60)
+        behind = await send.enqueue(1)
+
+        [one] = await eventually(lambda: _blocked_workers(viewer))
+        why = await job.why()
+        waits = await behind.why()
+        worker.go.set()
+        await eventually(lambda: _no_blocked_worker(viewer))
+
+    assert one["blocked"]["tasks"] == ["send"]
+    assert one["blocked"]["since"] < one["timestamp"]
+    assert [reason.code for reason in why.reasons] == ["running", "blocked"]
+    assert f"the event loop of worker {one['id']} is blocked by send since " in str(why)
+    assert waits.reasons[0].code == "blocked"
+
+
+async def _blocked_workers(viewer: Person) -> list[Any]:
+    told = await viewer.get("/api/workers")
+    return [one | {"timestamp": told["timestamp"]} for one in told["workers"] if one["blocked"]]
+
+
+async def _no_blocked_worker(viewer: Person) -> bool:
+    return not await _blocked_workers(viewer)
+
+
+async def test_a_queue_with_unreadable_settings_is_named_and_hides_no_other(
+    app: qbull.App, store: Store, nobody: Person, viewer: Person, advance: Advance
+) -> None:
+    @app.queue("mail").task
+    async def send(n: int) -> None: ...
+
+    await send.enqueue(1)
+    await store.register(qbull.config.QueueSettings("newer"), ["task"])
+    name = store.names.settings("newer")
+    declared = await store.server.call("HGET", name, "declared")
+    await store.server.call("HSET", name, "declared", '{"partitions": "many"}')
+    await advance(20)
+
+    _, _, other = await problems(nobody, "unserved")
+    status, _, one = await problems(nobody, "unreadable")
+    listed = await readers_agree(store, nobody, viewer)
+    away = await problems(nobody, "away")
+    await store.server.call("HSET", name, "declared", declared)
+
+    assert away is None and other["queue"] == "mail"
+    assert (status, one["text"]) == (503, 'queue "newer": its settings on the server cannot be read')
+    assert listed == {("unserved", "mail"), ("unreadable", "newer")}
+
+
 async def test_a_busy_worker_is_not_blocked(app: qbull.App, nobody: Person, advance: Advance) -> None:
     mail = app.queue("mail", concurrency=1)
     started, go = asyncio.Event(), asyncio.Event()

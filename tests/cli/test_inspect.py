@@ -143,6 +143,19 @@ async def test_live_workers_are_listed(shell: Shell, shop: Shop, app: qbull.App)
     assert shell.json("workers") == []
 
 
+async def test_workers_shows_a_blocked_event_loop_and_its_task(
+    shell: Shell, shop: Shop, store: Store
+) -> None:
+    await store.register_worker("w1", RegisteredWorker("host", 1, "pod"), 30)
+    await store.mark_blocked("w1", 1_700_000_000_000, ["resize"])
+
+    shown, [listed] = shell.ok("workers"), shell.json("workers")
+    await store.forget_worker("w1", certain=True)
+
+    assert "worker w1: resize has blocked its event loop since 2023-11-14 22:13:20 UTC" in shown
+    assert listed["blocked"] == {"since": "2023-11-14T22:13:20.000Z", "tasks": ["resize"]}
+
+
 async def test_the_health_of_one_machine_is_that_a_worker_of_it_lives(
     shell: Shell, app: qbull.App, store: Store
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import os
 import time
 
@@ -146,6 +147,13 @@ async def block_loop(number: int) -> None:
     record("start", "block", number)
     wait_for_gate()
     record("end", "block", number)
+
+
+@spread.task
+async def hold_gil(number: int, seconds: int) -> None:
+    """Blocks the event loop in C code, which lets no thread of the process run."""
+    record("start", "gil", number)
+    ctypes.PyDLL(None).sleep(seconds)
 
 
 @spread.task

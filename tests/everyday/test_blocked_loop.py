@@ -61,13 +61,45 @@ async def _has_said(program: WorkerProgram, text: str) -> bool:
     return text in program.text()
 
 
+@pytest.mark.timeout(180)
+async def test_a_worker_that_holds_the_gil_is_shown_as_blocked_with_its_task(
+    log: Path, store: Store, server_url: str
+) -> None:
+    """No thread of such a process can run: its supervisor sees it."""
+    async with WorkerProgram(server_url, log, ("--queues", "spread")) as program:
+        job = await everyday_app.hold_gil.enqueue(number=0, seconds=8)
+        await eventually(lambda: has_lines(log, 1, "start", "gil"), within=30)
+
+        [(id, worker)] = await eventually(lambda: _blocked(store), within=30)
+        why = await job.why()
+        await job.result(timeout=60)
+        await eventually(lambda: _none_blocked(store), within=30)
+
+    assert worker.blocked_by == ["hold_gil"]
+    assert f"the event loop of worker {id} is blocked by hold_gil since " in str(why)
+    assert "its event loop is blocked while it runs hold_gil" in program.text()
+
+
+async def _blocked(store: Store) -> list[tuple[str, RegisteredWorker]]:
+    return [(id, worker) for id, worker in (await store.workers()).items() if worker.blocked]
+
+
+async def _none_blocked(store: Store) -> bool:
+    return not await _blocked(store)
+
+
 async def test_only_a_registered_worker_is_marked_as_blocked(store: Store) -> None:
     await store.register_worker("here", RegisteredWorker("host", 1, "pod"), 30)
 
-    marked = [await store.mark_blocked(worker, blocked=True) for worker in ("here", "here", "gone")]
+    marked = [await store.mark_blocked(worker, 1000, ["a", "b"]) for worker in ("here", "here", "gone")]
 
     assert marked == [True, True, False]
     assert {id: worker.blocked for id, worker in (await store.workers()).items()} == {"here": True}
-    await store.mark_blocked("here", blocked=False)
-    assert not (await store.workers())["here"].blocked
+    await store.mark_blocked("here", 2000, ["a"])
+    known = (await store.workers())["here"]
+    assert (known.blocked_since_ms, known.blocked_by) == (1000, ["a"]), "the process knows its task"
+    await store.mark_blocked("here", 3000, ["a", "b"])
+    assert (await store.workers())["here"] == known
+    await store.mark_blocked("here", 0)
+    assert (await store.workers())["here"] == RegisteredWorker("host", 1, "pod")
     await store.forget_worker("here", certain=True)

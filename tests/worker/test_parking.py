@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -51,6 +52,12 @@ async def versions(server_url: str, store: Store) -> AsyncIterator[Any]:
     yield make
     for version in made:
         await version.app.close()
+
+
+@pytest.fixture
+def short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jobs whose arguments fit no live worker fail after half a second."""
+    monkeypatch.setattr("qbull.worker.unpark.MISFIT_GRACE_SECONDS", 0.5)
 
 
 async def test_a_worker_that_does_not_know_a_task_leaves_its_jobs_to_one_that_does(versions: Any) -> None:
@@ -150,17 +157,46 @@ async def test_arguments_that_do_not_fit_go_to_a_worker_whose_code_fits(
     assert sorted(ran) == sorted((f"k{n}", "ARS") for n in range(20))
 
 
-async def test_arguments_that_fit_no_live_worker_fail_at_once(versions: Any) -> None:
+async def test_arguments_that_fit_no_live_worker_fail_after_a_grace(
+    versions: Any, store: Store, short_grace: None
+) -> None:
     one, other = versions("pay"), versions("pay")
 
     async with one.worker(), other.worker():
-        job = await enqueue_unchecked(one, key="k", number="many")
-        with pytest.raises(qbull.JobFailed, match="number: expected int, got str; no live worker"):
-            await job.result(timeout=20)
+        jobs = [await enqueue_unchecked(one, key="k", number="many") for _ in range(5)]
+        for job in jobs:
+            with pytest.raises(qbull.JobFailed, match="number: expected int, got str; no live worker"):
+                await job.result(timeout=20)
+        info = await jobs[0].info()
+
+    assert info.finished_at - info.created_at >= timedelta(seconds=0.5)
+    assert await parked_tasks(store, one.queue.settings) == []
+
+
+async def test_a_worker_whose_code_fits_and_that_starts_within_the_grace_runs_the_job(
+    versions: Any, store: Store, server_url: str
+) -> None:
+    """The job used to fail at once, although the deploy had only started with the caller."""
+    old = versions("pay")
+    new = qbull.App(server_url, prefix="test")
+
+    @new.queue("shop").task(name="pay")
+    async def pay(key: str, currency: str) -> str:
+        return currency
+
+    async with old.worker():
+        job = await pay.enqueue("k", currency="ARS")
+        await eventually(lambda: is_parked(store, old))
+        async with new.worker():
+            assert await job.result(timeout=20) == "ARS"
+        info = await job.info()
+    await new.close()
+
+    assert info is not None and (info.attempt, info.history) == (1, ())
 
 
 async def test_arguments_that_two_versions_refuse_fail_and_do_not_go_back_and_forth(
-    versions: Any, server_url: str
+    versions: Any, server_url: str, short_grace: None
 ) -> None:
     old = versions("pay")
     new = qbull.App(server_url, prefix="test")

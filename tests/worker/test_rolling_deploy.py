@@ -61,7 +61,8 @@ async def _ended(job: qbull.Job[Any]) -> str:
 
 
 @pytest.fixture
-async def deploy(server_url: str, store: Store) -> AsyncIterator[Deploy]:
+async def deploy(server_url: str, store: Store, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Deploy]:
+    monkeypatch.setattr("qbull.worker.unpark.MISFIT_GRACE_SECONDS", 0.5)
     deploy = Deploy(server_url)
     yield deploy
     await deploy.old.close()

@@ -13,6 +13,8 @@ export function problem(one: HealthProblem): string {
   switch (code) {
     case "away":
       return t("The server that keeps the jobs cannot be reached.");
+    case "unreadable":
+      return t("The settings of the queue on the server cannot be read; a newer version may have written them.");
     case "unserved":
       return t("{n} job waits and no worker serves the queue.|{n} jobs wait and no worker serves the queue.", { n });
     case "unread":
@@ -56,6 +58,8 @@ export function reason({ code, text, jobId, at, values }: Reason, queue: string)
       return t(finished[String(values.state)] ?? "It completed at {at}", told) + error;
     case "running":
       return t("Worker {worker} has it since {at}", told);
+    case "blocked":
+      return t("The event loop of worker {worker} is blocked by {tasks} since {at}; use a plain function or cpu=True for such work", told);
     case "stopping":
       return t("It is being stopped, but still runs");
     case "paused":
@@ -116,7 +120,7 @@ function flow(told: Values): string {
 }
 
 /** The kinds of problems that people are told of. */
-type AlertKind = Exclude<AlertProblem["kind"], "away" | "halted" | "paused" | "failing">;
+type AlertKind = Exclude<AlertProblem["kind"], "away" | "unreadable" | "halted" | "paused" | "failing">;
 
 /** What people are told of, without whose problem it is. */
 export function alert({ kind, count: n, over, text }: AlertProblem): string {

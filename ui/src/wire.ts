@@ -27,7 +27,7 @@ export interface AlertPlace {
 }
 
 export interface AlertProblem {
-  kind: "away" | "blocked" | "failed" | "failing" | "halted" | "lost" | "missed" | "overdue" | "paused" | "repeated" | "stale" | "unknown" | "unread" | "unserved";
+  kind: "away" | "blocked" | "failed" | "failing" | "halted" | "lost" | "missed" | "overdue" | "paused" | "repeated" | "stale" | "unknown" | "unread" | "unreadable" | "unserved";
   text: string;
   queue: string | null;
   task: string | null;
@@ -89,6 +89,11 @@ export interface AuditPage {
   timestamp: string;
   entries: AuditEntry[];
   next: string | null;
+}
+
+export interface BlockedLoop {
+  since: string;
+  tasks: string[];
 }
 
 export interface Cancelling {
@@ -197,7 +202,7 @@ export interface Health {
 }
 
 export interface HealthProblem {
-  code: "away" | "blocked" | "failed" | "failing" | "halted" | "lost" | "missed" | "overdue" | "paused" | "repeated" | "stale" | "unknown" | "unread" | "unserved";
+  code: "away" | "blocked" | "failed" | "failing" | "halted" | "lost" | "missed" | "overdue" | "paused" | "repeated" | "stale" | "unknown" | "unread" | "unreadable" | "unserved";
   severity: "critical" | "info" | "warning";
   serious: boolean;
   queue: string | null;
@@ -560,7 +565,7 @@ export interface Reader {
 }
 
 export interface Reason {
-  code: "behind" | "busy" | "due" | "finished" | "flow" | "halted" | "held" | "limit" | "line" | "next" | "no-task" | "no-worker" | "parked" | "paused" | "put-off" | "rate" | "retry" | "running" | "stopping" | "unread";
+  code: "behind" | "blocked" | "busy" | "due" | "finished" | "flow" | "halted" | "held" | "limit" | "line" | "next" | "no-task" | "no-worker" | "parked" | "paused" | "put-off" | "rate" | "retry" | "running" | "stopping" | "unread";
   text: string;
   jobId: string | null;
   worker: string | null;
@@ -798,6 +803,7 @@ export interface Worker {
   pid: number;
   pod: string;
   queues: Record<string, Serving>;
+  blocked: BlockedLoop | null;
 }
 
 export interface Workers {

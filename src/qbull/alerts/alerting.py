@@ -31,6 +31,8 @@ log = logging.getLogger("qbull.alerts")
 
 ALERT_POLL_SECONDS = 2.0
 """Pause between two checks; longer if they are slow, so that checking takes at most a tenth of the time."""
+ERROR_LOG_SECONDS = 60.0
+"""Seconds for which the same unexpected error is not logged again."""
 
 
 class AlertService:
@@ -42,6 +44,7 @@ class AlertService:
         self._alerts = alerts
         self._destinations = {destination.label: destination for destination in alerts.destinations}
         self._outage = Outage()
+        self._error, self._logged_at = "", 0.0
 
     async def run(self) -> None:
         """Check and send until cancelled."""
@@ -59,7 +62,7 @@ class AlertService:
             watch = ProblemWatcher(store, self._alerts, worker.id)
             while True:
                 began = time.monotonic()
-                mine = await self._outage.retry_until_up(watch.look)
+                mine = await self._look(watch)
                 took = time.monotonic() - began
                 await asyncio.sleep(
                     max(ALERT_POLL_SECONDS, 10 * took) if mine else WATCHER_TAKEOVER_SECONDS / 2
@@ -67,6 +70,18 @@ class AlertService:
         finally:
             await asyncio.shield(worker.stop(grace=1.0))
             await store.close()
+
+    async def _look(self, watch: ProblemWatcher) -> bool:
+        """Check once. An unexpected error is logged, and the next check comes as usual."""
+        try:
+            mine = await self._outage.retry_until_up(watch.look)
+        except Exception as error:
+            now, text = time.monotonic(), repr(error)
+            if text != self._error or now - self._logged_at >= ERROR_LOG_SECONDS:
+                self._error, self._logged_at = text, now
+                log.exception("unexpected error while looking for problems; alerting goes on")
+            return True
+        return mine
 
     async def _send(self, to: str, message: dict[str, Any]) -> None:
         destination = self._destinations.get(to)

@@ -26,8 +26,7 @@ from qbull.core.problems import (
     evaluate_problems,
 )
 from qbull.core.record import DEFAULT_PRIORITY, ExtendedBody, pack
-from qbull.errors import ServerAway, ServerError
-from qbull.store.read.health import read_health
+from qbull.store.read.health import read_health, registered_queues
 from qbull.store.read.inspect import Counts
 from qbull.store.store import Store
 from qbull.store.verbs import alerts as problem_store
@@ -80,23 +79,17 @@ class ProblemWatcher:
 
     async def _alerting(self) -> list[QueueSettings]:
         """The queues that raise alerts, also those declared elsewhere."""
-        found = []
-        for name in await self._store.queues():
-            try:
-                settings = await self._store.settings(name)
-            except ServerAway:
-                raise
-            except ServerError:  # A newer qbull wrote them.
-                continue
-            if settings.alert is not None:
-                found.append(settings)
-        return found
+        queues, _ = await registered_queues(self._store)
+        return [settings for settings in queues if settings.alert is not None]
 
     async def _readings(self, seen: AlertSnapshot) -> AsyncIterator[CounterReading | GaugeReading]:
         reading = await read_health(self._store, self._queues, self._limits)
         for settings in self._queues:
             assert settings.alert is not None
-            counts = reading.counts[settings.name]
+            counts = reading.counts.get(settings.name)
+            if counts is None:
+                # Its settings cannot be read any more.
+                continue
             yield await self._failed(settings, counts, seen)
             yield await self._missed(settings, counts, seen)
             async for level in self._repeated(settings, settings.alert, seen):

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -19,7 +20,7 @@ from qbull.api.running_operations import OperationRunner
 from qbull.app import App
 from qbull.config import check_name
 from qbull.core.access import Access
-from qbull.errors import ConfigError, NotFound
+from qbull.errors import ConfigError, NotFound, UnreadableSettings
 from qbull.queue import Queue
 from qbull.store.read.minutes import MinuteCache
 from qbull.store.store import Store
@@ -89,9 +90,15 @@ class ApiContext:
         await self.audit.close()
 
     async def queues(self) -> list[Queue]:
-        """All queues that the server knows or the app declares, by name."""
-        names = {*self.app.queues, *await self.store.queues()}
-        return [await self.queue(name) for name in sorted(names)]
+        """All queues that the server knows or the app declares, by name.
+
+        A queue whose settings cannot be read is left out; the health check names it.
+        """
+        found = []
+        for name in sorted({*self.app.queues, *await self.store.queues()}):
+            with suppress(UnreadableSettings):
+                found.append(await self.queue(name))
+        return found
 
 
 class CachedValue(Generic[T]):

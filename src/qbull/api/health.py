@@ -63,8 +63,12 @@ async def read_report(context: ApiContext) -> HealthReport:
     limits = HealthLimits(stale_after=context.access.stale_after)
     try:
         async with asyncio.timeout(HEALTH_TIMEOUT_SECONDS * 2):
+            names = set(await context.store.queues())
             queues = [queue.settings for queue in await context.queues()]
-            reading = await health_facts.read_health(context.store.without_retry, queues, limits)
+            unreadable = names - {queue.name for queue in queues}
+            reading = await health_facts.read_health(
+                context.store.without_retry, queues, limits, unreadable=unreadable
+            )
     except (ServerError, TimeoutError):
         return HealthReport((unavailable(),))
     return HealthReport(find_problems(reading.facts, limits), reading.counts)

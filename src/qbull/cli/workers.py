@@ -10,7 +10,7 @@ from qbull.cli.target import Target, as_json, on_target
 from qbull.cli.terminal import print_json, print_table
 from qbull.errors import NotFound
 from qbull.views.shape import to_plain
-from qbull.views.workers import WorkerView
+from qbull.views.workers import BlockedLoopView, WorkerView
 
 
 @click.command()
@@ -26,7 +26,7 @@ def workers(target: Target, as_json: bool, here: bool) -> None:
       qbull workers --here        # for health checks: is a worker of this container alive?
 
     With --json: a list of {"id", "host", "pid", "pod", "queues": {name: {"concurrency", "partitions",
-    "sharing", "leaving"}}}.
+    "sharing", "leaving"}}, "blocked": {"since", "tasks"} or null}.
     """
 
     async def main() -> None:
@@ -41,12 +41,20 @@ def workers(target: Target, as_json: bool, here: bool) -> None:
         elif living:
             rows = [[worker.id, worker.host, worker.pid, _queues(worker)] for worker in living]
             print_table(("worker", "host", ">process", "*queues (jobs at a time)"), rows)
+            for worker in living:
+                if worker.blocked is not None:
+                    click.echo(_blocked(worker.id, worker.blocked))
         elif not here:
             click.echo('no worker is running; start one with "qbull worker MODULE:APP"', err=True)
         if here and not living:
             raise NotFound(f'no worker of "{socket.gethostname()}" is alive; see its log')
 
     target.run(main)
+
+
+def _blocked(worker: str, blocked: BlockedLoopView) -> str:
+    tasks = " or ".join(blocked.tasks) or "a task"
+    return f"worker {worker}: {tasks} has blocked its event loop since {blocked.since:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _queues(worker: WorkerView) -> str:

@@ -61,6 +61,7 @@ def find_problems(
 ) -> tuple[HealthProblem, ...]:
     """All problems, the most severe first, and of those the oldest first."""
     found = [problem for queue in facts.queues for problem in _queue_problems(queue, facts.now_ms, limits)]
+    found += [_unreadable(queue) for queue in facts.unreadable]
     lost = _lost(facts, limits)
     reported = REPORTED_ALERTS if lost else REPORTED_ALERTS | {"lost"}
     found += lost
@@ -121,6 +122,15 @@ def _is_reading(
     begun_ms = serving.since_ms.get(partition.number, 0)
     idle_ms = partition.idle_ms.get(worker, now_ms - begun_ms)
     return held >= serving.slots or idle_ms < limits.unread_after * 1000
+
+
+def _unreadable(queue: str) -> HealthProblem:
+    return HealthProblem(
+        "unreadable",
+        "its settings on the server cannot be read",
+        "a newer version of qbull may have written them; upgrade this process",
+        queue,
+    )
 
 
 def _unserved(queue: QueueFacts) -> HealthProblem:

@@ -138,10 +138,14 @@ class LostWorker:
 
 @dataclass(frozen=True, slots=True)
 class HealthFacts:
-    """All queues and workers of an app. `started_ms` has the start of each live worker."""
+    """All queues and workers of an app. `started_ms` has the start of each live worker.
+
+    `unreadable` has the queues whose settings on the server cannot be read.
+    """
 
     now_ms: int
     queues: tuple[QueueFacts, ...] = ()
+    unreadable: tuple[str, ...] = ()
     started_ms: Mapping[str, int] = field(default_factory=dict)
     lost: tuple[LostWorker, ...] = ()
     alerts: AlertState = field(default_factory=AlertState)

@@ -17,6 +17,7 @@ HealthStatus: TypeAlias = Literal["healthy", "degraded", "unhealthy"]
 ALL_HEALTHY = "all queues work normally"
 PROBLEM_SEVERITIES: dict[ProblemKind, Severity] = {
     "away": "critical",
+    "unreadable": "critical",
     "unserved": "critical",
     "unread": "critical",
     "unknown": "critical",

@@ -19,7 +19,7 @@ import msgspec
 from qbull.core.rate import Rate
 
 ProblemKind = Literal[
-    "away", "unserved", "unread", "unknown", "stale", "blocked", "halted", "paused", "failing",
+    "away", "unreadable", "unserved", "unread", "unknown", "stale", "blocked", "halted", "paused", "failing",
     "overdue", "lost", "failed", "repeated", "missed",
 ]  # fmt: skip
 """All kinds of problems. core/health.py finds most of them in the state of the queues."""

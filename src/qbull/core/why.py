@@ -14,8 +14,8 @@ from qbull.core.rate import Rate
 from qbull.core.record import ExtendedBody, State, to_datetime
 
 ReasonCode: TypeAlias = Literal[
-    "finished", "running", "stopping", "paused", "held", "no-worker", "unread", "no-task", "due", "retry",
-    "put-off", "behind", "halted", "flow", "parked", "rate", "limit", "busy", "line", "next",
+    "finished", "running", "stopping", "blocked", "paused", "held", "no-worker", "unread", "no-task", "due",
+    "retry", "put-off", "behind", "halted", "flow", "parked", "rate", "limit", "busy", "line", "next",
 ]  # fmt: skip
 
 MAX_AHEAD_COUNT = 1000
@@ -74,6 +74,15 @@ class LaneHolder:
 
 
 @dataclass(frozen=True, slots=True)
+class BlockedLoop:
+    """A worker whose event loop stands still, and the task that blocks it, or all that it may be."""
+
+    worker: str
+    since: datetime
+    tasks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class JobFacts:
     """The facts about one job and its queue. Times are the server's, in milliseconds."""
 
@@ -97,6 +106,8 @@ class JobFacts:
     held: tuple[datetime, str] | None = None
     serving: int = 0
     reading: int = 0
+    blocked: BlockedLoop | None = None
+    """The worker that has the job, or that should read its partition, if its event loop is blocked."""
     partition: str = "0"
     tasks: frozenset[str] = frozenset()
     slots: int = 0
@@ -134,9 +145,21 @@ def _running(facts: JobFacts) -> list[Reason]:
     since = to_datetime(facts.since_ms)
     text = f"worker {facts.worker} has it since {_clock(since)}"
     reasons = [Reason("running", text, worker=facts.worker, since=since, values=_known(worker=facts.worker))]
+    if facts.blocked is not None:
+        reasons.append(_blocked(facts.blocked))
     if facts.stopping:
         reasons.append(Reason("stopping", "it was told to stop, and has not yet", worker=facts.worker))
     return reasons
+
+
+def _blocked(blocked: BlockedLoop) -> Reason:
+    by = " or ".join(blocked.tasks) or "a task"
+    text = (
+        f"the event loop of worker {blocked.worker} is blocked by {by} since {_clock(blocked.since)}; "
+        "use a plain function or cpu=True for such work"
+    )
+    values = _known(worker=blocked.worker, tasks=by)
+    return Reason("blocked", text, worker=blocked.worker, since=blocked.since, values=values)
 
 
 def _queue_reasons(facts: JobFacts) -> list[Reason]:
@@ -152,6 +175,8 @@ def _queue_reasons(facts: JobFacts) -> list[Reason]:
     if not facts.serving:
         text = f'no live worker serves queue "{facts.queue}"; start one with "qbull worker MODULE:APP"'
         reasons.append(Reason("no-worker", text))
+    elif not facts.reading and facts.blocked is not None:
+        reasons.append(_blocked(facts.blocked))
     elif not facts.reading:
         text = (
             f"none of {facts.serving} live workers reads partition {facts.partition}; "

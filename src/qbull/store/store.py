@@ -17,7 +17,7 @@ from qbull.config import QueueSettings
 from qbull.core.durability import Durability
 from qbull.core.layout import Layout
 from qbull.core.parking import UNPARKED_LEVEL
-from qbull.errors import ConfigError, NotFound, ServerError
+from qbull.errors import ConfigError, NotFound, UnreadableSettings
 from qbull.store.confirm import ConfirmedServer
 from qbull.store.connection import server
 from qbull.store.connection.server import ErrorReply, Server, open_server
@@ -190,7 +190,7 @@ class Store(Retriable):
             layout = msgspec.json.decode(packed, type=Layout)
             return replace(settings, partitions=layout.partitions), layout
         except msgspec.MsgspecError as error:
-            raise ServerError(
+            raise UnreadableSettings(
                 f'queue "{queue}": its settings on the server cannot be read: {error}'
             ) from None
 
@@ -255,11 +255,20 @@ class Store(Retriable):
         return ReadyStream(ready_stream(partition.base, level), partition, level, level.encode())
 
     async def unpark(
-        self, partition: Partition, worker: str, needs: Sequence[str], count: int
+        self, partition: Partition, worker: str, needs: Sequence[str], count: int, min_age: float = 0.0
     ) -> list[Delivery]:
-        """Take up to `count` parked jobs with these needs. If the reply is lost, `unparked` finds them."""
+        """Take up to `count` parked jobs with these needs. If the reply is lost, `unparked` finds them.
+
+        Args:
+            partition: The partition.
+            worker: The worker that takes them.
+            needs: The needs.
+            count: The maximum number of jobs.
+            min_age: Seconds for which a job must have been parked.
+        """
         asked, level = time.monotonic(), UNPARKED_LEVEL
-        reply = await self.server.script("unpark", partition.base, worker, count, *needs)
+        age_ms = int(min_age * 1000)
+        reply = await self.server.script("unpark", partition.base, worker, count, age_ms, *needs)
         return [
             Delivery(partition, level, entry, fields, level.encode() + entry, asked)
             for entry, fields in zip(reply[::2], reply[1::2], strict=True)
@@ -296,18 +305,31 @@ class Store(Retriable):
         )
 
     @idempotent
-    async def mark_blocked(self, worker: str, *, blocked: bool) -> bool:
-        """Mark in a registration whether the event loop of the worker stands still.
+    async def mark_blocked(self, worker: str, since_ms: int, tasks: Sequence[str] = ()) -> bool:
+        """Mark in a registration that the event loop of the worker stands still.
 
         Returns whether the mark is there. A worker that is not registered is not marked.
+
+        Args:
+            worker: The id of the worker.
+            since_ms: The server's time at which the loop last ran; 0 if it runs again.
+            tasks: The task that blocks it, or all that it may be.
         """
         before = await self.server.call("HGET", self.names.roster, worker)
         if before is None:
             return False
         member = unpack_worker(before)
-        if member.blocked == blocked:
+        # The process itself knows the task, its supervisor may not.
+        says_more = len(tasks) == 1 and member.blocked_by != list(tasks)
+        if member.blocked == (since_ms > 0) and not says_more:
             return True
-        packed = pack_worker(msgspec.structs.replace(member, blocked=blocked))
+        marked = msgspec.structs.replace(
+            member,
+            blocked=since_ms > 0,
+            blocked_since_ms=min(since_ms, member.blocked_since_ms or since_ms),
+            blocked_by=sorted(tasks),
+        )
+        packed = pack_worker(marked)
         return bool(await self.server.script("worker_update", self.names.app, worker, before, packed))
 
     @idempotent

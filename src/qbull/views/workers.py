@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from qbull.core.layout import index_in_generation
+from qbull.core.record import to_datetime
 from qbull.store.verbs.workers import RegisteredWorker
-from qbull.views.shape import AnswerShape, Shape, view_of
+from qbull.views.shape import AnswerShape, Instant, Shape, view_of
 
 
 class ServingView(Shape, kw_only=True):
@@ -16,14 +17,26 @@ class ServingView(Shape, kw_only=True):
     leaving: bool
 
 
+class BlockedLoopView(Shape, kw_only=True):
+    """A worker whose event loop stands still: since when, and the task that blocks it, or all that it may
+    be.
+    """
+
+    since: Instant
+    tasks: list[str]
+
+
 class WorkerView(Shape, kw_only=True):
-    """A live worker process. `pod` is the supervisor that it shares with others, or itself."""
+    """A live worker process. `pod` is the supervisor that it shares with others, or itself. `blocked` is null
+    while its event loop runs.
+    """
 
     id: str
     host: str
     pid: int
     pod: str
     queues: dict[str, ServingView]
+    blocked: BlockedLoopView | None
 
     @classmethod
     def of(cls, id: str, worker: RegisteredWorker) -> WorkerView:
@@ -32,6 +45,9 @@ class WorkerView(Shape, kw_only=True):
             worker,
             id=id,
             pod=worker.pod or id,
+            blocked=BlockedLoopView(since=to_datetime(worker.blocked_since_ms), tasks=worker.blocked_by)
+            if worker.blocked
+            else None,
             queues={
                 name: view_of(
                     ServingView,

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from qbull.store.delivery import Delivery
+from qbull.store.read.inspect import server_time
 from qbull.store.store import Store
 from qbull.worker.fetch import pending_deliveries
 from qbull.worker.prefetch import PrefetchBuffer, delivery_key
@@ -47,14 +48,19 @@ class BlockedWorker:
         self._fence = fence
         self._runners = runners
 
-    async def give_way(self) -> None:
-        """Let other workers read its partitions and run its unstarted deliveries. May be repeated."""
+    async def give_way(self, seconds: float, task: str | None) -> None:
+        """Show that the worker is blocked, and let others read its partitions and run its unstarted
+        deliveries. May be repeated.
+
+        Args:
+            seconds: For how long its event loop has stood still.
+            task: The task that blocks it, if it is known.
+        """
         shared = [(runner, numbers) for runner in self._runners if (numbers := runner.shared_partitions)]
-        if not shared:
-            return
         store = self._make_store().without_retry
         try:
-            if not await store.mark_blocked(self._worker, blocked=True):
+            since_ms = int((await server_time(store) - seconds) * 1000)
+            if not await store.mark_blocked(self._worker, since_ms, [] if task is None else [task]):
                 return
             pending: list[tuple[PrefetchBuffer, Delivery]] = []
             for runner, numbers in shared:

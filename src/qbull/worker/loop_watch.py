@@ -120,7 +120,9 @@ class LoopWatch:
                 if late > LOOP_BLOCKED_SECONDS - self._every and now > give_way_at:
                     give_way_at = now + GIVE_WAY_SECONDS
                     self._gave_way = True
-                    asyncio.run(self._blocked.give_way())
+                    running = self._running_slot()
+                    task = running.job.body.task if running is not None and running.job is not None else None
+                    asyncio.run(self._blocked.give_way(now - ran_at, task))
 
     def _warn(self, seconds: float) -> None:
         frame = sys._current_frames().get(self._loop_thread)

@@ -1,9 +1,9 @@
 """Parking: jobs that this worker's code cannot run wait for a worker whose code can.
 
 In a rolling deploy two versions of the code serve a queue. A worker parks a job if it does not know the task,
-or if the arguments do not fit and another live worker has other code for the task. A parked job has used no
-attempt, keeps its place in its lane and costs nothing until a worker takes it whose code meets its need
-(unpark.py).
+or if the arguments do not fit. A parked job has used no attempt, keeps its place in its lane and costs
+nothing until a worker takes it whose code meets its need (unpark.py). If no live worker has code that fits
+the arguments, the job fails after some seconds.
 """
 
 from __future__ import annotations
@@ -48,13 +48,18 @@ class ParkedJobs:
         self._logged: set[str] = set()
 
     async def park(self, delivered: DeliveredJob, mismatch: CodeMismatch) -> Undeliverable | None:
-        """Park a job. Returns the error if it has to fail: no live worker has other code for its task."""
+        """Park a job. Returns the error if it has to fail.
+
+        If no live worker has other code for its task, it is parked once all the same: such a worker may be
+        about to start. Workers take it again after a grace, and then it fails.
+        """
         need = mismatch.need
         before = self.refused_before.get(delivery_key(delivered.delivery))
         if before is not None:
+            waited = bool(need.refused) and need.refused <= before.refused
             need = CodeNeed(need.task, need.refused | before.refused)
-        if need.refused and need.is_hopeless(await self.live_code()):
-            return Undeliverable(f"{mismatch}; no live worker of the queue has code that fits")
+            if waited and need.is_hopeless(await self.live_code()):
+                return Undeliverable(f"{mismatch}; no live worker of the queue has code that fits")
         if need.task not in self._logged:
             self._logged.add(need.task)
             log.warning(

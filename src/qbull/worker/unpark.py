@@ -12,9 +12,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
-from qbull.core.parking import CodeNeed
+from qbull.core.parking import MISFIT_GRACE_SECONDS, CodeNeed
 from qbull.errors import ServerError
 from qbull.store.delivery import Delivery
+from qbull.store.read.inspect import server_time
 from qbull.store.read.parked import read_needs
 from qbull.store.verbs.partition import Partition
 from qbull.worker.held_deliveries import HeldDeliveries
@@ -26,6 +27,8 @@ from qbull.worker.wiring import WorkerWiring
 
 PARKED_POLL_SECONDS = 30.0
 """Seconds between two looks for parked jobs without a wake-up, in a queue of up to 16 partitions."""
+HOPELESS_POLL_SECONDS = 1.0
+"""Seconds between two looks for jobs that no live worker can run and whose grace passes."""
 LIMIT_RETRY_SECONDS = 0.2
 """Seconds until the next try if the limits of the queue let no job start."""
 
@@ -72,12 +75,16 @@ class Unparker:
             self._wake_up.clear()
             partitions = await self._outage.retry_until_up(self._partitions)
             looks = await self._outage.retry_until_up(partial(read_needs, partitions))
+            pause = PARKED_POLL_SECONDS * max(len(partitions) / 16, 1)
             for partition, needs in zip(partitions, looks, strict=True):
-                for need in needs:
-                    if await self._is_ours(need):
-                        await self._take(self._deliveries.partition(partition.number), need)
+                for need, since in needs.items():
+                    number = partition.number
+                    if need.is_met_by(self._parked.code):
+                        await self._take(self._deliveries.partition(number), need)
+                    elif await self._is_hopeless_here(need):
+                        pause = min(pause, await self._fail_after_grace(number, need, since))
             with suppress(TimeoutError):
-                async with asyncio.timeout(PARKED_POLL_SECONDS * max(len(partitions) / 16, 1)):
+                async with asyncio.timeout(pause):
                     await self._wake_up.wait()
 
     async def release_lost(self) -> None:
@@ -93,18 +100,32 @@ class Unparker:
             return [self._deliveries.partition(number) for number in share]
         return await self._store.partitions(self._slots.settings)
 
-    async def _is_ours(self, need: CodeNeed) -> bool:
-        """Whether this worker can run it, or has to let it fail because nobody can."""
-        if need.is_met_by(self._parked.code):
-            return True
+    async def _is_hopeless_here(self, need: CodeNeed) -> bool:
+        """Whether this worker knows the task and has to let the jobs fail, because no code fits."""
         return need.task in self._parked.code and need.is_hopeless(await self._parked.live_code())
 
-    async def _take(self, partition: Partition, need: CodeNeed) -> None:
-        """Take jobs until none is left that this worker may take."""
+    async def _fail_after_grace(self, number: int, need: CodeNeed, since: float) -> float:
+        """Take the jobs that no live worker can run and whose grace has passed: they fail here.
+
+        Returns the seconds until the next look.
+        """
+        left = since + MISFIT_GRACE_SECONDS - await self._outage.retry_until_up(self._server_time)
+        if left > 0:
+            return left
+        await self._take(self._deliveries.partition(number), need, MISFIT_GRACE_SECONDS)
+        return HOPELESS_POLL_SECONDS
+
+    async def _server_time(self) -> float:
+        return await server_time(self._store)
+
+    async def _take(self, partition: Partition, need: CodeNeed, min_age: float = 0.0) -> None:
+        """Take jobs that have been parked for so many seconds, until none is left that this worker may
+        take.
+        """
         while True:
             count = await self._room()
             try:
-                taken, permitted = await self._unpark(partition, need, count)
+                taken, permitted = await self._unpark(partition, need, count, min_age)
             except ServerError as error:
                 self._outage.failed(error, self)
                 await self._outage.retry_until_up(partial(self._release_unknown, partition))
@@ -132,7 +153,7 @@ class Unparker:
         return free
 
     async def _unpark(
-        self, partition: Partition, need: CodeNeed, count: int
+        self, partition: Partition, need: CodeNeed, count: int, min_age: float
     ) -> tuple[list[Delivery] | None, int]:
         """The deliveries, or None if the queue does not read now; and how many the limits have permitted."""
         async with self._reading:
@@ -143,7 +164,8 @@ class Unparker:
             taken: list[Delivery] = []
             try:
                 if permitted:
-                    taken = await self._store.unpark(partition, self._worker, [need.pack()], permitted)
+                    packed = [need.pack()]
+                    taken = await self._store.unpark(partition, self._worker, packed, permitted, min_age)
                     self._remember(taken, need)
                     self._slots.admit(taken)
             finally:

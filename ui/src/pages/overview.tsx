@@ -86,6 +86,7 @@ const SHOWN_PROBLEMS = 8;
 
 const action: Record<HealthProblem["code"], Text> = {
   away: "Show the server",
+  unreadable: "Show the server",
   unserved: "Show the workers",
   unread: "Show the partitions",
   unknown: "Show the jobs",
@@ -105,6 +106,7 @@ function whereTo(one: HealthProblem): string {
   const queue = one.queue ?? "";
   switch (one.code) {
     case "away":
+    case "unreadable":
       return to.system();
     case "unserved":
     case "lost":

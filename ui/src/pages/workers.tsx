@@ -1,6 +1,6 @@
 // Workers: the live processes, which partitions each reads, and what each runs at the moment.
 import { useAsk } from "../ask";
-import { count } from "../format";
+import { count, moment } from "../format";
 import { Bar, Card, Head, Tag } from "../parts/basics";
 import { Empty, Shown } from "../parts/blank";
 import { workersOf } from "../parts/own";
@@ -46,10 +46,16 @@ function WorkerCard({ one, jobs }: { one: Worker; jobs: RunningJob[] }) {
       <div class="worker-head">
         <h2 class="mono cut" title={one.id}>{one.id}</h2>
         {leaving && <Tag tone="warn">{t("stopping")}</Tag>}
+        {one.blocked && <Tag tone="bad">{t("blocked")}</Tag>}
         <span class="push faint">
           {one.host} · pid {one.pid}
         </span>
       </div>
+      {one.blocked && (
+        <p class="worker-blocked">
+          {t("Its event loop is blocked by {tasks} since {at}. Use a plain function or cpu=True for such work.", { tasks: one.blocked.tasks.join(" / ") || t("a task"), at: moment(one.blocked.since) })}
+        </p>
+      )}
       <div class="worker-load">
         <Bar value={jobs.length} of={slots} label={t("{n} of {all} slots are busy", { n: jobs.length, all: slots })} tone="good" />
         <small class="faint">{t("{n} of {all} slots are busy", { n: jobs.length, all: slots })}</small>

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from qbull.cli.doctor.finding import Finding, note, problem
-from qbull.config import QueueSettings
 from qbull.core.health import find_problems
 from qbull.errors import ServerError
-from qbull.store.read.health import HealthReading, read_health
+from qbull.store.read.health import HealthReading, read_health, registered_queues
 from qbull.store.read.inspect import Counts
 from qbull.store.store import Store
 
@@ -16,7 +15,8 @@ from qbull.store.store import Store
 async def check_health(store: Store) -> AsyncIterator[Finding]:
     """Report each problem. A critical one is a problem here too, any other is a note."""
     try:
-        reading = await read_health(store, await _readable_queues(store))
+        queues, unreadable = await registered_queues(store)
+        reading = await read_health(store, queues, unreadable=unreadable)
     except ServerError:
         # The checks of the server, the workers and the queues have reported it.
         return
@@ -29,17 +29,6 @@ async def check_health(store: Store) -> AsyncIterator[Finding]:
         if name not in reported:
             step = f'run "qbull worker MODULE:APP --queues {name}"'
             yield note(f'queue "{name}"', f"{_unfinished(reading.counts[name])} and no worker", step)
-
-
-async def _readable_queues(store: Store) -> list[QueueSettings]:
-    found = []
-    for name in await store.queues():
-        try:
-            found.append(await store.settings(name))
-        except ServerError:
-            # The check of the queue has reported it.
-            continue
-    return found
 
 
 def _without_workers(reading: HealthReading) -> list[str]:

@@ -2,13 +2,16 @@
 -- stream that other workers read: these would hand them back.
 -- KEYS  base
 -- NAMES delayed
--- USES  record_layout index parking
+-- USES  clock record_layout index parking
 -- FLAGS allow-oom
--- ARGV  worker most:int  … need
+-- ARGV  worker most:int min_age_ms:int  … need
+--       min_age_ms: only jobs that have been parked for so long
 -- GIVES entry, {id, record} of each delivery
 local stream, added = base .. 'ready:' .. UNPARKED_BAND, 0
 for i = rest, #ARGV do
-  local ids = added < most and redis.call('ZRANGE', base .. 'parked:' .. ARGV[i], 0, most - added - 1) or {}
+  local list, until_ms = base .. 'parked:' .. ARGV[i], string.format('%.0f', now_ms - min_age_ms)
+  local ids = added < most
+    and redis.call('ZRANGE', list, '-inf', until_ms, 'BYSCORE', 'LIMIT', 0, most - added) or {}
   local records = records_of(ids)
   for n, id in ipairs(ids) do
     leave_parking(id)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,6 +27,7 @@ from qbull.core.health_facts import (
     ServingFacts,
     UnknownTask,
 )
+from qbull.errors import NotFound, UnreadableSettings
 from qbull.store.connection.fan_out import run_scripts
 from qbull.store.read.inspect import Counts, counts, server_time
 from qbull.store.read.minutes import last_minutes
@@ -57,27 +58,57 @@ class HealthReading:
 
 
 async def read_health(
-    store: Store, queues: Sequence[QueueSettings], limits: HealthLimits = DEFAULT_HEALTH_LIMITS
+    store: Store,
+    queues: Sequence[QueueSettings],
+    limits: HealthLimits = DEFAULT_HEALTH_LIMITS,
+    unreadable: Iterable[str] = (),
 ) -> HealthReading:
-    """Read the facts about these queues and about all workers."""
+    """Read the facts about these queues and about all workers.
+
+    Args:
+        store: The server.
+        queues: The queues.
+        limits: Decide how much is read.
+        unreadable: Further queues, whose settings cannot be read.
+    """
     members = await store.workers()
     turn = asyncio.Semaphore(MAX_CONCURRENT_QUEUES)
+    not_read = set(unreadable)
 
-    async def one(settings: QueueSettings) -> tuple[QueueFacts, Counts]:
+    async def one(settings: QueueSettings) -> tuple[QueueFacts, Counts] | None:
         async with turn:
-            return await read_queue(store, settings, members, limits)
+            try:
+                return await read_queue(store, settings, members, limits)
+            except UnreadableSettings:
+                not_read.add(settings.name)
+                return None
 
-    found = await asyncio.gather(*map(one, queues))
+    found = [read for read in await asyncio.gather(*map(one, queues)) if read is not None]
     return HealthReading(
         HealthFacts(
             int(await server_time(store) * 1000),
             tuple(facts for facts, _ in found),
+            tuple(sorted(not_read)),
             {id: min(starts) for id, member in members.items() if (starts := _starts(member))},
             await _lost_workers(store),
             await read_known_problems(store),
         ),
         {facts.name: counted for facts, counted in found},
     )
+
+
+async def registered_queues(store: Store) -> tuple[list[QueueSettings], list[str]]:
+    """The settings of all queues on the server, and the names of those whose settings cannot be read."""
+    found, unreadable = [], []
+    for name in await store.queues():
+        try:
+            found.append(await store.settings(name))
+        except UnreadableSettings:
+            unreadable.append(name)
+        except NotFound:
+            # It was removed meanwhile.
+            continue
+    return found, unreadable
 
 
 async def read_queue(

@@ -89,10 +89,17 @@ async def parked_since(partition: Partition, id: str, task: str) -> datetime | N
     return None
 
 
-async def read_needs(partitions: Sequence[Partition]) -> list[list[CodeNeed]]:
-    """The needs of the parked jobs of each partition."""
+async def read_needs(partitions: Sequence[Partition]) -> list[dict[CodeNeed, float]]:
+    """The needs of the parked jobs of each partition, and since when the oldest job of each is parked.
+
+    Times are the server's, in seconds since the epoch.
+    """
     return [
-        [CodeNeed.unpack(packed.decode()) for packed in reply[::4]] for reply in await _reports(partitions)
+        {
+            CodeNeed.unpack(packed.decode()): float(since_ms) / 1000
+            for packed, since_ms in zip(reply[::4], reply[3::4], strict=True)
+        }
+        for reply in await _reports(partitions)
     ]
 
 

@@ -9,7 +9,7 @@ from qbull.config import QueueSettings
 from qbull.core.flow import NEVER_DUE_MS, Dependency
 from qbull.core.layout import index_in_generation
 from qbull.core.record import holds_lane, lane_of, to_datetime
-from qbull.core.why import MAX_AHEAD_COUNT, JobFacts, LaneHolder, Why, explain
+from qbull.core.why import MAX_AHEAD_COUNT, BlockedLoop, JobFacts, LaneHolder, Why, explain
 from qbull.store.names import CONSUMER_GROUP, ready_stream
 from qbull.store.read import lane
 from qbull.store.read.inspect import StoredJob, counts
@@ -19,7 +19,7 @@ from qbull.store.store import Store
 from qbull.store.verbs import live_settings
 from qbull.store.verbs.flow_messages import dependencies_of
 from qbull.store.verbs.partition import Partition
-from qbull.store.verbs.workers import ServedQueue
+from qbull.store.verbs.workers import RegisteredWorker, ServedQueue
 
 
 @idempotent
@@ -31,7 +31,7 @@ async def explain_job(store: Store, declared: QueueSettings, partition: Partitio
         return explain(found.id, facts)
     facts = await _queue_facts(store, declared, partition, facts)
     if found.state == "active":
-        facts = await _delivery_facts(partition, found, facts)
+        facts = await _delivery_facts(store, partition, found, facts)
     elif found.state == "delayed":
         facts = replace(facts, due_ms=found.due_ms or 0, holds_lane=holds_lane(found.record))
         if facts.due_ms >= NEVER_DUE_MS:
@@ -50,21 +50,26 @@ async def _queue_facts(
     places, next_start_ms, now_ms = await store.server.script(
         "limit_usage", store.names.queue(facts.queue), *window
     )
-    served = [
-        serving
-        for member in (await store.workers()).values()
-        if (serving := member.queues.get(facts.queue)) is not None and not serving.leaving
-    ]
+    members = await store.workers()
+    serving = {
+        worker: its
+        for worker, member in members.items()
+        if (its := member.queues.get(facts.queue)) is not None and not its.leaving
+    }
+    served = list(serving.values())
+    readers = [worker for worker, its in serving.items() if partition.number in its.partitions]
+    blocked = [worker for worker in readers if members[worker].blocked]
     rests_until = to_datetime(now_ms) + timedelta(seconds=now.held)
     return replace(
         facts,
         paused=(paused.by, paused.at) if paused is not None else None,
         held=(rests_until, now.held_because) if now.held > 0 else None,
         serving=len(served),
-        reading=sum(partition.number in serving.partitions for serving in served),
+        reading=len(readers) - len(blocked),
+        blocked=_blocked_loop(blocked[0], members[blocked[0]]) if blocked else None,
         partition=str(index_in_generation(partition.number)),
-        tasks=frozenset(task for serving in served for task in serving.tasks),
-        slots=sum(serving.concurrency for serving in served),
+        tasks=frozenset(task for its in served for task in its.tasks),
+        slots=sum(its.concurrency for its in served),
         active=await _active_count(store, declared, served),
         rate=rate,
         lane_rate=settings.lane.rate if settings.lane is not None else None,
@@ -75,7 +80,7 @@ async def _queue_facts(
     )
 
 
-async def _delivery_facts(partition: Partition, found: StoredJob, facts: JobFacts) -> JobFacts:
+async def _delivery_facts(store: Store, partition: Partition, found: StoredJob, facts: JobFacts) -> JobFacts:
     place = await partition.server.call("HGET", partition.base + "index", found.id)
     if place is not None and place[:1] == b"l":  # the first of a train
         place = await partition.server.call("HGET", partition.base + "trains", lane_of(found.record))
@@ -86,7 +91,19 @@ async def _delivery_facts(partition: Partition, found: StoredJob, facts: JobFact
         pending = await partition.server.call("XPENDING", stream, CONSUMER_GROUP, entry, entry, 1)
         idle = pending[0][2] if pending else 0
     stopping = any(mark.id == found.id.encode() for mark in await partition.cancel_marks())
-    return replace(facts, worker=found.worker or "?", since_ms=facts.now_ms - idle, stopping=stopping)
+    worker = found.worker or "?"
+    member = (await store.workers()).get(worker)
+    return replace(
+        facts,
+        worker=worker,
+        since_ms=facts.now_ms - idle,
+        stopping=stopping,
+        blocked=_blocked_loop(worker, member) if member is not None and member.blocked else None,
+    )
+
+
+def _blocked_loop(worker: str, member: RegisteredWorker) -> BlockedLoop:
+    return BlockedLoop(worker, to_datetime(member.blocked_since_ms), tuple(member.blocked_by))
 
 
 async def _flow_facts(partition: Partition, found: StoredJob) -> tuple[Dependency, ...]:

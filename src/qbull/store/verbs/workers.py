@@ -51,6 +51,10 @@ class RegisteredWorker(msgspec.Struct, frozen=True):
     queues: dict[str, ServedQueue] = {}
     blocked: bool = False
     """Its event loop stands still: others read its partitions until it runs again."""
+    blocked_since_ms: int = 0
+    """The server's time at which its event loop last ran, while it is blocked."""
+    blocked_by: list[str] = []
+    """The task that blocks its event loop, or all tasks that run there if nobody knows which it is."""
 
 
 def pack_worker(member: RegisteredWorker) -> bytes:
