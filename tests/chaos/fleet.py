@@ -138,7 +138,7 @@ class Fleet:
     def _member(self, name: str, command: list[str], library: Path | None) -> Member:
         skew = self.directory / f"{name}.skew"
         skew.write_bytes(struct.pack("<q", 0))
-        places = [HERE, HERE.parent, HERE.parents[1] / "src"]
+        places = [HERE, HERE.parent, HERE.parent / "lean", HERE.parents[1] / "src"]
         environment = os.environ | {
             "CHAOS_DIRECTORY": str(self.directory),
             "CHAOS_URL": self.url,

@@ -33,6 +33,8 @@ from topology import COMMON, Node, _die_with_parent, _running, raised_cluster, r
 PARTITIONS = 16
 PODS = 4
 PROCESSES = 2
+JOB_SECONDS = 0.05
+"""So long that nearly every key has a job that runs when a process is killed, and that processors are left for other tests."""
 HARM = ("leave", "process", "pod")
 SHARINGS = ("auto", "leased", "static")
 HERE = Path(__file__).parent
@@ -243,7 +245,7 @@ class RebalancingRun:
 
     def _call(self, key: str, number: int) -> dict[str, Any]:
         failures = self._luck.choice((1, 2)) if self._luck.random() < 0.1 else 0
-        return {"key": key, "number": number, "failures": failures, "seconds": 0.01}
+        return {"key": key, "number": number, "failures": failures, "seconds": JOB_SECONDS}
 
     async def _harm(self) -> None:
         """Each kind of harm comes again and again, in a new order every time."""
