@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from qbull.config import QueueSettings
+from qbull.core.digits import whole_number
 from qbull.core.record import State, to_datetime
 from qbull.errors import ArgumentsError
 from qbull.produce.client import Client
@@ -122,6 +123,7 @@ def _moment_of(after: str | datetime | None) -> int | None:
                 "use an aware datetime, for example datetime.now(UTC)"
             )
         return int(after.timestamp() * 1000)
-    if not isinstance(after, str) or not after.isdecimal():
+    moment = whole_number(after) if isinstance(after, str) else None
+    if moment is None:
         raise ArgumentsError(f"after={after!r}: give the place of an event, or a time")
-    return int(after)
+    return moment

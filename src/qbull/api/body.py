@@ -10,6 +10,7 @@ from starlette.requests import Request
 
 from qbull.api.headers import header
 from qbull.api.problems import ApiProblem, Wrong, wrong_input
+from qbull.core.digits import whole_number
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -64,7 +65,7 @@ def _whole(value: Any) -> Any:
 
 async def _read(request: Request, limit: int) -> bytes:
     length = header(request, b"content-length") or ""
-    if length.isdigit() and int(length) > limit:
+    if (whole_number(length) or 0) > limit:
         raise _too_large(limit)
     parts: list[bytes] = []
     size, more = 0, True

@@ -15,6 +15,8 @@ from qbull.api.context import ApiContext
 from qbull.api.endpoint import ApiCall, Endpoint, Nothing
 from qbull.api.live_stream import EventListener, StreamEvent
 from qbull.api.problems import ApiProblem, Wrong
+from qbull.core.digits import whole_number
+from qbull.core.record import NEVER_DUE_MS
 from qbull.views.shape import ResourceName, Shape
 
 STREAM_HEARTBEAT_SECONDS = 15.0
@@ -39,13 +41,11 @@ async def events(call: ApiCall[EventsQuery, Nothing]) -> StreamingResponse:
         await call.context.queue(query.queue)
     if live.full or call.context.shutting_down.is_set():
         raise ApiProblem(503, "too many streams are open", headers={"retry-after": "5"})
-    after = call.request.headers.get("last-event-id", "")
+    after = _last_seen(call.request.headers.get("last-event-id", ""))
     listener = EventListener(query.queue, query.job)
     live.subscribe(listener)
     try:
-        first = await _first(
-            call.context, listener, int(after) if after.isdigit() and len(after) < 16 else None
-        )
+        first = await _first(call.context, listener, after)
     except BaseException:
         await live.leave(listener)
         raise
@@ -54,6 +54,15 @@ async def events(call: ApiCall[EventsQuery, Nothing]) -> StreamingResponse:
         media_type="text/event-stream",
         headers={"x-accel-buffering": "no"},
     )
+
+
+def _last_seen(id: str) -> int | None:
+    """The id of the last event that a caller has seen; None if there is none."""
+    number = whole_number(id)
+    if id and (number is None or number > NEVER_DUE_MS):
+        why = "is no id of an event; leave it out to hear what happens from now on"
+        raise ApiProblem(400, f"Last-Event-ID: {why}", errors=[Wrong("Last-Event-ID", why)])
+    return number
 
 
 async def _first(context: ApiContext, listener: EventListener, after: int | None) -> list[StreamEvent]:

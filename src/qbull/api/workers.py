@@ -9,6 +9,7 @@ from functools import partial
 import qbull
 from qbull.api.context import now
 from qbull.api.endpoint import ApiCall, Endpoint, Nothing
+from qbull.core.digits import whole_number
 from qbull.store.connection.requirements import read_info, server_settings
 from qbull.store.connection.server import Server
 from qbull.store.read.inspect import server_time
@@ -62,8 +63,7 @@ async def _server_view(server: Server) -> views.ServerView:
     said = await server_settings(server, "appendfsync")
 
     def number(name: str) -> int:
-        text = info.get(name, "0")
-        return int(text) if text.isdigit() else 0
+        return whole_number(info.get(name, "0")) or 0
 
     return views.ServerView(
         address=server.address.shown,

@@ -18,7 +18,7 @@ class SizeParam(click.ParamType):  # type: ignore[type-arg]
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         if isinstance(value, int):
             return value
-        match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMG]?)I?B?", str(value).strip().upper())
+        match = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,15})?)\s*([KMG]?)I?B?", str(value).strip().upper())
         size = round(float(match.group(1)) * _SIZE_UNITS[match.group(2)]) if match is not None else 0
         if size < 1:
             self.fail(f"{value!r} is not a size; use a number with a unit, such as 500MB or 2GB", param, ctx)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
+from qbull.core.digits import whole_number
 from qbull.errors import ConfigError, NotFound
 
 RESULT_SWEEP_SECONDS = 600.0
@@ -98,7 +99,7 @@ class FileResults:
     def _read(self, reference: str) -> bytes:
         hour, _, name = reference.partition("/")
         path = self._directory / hour / name
-        if not hour.isdigit() or not name or "/" in name or name.startswith("."):
+        if whole_number(hour) is None or not name or "/" in name or name.startswith("."):
             raise NotFound(f'result "{reference}": is no reference of {self._directory}')
         try:
             return path.read_bytes()
@@ -111,7 +112,8 @@ class FileResults:
     def _sweep(self, hour: int) -> None:
         oldest = hour - int(self._keep_for // 3600) - 1
         for folder in self._directory.iterdir():
-            if folder.name.isdigit() and int(folder.name) < oldest:
+            folder_hour = whole_number(folder.name)
+            if folder_hour is not None and folder_hour < oldest:
                 shutil.rmtree(folder, ignore_errors=True)
 
 

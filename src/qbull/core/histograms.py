@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
+from qbull.core.digits import whole_number
+
 SUM_INDEX = 64
 """The place of the sum in a row, in microseconds. Before it: one count for each length in bits."""
 STARTED_FIELD = "s:jobs"
@@ -92,19 +94,22 @@ def read(named: Mapping[str, int]) -> tuple[dict[str, Histogram], Histogram]:
     for name, n in named.items():
         kind, _, rest = name.partition(":")
         at, _, task = rest.partition(":")
-        if not at.isdigit() or int(at) > SUM_INDEX:
+        index = whole_number(at)
+        if index is None or index > SUM_INDEX:
             continue
         if kind == "d":
-            durations.setdefault(task, {})[int(at)] = n
+            durations.setdefault(task, {})[index] = n
         elif kind == "w":
-            waits[int(at)] = n
+            waits[index] = n
     return {task: Histogram(counted) for task, counted in sorted(durations.items())}, Histogram(waits)
 
 
 def waits_in(named: Mapping[str, int]) -> dict[int, int]:
     """How many jobs waited how long, by the length of their wait in bits of microseconds."""
     return {
-        at: n for name, n in named.items() if name.startswith("w:") and (at := int(name[2:])) != SUM_INDEX
+        at: n
+        for name, n in named.items()
+        if name.startswith("w:") and (at := whole_number(name[2:])) is not None and at != SUM_INDEX
     }
 
 

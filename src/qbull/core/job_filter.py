@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any, Literal, NamedTuple, TypedDict, assert_never
 
 from qbull.core.codec import decode_untyped
+from qbull.core.digits import MAX_DIGITS, whole_number
 from qbull.core.failures import fingerprint
 from qbull.core.record import Body
 from qbull.errors import ArgumentsError
@@ -127,9 +128,19 @@ def _check(name: str, field: FilterField, value: Any) -> None:
                     "for example datetime.now(UTC)"
                 )
         case "payload":
-            pass
+            for path in value:
+                _check_path(name, path)
         case _:
             assert_never(field.kind)
+
+
+def _check_path(name: str, path: str) -> None:
+    """Refuse a path with digits that are no position in a list, such as `items.².sku`."""
+    for part in path.split("."):
+        if part.isdigit() and whole_number(part) is None:
+            raise ArgumentsError(
+                f'{name}: "{part[:40]}" is no position in a list; write at most {MAX_DIGITS} digits from 0 to 9'
+            )
 
 
 _NO_VALUE = object()
@@ -140,8 +151,8 @@ def _at(value: Any, path: str) -> Any:
     for part in path.split("."):
         if isinstance(value, dict) and part in value:
             value = value[part]
-        elif isinstance(value, list) and part.isdigit() and int(part) < len(value):
-            value = value[int(part)]
+        elif isinstance(value, list) and (index := whole_number(part)) is not None and index < len(value):
+            value = value[index]
         else:
             return _NO_VALUE
     return value

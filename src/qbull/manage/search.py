@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 MAX_SEARCHED_JOBS = 5_000
 """Maximum number of jobs that one search reads. A page may have fewer jobs than its limit, and a cursor."""
 
-_SCAN_CURSOR = re.compile(r"\d{1,5}:\d{1,20}:\d{1,6}")
+_SCAN_CURSOR = re.compile(r"[0-9]{1,5}:[0-9]{1,20}:[0-9]{1,6}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
 import redis.asyncio.connection as client
 
+from qbull.core.digits import whole_number
 from qbull.errors import ConfigError
 from qbull.store.connection.tls import TlsSettings
 
@@ -178,15 +179,17 @@ def _kind(secure: bool) -> type[client.AbstractConnection]:
 def _replicas(url: str, text: str | None) -> int | None:
     if text is None:
         return None
-    if not text.isdigit() or text == "0":
+    replicas = whole_number(text)
+    if not replicas:
         raise _bad_url(url, f'replicas="{text}": give how many there are for each primary, from 1')
-    return int(text)
+    return replicas
 
 
 def _database(url: str, text: str) -> int:
-    if not text.isdigit():
+    database = whole_number(text)
+    if database is None:
         raise _bad_url(url, f'the database must be a number, not "{text}"')
-    return int(text)
+    return database
 
 
 def _bad_url(url: str, what: str) -> ConfigError:

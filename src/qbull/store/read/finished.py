@@ -17,7 +17,7 @@ from qbull.store.connection import fan_out
 from qbull.store.read.inspect import POSITION_PREFIXES, StoredJob, ms_of
 from qbull.store.verbs.partition import Partition
 
-_POSITION_PATTERN = re.compile(r"(\d{1,15}-\d{1,19})/(\d{1,6}):(\d{1,9})")
+_POSITION_PATTERN = re.compile(r"([0-9]{1,15}-[0-9]{1,19})/([0-9]{1,6}):([0-9]{1,9})")
 
 MIN_FINISHED_BATCH_SIZE, MAX_FINISHED_BATCH_SIZE = 4, 256
 """Entries in one call."""
