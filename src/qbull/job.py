@@ -211,10 +211,10 @@ class Job(msgspec.Struct, Generic[R], eq=False, weakref=True):
         said = (
             reason[:MAX_CANCEL_REASON_CHARS].encode("utf-8", "replace").decode()
         )  # A lone surrogate, which UTF-8 cannot encode.
-        sealed = append_ending(Ending(0, 0.0, "", error=said or "cancelled"))
+        ending = append_ending(Ending(0, 0.0, "", error=said or "cancelled"))
 
         async def cancel(partition: Partition) -> str:
-            return (await partition.cancel(sealed, [self.id]))[0]
+            return (await partition.cancel(ending, [self.id]))[0]
 
         word = await self._queue.app._client().on_job(self._queue.settings, self.id, cancel)
         if word == "cancelled":

@@ -165,9 +165,9 @@ async def remove(client: Client, partition: Partition, jobs: Sequence[StoredJob]
 
 async def cancel(client: Client, partition: Partition, jobs: Sequence[StoredJob]) -> int:
     """Cancel jobs. Workers are asked to stop the running ones."""
-    sealed = append_ending(Ending(0, 0.0, "", error="cancelled"))
+    ending = append_ending(Ending(0, 0.0, "", error="cancelled"))
     ids = [job.id for job in jobs]
-    words = await partition.cancel(sealed, ids)
+    words = await partition.cancel(ending, ids)
     return words.count("cancelled") + words.count("cancelling")
 
 

@@ -125,11 +125,11 @@ class _InlineJobs:
         self._inline = inline
         self._queue = queue
 
-    async def cancel(self, sealed: bytes, ids: Sequence[str]) -> list[str]:
+    async def cancel(self, ending: bytes, ids: Sequence[str]) -> list[str]:
         words: list[str] = []
         for kept in map(self._kept, ids):
             if kept.state in ("waiting", "delayed"):
-                kept.finish("cancelled", split_ending(sealed)[1], self._inline.now_ms)
+                kept.finish("cancelled", split_ending(ending)[1], self._inline.now_ms)
             words.append(kept.state)
         return words
 

@@ -26,7 +26,7 @@ class Assignment:
     """Where results go that are too large for the server."""
     tracing: Tracing | None = None
     middleware: MiddlewareChain = field(default_factory=MiddlewareChain)
-    seals: CodecChain = field(default_factory=CodecChain)
+    codecs: CodecChain = field(default_factory=CodecChain)
     durability: Durability | None = None
     """The durability of writes to other partitions."""
     payload_limit: int = PAYLOAD_LIMIT_BYTES

@@ -89,7 +89,7 @@ class AttemptRunner:
         quarantined = wiring.link is not None and self._suspects is None
         self._max_train_seconds = 0.0 if quarantined else MAX_TRAIN_SECONDS
         self._start_check = StartCheck(settings, wiring.outage)
-        self._load_dependencies = DependencyLoader(assignment.results, assignment.seals, wiring.outage)
+        self._load_dependencies = DependencyLoader(assignment.results, assignment.codecs, wiring.outage)
         self._has_limits = False
         self._marks: CancelMarks = {}
         self._tracing = assignment.tracing

@@ -29,8 +29,8 @@ class TaskCaller:
     def __init__(self, assignment: Assignment) -> None:
         self._results = assignment.results
         self._middleware = assignment.middleware
-        self._seals = assignment.seals
-        self._sealing = assignment.seals.used
+        self._codecs = assignment.codecs
+        self._has_codecs = assignment.codecs.used
         self._hooked = bool(assignment.middleware.around_call)
         self._limit = assignment.payload_limit if assignment.results is None else sys.maxsize
         self._name = f"qbull-{assignment.settings.name}"
@@ -41,8 +41,8 @@ class TaskCaller:
         self, task: TaskSpec, args: list[Any], kwargs: dict[str, Any], job: RunningJob
     ) -> bytes | StoredResult:
         result = await self._result(task, args, kwargs, job)
-        if self._sealing:
-            result = self._seals.encode("result", job.queue, task.name, result)
+        if self._has_codecs:
+            result = self._codecs.encode("result", job.queue, task.name, result)
         if self._results is None or len(result) <= self._results.over:
             return result
         return StoredResult(str(await self._results.put(job.queue, job.id.decode(), result)))
@@ -65,7 +65,7 @@ class TaskCaller:
             elif task.kind == "thread":
                 value = await self._in_thread(task, args, kwargs, job)
             else:
-                return await self._pool.run(task, job, self._limit, self._opened(job))
+                return await self._pool.run(task, job, self._limit, self._decoded_payload(job))
         except (Exception, asyncio.CancelledError):
             raise
         except AlreadyDone:
@@ -83,12 +83,12 @@ class TaskCaller:
         call = self._middleware.acall if task.kind == "async" else self._middleware.call
         return partial(call, current_job(), task.function)
 
-    def _opened(self, job: RunningJob) -> bytes | None:
-        """The arguments for a process, which has no keys."""
+    def _decoded_payload(self, job: RunningJob) -> bytes | None:
+        """The arguments for a process, which has no keys; None if they are not encoded."""
         payload = job.body.payload
         if not is_wrapped(payload):
             return None
-        return self._seals.decode("payload", job.queue, job.body.task, payload)
+        return self._codecs.decode("payload", job.queue, job.body.task, payload)
 
     async def _in_thread(
         self, task: TaskSpec, args: list[Any], kwargs: dict[str, Any], job: RunningJob

@@ -22,8 +22,8 @@ class CallDecoder:
     def __init__(self, assignment: Assignment) -> None:
         self._queue = assignment.settings.name
         self._tasks = assignment.tasks
-        self._seals = assignment.seals
-        self._sealing = assignment.seals.used
+        self._codecs = assignment.codecs
+        self._has_codecs = assignment.codecs.used
 
     def task(self, name: str) -> TaskSpec:
         """The task of a job."""
@@ -36,14 +36,14 @@ class CallDecoder:
     def arguments(self, task: TaskSpec, body: ExtendedBody) -> CallArguments:
         """The arguments of a job. An app without codecs tries them only if the payload is not JSON."""
         try:
-            if not self._sealing:
+            if not self._has_codecs:
                 return task.signature.decode(body.payload)
         except PayloadError as error:
             if not is_wrapped(body.payload):
                 raise _mismatch(task, error) from None
         try:
-            opened = self._seals.decode("payload", self._queue, body.task, body.payload)
-            return task.signature.decode(opened)
+            decoded = self._codecs.decode("payload", self._queue, body.task, body.payload)
+            return task.signature.decode(decoded)
         except PayloadError as error:
             raise _mismatch(task, error) from None
 
@@ -57,7 +57,7 @@ def read_body(record: bytes) -> ExtendedBody:
 
 
 def _mismatch(task: TaskSpec, error: PayloadError) -> Exception:
-    """The arguments do not fit this code. A payload that cannot be opened would fit no other."""
+    """The arguments do not fit this code. A payload that cannot be decoded would fit no other."""
     if not isinstance(error, ArgumentsError):
         return Undeliverable(str(error))
     return CodeMismatch(CodeNeed(task.name, frozenset({task.signature.digest})), str(error))

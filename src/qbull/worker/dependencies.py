@@ -1,5 +1,7 @@
-"""Awaited: what a job of a flow has waited for, read before its task is called. Results that are kept
-elsewhere are fetched from there, and those that are sealed are opened."""
+"""Dependencies: the jobs that a job of a flow has waited for, read before its task is called.
+
+Results in a result store are fetched from there, and encoded results are decoded.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +21,9 @@ from qbull.worker.outage import Outage
 
 
 class DependencyLoader:
-    def __init__(self, results: ResultStore | None, seals: CodecChain, outage: Outage) -> None:
+    def __init__(self, results: ResultStore | None, codecs: CodecChain, outage: Outage) -> None:
         self._results = results
-        self._seals = seals
+        self._codecs = codecs
         self._outage = outage
 
     async def __call__(self, job: RunningJob) -> list[tuple[str, Dependency]]:
@@ -40,7 +42,7 @@ class DependencyLoader:
             result = await self._results.get(told.stored)
         if result is not None and is_wrapped(result):
             try:
-                result = self._seals.decode("result", told.queue, told.task, result)
+                result = self._codecs.decode("result", told.queue, told.task, result)
             except PayloadError as error:
                 raise Undeliverable(f"the result of job {told.id}: {error}") from None
         return msgspec.structs.replace(told, result=result)

@@ -327,7 +327,7 @@ class QueueRunner:
     def _make_promoter(self, number: int, safety: float) -> Promoter:
         partition, assignment = self._deliveries.partition(number), self._assignment
         tasks, store = assignment.tasks, self._wiring.store
-        schedules = ScheduleRunner(store, partition, tasks, self._outage, assignment.seals)
+        schedules = ScheduleRunner(store, partition, tasks, self._outage, assignment.codecs)
         return Promoter(partition, self._outage, safety, schedules)
 
     async def _leave(self) -> None:

@@ -32,7 +32,7 @@ UNREADABLE_SCHEDULE_RETRY_MS = 60_000
 
 
 class ScheduleRunner:
-    """For one partition. `tasks` are those that this worker can run; `seals` encode their arguments."""
+    """For one partition. `tasks` are those that this worker can run; `codecs` encode their arguments."""
 
     def __init__(
         self,
@@ -40,11 +40,11 @@ class ScheduleRunner:
         partition: Partition,
         tasks: Mapping[str, TaskSpec],
         outage: Outage,
-        seals: CodecChain | None = None,
+        codecs: CodecChain | None = None,
     ) -> None:
         self._schedules = ScheduleStore(store)
-        seal = partial((seals or CodecChain()).encode, "payload", partition.settings.name)
-        self._ticks = ScheduleTicks(store, seal, tasks)
+        encode = partial((codecs or CodecChain()).encode, "payload", partition.settings.name)
+        self._ticks = ScheduleTicks(store, encode, tasks)
         self._partition = partition
         self._place = ScheduleLocation(partition.settings.name, partition.number)
         self._tasks = tasks

@@ -20,8 +20,8 @@ local function clean_entry(found)
   look_up(ids)
   for _, id in ipairs(ids) do
     if removed < most and place_of(id) == place then
-      local sealed = take_finished(id, place)
-      if stream == 'failed' and holds_lane(sealed) then leave_its_lane(sealed) end
+      local finished = take_finished(id, place)
+      if stream == 'failed' and holds_lane(finished) then leave_its_lane(finished) end
       forget(id)
       if has_extras then forget_extras(id) end
       removed = removed + 1

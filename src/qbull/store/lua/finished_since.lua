@@ -38,13 +38,13 @@ for kind, state in ipairs({'completed', 'failed', 'cancelled'}) do
   for at = #entries, 1, -1 do
     local entry, fields = entries[at][1], entries[at][2]
     for i = 1, #fields, 2 do
-      local sealed, ending, n = fields[i + 1], '', #answer
-      if state == 'failed' and #sealed > ENDING_LENGTH_BYTES then
-        local a, b, c, d = string.byte(sealed, -ENDING_LENGTH_BYTES, -1)
-        ending = string.sub(sealed, -ENDING_LENGTH_BYTES - (((a * 256 + b) * 256 + c) * 256 + d), -1)
+      local finished, ending, n = fields[i + 1], '', #answer
+      if state == 'failed' and #finished > ENDING_LENGTH_BYTES then
+        local a, b, c, d = string.byte(finished, -ENDING_LENGTH_BYTES, -1)
+        ending = string.sub(finished, -ENDING_LENGTH_BYTES - (((a * 256 + b) * 256 + c) * 256 + d), -1)
       end
       answer[n + 1], answer[n + 2], answer[n + 3] = state, entry, fields[i]
-      answer[n + 4], answer[n + 5] = string.sub(sealed, 1, HEAD), ending
+      answer[n + 4], answer[n + 5] = string.sub(finished, 1, HEAD), ending
     end
   end
 end

@@ -60,9 +60,9 @@ local function join(id, place, flow, position, letter, told, ending)
   elseif left == 0 and waits then
     let_go(id, take_waiting(id, place), known[4])
   elseif left == 0 and known[5] and (kind == 'f' or kind == 'x') then -- its stopper was retried
-    local sealed = take_finished(id, place)
+    local finished = take_finished(id, place)
     redis.call('HDEL', job, 'stopped')
-    let_go(id, string.sub(sealed, 1, -ENDING_LENGTH_BYTES - 1 - seal_size(sealed)), known[4])
+    let_go(id, string.sub(finished, 1, -ENDING_LENGTH_BYTES - 1 - ending_size(finished)), known[4])
   elseif not counts_as_done and waits then
     end_too(id, place, letter, ending)
   end

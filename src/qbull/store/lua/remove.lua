@@ -21,8 +21,8 @@ for i = rest, #ARGV, 2 do
   elseif place ~= '' and now ~= place then
     word = 'moved'
   elseif string.find('cfx', string.sub(now, 1, 1), 1, true) then
-    local sealed = take_finished(id, now)
-    if string.sub(now, 1, 1) == 'f' and holds_lane(sealed) then leave_its_lane(sealed) end
+    local finished = take_finished(id, now)
+    if string.sub(now, 1, 1) == 'f' and holds_lane(finished) then leave_its_lane(finished) end
   elseif string.sub(now, 1, 1) == 'm' then
     word = 'moving'
   else

@@ -158,20 +158,20 @@ async def _jobs_of_entries(
     positions = iter(await partition.server.call("HMGET", partition.base + "index", *ids) if ids else ())
     return [
         [
-            _stored_job(partition, state, entry, id, sealed)
+            _stored_job(partition, state, entry, id, finished)
             if next(positions) == POSITION_PREFIXES[state] + entry
             else None
-            for id, sealed in zip(fields[::2], fields[1::2], strict=True)
+            for id, finished in zip(fields[::2], fields[1::2], strict=True)
         ]
         for entry, fields in rows
     ]
 
 
-def _stored_job(partition: Partition, state: State, entry: bytes, id: bytes, sealed: bytes) -> StoredJob:
+def _stored_job(partition: Partition, state: State, entry: bytes, id: bytes, finished: bytes) -> StoredJob:
     return StoredJob(
         id.decode("utf-8", "replace"),
         state,
-        *split_ending(sealed),
+        *split_ending(finished),
         finished_ms=int(entry.partition(b"-")[0]),
         partition=partition.number,
         position=POSITION_PREFIXES[state] + entry,

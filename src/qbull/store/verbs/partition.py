@@ -209,7 +209,7 @@ class Partition(Retriable):
 
     @idempotent
     async def reclaim(
-        self, worker: str, seal: bytes, started: Sequence[bytes] | None = None, silent: float = 0.0
+        self, worker: str, ending: bytes, started: Sequence[bytes] | None = None, silent: float = 0.0
     ) -> Reclaimed:
         """Take back the deliveries of a dead worker; `started` lists the jobs that were running.
 
@@ -219,7 +219,7 @@ class Partition(Retriable):
         blind_ms = int(silent * 1000) if started is None else -1
         taken, dead, more = await self.server.script(
             "reclaim", self.base, self._limit, self._halt, *self._keep_failed,
-            worker, 100, MAX_CRASHES, blind_ms, seal, *(started or ()),
+            worker, 100, MAX_CRASHES, blind_ms, ending, *(started or ()),
         )  # fmt: skip
         return Reclaimed(taken, dead, bool(more) or taken > 0)
 
@@ -227,13 +227,13 @@ class Partition(Retriable):
     # after a lost reply gets the first answer.
 
     @idempotent
-    async def cancel(self, seal: bytes, ids: Sequence[str]) -> list[str]:
+    async def cancel(self, ending: bytes, ids: Sequence[str]) -> list[str]:
         """Cancel jobs.
 
         Each is "cancelled", "cancelling" (a worker has it), "completed", "failed" or "unknown".
         """
         answer: bytes = await self.server.script(
-            "cancel", self.base, self._limit, *self._keep_failed, seal, *ids
+            "cancel", self.base, self._limit, *self._keep_failed, ending, *ids
         )
         return answer.decode().split()
 
@@ -243,8 +243,8 @@ class Partition(Retriable):
         flat = await self.server.call("HGETALL", self.base + "cancelling")
         marks = []
         for id, text in zip(flat[::2], flat[1::2], strict=True):
-            position, _, sealed = text.partition(b" ")
-            marks.append(CancelMark(id, position, split_ending(sealed)[1].error or ""))
+            position, _, ending = text.partition(b" ")
+            marks.append(CancelMark(id, position, split_ending(ending)[1].error or ""))
         return marks
 
     @idempotent

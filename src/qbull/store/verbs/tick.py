@@ -35,18 +35,18 @@ class ScheduleTicks(StoreVerbs):
 
     Args:
         store: The store of the app.
-        seal: Encodes the arguments of a task for the server.
+        encode: Encodes the arguments of a task for the server.
         tasks: The tasks that this process knows, by name. A run must start within the `expires` of its task.
     """
 
     def __init__(
         self,
         store: Store,
-        seal: Callable[[str, bytes], bytes] = lambda task, args: args,
+        encode: Callable[[str, bytes], bytes] = lambda task, args: args,
         tasks: Mapping[str, TaskSpec] = {},
     ) -> None:
         super().__init__(store)
-        self._seal = seal
+        self._encode = encode
         self._tasks = tasks
 
     async def fire_due(self, partition: Partition, look: PartitionPlans) -> list[TickResult]:
@@ -59,7 +59,7 @@ class ScheduleTicks(StoreVerbs):
                 continue
             proposal = propose_ticks(schedule, plan.next_ms, look.now_ms)
             follows = proposal.following
-            run = scheduled_run(partition.settings, schedule, self._seal, self._tasks)
+            run = scheduled_run(partition.settings, schedule, self._encode, self._tasks)
             flat += (
                 schedule.name, plan.rev, schedule.catch_up, schedule.overlap, proposal.missed,
                 *run, len(proposal.instants),
@@ -84,7 +84,7 @@ class ScheduleTicks(StoreVerbs):
         self, partition: Partition, schedule: Schedule, id: str, confirmed: ConfirmedServer | None = None
     ) -> bool:
         """Run a schedule now, outside its plan. Returns whether the job was new."""
-        run = scheduled_run(partition.settings, schedule, self._seal, self._tasks)
+        run = scheduled_run(partition.settings, schedule, self._encode, self._tasks)
         args = (partition.settings.lane_limit, schedule.name, id, *run)
         return bool(await (confirmed or self._store.server).script("schedule_run", partition.base, *args))
 
@@ -106,14 +106,14 @@ class ScheduledRun(NamedTuple):
 def scheduled_run(
     settings: QueueSettings,
     schedule: Schedule,
-    seal: Callable[[str, bytes], bytes] = lambda task, args: args,
+    encode: Callable[[str, bytes], bytes] = lambda task, args: args,
     tasks: Mapping[str, TaskSpec] = {},
 ) -> ScheduledRun:
     """The next run of a schedule. It expires like any job of its task."""
     spec = tasks.get(schedule.task)
     expires_ms = None if spec is None else spec.defaults.end_ms
     key_digest = digest(schedule.key) if schedule.key is not None else None
-    args = seal(schedule.task, bytes(schedule.args))
+    args = encode(schedule.task, bytes(schedule.args))
     body = ExtendedBody(schedule.task, args, schedule.key, schedule=schedule.name, expires=expires_ms)
     lane = settings.lane_of(key_digest)
     record = pack(body, priority=DEFAULT_PRIORITY, lane=lane, reports=settings.reports)

@@ -18,15 +18,15 @@ local function is_awaited(record)
 end
 
 -- A large record is sent without its payload.
-local function tell_flow(letter, id, sealed)
-  if not is_awaited(sealed) then return end
-  if #sealed > LARGE then
+local function tell_flow(letter, id, record)
+  if not is_awaited(record) then return end
+  if #record > LARGE then
     local has_ending = string.find('cfx', letter, 1, true)
-    local at = has_ending and -ENDING_LENGTH_BYTES - seal_size(sealed) or #sealed + 1
-    local ending = string.sub(sealed, at)
-    sealed = without_value(string.sub(sealed, 1, at - 1), body_at(sealed), PAYLOAD_VALUE) .. ending
+    local at = has_ending and -ENDING_LENGTH_BYTES - ending_size(record) or #record + 1
+    local ending = string.sub(record, at)
+    record = without_value(string.sub(record, 1, at - 1), body_at(record), PAYLOAD_VALUE) .. ending
   end
-  onward[onward_n + 1], onward[onward_n + 2] = letter .. id, sealed
+  onward[onward_n + 1], onward[onward_n + 2] = letter .. id, record
   onward_n = onward_n + 2
 end
 

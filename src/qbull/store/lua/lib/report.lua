@@ -15,16 +15,16 @@ local told, told_n = {}, 0
 local done_ids, done_endings, ended_ids = {}, {}, {}
 
 -- The number of bytes of the ending behind a record. The length is stored last.
-local function seal_size(sealed)
-  local a, b, c, d = string.byte(sealed, -ENDING_LENGTH_BYTES, -1)
+local function ending_size(finished)
+  local a, b, c, d = string.byte(finished, -ENDING_LENGTH_BYTES, -1)
   return ((a * 256 + b) * 256 + c) * 256 + d
 end
 
 -- The ending with its length. A large one goes without its result, which these reports do not need.
-local function ending_of(sealed)
-  local size = seal_size(sealed)
-  if size <= LARGE then return string.sub(sealed, -ENDING_LENGTH_BYTES - size) end
-  local ending = string.sub(sealed, -ENDING_LENGTH_BYTES - size, -ENDING_LENGTH_BYTES - 1)
+local function ending_of(finished)
+  local size = ending_size(finished)
+  if size <= LARGE then return string.sub(finished, -ENDING_LENGTH_BYTES - size) end
+  local ending = string.sub(finished, -ENDING_LENGTH_BYTES - size, -ENDING_LENGTH_BYTES - 1)
   ending = without_value(ending, 1, RESULT_VALUE)
   local n = #ending
   local high, low = math.floor(n / 65536), n % 65536
@@ -37,8 +37,8 @@ local function in_short(letter, record)
   if not string.find('fx', letter, 1, true) then
     return without_value(record, body_at(record), PAYLOAD_VALUE)
   end
-  local unsealed = string.sub(record, 1, -ENDING_LENGTH_BYTES - 1 - seal_size(record))
-  return without_value(unsealed, body_at(record), PAYLOAD_VALUE) .. ending_of(record)
+  local without_ending = string.sub(record, 1, -ENDING_LENGTH_BYTES - 1 - ending_size(record))
+  return without_value(without_ending, body_at(record), PAYLOAD_VALUE) .. ending_of(record)
 end
 
 -- Report a job if its record asks for it. `asked` is the flag that it needs (core/record.py), REPORT_END by
@@ -52,11 +52,11 @@ local function report(letter, id, record, asked)
 end
 
 -- Report a completed job whose record has one of the report flags.
-local function report_done(id, sealed)
-  local flags = string.byte(sealed, FLAGS_AT) % (2 * REPORT_ALL_FLAG)
+local function report_done(id, finished)
+  local flags = string.byte(finished, FLAGS_AT) % (2 * REPORT_ALL_FLAG)
   if flags >= REPORT_ALL_FLAG then
     local n = #done_ids + 1
-    done_ids[n], done_endings[n] = id, ending_of(sealed)
+    done_ids[n], done_endings[n] = id, ending_of(finished)
   end
   if flags % REPORT_ALL_FLAG >= REPORT_END_FLAG then ended_ids[#ended_ids + 1] = id end
 end
