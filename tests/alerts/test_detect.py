@@ -65,9 +65,9 @@ async def fail(store: Store, many: int = 1) -> None:
         await partition.enqueue(jobs)
         outcomes = PartitionOutcomes()
         for each in await store.fetch(streams, "w", 500, None):
-            sealed = append_ending(Ending(1, 0.0, "w", error="ValueError: no"))
+            ending = append_ending(Ending(1, 0.0, "w", error="ValueError: no"))
             outcomes.dead(
-                JobPosition(each.position, b"", 0, True), each.job(0).id, each.job(0).record, sealed
+                JobPosition(each.position, b"", 0, True), each.job(0).id, each.job(0).record, ending
             )
         await partition.settle(outcomes)
 

@@ -241,7 +241,7 @@ class Tenant(qbull.Middleware):
         yield
 
 
-async def test_what_is_moved_goes_through_the_middleware_and_is_sealed(
+async def test_moved_jobs_go_through_the_middleware_and_are_signed(
     old: Old, server_url: str, store: Store
 ) -> None:
     seen_by: list[Any] = []

@@ -135,7 +135,7 @@ def test_a_task_can_be_a_row_of_the_outbox(database: str, tmp_path: Path) -> Non
     assert said.replace(" ", "").strip() == """[('outbox_tasks.add','{"args":[1,2],"kwargs":{}}')]"""
 
 
-SEALED = """
+ENCRYPTED = """
     import django
     from django.conf import settings
 
@@ -143,11 +143,11 @@ SEALED = """
         USE_TZ=True,
         INSTALLED_APPS=["django_tasks"],
         TASKS={"default": {
-            "BACKEND": "qbull.contrib.django.tasks.QbullBackend", "OPTIONS": {"app": "sealed_tasks:app"},
+            "BACKEND": "qbull.contrib.django.tasks.QbullBackend", "OPTIONS": {"app": "encrypted_tasks:app"},
         }},
     )
     django.setup()
-    from sealed_tasks import add, app
+    from encrypted_tasks import add, app
 
     from qbull import testing
 
@@ -158,7 +158,7 @@ SEALED = """
         found = add.get_result(result.id)
         print(found.args[0] + found.kwargs["b"] == result.return_value, result.attempts)
 """
-SEALED_TASKS = """
+ENCRYPTED_TASKS = """
     import sys
 
     import qbull
@@ -177,9 +177,9 @@ SEALED_TASKS = """
 
 
 def test_arguments_and_results_may_be_encrypted_and_kept_elsewhere(tmp_path: Path) -> None:
-    (tmp_path / "sealed_tasks.py").write_text(textwrap.dedent(SEALED_TASKS))
+    (tmp_path / "encrypted_tasks.py").write_text(textwrap.dedent(ENCRYPTED_TASKS))
 
-    said = run("-c", textwrap.dedent(SEALED), PYTHONPATH=str(tmp_path))
+    said = run("-c", textwrap.dedent(ENCRYPTED), PYTHONPATH=str(tmp_path))
 
     assert said.strip() == "True 1"
 

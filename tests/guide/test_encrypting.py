@@ -68,8 +68,8 @@ async def test_arguments_and_results_are_encrypted_on_the_server(server_url: str
 
 
 async def test_all_three_work_together_and_a_large_payload_gets_small(server_url: str, store: Store) -> None:
-    seals = (qbull.Compressed(over=100), qbull.Encrypted([NEW]), qbull.Signed([OLD]))
-    async with app_with(server_url, *seals) as app:
+    codecs = (qbull.Compressed(over=100), qbull.Encrypted([NEW]), qbull.Signed([OLD]))
+    async with app_with(server_url, *codecs) as app:
         charge = charging(app)
 
         job = await charge.enqueue(card=SECRET * 5000)
@@ -170,7 +170,7 @@ async def test_a_worker_runs_only_what_is_signed(server_url: str, store: Store) 
             assert await unsigned.result(timeout=10) == {"charged": "unsigned"}
 
 
-async def test_edited_arguments_schedules_and_the_command_line_are_sealed_too(
+async def test_edited_arguments_schedules_and_the_command_line_are_encrypted_too(
     server_url: str, store: Store
 ) -> None:
     async with app_with(server_url, qbull.Encrypted([NEW], require=True)) as app:

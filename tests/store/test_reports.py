@@ -163,8 +163,8 @@ async def test_a_large_job_is_reported_without_payload_and_result(store: Store, 
 
     waiting, done = await values(driver)
     body = body_of(waiting)
-    id, sealed = done.split(b"\n", 1)
-    nothing, told_of = split_ending(sealed)
+    id, endings = done.split(b"\n", 1)
+    nothing, told_of = split_ending(endings)
     assert len(waiting) < 2200 and len(done) < 2200
     assert (body.task, body.key, body.attempt) == ("task", "k" * 50, 1)
     assert (id, nothing) == (b"a", b"")
@@ -196,8 +196,8 @@ async def test_many_that_are_done_together_are_one_report(store: Store) -> None:
     await told(driver)
     outcomes = PartitionOutcomes()
     for n, delivery in enumerate(await driver.fetch()):
-        sealed = delivery.job(0).record + append_ending(Ending(n, 1.0, "w"))
-        outcomes.done(delivery.level, delivery.entry, delivery.job(0).id, sealed)
+        finished = delivery.job(0).record + append_ending(Ending(n, 1.0, "w"))
+        outcomes.done(delivery.level, delivery.entry, delivery.job(0).id, finished)
     await driver.partition.settle(outcomes)
 
     [value] = await values(driver)
