@@ -185,8 +185,8 @@ class Job(msgspec.Struct, Generic[R], eq=False, weakref=True):
                 stacktrace=ending.stacktrace,
             )
         encoded = await self._stored(ending.stored) if ending.stored else ending.result
-        if encoded and is_wrapped(encoded):
-            encoded = self._queue._decode_result(found.body().task, encoded)
+        if self._queue.app._codecs.used or (encoded and is_wrapped(encoded)):
+            encoded = self._queue._open_result(self.id, found.body().task, encoded or b"null")
         value: R = self._decode(encoded or b"null")
         return value
 
@@ -275,7 +275,9 @@ class Job(msgspec.Struct, Generic[R], eq=False, weakref=True):
     def _again(self, found: StoredJob, payload: Mapping[str, Any] | None) -> bytes:
         try:
             return found.again(
-                None if payload is None else self._queue._encode_edited(body_of(found.record), payload)
+                None
+                if payload is None
+                else self._queue._encode_edited(self.id, body_of(found.record), payload)
             )
         except UnreadableRecord as error:
             raise Conflict(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, overload
 
 import msgspec
 
+from qbull.codecs.context import payload_context, result_context
 from qbull.config import QueueSettings
 from qbull.core.codec import encode_payload
 from qbull.core.ids import check_id
@@ -341,29 +342,31 @@ class Queue:
         spec = self.tasks.get(task)
         return spec.retry.attempts if spec is not None else self.settings.retry.attempts
 
-    def _encode_payload(self, task: str, payload: bytes) -> bytes:
-        """Arguments as they are stored: compressed, encrypted or signed, as the app is configured."""
-        return self.app._codecs.encode("payload", self.name, task, payload)
+    def _open_payload(self, id: str, body: Body) -> bytes:
+        """The arguments of a job. Raises PayloadError if this app cannot read them, or must not."""
+        return self.app._codecs.open(payload_context(self.name, id, body), body.payload)
 
-    def _decode_result(self, task: str, result: bytes) -> bytes:
-        """Decode a stored result. Raises PayloadError if no configured codec can read it."""
-        return self.app._codecs.decode("result", self.name, task, result)
+    def _open_result(self, id: str, task: str, result: bytes) -> bytes:
+        """The result of a job. Raises PayloadError if this app cannot read it, or must not."""
+        return self.app._codecs.open(result_context(self.name, id, task), result)
 
-    def _encode_edited(self, body: Body, payload: Mapping[str, Any]) -> bytes:
+    def _encode_edited(self, id: str, body: Body, payload: Mapping[str, Any]) -> bytes:
         """Encode new arguments for a job. They must not change its key.
 
         They are checked if this app has the code of the task.
         """
         spec, limit = self.tasks.get(body.task), self.app.payload_limit
         if spec is None:
-            return self._encode_payload(body.task, encode_payload(body.task, payload, limit))
+            body.payload = encode_payload(body.task, payload, limit)
+            return self._producer.protect(id, body)
         encoded, call = spec.signature.encode((), dict(payload), limit)
         if spec.key is not None:
             key = spec.key.apply(msgspec.structs.asdict(call))
-            stored = self.app._codecs.decode("payload", self.name, body.task, body.payload)
+            stored = self._open_payload(id, body)
             if key != body.key and spec.key.apply(spec.signature.arguments(stored)) == body.key:
                 raise ArgumentsError(
                     f'task "{spec.name}": these arguments have the key "{key}", the job has "{body.key}"; '
                     "enqueue a new job, and remove() this one"
                 )
-        return self._encode_payload(body.task, encoded)
+        body.payload = encoded
+        return self._producer.protect(id, body)

@@ -11,6 +11,7 @@ from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, Unpack
 
+from qbull.codecs.schedules import ScheduleCodec
 from qbull.config import QueueSettings, check_name
 from qbull.core.codec import encode_payload
 from qbull.core.cron import in_zone
@@ -153,7 +154,7 @@ class Schedules:
         partition, id = client.router.partition(queue.settings, number), new_id(number)
         durability = self._app.durability
         server = client.store.confirmed(durability) if durability is not None else None
-        ticks = ScheduleTicks(client.store, queue._encode_payload, queue.tasks)
+        ticks = ScheduleTicks(client.store, ScheduleCodec(self._app._codecs), queue.tasks)
         created = await ticks.fire_now(partition, schedule, id, server)
         return Job(id, created, queue)
 
@@ -194,7 +195,7 @@ class Schedules:
 
     @property
     def _stored(self) -> Stored:
-        return Stored(self._app._client().store)
+        return Stored(self._app._client().store, ScheduleCodec(self._app._codecs))
 
     async def _find(self, name: str) -> StoredSchedule | None:
         return await self._stored.find(name)
@@ -227,7 +228,7 @@ class Schedules:
             return known.plan.schedule, known.location
         if name not in self._app.declared:
             raise await self._unknown(name)
-        return self._app.declared[name], None
+        return ScheduleCodec(self._app._codecs).protect(self._app.declared[name]), None
 
     async def _infos(self, place: ScheduleLocation, names: Sequence[str]) -> ScheduleInfos:
         served = await self._served()

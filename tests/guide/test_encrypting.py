@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import psycopg
 import pytest
 
 import qbull
+from conftest import eventually
 from qbull.store.store import Store
 
 OLD, NEW = qbull.Encrypted.new_key(), qbull.Encrypted.new_key()
@@ -140,7 +142,7 @@ async def test_a_worker_without_the_setting_reads_what_is_compressed_or_signed(
         info = await job.info()
         charging(plain)
         async with plain.worker():
-            answer = await job.result(timeout=10)
+            answer = await plain.job("billing", job.id).result(timeout=10)
 
     assert info is not None
     assert info.payload == {"card": "x" * 500}
@@ -191,6 +193,157 @@ async def test_edited_arguments_schedules_and_the_command_line_are_encrypted_too
             await job.retry({"user": "u", "card": "good"})
             assert await app.job(queue, job.id).result(timeout=10) == "good"
         await app.schedules.remove("monthly")
+
+
+PROTECTED = (qbull.Compressed(over=100), qbull.Encrypted([NEW]), qbull.Signed([OLD]))
+
+
+async def test_jobs_of_every_kind_are_protected_and_run(server_url: str, store: Store) -> None:
+    """Custom ids, keys, headers, unique jobs that take over later arguments, flows with a fallback."""
+
+    class Tenant(qbull.Middleware):
+        @contextmanager
+        def around_enqueue(self, call: qbull.Enqueueing) -> Iterator[None]:
+            call.headers["tenant"] = "acme"
+            yield
+
+    ran: list[Any] = []
+    async with app_with(server_url, *PROTECTED, Tenant()) as app:
+        queue = app.queue("billing", order="key", partitions=2, retry=qbull.Retry(attempts=1))
+        loose = app.queue("loose", partitions=2, retry=qbull.Retry(attempts=1))
+
+        @queue.task(id="charge:{n}", key="{user}")
+        async def charge(n: int, user: str) -> int:
+            ran.append((n, qbull.current_job().headers["tenant"]))
+            return n
+
+        @loose.task
+        async def refresh(user: str, at: int) -> int:
+            return at
+
+        @loose.task
+        async def fail() -> None:
+            raise qbull.Fail("no")
+
+        @loose.task
+        async def collect() -> Any:
+            return list(qbull.current_job().results)
+
+        charged = [await charge.enqueue(n=n, user="u") for n in range(5)]
+        again = await charge.enqueue(n=0, user="u")
+        unique = {
+            mode: [
+                await refresh.options(unique=qbull.Unique(window=60, by=("user",), mode=mode)).enqueue(
+                    user=mode, at=at
+                )
+                for at in (1, 2)
+            ]
+            for mode in ("first", "last", "after")
+        }
+        flow = await qbull.group(
+            charge.step(n=7, user="v"),
+            qbull.chain(fail.step(), fallback=refresh.step(user="f", at=9)),
+            then=collect.step(),
+        ).enqueue()
+        async with app.worker():
+            results = [await job.result(timeout=20) for job in charged]
+            refreshed = {mode: await jobs[0].result(timeout=20) for mode, jobs in unique.items()}
+            collected = await flow.result(timeout=20)
+
+    assert results == list(range(5)) and not again.created
+    assert [run for run in ran if run[0] < 5] == [(n, "acme") for n in range(5)]
+    assert refreshed == {"first": 1, "last": 2, "after": 2}
+    assert collected == [7, 9]
+
+
+async def test_schedules_are_protected_on_the_server_and_each_run_has_its_own_id(
+    server_url: str, store: Store
+) -> None:
+    ran: list[str] = []
+    async with app_with(server_url, *PROTECTED) as app:
+        queue = app.queue("billing")
+
+        @queue.cron(every=1, catch_up="all", overlap="allow", args={"card": SECRET})
+        async def charge(card: str) -> None:
+            ran.append(qbull.current_job().id)
+
+        await app.schedules.upsert("second", charge, every=1, args={"card": SECRET})
+        async with app.worker():
+            await eventually(lambda: _true(len(ran) >= 4))
+        there = await on_the_server(store)
+        shown = await app.schedules.get("charge")
+
+    assert SECRET.encode() not in there
+    assert len(set(ran)) == len(ran)
+    assert list(shown.args) == ["encrypted"]
+
+
+async def _true(value: bool) -> bool:
+    return value
+
+
+async def test_a_signed_schedule_is_shown_as_it_is_and_survives_a_restart(
+    server_url: str, store: Store
+) -> None:
+    async with app_with(server_url, qbull.Signed([NEW])) as app:
+        charge = charging(app)
+        charge.queue.cron(every=3600, name="monthly", args={"card": "c"})(charge)
+        async with app.worker():
+            first = await app.schedules.get("monthly")
+        revision = await schedule_revision(store, "monthly")
+        async with app.worker():
+            second = await app.schedules.get("monthly")
+        same = await schedule_revision(store, "monthly")
+
+    assert first.args == second.args == {"card": "c"}
+    assert (first.source, same) == ("code", revision)
+
+
+async def schedule_revision(store: Store, name: str) -> bytes:
+    revision: bytes = await store.server.call(
+        "HGET", store.names.partition("billing", 0) + f"schedule:{name}", "rev"
+    )
+    return revision
+
+
+async def test_an_existing_queue_is_moved_in_two_steps(server_url: str, store: Store) -> None:
+    """The steps of the guide: unprotected jobs and schedules first, then lenient apps, then strict ones."""
+    lenient = (qbull.Encrypted([NEW], require=False), qbull.Signed([OLD], require=False))
+    async with (
+        app_with(server_url) as before,
+        app_with(server_url, *lenient) as moving,
+        app_with(server_url, qbull.Encrypted([NEW]), qbull.Signed([OLD])) as after,
+    ):
+        apps = {
+            name: charging(app) for name, app in (("before", before), ("moving", moving), ("after", after))
+        }
+        for task in apps.values():
+            task.queue.cron(every=3600, name="monthly", args={"card": "code"})(task)
+        await before.schedules.upsert("own", apps["before"], every=3600, args={"card": "own"})
+        early = await apps["before"].enqueue(card="early")
+        left = await apps["before"].options(delay=600).enqueue(card="left")
+        async with before.worker():
+            await early.result(timeout=10)
+
+        waiting = await apps["before"].enqueue(card="waiting")
+        async with moving.worker():
+            assert await moving.job("billing", waiting.id).result(timeout=10) == {"charged": "waiting"}
+            assert await moving.job("billing", early.id).result(timeout=10) == {"charged": "early"}
+            await moving.schedules.upsert("own", apps["moving"], every=3600, args={"card": "own"})
+            protected = await apps["moving"].options(delay=600).enqueue(card="protected")
+
+        async with after.worker():
+            await protected.promote()
+            assert await after.job("billing", protected.id).result(timeout=10) == {"charged": "protected"}
+            for name, card in (("own", "own"), ("monthly", "code")):
+                run = await after.schedules.run(name)
+                assert await run.result(timeout=10) == {"charged": card}
+            await left.promote()
+            with pytest.raises(qbull.JobFailed, match="its payload is not signed"):
+                await left.result(timeout=10)
+        await left.retry()
+        async with moving.worker():
+            assert await moving.job("billing", left.id).result(timeout=10) == {"charged": "left"}
 
 
 async def test_the_outbox_is_encrypted_and_a_relay_needs_no_key(

@@ -202,7 +202,7 @@ SABOTEURS = (
         "a tick before its time",
         "the worker's clock decides whether a tick is due",
         "store/lua/tick.lua",
-        "while due < many and tonumber(ARGV[first + 3 * due + 1]) <= now_ms do",
+        "while due < many and tonumber(ARGV[first + 4 * due + 1]) <= now_ms do",
         "while due < many do",
         ("tests/store/test_tick.py",),
     ),

@@ -16,7 +16,7 @@ from qbull.api.endpoint import ApiCall, Endpoint, Nothing
 from qbull.api.live_stream import EventListener, StreamEvent
 from qbull.api.problems import ApiProblem, Wrong
 from qbull.core.digits import whole_number
-from qbull.core.record import NEVER_DUE_MS
+from qbull.core.flow import NEVER_DUE_MS
 from qbull.views.shape import ResourceName, Shape
 
 STREAM_HEARTBEAT_SECONDS = 15.0

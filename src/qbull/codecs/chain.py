@@ -1,23 +1,43 @@
-"""CodecChain: the codecs of an app, applied to every payload and result that is written or read.
+"""CodecChain: the codecs of an app, applied to every payload, result and schedule that is written or read.
 
-A payload that cannot be decoded raises a PayloadError of one line. Its job becomes a dead letter that keeps
-the bytes.
+`protect` and `open` are the only way to a stored value: a process that stores a value of a job calls the one,
+and a process that reads it calls the other with the same context. A value that cannot be opened raises a
+PayloadError of one line. Its job becomes a dead letter that keeps the bytes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import NamedTuple
 
 from qbull.codecs.compress import Compressed
+from qbull.codecs.context import ValueContext
 from qbull.codecs.encrypt import Encrypted
 from qbull.codecs.sign import Signed
 from qbull.core import wrapped_payload
-from qbull.core.wrapped_payload import COMPRESSED_KIND, ENCRYPTED_KIND, SIGNED_KIND
+from qbull.core.wrapped_payload import COMPRESSED_KIND, EARLIER_KINDS, ENCRYPTED_KIND, SIGNED_KIND
 from qbull.errors import ConfigError, PayloadError
 from qbull.middleware import Middleware
 
-CodecTarget = Literal["payload", "result"]
+_REMEDIES = {
+    "payload": "enqueue it from an app with the key",
+    "unique payload": "enqueue it from an app with the key",
+    "result": "give its worker the key",
+    "schedule": "write it again from an app with the key",
+    "step": "give its worker the key",
+}
+
+
+class OpenedValue(NamedTuple):
+    """A value that was opened.
+
+    Attributes:
+        content: The value.
+        keys: The ids of the keys that signed and encrypted it, by the kind of codec.
+    """
+
+    content: bytes
+    keys: dict[bytes, str]
 
 
 class CodecChain:
@@ -39,55 +59,75 @@ class CodecChain:
             if not isinstance(each, Compressed)
         }
         self._required = {kind for kind, each in self._by_kind.items() if each.require}
+        self._first_keys = {kind: each.first_id for kind, each in self._by_kind.items()}
         self.used = bool(self._codecs)
+        self.has_keys = bool(self._by_kind)
+        self.requires = bool(self._required)
 
-    def encode(self, target: CodecTarget, queue: str, task: str, content: bytes) -> bytes:
-        """The bytes to store for a payload or result of this task."""
-        binding = _binding(target, queue, task)
+    def protect(self, context: ValueContext, content: bytes) -> bytes:
+        """The bytes to store for a value of this context."""
+        if not self._codecs:
+            return content
+        binding = context.binding()
         for each in self._codecs:
             content = each.encode(content, binding)
         return content
 
-    def decode(self, target: CodecTarget, queue: str, task: str, encoded: bytes) -> bytes:
-        """The payload or result in these bytes.
+    def open(self, context: ValueContext, stored: bytes) -> bytes:
+        """The value in these bytes. Raises PayloadError if this app cannot read it, or must not."""
+        return self.open_with_keys(context, stored).content
 
-        Raises PayloadError if this app cannot read them, or must not.
-        """
-        binding = _binding(target, queue, task)
-        seen: set[bytes] = set()
+    def open_with_keys(self, context: ValueContext, stored: bytes) -> OpenedValue:
+        """The value in these bytes, and the keys that protect it. Raises PayloadError as `open` does."""
+        keys: dict[bytes, str] = {}
+        content, is_compressed = stored, False
         try:
-            while wrapped_payload.is_wrapped(encoded):
-                kind = wrapped_payload.kind_of(encoded)
-                seen.add(kind)
-                encoded = self._decode_one(kind, wrapped_payload.content_of(encoded), binding)
+            while wrapped_payload.is_wrapped(content):
+                kind, inner = wrapped_payload.kind_of(content), wrapped_payload.content_of(content)
+                # Each codec once: nested layers must not cost more than the layers that an app can write.
+                if kind in keys or (kind == COMPRESSED_KIND and is_compressed):
+                    raise PayloadError("is encoded twice by the same codec; no qbull writes that")
+                if kind == COMPRESSED_KIND:
+                    content, is_compressed = wrapped_payload.decompress(inner), True
+                else:
+                    content = self._decode_one(kind, inner, context)
+                    keys[kind] = wrapped_payload.split_key_id(inner)[0]
         except PayloadError as error:
-            raise PayloadError(f'task "{task}": its {target} {error}') from None
-        if not self._required <= seen and target == "payload":
-            lacks = "signed" if SIGNED_KIND in self._required - seen else "encrypted"
-            name = lacks.capitalize()
-            raise PayloadError(
-                f'task "{task}": its {target} is not {lacks}, and this app requires it; '
-                f"enqueue it from an app with the key, or give {name}(…, require=False)"
-            )
-        return encoded
+            raise PayloadError(f"{context.shown} {error}") from None
+        if not self._required <= keys.keys():
+            raise self._missing(context, keys)
+        return OpenedValue(content, keys)
 
-    def _decode_one(self, kind: bytes, content: bytes, binding: bytes) -> bytes:
-        if kind == COMPRESSED_KIND:
-            return wrapped_payload.decompress(content)
-        codec = self._by_kind.get(kind)
+    def protects_like(self, opened: OpenedValue) -> bool:
+        """Whether this app would protect the value in the same way: with the same codecs and keys."""
+        return opened.keys == self._first_keys
+
+    def _missing(self, context: ValueContext, keys: dict[bytes, str]) -> PayloadError:
+        kind = SIGNED_KIND if SIGNED_KIND in self._required - keys.keys() else ENCRYPTED_KIND
+        word = "signed" if kind == SIGNED_KIND else "encrypted"
+        remedy = f"or give {word.capitalize()}(…, require=False)"
+        if any(EARLIER_KINDS.get(earlier) == kind for earlier in keys):
+            return PayloadError(
+                f"{context.shown} is {word} as an earlier qbull did, which does not bind it to its job, "
+                f"and this app requires that; {_REMEDIES[context.purpose]}, {remedy} "
+                "until such values are gone"
+            )
+        return PayloadError(
+            f"{context.shown} is not {word}, and this app requires it; {_REMEDIES[context.purpose]}, {remedy}"
+        )
+
+    def _decode_one(self, kind: bytes, content: bytes, context: ValueContext) -> bytes:
+        current = EARLIER_KINDS.get(kind, kind)
+        codec = self._by_kind.get(current)
         if codec is not None:
+            binding = context.binding() if kind == current else context.earlier_binding()
             return codec.decode(content, binding)
         id, rest = wrapped_payload.split_key_id(content)
-        if kind == SIGNED_KIND:
+        if current == SIGNED_KIND:
             return wrapped_payload.signed_content(rest)
-        if kind == ENCRYPTED_KIND:
+        if current == ENCRYPTED_KIND:
             raise PayloadError(
                 f"is encrypted with key {id}, and this app has no keys; "
                 "give it middleware=[qbull.Encrypted(…)]"
             )
         raise PayloadError("was encoded by a newer qbull; upgrade this one")
-
-
-def _binding(target: CodecTarget, queue: str, task: str) -> bytes:
-    """The context of a payload or result: it cannot be passed off as that of another queue or task."""
-    return b"\0".join((target.encode(), queue.encode(), task.encode()))

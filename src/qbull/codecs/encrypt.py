@@ -1,4 +1,4 @@
-"""Encrypted: middleware that encrypts arguments and results."""
+"""Encrypted: middleware that encrypts arguments, results and the arguments of schedules."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ _SALT_BYTES = 24
 class Encrypted(KeyedCodec):
     """Encrypts arguments and results on the server and in the outbox: `Encrypted([key, older_key])`.
 
-    The cipher is AES-256-GCM. Needs `pip install "qbull[encryption]"`.
+    The arguments of schedules are encrypted too. The cipher is AES-256-GCM. Needs `pip install
+    "qbull[encryption]"`.
 
     Args:
         keys: the keys, the one to encrypt with first.
-        require: whether a worker refuses arguments that are not encrypted.
+        require: set it to False to accept values that are not encrypted, until all processes encrypt.
     """
 
-    def __init__(self, keys: Sequence[str | bytes], *, require: bool = False) -> None:
+    def __init__(self, keys: Sequence[str | bytes], *, require: bool = True) -> None:
         super().__init__(keys, require=require)
         try:
             from cryptography.exceptions import InvalidTag

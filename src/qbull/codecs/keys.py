@@ -20,15 +20,15 @@ class KeyedCodec(Middleware):
 
     Args:
         keys: the keys, the one to encode with first.
-        require: whether a worker refuses payloads that were not encoded.
+        require: whether a value that was not encoded is refused.
     """
 
-    def __init__(self, keys: Sequence[str | bytes], *, require: bool) -> None:
+    def __init__(self, keys: Sequence[str | bytes], *, require: bool = True) -> None:
         if isinstance(keys, str | bytes) or not keys:
             raise ConfigError(f"{type(self).__name__}: give a list of keys, the one to use first")
         self.keys = {key_id(key).hex(): key for key in (self._key(given) for given in keys)}
         self.require = require
-        self.first = next(iter(self.keys.values()))
+        self.first_id, self.first = next(iter(self.keys.items()))
 
     @staticmethod
     def new_key() -> str:

@@ -1,4 +1,4 @@
-"""Signed: middleware that signs arguments and results."""
+"""Signed: middleware that signs arguments, results and schedules."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from qbull.errors import PayloadError
 
 
 class Signed(KeyedCodec):
-    """Signs arguments and results: `Signed([key, older_key])`.
+    """Signs arguments, results and schedules: `Signed([key, older_key])`.
 
-    A worker runs a job only if a holder of a key enqueued it for that task, unchanged.
+    A worker runs a job only if a holder of a key enqueued it for that task and under that id, unchanged.
+    Schedules, and the results that a caller or a job of a flow reads, are checked in the same way.
 
     Args:
         keys: the keys, the one to sign with first.
-        require: set it to False to run jobs without a signature too, until all producers sign.
+        require: set it to False to accept values without a signature too, until all processes sign.
     """
 
     def __init__(self, keys: Sequence[str | bytes], *, require: bool = True) -> None:

@@ -8,6 +8,7 @@ one of them ends.
 
 from __future__ import annotations
 
+import hashlib
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -20,6 +21,7 @@ DependencyFailureMode: TypeAlias = Literal["stop", "continue", "rescue"]
 
 HAS_DEPENDENTS_FLAG, HAS_DEPENDENCIES_FLAG = 8, 16
 """Flags in the third byte of a record: others wait for the job; the job waits for others."""
+COMPLETED_LETTER = "c"
 NOT_NEEDED_LETTER = "u"
 NOT_COMPLETED_LETTERS = "fx-tu"
 """The letters for how a job ended."""
@@ -27,6 +29,7 @@ NEVER_DUE_MS = 253_402_300_799_000
 """The due time of a job that waits for others, as in lua/lib/flow.lua: the end of the year 9999."""
 MAX_FLOW_STEPS = 10_000
 FLOW_LIMIT_BYTES = 8 << 20
+JOB_DIGEST_BYTES = 16
 
 
 class Dependent(msgspec.Struct, array_like=True, frozen=True):
@@ -62,6 +65,13 @@ class Dependency(msgspec.Struct, array_like=True, frozen=True):
     stacktrace: str | None = None
     stored: str = ""
     together: bytes | None = None
+
+
+def job_digest(queue: str, task: str, id: str) -> bytes:
+    """A short name of a job for the payload of a job that waits for it."""
+    parts = (queue.encode(), task.encode(), id.encode("utf-8", "surrogateescape"))
+    named = b"".join(len(part).to_bytes(4, "big") + part for part in parts)
+    return hashlib.sha256(named).digest()[:JOB_DIGEST_BYTES]
 
 
 class FlowJobSeed(msgspec.Struct, array_like=True, frozen=True):

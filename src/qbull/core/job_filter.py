@@ -139,7 +139,8 @@ def _check_path(name: str, path: str) -> None:
     for part in path.split("."):
         if part.isdigit() and whole_number(part) is None:
             raise ArgumentsError(
-                f'{name}: "{part[:40]}" is no position in a list; write at most {MAX_DIGITS} digits from 0 to 9'
+                f'{name}: "{part[:40]}" is no position in a list; '
+                f"write at most {MAX_DIGITS} digits from 0 to 9"
             )
 
 

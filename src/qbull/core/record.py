@@ -116,6 +116,11 @@ class ExtendedBody(Body, array_like=True):
     """The flow that the job belongs to."""
     tells: list[Dependent] = []
     """The jobs that wait for its end."""
+    awaits: list[bytes] = []
+    """The jobs that it waits for, if its payload is signed or encrypted: for each position the digests of the
+    jobs that may report there (core/flow.py)."""
+    bound_to: str = ""
+    """The unique name that its payload is signed or encrypted for, instead of its id."""
 
 
 class Ending(msgspec.Struct, array_like=True, frozen=True):

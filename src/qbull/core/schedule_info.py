@@ -13,7 +13,7 @@ from typing import Any, Literal
 from qbull.core.codec import decode_untyped
 from qbull.core.cron import in_zone
 from qbull.core.record import State
-from qbull.core.schedule import CatchUp, Overlap, Schedule
+from qbull.core.schedule import CatchUp, Overlap, Schedule, protected_value
 from qbull.core.schedule_state import SchedulePlan
 
 PREVIEW_COUNT = 5
@@ -83,6 +83,15 @@ class ScheduleInfo:
     problem: str | None = None
 
 
+def _shown_arguments(schedule: Schedule) -> dict[str, Any]:
+    """The arguments, or the name of the codec if nobody can read them without a key."""
+    protected = protected_value(schedule)
+    if protected is None:
+        return dict(decode_untyped(bytes(schedule.args)))
+    shown: dict[str, Any] = decode_untyped(protected)
+    return dict(shown.get("args") or {}) if "task" in shown else shown
+
+
 def schedule_info(
     schedule: Schedule,
     plan: SchedulePlan,
@@ -99,7 +108,7 @@ def schedule_info(
         cron=schedule.cron,
         every=None if schedule.every_ms is None else schedule.every_ms / 1000,
         tz=schedule.tz,
-        args=decode_untyped(bytes(schedule.args)),
+        args=_shown_arguments(schedule),
         key=schedule.key,
         catch_up=schedule.catch_up,
         overlap=schedule.overlap,

@@ -6,7 +6,7 @@ meanwhile (store/lua/schedule_write.lua).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal, get_args
@@ -69,8 +69,8 @@ _PLAN_FIELDS = {
 }
 
 
-def plan_of(fields: Mapping[bytes, bytes]) -> SchedulePlan:
-    """A plan from its hash. Raises ValueError if it cannot be read."""
+def plan_of(name: str, fields: Mapping[bytes, bytes]) -> SchedulePlan:
+    """The plan of a schedule from its hash. Raises ValueError if it cannot be read."""
     numbers = {
         ours: int(fields[name.encode()]) for ours, name in _PLAN_FIELDS.items() if fields.get(name.encode())
     }
@@ -81,11 +81,14 @@ def plan_of(fields: Mapping[bytes, bytes]) -> SchedulePlan:
             if fields.get(origin.encode())
         }
     except msgspec.MsgspecError as error:
-        raise ValueError(f"it cannot be read: {error}") from None
+        raise ValueError(f"it cannot be read: {error}; a newer qbull may have written it") from None
+    for definition in schedules.values():
+        if definition.name != name:
+            raise ValueError(f'its definition is that of schedule "{definition.name}"; remove it')
     texts = {
-        name: fields[name.encode()].decode()
-        for name in ("job", "manual", "moving")
-        if fields.get(name.encode())
+        text: fields[text.encode()].decode()
+        for text in ("job", "manual", "moving")
+        if fields.get(text.encode())
     }
     return SchedulePlan(int(fields.get(b"rev", 0)), **schedules, **numbers, **texts)  # type: ignore[arg-type]
 
@@ -114,12 +117,16 @@ def pack_schedule(schedule: Schedule) -> bytes:
 
 
 def declare_schedule(
-    plan: SchedulePlan, origin: PlanOrigin, schedule: Schedule | None, now_ms: int
+    plan: SchedulePlan,
+    origin: PlanOrigin,
+    schedule: Schedule | None,
+    now_ms: int,
+    protect: Callable[[Schedule], Schedule] = lambda schedule: schedule,
 ) -> PlanChange | None:
     """Set or remove (None) the definition of a schedule. Returns None if that changes nothing.
 
     A schedule whose timing stays the same keeps its plan, so a deploy loses no tick. Otherwise its plan
-    starts again from now.
+    starts again from now. `protect` makes the definition that is stored.
     """
     code, own = (schedule, plan.own) if origin == "code" else (plan.code, schedule)
     if (code, own) == (plan.code, plan.own):
@@ -132,7 +139,7 @@ def declare_schedule(
     next_ms = plan.next_ms if same else force.after(now_ms)
     return PlanChange(
         _due(force, next_ms, plan.paused_ms),
-        {origin: b"" if schedule is None else pack_schedule(schedule), "next": _or_empty(next_ms)},
+        {origin: b"" if schedule is None else pack_schedule(protect(schedule)), "next": _or_empty(next_ms)},
     )
 
 

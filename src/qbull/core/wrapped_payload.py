@@ -1,7 +1,8 @@
 """Wrapped payloads: payloads and results that a codec has compressed, signed or encrypted.
 
     byte 1      0, with which no JSON starts
-    byte 2      the codec: z (compressed), s (signed), e (encrypted)
+    byte 2      the codec: z (compressed), S (signed), E (encrypted); s and e, which an earlier build
+                wrote, are signed and encrypted without a binding to the job
     the rest    its content: JSON, or one more wrapped payload
 
 A reader recognises a wrapped payload without any settings, so old and new processes work side by side. A
@@ -17,7 +18,11 @@ from typing import Any
 
 from qbull.errors import PayloadError
 
-COMPRESSED_KIND, SIGNED_KIND, ENCRYPTED_KIND = b"z", b"s", b"e"
+COMPRESSED_KIND, SIGNED_KIND, ENCRYPTED_KIND = b"z", b"S", b"E"
+EARLIER_KINDS = {b"s": SIGNED_KIND, b"e": ENCRYPTED_KIND}
+"""Kinds that an earlier build wrote, and those of today."""
+MAX_LAYERS = 3
+"""An app can compress, encrypt and sign a value, each once."""
 DECOMPRESSED_LIMIT_BYTES = 1 << 28
 """The largest content: a few compressed bytes on the server must not fill a worker's memory."""
 
@@ -83,7 +88,9 @@ def signed_content(signed: bytes) -> bytes:
 
 def displayable(encoded: bytes) -> bytes | dict[str, Any]:
     """The JSON if it can be read without a key; otherwise the name of the codec and of its key."""
-    while is_wrapped(encoded):
+    for _ in range(MAX_LAYERS):
+        if not is_wrapped(encoded):
+            return encoded
         content = content_of(encoded)
         match kind_of(encoded):
             case b"z":
@@ -91,13 +98,13 @@ def displayable(encoded: bytes) -> bytes | dict[str, Any]:
                     encoded = decompress(content, 1 << 24)
                 except PayloadError as error:
                     return {"compressed": str(error)}
-            case b"s":
+            case b"s" | b"S":
                 encoded = signed_content(split_key_id(content)[1])
-            case b"e":
+            case b"e" | b"E":
                 return {"encrypted": f"key {split_key_id(content)[0]}"}
             case _:
                 return {"encoded": "by a newer qbull"}
-    return encoded
+    return {"encoded": "too often; no qbull writes that"} if is_wrapped(encoded) else encoded
 
 
 def _mac(key: bytes, content: bytes, about: bytes) -> bytes:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 import msgspec
 
+from qbull.codecs.context import payload_context
 from qbull.core.durability import Durability
 from qbull.core.ids import check_id, check_key, new_id
 from qbull.core.layout import GENERATION_SPAN_PARTITIONS, Layout
@@ -54,7 +55,9 @@ class Producer:
         self._queue = queue
         self._app = queue.app
         self._settings = queue.settings
-        self._is_usual = not self._settings.has_single_lane and not self._settings.reports
+        self._codecs = self._app._codecs
+        is_plain = not self._settings.reports and not self._codecs.used
+        self._is_usual = not self._settings.has_single_lane and is_plain
         self._spread = itertools.count(random.randrange(GENERATION_SPAN_PARTITIONS))  # noqa: S311
 
     def enqueue(self, request: Request) -> Coroutine[Any, Any, list[Job[Any]]]:
@@ -80,9 +83,7 @@ class Producer:
         client, durability = self._app._client(), self._app.durability
         layout = await self.layout(client, durability)
         jobs = [
-            self.place(
-                layout, request.task, self.encode(request.task, call), request.carried(request.options)
-            )
+            self.place(layout, request.task, call, request.carried(request.options))
             for request in requests
             for call in request.calls
         ]
@@ -93,7 +94,7 @@ class Producer:
 
         def send() -> list[Job[Any]]:
             options = request.carried(request.options)
-            return self._expected(request, outbox_rows.write_sync(self._encoded(request), options))
+            return self._expected(request, outbox_rows.write_sync(request, options))
 
         chain = self._app._chain
         return send() if chain is None else chain.run_sync(request, send, self._app.run_sync)
@@ -103,10 +104,8 @@ class Producer:
         app, settings, options, calls = self._app, self._settings, request.options, request.calls
         if request.headers is not None or request.trace is not None:
             options = request.carried(options)
-        if app._codecs.used:
-            calls = self._encoded(request).calls
         if options.in_outbox:
-            return self._expected(request, await outbox_rows.write(self._encoded(request), options))
+            return self._expected(request, await outbox_rows.write(request, options))
         client = app._clients.get(get_running_loop()) or app._client()
         router, durability = client.router, options.profile or app.durability
         layout = router.registered(settings, self._queue.tasks, durability)
@@ -134,26 +133,24 @@ class Producer:
         """An id for a job whose partition is decided later."""
         return new_id(next(self._spread) % self._settings.partitions)
 
-    def encode(self, task: str, arguments: EncodedArguments) -> EncodedArguments:
-        """Arguments as they are stored: compressed, encrypted or signed, as the app is configured."""
-        codecs = self._app._codecs
-        if not codecs.used:
-            return arguments
-        payload = codecs.encode("payload", self._settings.name, task, arguments.payload)
-        return msgspec.structs.replace(arguments, payload=payload)
-
-    def _encoded(self, request: Request) -> Request:
-        if not self._app._codecs.used:
-            return request
-        calls = [self.encode(request.task, call) for call in request.calls]
-        return msgspec.structs.replace(request, calls=calls)
+    def protect(self, id: str, body: Body) -> bytes:
+        """The payload as it is stored: compressed, encrypted or signed, as the app is configured."""
+        return self._codecs.protect(payload_context(self._settings.name, id, body), body.payload)
 
     def _expected(self, request: Request, ids: Iterable[str]) -> list[Job[Any]]:
         """Handles of jobs that the relay will enqueue."""
         return [Job(id, True, self._queue, request.decode, True) for id in ids]
 
-    def place(self, layout: Layout, task: str, arguments: EncodedArguments, options: Options) -> PlacedJob:
-        """The complete job and its partition."""
+    def place(
+        self,
+        layout: Layout,
+        task: str,
+        arguments: EncodedArguments,
+        options: Options,
+        *,
+        is_protected: bool = False,
+    ) -> PlacedJob:
+        """The complete job and its partition. The codecs do not touch a payload that `is_protected`."""
         payload, key, id = arguments.payload, arguments.key, arguments.id
         window, row = arguments.unique, arguments.row
         # The common case.
@@ -166,12 +163,17 @@ class Producer:
         affinity = key_digest if settings.lane_limit else None
         number = self._partition(layout, arguments, key_digest, affinity)
         body = Body(task, payload, key, 1, 0, options.timeout)
+        protects = self._codecs.used and not is_protected
         if options.end_ms is not None or window or row or options.trace or options.headers:
             body = ExtendedBody(
                 task, payload, key, 1, 0, options.timeout,
                 expires=options.end_ms, unique=window.name if window and affinity is None else "", row=row,
                 trace=options.trace or "", headers=options.headers,
+                bound_to=window.name if protects and window and window.mode != "first" else "",
             )  # fmt: skip
+        new = id if id is not None else new_id(number)
+        if protects:
+            body.payload = self.protect(new, body)
         lane = settings.lane_of(key_digest)
         if window is not None and not lane and window.mode == "after":
             lane = unique_name_lane(window.name)
@@ -179,12 +181,11 @@ class Producer:
         if options.durability == "outbox":
             reports |= REPORT_END_FLAG
         record = pack(body, priority=options.priority, lane=lane, reports=reports)
+        job = NewJob(new, options.when, record)
         if id is not None:
-            job = NewJob(id, options.when, record)
             return PlacedJob(number, job, affinity, has_custom_id=True, unique=window)
         is_usual = options.when == 0 and options.priority == DEFAULT_PRIORITY
         plain = is_usual and not lane and reports < REPORT_ALL_FLAG
-        job = NewJob(new_id(number), options.when, record)
         return PlacedJob(number, job, affinity, plain=plain, unique=window)
 
     def _partition(

@@ -15,6 +15,7 @@ from qbull.core.flow import (
     FlowJobSeed,
     FlowPlan,
     encode,
+    job_digest,
     with_flow_flags,
 )
 from qbull.core.ids import new_token
@@ -57,8 +58,9 @@ def plan_flow(nodes: Sequence[StepNode], last: StepNode, layouts: Mapping[str, L
     for node in nodes:
         step = node.step
         producer = step.queue._producer
-        arguments = producer.encode(step.task, step.arguments)
-        node.placed = producer.place(layouts[step.queue.name], step.task, arguments, node.options)
+        layout = layouts[step.queue.name]
+        # The payload is protected with the flow's jobs that it waits for, which have no ids yet.
+        node.placed = producer.place(layout, step.task, step.arguments, node.options, is_protected=True)
     for node in nodes:
         for position, sources in enumerate(node.awaits):
             for source, unless in sources:
@@ -98,6 +100,9 @@ def _flow_job_seed(flow: str, node: StepNode) -> FlowJobSeed:
     job = node.job
     body = body_of(job.job.record)
     body.flow, body.tells = flow, node.links
+    if node.step.queue.app._codecs.used:
+        body.awaits = [b"".join(_digest(source) for source, _ in sources) for sources in node.awaits]
+        body.payload = node.step.queue._producer.protect(job.job.id, body)
     flags = (HAS_DEPENDENTS_FLAG if node.links else 0) | (HAS_DEPENDENCIES_FLAG if node.awaits else 0)
     record = with_flow_flags(repack(job.job.record, body), flags)
     awaits = [_dependency(sources[0][0]) for sources in node.awaits]
@@ -111,6 +116,10 @@ def _flow_job_seed(flow: str, node: StepNode) -> FlowJobSeed:
         node.mode,
         awaits,
     )
+
+
+def _digest(node: StepNode) -> bytes:
+    return job_digest(node.step.queue.name, node.step.task, node.job.job.id)
 
 
 def _dependency(node: StepNode) -> Dependency:

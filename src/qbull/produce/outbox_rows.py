@@ -11,6 +11,7 @@ import base64
 from typing import TYPE_CHECKING
 
 from qbull.core.options import Options
+from qbull.core.record import ExtendedBody
 from qbull.core.wrapped_payload import is_wrapped
 
 if TYPE_CHECKING:
@@ -43,20 +44,14 @@ def _rows(request: Request, options: Options) -> list[NewOutboxRow]:
     from qbull.postgres.outbox import NewOutboxRow
 
     queue, stored, durable = request.queue, options.wire(), options.durability == "outbox"
-    new_id = queue._producer.new_id
-    return [
-        NewOutboxRow(
-            queue.app.prefix,
-            queue.name,
-            call.id or new_id(),
-            request.task,
-            call.key,
-            _json(call.payload),
-            stored,
-            durable,
-        )
-        for call in request.calls
-    ]
+    producer, rows = queue._producer, list[NewOutboxRow]()
+    for call in request.calls:
+        id = call.id or producer.new_id()
+        body = ExtendedBody(request.task, call.payload, call.key, headers=options.headers)
+        payload = _json(producer.protect(id, body))
+        row = NewOutboxRow(queue.app.prefix, queue.name, id, request.task, call.key, payload, stored, durable)
+        rows.append(row)
+    return rows
 
 
 def payload_of(text: str) -> bytes:

@@ -58,7 +58,9 @@ class OutboxShipping:
             for row in rows:
                 try:
                     options = _options(row.options).after(row.age)
-                    placed = queue._producer.place(layout, row.task, _arguments(row), options)
+                    arguments = _arguments(row)
+                    # A relay never signs a row: it does not know who wrote it.
+                    placed = queue._producer.place(layout, row.task, arguments, options, is_protected=True)
                     jobs.append((row.seq, options.profile or self._app.durability, placed))
                 except (QbullError, msgspec.MsgspecError) as error:
                     shipped.refused[row.seq] = str(error)

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from qbull.app import App
+from qbull.codecs.context import payload_context
 from qbull.core.codec import decode_untyped, encode_payload
 from qbull.core.record import body_of, priority_of, to_datetime
 from qbull.produce.router import PlacedJob
@@ -65,9 +66,9 @@ class EnqueueRecorder:
 
     def note(self, queue: str, placed: PlacedJob, id: str, created: bool) -> None:
         """Record a call."""
-        _, when, record = placed.job
+        own_id, when, record = placed.job
         body = body_of(record)
-        payload = self.app._codecs.decode("payload", queue, body.task, body.payload)
+        payload = self.app._codecs.open(payload_context(queue, own_id, body), body.payload)
         due = str(when).partition(" ")[0]
         self._calls.append(
             Enqueued(

@@ -18,6 +18,7 @@ from operator import itemgetter
 from typing import Any, TypeVar
 
 from qbull.app import App
+from qbull.codecs.context import result_context
 from qbull.core.codec import encode_result
 from qbull.core.outcome import AlreadyDone, Undeliverable
 from qbull.core.record import body_of
@@ -184,7 +185,7 @@ class Inline(EnqueueRecorder, AbstractContextManager["Inline"]):
         if task is None:
             raise Undeliverable(f'no task "{body.task}" is declared in queue "{kept.queue}"')
         try:
-            opened = self.app._codecs.decode("payload", kept.queue, body.task, body.payload)
+            opened = self.app.queues[kept.queue]._open_payload(kept.id, body)
             args, kwargs = task.signature.decode(opened)
         except PayloadError as error:
             raise Undeliverable(str(error)) from None
@@ -215,6 +216,8 @@ class Inline(EnqueueRecorder, AbstractContextManager["Inline"]):
         """Record the outcome of a run. Raises the exception of the task if it propagates."""
         task = self._task(kept)
         retry = task.retry if task is not None else self.app.queues[kept.queue].settings.retry
+        if task is not None:
+            result = self.app._codecs.protect(result_context(kept.queue, kept.id, task.name), result)
         self.app.middleware.tell(kept.settle(result, error, retry, self.now_ms))
         if error is not None and self._propagate and not isinstance(error, RetryAfter):
             raise error
@@ -256,7 +259,8 @@ class Inline(EnqueueRecorder, AbstractContextManager["Inline"]):
         queue = self.app.queues[schedule.queue]
         id = schedule.tick_id(planned)
         if (queue.name, id) not in self.kept:
-            job = NewJob(id, *scheduled_run(queue.settings, schedule, queue._encode_payload, queue.tasks))
+            protect = partial(queue._producer.protect, id)
+            job = NewJob(id, *scheduled_run(queue.settings, schedule, protect, queue.tasks))
             self.note(queue.name, PlacedJob(0, job), id, True)
             self.keep(queue.name, job)
 

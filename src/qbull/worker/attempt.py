@@ -153,7 +153,7 @@ class AttemptRunner:
                 self._progress,
             )
             task = self._task(body.task)
-            args, kwargs = self._arguments(task, body)
+            args, kwargs = self._arguments(task, job)
             if self._left_behind and self._still_runs_here(job):
                 # Another worker may run it; here it would run twice at the same time.
                 return self._settlers[delivery.partition.number].postpone(delivered, STILL_RUNNING_RETRY_MS)

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
+from qbull.codecs.context import payload_context, result_context
 from qbull.codecs.offload import StoredResult
 from qbull.core.codec import encode_result
 from qbull.core.outcome import AlreadyDone, Undeliverable
@@ -42,7 +43,7 @@ class TaskCaller:
     ) -> bytes | StoredResult:
         result = await self._result(task, args, kwargs, job)
         if self._has_codecs:
-            result = self._codecs.encode("result", job.queue, task.name, result)
+            result = self._protected(task, job, result)
         if self._results is None or len(result) <= self._results.over:
             return result
         return StoredResult(str(await self._results.put(job.queue, job.id.decode(), result)))
@@ -51,9 +52,13 @@ class TaskCaller:
         self, task: TaskSpec, args: list[Any], kwargs: dict[str, Any], job: RunningJob
     ) -> bytes | StoredResult:
         """Call the task inside the user's middleware."""
+        swallowed = self._protected(task, job, b"null") if self._has_codecs else b"null"
         return await self._middleware.run(
-            current_job(), partial(self, task, args, kwargs, job), swallowed=b"null"
+            current_job(), partial(self, task, args, kwargs, job), swallowed=swallowed
         )
+
+    def _protected(self, task: TaskSpec, job: RunningJob, result: bytes) -> bytes:
+        return self._codecs.protect(result_context(job.queue, _id_of(job), task.name), result)
 
     async def _result(
         self, task: TaskSpec, args: list[Any], kwargs: dict[str, Any], job: RunningJob
@@ -88,7 +93,7 @@ class TaskCaller:
         payload = job.body.payload
         if not is_wrapped(payload):
             return None
-        return self._codecs.decode("payload", job.queue, job.body.task, payload)
+        return self._codecs.open(payload_context(job.queue, _id_of(job), job.body), payload)
 
     async def _in_thread(
         self, task: TaskSpec, args: list[Any], kwargs: dict[str, Any], job: RunningJob
@@ -125,3 +130,7 @@ class TaskCaller:
         """
         self._threads.shutdown(wait=False, cancel_futures=True)
         await self._pool.close()
+
+
+def _id_of(job: RunningJob) -> str:
+    return job.id.decode("utf-8", "surrogateescape")

@@ -14,6 +14,7 @@ import random
 from collections.abc import Iterable
 from contextlib import suppress
 
+from qbull.codecs.schedules import ScheduleCodec
 from qbull.core.schedule import Schedule, version_of
 from qbull.store.store import Store
 from qbull.store.verbs.declare import ScheduleDeclarations
@@ -39,7 +40,7 @@ class ScheduleDeclarer:
         self._store = store
         self._settings = assignment.settings
         self._mine = {schedule.name: schedule for schedule in assignment.schedules}
-        self._schedules = ScheduleStore(store)
+        self._schedules = ScheduleStore(store, ScheduleCodec(assignment.codecs))
         self._declared = ScheduleDeclarations(store)
         self._outage = outage
         self._wake_up = asyncio.Event()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from qbull.codecs.context import payload_context
 from qbull.core.outcome import Undeliverable
 from qbull.core.parking import CodeNeed
 from qbull.core.record import ExtendedBody, UnreadableRecord, body_of
@@ -11,6 +12,7 @@ from qbull.core.task import TaskSpec
 from qbull.core.wrapped_payload import is_wrapped
 from qbull.errors import ArgumentsError, PayloadError
 from qbull.worker.assignment import Assignment
+from qbull.worker.current import RunningJob
 from qbull.worker.parking import CodeMismatch
 
 CallArguments = tuple[list[Any], dict[str, Any]]
@@ -33,8 +35,9 @@ class CallDecoder:
             raise CodeMismatch(CodeNeed(name), f'this worker has no task "{name}"; it knows: {known}')
         return task
 
-    def arguments(self, task: TaskSpec, body: ExtendedBody) -> CallArguments:
+    def arguments(self, task: TaskSpec, job: RunningJob) -> CallArguments:
         """The arguments of a job. An app without codecs tries them only if the payload is not JSON."""
+        body = job.body
         try:
             if not self._has_codecs:
                 return task.signature.decode(body.payload)
@@ -42,8 +45,9 @@ class CallDecoder:
             if not is_wrapped(body.payload):
                 raise _mismatch(task, error) from None
         try:
-            decoded = self._codecs.decode("payload", self._queue, body.task, body.payload)
-            return task.signature.decode(decoded)
+            id = job.id.decode("utf-8", "surrogateescape")
+            opened = self._codecs.open(payload_context(self._queue, id, body), body.payload)
+            return task.signature.decode(opened)
         except PayloadError as error:
             raise _mismatch(task, error) from None
 

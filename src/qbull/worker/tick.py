@@ -14,9 +14,9 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from contextlib import suppress
-from functools import partial
 
 from qbull.codecs.chain import CodecChain
+from qbull.codecs.schedules import ScheduleCodec
 from qbull.core.schedule import Schedule
 from qbull.core.task import TaskSpec
 from qbull.store.store import Store
@@ -32,7 +32,9 @@ UNREADABLE_SCHEDULE_RETRY_MS = 60_000
 
 
 class ScheduleRunner:
-    """For one partition. `tasks` are those that this worker can run; `codecs` encode their arguments."""
+    """For one partition. `tasks` are those that this worker can run; `codecs` open the
+    schedules and protect the payloads of their runs.
+    """
 
     def __init__(
         self,
@@ -43,8 +45,7 @@ class ScheduleRunner:
         codecs: CodecChain | None = None,
     ) -> None:
         self._schedules = ScheduleStore(store)
-        encode = partial((codecs or CodecChain()).encode, "payload", partition.settings.name)
-        self._ticks = ScheduleTicks(store, encode, tasks)
+        self._ticks = ScheduleTicks(store, ScheduleCodec(codecs), tasks)
         self._partition = partition
         self._place = ScheduleLocation(partition.settings.name, partition.number)
         self._tasks = tasks
@@ -105,5 +106,5 @@ class ScheduleRunner:
 
     async def _put_off(self, look: PartitionPlans) -> None:
         for name, (rev, fault) in look.unreadable.items():
-            log.error('schedule "%s": %s; a newer qbull may have written it', name, fault)
+            log.error('schedule "%s": %s', name, fault.removeprefix(f'schedule "{name}": '))
             await self._schedules.postpone(self._place, name, rev, look.now_ms + UNREADABLE_SCHEDULE_RETRY_MS)

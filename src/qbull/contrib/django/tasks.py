@@ -145,7 +145,7 @@ class QbullBackend(BaseTaskBackend):  # type: ignore[misc]
             raise exceptions.TaskResultDoesNotExist(result_id)
         found = there[1]
         info = found.info(name, None)
-        payload = decode_untyped(self.app._codecs.decode("payload", name, info.task, found.body().payload))
+        payload = decode_untyped(queue._open_payload(id, found.body()))
         value = await queue.job(id).result(timeout=5) if info.state == "completed" else None
         return self._result_of(info, payload, value)
 

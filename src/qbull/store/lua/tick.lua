@@ -5,14 +5,20 @@
 -- USES  clock index new_job stats
 -- ARGV  limit:int grace_ms:int hold_ms:int  …
 --       for each schedule: name, rev, catch_up, overlap, missed (runs that were left out), when
---       (lib/new_job.lua), record, how many instants, and for each of them planned, due, id; then planned and
---       due of the one that follows ('' if there is none)
+--       (lib/new_job.lua), how many instants, and for each of them planned, due, id, record ('' if it is that
+--       of the instant before); then planned and due of the one that follows ('' if there is none)
 -- GIVES for each schedule how many runs were started, skipped and missed; 0, 0, 0 if the proposal is outdated
 
 local function unfinished(id)
   if not id then return false end
   local place = place_of(id) or redis.call('HGET', index, id)
   return place and not string.find('cfx', string.sub(place, 1, 1), 1, true)
+end
+
+-- The record of an instant: its own, or that of the last instant before it that has one.
+local function record_of(first, i)
+  while i > 1 and ARGV[first + 4 * i - 1] == '' do i = i - 1 end
+  return ARGV[first + 4 * i - 1]
 end
 
 -- Decide about the first `due` instants: which to run, which to skip because the last run has not ended, and
@@ -33,28 +39,28 @@ local answers, total, all_missed = {}, 0, 0
 local at = rest
 while at <= #ARGV do
   local name, rev, catch_up, overlap = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
-  local missed, when, record = tonumber(ARGV[at + 4]), ARGV[at + 5], ARGV[at + 6]
-  local many = tonumber(ARGV[at + 7])
-  local first = at + 8
-  local follows = first + 3 * many
+  local missed, when = tonumber(ARGV[at + 4]), ARGV[at + 5]
+  local many = tonumber(ARGV[at + 6])
+  local first = at + 7
+  local follows = first + 4 * many
   at = follows + 2
 
   local state = base .. 'schedule:' .. name
   local plan = redis.call('HMGET', state, 'rev', 'last', 'job', 'manual')
   local due = 0
-  while due < many and tonumber(ARGV[first + 3 * due + 1]) <= now_ms do due = due + 1 end
+  while due < many and tonumber(ARGV[first + 4 * due + 1]) <= now_ms do due = due + 1 end
   local more = due == many and ARGV[follows] ~= '' and tonumber(ARGV[follows + 1]) <= now_ms
   local fired, skipped = 0, 0
   if plan[1] == rev and due > 0 and not (more and catch_up ~= 'all') then
-    local late_ms = now_ms - tonumber(ARGV[first + 3 * due - 2])
+    local late_ms = now_ms - tonumber(ARGV[first + 4 * due - 3])
     local from, upto, passed, waits = choose(plan, catch_up, overlap, due, late_ms)
     local last, job, again = tonumber(plan[2] or 0), nil, 0
     skipped = passed
     for i = from, upto do
-      local planned, id = tonumber(ARGV[first + 3 * i - 3]), ARGV[first + 3 * i - 1]
+      local planned, id = tonumber(ARGV[first + 4 * i - 4]), ARGV[first + 4 * i - 2]
       if planned > last then
         look_up({id})
-        if not place_of(id) then add_job(id, when, record) end
+        if not place_of(id) then add_job(id, when, record_of(first, i)) end
         fired, last, job = fired + 1, planned, id
       else -- the clock was set back
         again = again + 1
@@ -62,7 +68,7 @@ while at <= #ARGV do
     end
     local seen = waits and waits - 1 or due
     missed = missed + seen - fired - skipped - again
-    local next_at = first + 3 * seen
+    local next_at = first + 4 * seen
     if seen == many then next_at = follows end
     local due_ms = ARGV[next_at + 1]
     if waits then due_ms = now_ms + hold_ms end

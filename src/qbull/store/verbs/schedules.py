@@ -14,8 +14,9 @@ it has moved.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from qbull.codecs.schedules import ScheduleCodec
 from qbull.config import QueueSettings
 from qbull.core.layout import Layout, generation_of
 from qbull.core.route import digest
@@ -31,6 +32,9 @@ from qbull.core.schedule_state import (
 from qbull.errors import NotFound, ServerError
 from qbull.store.read import inspect
 from qbull.store.retry import StoreVerbs, idempotent
+
+if TYPE_CHECKING:
+    from qbull.store.store import Store
 
 SCHEDULE_BATCH_SIZE = 50
 """Maximum number of schedules in one call."""
@@ -71,7 +75,16 @@ class PartitionPlans(NamedTuple):
 
 
 class ScheduleStore(StoreVerbs):
-    """The schedules of one app, in the partitions of their queues."""
+    """The schedules of one app, in the partitions of their queues.
+
+    Args:
+        store: The store of the app.
+        codec: Protects the definitions that are written. They are read as they are stored.
+    """
+
+    def __init__(self, store: Store, codec: ScheduleCodec | None = None) -> None:
+        super().__init__(store)
+        self._codec = codec or ScheduleCodec()
 
     # Locations.
 
@@ -125,7 +138,8 @@ class ScheduleStore(StoreVerbs):
         for location, there in locations.items():
             for names in in_batches(there):
                 for name, plan in (await self.read(location, names)).plans.items():
-                    if plan.code == wanted[name] and location.queue == wanted[name].queue:
+                    code = self._codec.opened_plan(plan).code
+                    if code == wanted[name] and location.queue == wanted[name].queue:
                         del wanted[name]
         return list(wanted.values())
 
@@ -138,7 +152,7 @@ class ScheduleStore(StoreVerbs):
         for packed, fields in zip(flat[::2], flat[1::2], strict=True):
             name, found = packed.decode(), dict(zip(fields[::2], fields[1::2], strict=True))
             try:
-                plan = plan_of(found)
+                plan = plan_of(name, found)
             except ValueError as error:
                 look.unreadable[name] = int(found.get(b"rev", 0)), str(error)
                 continue
@@ -163,9 +177,12 @@ class ScheduleStore(StoreVerbs):
             await self._register(name, location)  # first, so that it can be found whatever happens next
         else:
             location = known.location
-        there = await self._change(
-            name, location, lambda plan, now_ms: declare_schedule(plan, origin, schedule, now_ms)
-        )
+
+        def declare(plan: SchedulePlan, now_ms: int) -> PlanChange | None:
+            opened = self._codec.opened_plan(plan)
+            return declare_schedule(opened, origin, schedule, now_ms, self._codec.protect)
+
+        there = await self._change(name, location, declare)
         await self._register(name, there or location)
         await self.move_home(there or location, [name], settings, layout)
 
