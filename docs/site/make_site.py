@@ -16,6 +16,7 @@ from typing import Any
 
 import yaml
 from reference import REFERENCE
+from search import check, sections_of_site
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build"
@@ -68,6 +69,8 @@ def main() -> None:
     if done.returncode:
         sys.exit("the site was not built; see above")
     look_for_outside()
+    if wrong := check(sections_of_site(SITE / "search.json")):
+        sys.exit("these words do not find their pages:\n" + "\n".join(wrong))
     many = sum(1 for _ in SITE.rglob("*.html"))
     print(f"{many} pages in build/site; to read them: python -m http.server -d build/site")
 
@@ -120,7 +123,8 @@ def configuration() -> dict[str, Any]:
     for page in sorted(path.relative_to(PAGES).as_posix() for path in PAGES.rglob("*.md")):
         if page not in named:
             part = next(
-                (one for one in read["nav"] if next(iter(one)).lower() == page.split("/")[0]), read["nav"][-1]
+                (one for one in read["nav"] if next(iter(one)).lower()[:6] == page.split("/")[0][:6]),
+                read["nav"][-1],
             )
             next(iter(part.values())).append(page)
     return {**read, "docs_dir": PAGES.name, "site_dir": SITE.name}
